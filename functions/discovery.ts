@@ -328,9 +328,13 @@ export const timers = [
   timer({
     name: "watchScans",
     schedule: "30 * * * * *",
-    handle: async ({ services }) => {
-      const both = await Promise.allSettled([services.watchScans(), services.looks.watch()]);
-      const failures = both.flatMap((one) => (one.status === "rejected" ? [one.reason] : []));
+    handle: async ({ services, requestId }) => {
+      const all = await Promise.allSettled([
+        services.watchScans(),
+        services.looks.watch(),
+        services.startFirstScan(requestId),
+      ]);
+      const failures = all.flatMap((one) => (one.status === "rejected" ? [one.reason] : []));
       if (failures.length > 1) throw new AggregateError(failures, failures.map(String).join("; "));
       if (failures.length > 0) throw failures[0];
     },

@@ -17,13 +17,14 @@ export const withinInvocation = <T>(target: Target, requestId: string, work: () 
   invocation.run({ target, requestId }, work);
 
 /**
- * Logs what is at least of the level asked at that moment: the message, then its fields as JSON, the request id of the
- * invocation it belongs to first, then its trace while traces are recorded. What belongs to none goes to the process's output, which the platform collects too.
+ * Logs what is at least of the level asked at that moment, and events at every level. A line has the message, then its fields as
+ * JSON: the request id of its invocation first, then its trace while traces are recorded. What belongs to no invocation goes to the
+ * process's output, which the platform collects too.
  */
 export function createLogger(level: () => Level): Logger {
   const write = (rank: Level, to: (target: Target, line: string) => void) => {
-    return (message: string, fields?: Record<string, unknown>) => {
-      if (RANK[rank] < RANK[level()]) return;
+    return (message: string, fields?: Record<string, unknown>, kind?: "event") => {
+      if (kind !== "event" && RANK[rank] < RANK[level()]) return;
       const current = invocation.getStore();
       const trace = traceId();
       const all = { ...(current && { requestId: current.requestId }), ...(trace && { traceId: trace }), ...fields };

@@ -27,6 +27,7 @@ import type { Config } from "../shared/config/config.ts";
 import { createDevops, type Devops } from "../shared/devops/devops.ts";
 import { createActiveScans } from "../shared/discovery/active.ts";
 import { createDiscovery, type Discovery } from "../shared/discovery/discovery.ts";
+import { createFirstScan } from "../shared/discovery/first-scan.ts";
 import { createLooks, type Looks } from "../shared/discovery/looks.ts";
 import { scanHistory } from "../shared/discovery/purge.ts";
 import { createScanRun, type ScanRun } from "../shared/discovery/run.ts";
@@ -83,6 +84,7 @@ export interface Services extends AutomationServices {
   scanRun: ScanRun;
   looks: Looks;
   watchScans: () => Promise<void>;
+  startFirstScan: (requestId: string) => Promise<void>;
   health: Health;
   subscriptions: Subscriptions;
   retention: Retention;
@@ -348,6 +350,8 @@ export function createServices(config: Config): Services {
     log,
   });
   const watchScans = createScanWatch({ tables, queues, active, run: scanRun, clock, log });
+  const enabled = config.FIRST_SCAN === "on";
+  const startFirstScan = createFirstScan({ tables, discovery, enabled, clock, randomness, log });
   const reconciliation = createReconciliation({
     writer,
     compliance,
@@ -437,6 +441,7 @@ export function createServices(config: Config): Services {
     scanRun,
     looks,
     watchScans,
+    startFirstScan,
     health,
     subscriptions,
     retention,

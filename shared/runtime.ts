@@ -19,7 +19,8 @@ export interface Randomness {
 /** One line per call; `fields` must never hold a secret value. */
 export interface Logger {
   debug(message: string, fields?: Record<string, unknown>): void;
-  info(message: string, fields?: Record<string, unknown>): void;
+  /** @param kind - `event` for a line that an alert rule reads: it is written at every log level. */
+  info(message: string, fields?: Record<string, unknown>, kind?: "event"): void;
   warn(message: string, fields?: Record<string, unknown>): void;
   error(message: string, fields?: Record<string, unknown>): void;
 }

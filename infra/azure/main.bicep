@@ -201,3 +201,5 @@ output SERVICE_KEY_VAULT_ID string = service.outputs.vaultId
 output SERVICE_STORAGE_ACCOUNT_ID string = service.outputs.storageAccountId
 output SERVICE_FUNCTION_APP_ID string = service.outputs.functionAppId
 output SERVICE_IDENTITY_PRINCIPAL_ID string = service.outputs.identityPrincipalId
+// True while operatorEmailAddresses is empty: the alerts fire, and nobody is notified.
+output ALERTS_NOTIFY_NOBODY bool = empty(operatorEmailAddresses)

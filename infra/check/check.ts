@@ -1,12 +1,17 @@
+import { checkApiVersions } from "./api-versions.ts";
 import { checkAzureYaml } from "./azure-yaml.ts";
 import { checkBicep } from "./bicep/check.ts";
 import type { TypeLibrary } from "./bicep/library.ts";
 import { type BicepFile, parseBicep } from "./bicep/parse.ts";
+import { checkDeployerRoles } from "./deployer.ts";
 import type { Finding } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
 import { checkDeployPage, checkParametersFile, compareParameters } from "./parameters.ts";
 import { checkParity, type ParityRow } from "./parity/parity.ts";
 import { checkPolicy, type ParsedPolicy, parsePolicy } from "./policy.ts";
+import { checkProviders } from "./providers.ts";
+import { checkQueries } from "./queries.ts";
+import { checkRequiredValues } from "./required-values.ts";
 import { checkPermissionsPage, checkRoleNames } from "./role-names.ts";
 import { checkSettings, checkSettingsPages } from "./settings.ts";
 import { checkTerraform, modulesOf } from "./terraform/check.ts";
@@ -54,6 +59,7 @@ export function checkInfra(input: {
   const findings = [
     ...checkBicep({ files: bicep, types: input.types, exists: files.exists }),
     ...checkBicep({ files: policy.files, types: input.types, exists: files.exists }),
+    ...checkApiVersions([...bicep.values(), ...policy.files.values()]),
     ...checkPolicy(policy, bicep, files.text.get("infra/azure/events-policy/sender-only.txt") ?? ""),
     ...checkTerraform([...terraform.values()], files.exists),
     ...checkAzureYaml(files, input.scripts),
@@ -64,6 +70,10 @@ export function checkInfra(input: {
     ),
     ...checkRoleNames(files),
     ...checkPermissionsPage(files, bicep),
+    ...checkDeployerRoles(files, bicep, modules),
+    ...checkProviders({ files, bicep, modules, policy: policy.files }),
+    ...checkRequiredValues(bicep.values()),
+    ...checkQueries(files, bicep),
     ...checkSettings(bicep),
     ...checkSettingsPages(files, bicep),
     ...checkDeployPage(files, bicep),

@@ -11,9 +11,10 @@ export interface InfraFiles {
 export const ROOT = path.resolve(import.meta.dirname, "../..");
 
 export function readInfraFiles(): InfraFiles {
-  const found = globSync(["azure.yaml", "infra/azure/**/*.{bicep,json,txt}", "infra/terraform/**/*.tf", "docs/*.md"], {
-    cwd: ROOT,
-  });
+  const found = globSync(
+    ["azure.yaml", "host.json", "infra/azure/**/*.{bicep,json,kql,txt}", "infra/terraform/**/*.tf", "docs/*.md"],
+    { cwd: ROOT },
+  );
   return {
     text: new Map(found.sort().map((file) => [file, readFileSync(path.join(ROOT, file), "utf8")])),
     exists: (file) => existsSync(path.join(ROOT, file)),

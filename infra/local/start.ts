@@ -101,6 +101,8 @@ async function bringUp(): Promise<{ port: number; cloud: StandInProvider | undef
     BOOTSTRAP_ADMIN_USERNAME: "admin",
     BOOTSTRAP_ADMIN_PASSWORD: secrets.adminPassword,
     PUBLIC_BASE_URL: `http://localhost:${wantedPort}`,
+    // The scan at the beginning is started here, unless --no-scan is given.
+    FIRST_SCAN: "off",
   };
   if (options.pro) environment.LICENSE_KEY = issueDevelopmentLicense(secrets);
   if (!process.env.AzureWebJobsStorage) {

@@ -1,4 +1,13 @@
 # Tells the operators when the service itself has a problem. docs/operate.md says what to do about each.
+
+# A warning of plan and apply, which go on all the same.
+check "alerts_notify_somebody" {
+  assert {
+    condition     = length(var.operator_email_addresses) > 0
+    error_message = "operator_email_addresses is empty: the alerts fire, and nobody is notified."
+  }
+}
+
 resource "azurerm_monitor_action_group" "action_group" {
   name                = "ag-${var.environment_name}"
   resource_group_name = azurerm_resource_group.resource_group.name
@@ -19,16 +28,17 @@ resource "azurerm_monitor_action_group" "action_group" {
 }
 
 resource "azurerm_monitor_scheduled_query_rules_alert_v2" "failed_scans_alert" {
-  name                 = "alert-${var.environment_name}-failed-scans"
-  resource_group_name  = azurerm_resource_group.resource_group.name
-  location             = var.location
-  tags                 = local.tags
-  display_name         = "A scan failed or ran out of time"
-  severity             = 2
-  enabled              = true
-  evaluation_frequency = "PT15M"
-  window_duration      = "PT15M"
-  scopes               = [azurerm_application_insights.application_insights.id]
+  name                    = "alert-${var.environment_name}-failed-scans"
+  resource_group_name     = azurerm_resource_group.resource_group.name
+  location                = var.location
+  tags                    = local.tags
+  display_name            = "A scan failed or ran out of time"
+  severity                = 2
+  enabled                 = true
+  auto_mitigation_enabled = true
+  evaluation_frequency    = "PT15M"
+  window_duration         = "PT15M"
+  scopes                  = [azurerm_application_insights.application_insights.id]
 
   criteria {
     query                   = file("${path.module}/../azure/queries/failed-scans.kql")
@@ -43,16 +53,17 @@ resource "azurerm_monitor_scheduled_query_rules_alert_v2" "failed_scans_alert" {
 }
 
 resource "azurerm_monitor_scheduled_query_rules_alert_v2" "poison_queues_alert" {
-  name                 = "alert-${var.environment_name}-poison-queues"
-  resource_group_name  = azurerm_resource_group.resource_group.name
-  location             = var.location
-  tags                 = local.tags
-  display_name         = "A message failed for good"
-  severity             = 2
-  enabled              = true
-  evaluation_frequency = "PT15M"
-  window_duration      = "PT15M"
-  scopes               = [azurerm_application_insights.application_insights.id]
+  name                    = "alert-${var.environment_name}-poison-queues"
+  resource_group_name     = azurerm_resource_group.resource_group.name
+  location                = var.location
+  tags                    = local.tags
+  display_name            = "A message failed for good"
+  severity                = 2
+  enabled                 = true
+  auto_mitigation_enabled = true
+  evaluation_frequency    = "PT15M"
+  window_duration         = "PT15M"
+  scopes                  = [azurerm_application_insights.application_insights.id]
 
   criteria {
     query                   = file("${path.module}/../azure/queries/poison-queues.kql")
@@ -66,18 +77,21 @@ resource "azurerm_monitor_scheduled_query_rules_alert_v2" "poison_queues_alert" 
   }
 }
 
-# The query answers one row with the number of scans, so that no scan is a 0 and not a missing row.
+# The query returns one row with the number of scans, so that no scan is a 0. A service that is younger than a day has no row, which
+# never fires: hence the time range of two days, the longest that Azure Monitor allows.
 resource "azurerm_monitor_scheduled_query_rules_alert_v2" "no_scan_alert" {
-  name                 = "alert-${var.environment_name}-no-scan"
-  resource_group_name  = azurerm_resource_group.resource_group.name
-  location             = var.location
-  tags                 = local.tags
-  display_name         = "No scan has ended for a day"
-  severity             = 1
-  enabled              = true
-  evaluation_frequency = "PT1H"
-  window_duration      = "P1D"
-  scopes               = [azurerm_application_insights.application_insights.id]
+  name                      = "alert-${var.environment_name}-no-scan"
+  resource_group_name       = azurerm_resource_group.resource_group.name
+  location                  = var.location
+  tags                      = local.tags
+  display_name              = "No scan has ended for a day"
+  severity                  = 1
+  enabled                   = true
+  auto_mitigation_enabled   = true
+  evaluation_frequency      = "PT1H"
+  window_duration           = "P1D"
+  query_time_range_override = "P2D"
+  scopes                    = [azurerm_application_insights.application_insights.id]
 
   criteria {
     query                   = file("${path.module}/../azure/queries/no-scan.kql")
@@ -93,16 +107,17 @@ resource "azurerm_monitor_scheduled_query_rules_alert_v2" "no_scan_alert" {
 }
 
 resource "azurerm_monitor_scheduled_query_rules_alert_v2" "errors_alert" {
-  name                 = "alert-${var.environment_name}-errors"
-  resource_group_name  = azurerm_resource_group.resource_group.name
-  location             = var.location
-  tags                 = local.tags
-  display_name         = "Many errors"
-  severity             = 2
-  enabled              = true
-  evaluation_frequency = "PT15M"
-  window_duration      = "PT15M"
-  scopes               = [azurerm_application_insights.application_insights.id]
+  name                    = "alert-${var.environment_name}-errors"
+  resource_group_name     = azurerm_resource_group.resource_group.name
+  location                = var.location
+  tags                    = local.tags
+  display_name            = "Many errors"
+  severity                = 2
+  enabled                 = true
+  auto_mitigation_enabled = true
+  evaluation_frequency    = "PT15M"
+  window_duration         = "PT15M"
+  scopes                  = [azurerm_application_insights.application_insights.id]
 
   criteria {
     query                   = file("${path.module}/../azure/queries/errors.kql")

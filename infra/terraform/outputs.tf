@@ -32,3 +32,8 @@ output "service_identity_principal_id" {
   description = "For watch/ at a management group."
   value       = azurerm_user_assigned_identity.identity.principal_id
 }
+
+output "alerts_notify_nobody" {
+  description = "True while operator_email_addresses is empty: the alerts fire, and nobody is notified."
+  value       = length(var.operator_email_addresses) == 0
+}

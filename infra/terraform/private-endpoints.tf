@@ -28,6 +28,8 @@ resource "azurerm_private_dns_zone" "private_dns_zone" {
   tags                = local.tags
 }
 
+# A watched vault or another store with a private endpoint elsewhere has no record in these zones: its public address is used then
+# (https://learn.microsoft.com/azure/dns/private-dns-fallback).
 resource "azurerm_private_dns_zone_virtual_network_link" "virtual_network_link" {
   for_each = local.enabled_endpoints
 
@@ -35,6 +37,7 @@ resource "azurerm_private_dns_zone_virtual_network_link" "virtual_network_link" 
   private_dns_zone_id  = azurerm_private_dns_zone.private_dns_zone[each.key].id
   virtual_network_id   = azurerm_virtual_network.virtual_network[0].id
   registration_enabled = false
+  resolution_policy    = "NxDomainRedirect"
   tags                 = local.tags
 }
 

@@ -71,6 +71,16 @@ export const resourceIdOf = (
   [name]: Finding,
 ): string => (resourceType === "vault" ? vaultName.toLowerCase() : assetId({ vaultName, type: resourceType, name }));
 
+/** Commands for vaults themselves; those for what is in a vault go another way. */
+const VAULT_COMMAND = /\baz keyvault (show|update)\b/;
+
+/**
+ * Puts the version of the Azure CLI in front of commands that need it: earlier ones use an API that Azure retires on 2027-02-27
+ * (https://github.com/Azure/azure-cli/issues/34020).
+ */
+const withCliVersion = (remedy: Remediation): Remediation =>
+  VAULT_COMMAND.test(remedy.cli) ? { ...remedy, cli: `# Needs Azure CLI 2.90 or later.\n${remedy.cli}` } : remedy;
+
 /** As it is answered. */
 export function violationOf(slice: Slice, item: Finding, overview: Overview, seen: Seen): Violation {
   const { check, vault } = slice;
@@ -98,7 +108,7 @@ export function violationOf(slice: Slice, item: Finding, overview: Overview, see
     frameworks: [...new Set(controls.map(({ framework }) => framework))],
     controls: controls.map(({ framework, control }) => ({ framework, control })),
     evidence,
-    remediation: check.remedy({ vault: vault.name, name, facts, now: overview.now }),
+    remediation: withCliVersion(check.remedy({ vault: vault.name, name, facts, now: overview.now })),
     firstSeenAt,
     lastSeenAt: [firstSeenAt, listedAt].sort()[1]!,
     exempted: exemptionId !== null,

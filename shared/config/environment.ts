@@ -261,6 +261,10 @@ const schedules = {
   DETAIL_REFRESH_DAYS: integer(1, 30, "days")
     .default(7)
     .describe("Maximum age of details that can change without notice. Scheduled full scans refresh them when due."),
+  FIRST_SCAN: z
+    .enum(["on", "off"])
+    .default("on")
+    .describe("Starts one full scan when the store is empty. `off` leaves the first scan to the schedule."),
   SCHEDULE_JITTER_SECONDS: integer(0, 600, "seconds")
     .default(300)
     .describe("Longest random wait before a scheduled scan begins, so that many deployments don't start as one."),

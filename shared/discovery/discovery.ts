@@ -56,6 +56,8 @@ export interface ScanProgress extends ScanRecord {
 export interface Discovery {
   /**
    * Starts a scan: it is queued, and planned by the message that is sent.
+   * @param scanId - Id that was claimed for this scan before. Of all that start it under this id one can write its row: the
+   * others throw `RowExists`.
    * @throws {Problem} scanRunning when another one covers any of the same subscriptions, unless the mode is `force`;
    * invalidRequest for a subscription that is not watched.
    */
@@ -63,6 +65,7 @@ export interface Discovery {
     request: { mode: ScanMode; subscriptions?: string[] | undefined },
     caller: Caller,
     trigger?: ScanRecord["trigger"],
+    scanId?: string,
   ): Promise<ScanRecord>;
   /** @throws {Problem} notFound */
   progress(scanId: string): Promise<ScanProgress>;
@@ -117,9 +120,10 @@ export function createDiscovery(deps: DiscoveryDeps): Discovery {
     request: { mode: ScanMode; subscriptions?: string[] | undefined },
     caller: Caller,
     trigger: ScanRecord["trigger"] = "api",
+    claimedId?: string,
   ): Promise<ScanRecord> {
     const now = clock.now();
-    const scanId = deps.randomness.ulid(now);
+    const scanId = claimedId ?? deps.randomness.ulid(now);
     const subscriptions = request.subscriptions?.length
       ? [...new Set(request.subscriptions.map((id) => id.toLowerCase()))]
       : undefined;

@@ -211,13 +211,14 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
     await ended(withoutKeys(over));
     if (await unlessChanged(tables.replace(Scans, over))) {
       const unread = unreadSubscriptions(scan.subscriptionOutcomes);
-      log.info("A scan is over", {
+      const ended = {
         scanId: scan.scanId,
         status: result.status,
         subscriptionsFailed: unread.length,
         unreadSubscriptions: namedOf(unread),
         vaultsFailed: result.vaultsFailed,
-      });
+      };
+      log.info("A scan is over", ended, "event");
       const seconds = (Date.parse(result.finishedAt) - Date.parse(scan.startedAt ?? scan.createdAt)) / SECOND_MS;
       measure("scan.duration", Math.max(0, seconds), { mode: scan.mode, status: result.status });
       measure("vaults.failed", result.vaultsFailed);

@@ -206,6 +206,17 @@ export const ActiveScans = entity(
 );
 export const ACTIVE = "active";
 
+/** The scan that an empty store starts by itself, claimed before it is started, so that only one instance starts it. */
+export const FirstScan = z.object({
+  /** Id of no scan where the store had scans already. */
+  scanId: z.string(),
+  /** False until the store has a scan. */
+  started: z.boolean(),
+});
+export type FirstScan = z.infer<typeof FirstScan>;
+export const FirstScans = entity("Scans", FirstScan);
+export const FIRST = "first";
+
 /** The list of scans is read newest first, so its keys count down. */
 export const SCAN_LIST = "scans";
 

@@ -39,6 +39,9 @@ const POLICY_PERMISSIONS: Partial<Record<Step, string>> = {
   certificatesListable: "--certificate-permissions list get",
 };
 
+/** Earlier ones use an API that Azure retires on 2027-02-27: https://github.com/Azure/azure-cli/issues/34020 */
+const CLI_VERSION = "The command needs Azure CLI 2.90 or later.";
+
 export function remedyFor(
   failure: CloudFailure,
   failed: { step: Step; scope: string; vault: VaultResource | undefined; principal: Principal | undefined },
@@ -52,6 +55,7 @@ export function remedyFor(
   if (failure.code === "firewall" && vault?.publicNetworkAccess === "Enabled") {
     return {
       ...inWords,
+      text: `${inWords.text} ${CLI_VERSION}`,
       azCliCommand: `az keyvault network-rule add --name "${vault.name}" --ip-address "<outbound address of the service>"`,
     };
   }
@@ -61,7 +65,7 @@ export function remedyFor(
   if (vault && !vault.rbacAuthorization) {
     return {
       ...inWords,
-      text: "This vault uses access policies. The command sets these permissions of the identity and replaces others of the same kind: name those it has as well.",
+      text: `This vault uses access policies. The command sets these permissions of the identity and replaces others of the same kind: name those it has as well. ${CLI_VERSION}`,
       azCliCommand: `az keyvault set-policy --name "${vault.name}" --object-id "${objectId}" ${POLICY_PERMISSIONS[failed.step]}`,
     };
   }

@@ -3,6 +3,7 @@ import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
+import { retiredVersionsIn } from "../../infra/check/api-versions.ts";
 import { parseBicep } from "../../infra/check/bicep/parse.ts";
 import { CHECKS, checkOfId } from "../../shared/compliance/checks/all.ts";
 import type { AssetFacts } from "../../shared/compliance/facts.ts";
@@ -89,6 +90,7 @@ test("templates are Bicep, and stand only where one changes the resource", async
       withTemplate.push(check.id);
       const { resources, findings } = await parseBicep("remedy.bicep", bicep);
       expect([check.id, findings]).toEqual([check.id, []]);
+      expect([check.id, retiredVersionsIn(bicep)]).toEqual([check.id, []]);
       expect(resources.length).toBeGreaterThan(0);
     }
   }

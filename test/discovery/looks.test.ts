@@ -536,7 +536,9 @@ describe("whoever dies", () => {
     };
     const timer = timers.find(({ name }) => name === "watchScans")!;
     const watch = async (looks: () => Promise<unknown>) =>
-      await timer.handle({ services: { watchScans, looks: { watch: looks } } } as never);
+      await timer.handle({
+        services: { watchScans, looks: { watch: looks }, startFirstScan: async () => {} },
+      } as never);
     await expect(watch(async () => watched.push("looks"))).rejects.toThrow("a scan's row is broken");
     expect(watched).toEqual(["looks"]);
     const failing = watch(async () => {

@@ -13,6 +13,7 @@ import type { ResourceManager, VaultPage, VaultResource } from "../../shared/azu
 import { createActiveScans } from "../../shared/discovery/active.ts";
 import { createClaims } from "../../shared/discovery/claims.ts";
 import { createDiscovery } from "../../shared/discovery/discovery.ts";
+import { createFirstScan } from "../../shared/discovery/first-scan.ts";
 import { LOOK_QUEUE } from "../../shared/discovery/look.ts";
 import { createLooks } from "../../shared/discovery/looks.ts";
 import { createScanRun } from "../../shared/discovery/run.ts";
@@ -261,6 +262,7 @@ export function scanRooms(connectionString: string, wrap: (tables: Tables) => Ta
     randomness,
     log,
   });
+  const startFirstScan = createFirstScan({ tables, discovery, enabled: true, clock, randomness, log });
   const watch = createScanWatch({ tables, queues, active, run, clock, log });
   const assets = createAssetQueries({ tables, ownerTag: "owner", licensed: async () => true });
 
@@ -321,6 +323,7 @@ export function scanRooms(connectionString: string, wrap: (tables: Tables) => Ta
     changed,
     totals,
     discovery,
+    startFirstScan,
     watch,
     assets,
     hand,

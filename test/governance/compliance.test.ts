@@ -11,6 +11,7 @@ import { movedClock } from "../support/moved-clock.ts";
 import { Service } from "../support/service.ts";
 
 interface Violation {
+  remediation: { cli: string };
   id: string;
   resourceId: string;
   resourceType: string;
@@ -185,6 +186,16 @@ describe("the stand-in company acme", () => {
     expect(critical.filter(({ frameworks }) => frameworks.length === 0)).toEqual([]);
     const { body } = await service.admin("GET", "/compliance/violations?framework=pci-dss-4.0.1&check=secret-expired");
     expect(body.total).toBe(violations.filter(({ checkId }) => checkId === "secret-expired").length);
+  });
+
+  test("commands for a vault itself say which Azure CLI they need, those for what is in one do not", () => {
+    const ofVaults = violations.filter(({ remediation }) => /az keyvault (update|show) /.test(remediation.cli));
+    expect(ofVaults.length).toBeGreaterThan(0);
+    const saying = violations.filter(({ remediation }) =>
+      remediation.cli.startsWith("# Needs Azure CLI 2.90 or later.\n"),
+    );
+    expect(saying.map(({ id }) => id)).toEqual(ofVaults.map(({ id }) => id));
+    expect(saying.length).toBeLessThan(violations.length);
   });
 
   test("as files: all violations as CSV, and a framework as an assessor's report", async () => {

@@ -33,6 +33,16 @@ test("a line of no invocation goes to the output of the process, without fields 
   output.mockRestore();
 });
 
+test("an event is written at every level", async () => {
+  for (const level of ["DEBUG", "INFO", "WARNING", "ERROR"] as const) {
+    const to = target();
+    await withinInvocation(to, "r", async () =>
+      createLogger(() => level).info("A scan is over", { status: "x" }, "event"),
+    );
+    expect([level, to.lines]).toEqual([level, ['info A scan is over {"requestId":"r","status":"x"}']]);
+  }
+});
+
 test.each([
   ["DEBUG", ["debug", "info", "warn", "error"]],
   ["INFO", ["info", "warn", "error"]],

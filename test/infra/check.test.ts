@@ -1,5 +1,6 @@
-import { readFileSync } from "node:fs";
+import { globSync, readFileSync } from "node:fs";
 import { beforeAll, describe, expect, test } from "vitest";
+import { retiredVersionsIn } from "../../infra/check/api-versions.ts";
 import type { TypeLibrary } from "../../infra/check/bicep/library.ts";
 import { loadTypes } from "../../infra/check/bicep/types.ts";
 import { checkInfra, parseTemplates, type Templates, typesIn } from "../../infra/check/check.ts";
@@ -73,6 +74,12 @@ const CONDITION = "infra/azure/events-policy/sender-only.txt";
 const PARAMETERS = "infra/azure/main.parameters.json";
 const TOPIC = "infra/azure/events/topic.bicep";
 const EXAMPLE = "infra/terraform/examples/several-subscriptions/main.tf";
+const MINIMAL = "infra/terraform/examples/minimal/versions.tf";
+const VAULT = "infra/azure/modules/vault.bicep";
+const APP = "infra/azure/modules/app.bicep";
+const ALERTS = "infra/azure/modules/alerts.bicep";
+const LINKS = "infra/azure/modules/private-endpoints.bicep";
+const ROLES = "Contributor and User Access Administrator, or Owner";
 test.each([
   [POLICY, '"topicType"', '"topicKind"', /no property topicKind/],
   [POLICY, '"Microsoft.KeyVault.vaults"', '"Microsoft.Storage.StorageAccounts"', /not one of a key vault/],
@@ -94,6 +101,44 @@ test.each([
   [TOPIC, "'StorageQueue'", "'StorageQeue'", /no form whose endpointType is StorageQeue/],
   [TOPIC, "operatorType: 'StringIn'", "operator: 'StringIn'", /no form whose operatorType is not said/],
   [EXAMPLE, "azurerm.other }", "azurerm.second }", /provider azurerm.second is not declared/],
+  [EXAMPLE, '"Microsoft.EventGrid", ', "", /to_register lacks Microsoft.EventGrid$/],
+  [MINIMAL, '"Microsoft.App",', "", /to_register lacks Microsoft.App$/],
+  // Another case is skipped by the provider without a word.
+  [MINIMAL, "microsoft.insights", "Microsoft.Insights", /lacks microsoft.insights$/],
+  [MINIMAL, '"Microsoft.Web",', '"Microsoft.Web", "Microsoft.Sql",', /names Microsoft.Sql, which nothing needs/],
+  [VAULT, "vaults@2026-02-01", "vaults@2025-05-01", /is retired on 2027-02-27: use 2026-02-01/],
+  [APP, "vaults@2026-02-01", "vaults@2024-11-01", /is retired on 2027-02-27: use 2026-02-01/],
+  [LINKS, "resolutionPolicy: 'NxDomainRedirect'", "", /resolutionPolicy must be NxDomainRedirect/],
+  [ALERTS, "autoMitigate: true", "", /autoMitigate must be true/],
+  ["infra/terraform/alerts.tf", "    error_message =", "    message =", /a check has asserts/],
+  ["infra/terraform/alerts.tf", "auto_mitigation_enabled = true", "", /auto_mitigation_enabled is not set/],
+  [ALERTS, "overrideQueryTimeRange: 'P2D'", "", /noScanAlert: its query looks back as far as its time range/],
+  ["infra/azure/queries/no-scan.kql", "ago(1d)", "ago(3d)", /noScanAlert: its query looks back/],
+  ["host.json", "Trace;Exception", "Exception", /lacks Trace: alerts and the workbook read traces/],
+  ["host.json", "applicationInsights", "applicationInsight", /lacks Trace/],
+  [
+    "docs/permissions.md",
+    ROLES,
+    "Contributor, or Owner",
+    /^Contributor does not allow Microsoft.Authorization\/roleAssignments\/write/,
+  ],
+  [
+    "docs/permissions.md",
+    ROLES,
+    "Contributor and Role Based Access Control Administrator",
+    /does not allow Microsoft.Authorization\/roleDefinitions\/write, which watch needs/,
+  ],
+  ["docs/permissions.md", ROLES, "User Access Administrator", /Microsoft.PolicyInsights\/remediations\/write/],
+  [
+    "docs/permissions.md",
+    ROLES,
+    "User Access Administrator",
+    /subscriptions\/resourceGroups\/write, which events needs/,
+  ],
+  ["docs/permissions.md", ROLES, "User Access Administrator", /deployments\/write, which watch needs/],
+  ["docs/permissions.md", "| `events-policy` |", "| the policy |", /does not name the roles for events-policy/],
+  ["docs/deploy.md", "| `Microsoft.Communication` |", "| mail |", /table of resource providers lacks Microsoft.Comm/],
+  ["docs/deploy.md", "  Microsoft.ManagedIdentity", "  ", /command that registers lacks Microsoft.ManagedIdentity/],
   ["docs/deploy.md", "`events_enabled`", "`events`", /parameter events_enabled/],
   ["docs/deploy-options.md", "`OWNER_TAG`", "`OWNERS`", /setting OWNER_TAG/],
 ])("%s: with %s as %s something is found", async (file, from, to, message) => {
@@ -103,6 +148,17 @@ test.each([
   const spoilt = file.endsWith(".md") ? text.replaceAll(from, to) : text.replace(from, () => to);
   const found = await findingsWith(new Map([[file, spoilt]]));
   expect(found.map((one) => one.message)).toContainEqual(expect.stringMatching(message));
+});
+
+test("no retired version of an API is printed, whatever prints it", () => {
+  const sources = globSync("{functions,shared,docs,infra/azure}/**/*.{ts,tsx,md,bicep}", {
+    exclude: (name) => name.includes("node_modules"),
+  });
+  const found = sources.flatMap((file) =>
+    retiredVersionsIn(readFileSync(file, "utf8")).map((one) => `${file}: ${one}`),
+  );
+  expect(found).toEqual([]);
+  expect(sources.filter((file) => readFileSync(file, "utf8").includes("KeyVault/vaults@")).length).toBeGreaterThan(3);
 });
 
 test("every event that the templates ask for is one that the service reads", () => {

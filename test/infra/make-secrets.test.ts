@@ -75,9 +75,11 @@ test("a second deployment changes none, and one that ended half-way is gone on w
   const after = values();
   expect(after).toMatchObject([audit, expect.any(String), "kept"]);
 
-  const { stdout } = await run();
+  const { stdout, stderr } = await run();
   expect(values()).toEqual(after);
   expect(stdout).toContain("Nothing was changed.");
+  expect(stderr).toBe("");
+  expect((await run({ ALERTS_NOTIFY_NOBODY: "true" })).stderr).toContain("WARNING: nobody is notified");
 });
 
 test("what is not a resource's id is refused before anything is asked", async () => {

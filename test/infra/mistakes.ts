@@ -102,7 +102,7 @@ function inLines(file: string, lines: readonly string[], from: number, to: numbe
 /** All that can be planted, so that a seed can draw among them. */
 export function allMistakes(files: ReadonlyMap<string, string>): Mistake[] {
   return [...files]
-    .filter(([file]) => !file.endsWith("workbook.json") && !file.endsWith(".md") && !file.includes("/examples/"))
+    .filter(([file]) => !/(workbook|host)\.json$|\.md$|\.kql$|\/examples\//.test(file))
     .flatMap(([file, text]) => mistakesIn(file, text));
 }
 

@@ -29,6 +29,19 @@ function openToOthers(folder: string): string[] {
   });
 }
 
+/** The scans once the timer has run that would start a first one: --no-scan means that none starts by itself either. */
+async function scansAfterWatch(port: number, log: string): Promise<unknown[]> {
+  const base = `http://127.0.0.1:${port}`;
+  const json = { "Content-Type": "application/json" };
+  await fetch(`${base}/admin/functions/watchScans`, { method: "POST", headers: json, body: "{}" });
+  await expect.poll(() => readFileSync(log, "utf8")).toContain("Executed 'Functions.watchScans' (Succeeded");
+  const body = JSON.stringify({ username: "admin", password: "kept-from-before" });
+  const signedIn = await fetch(`${base}/auth/login`, { method: "POST", headers: json, body });
+  const { access_token: token } = (await signedIn.json()) as { access_token: string };
+  const scans = await fetch(`${base}/api/assets/discovery/scans`, { headers: { Authorization: `Bearer ${token}` } });
+  return ((await scans.json()) as { items: unknown[] }).items;
+}
+
 const listing = (folder: string): string[] =>
   existsSync(folder) ? readdirSync(folder).map((name) => `${name} ${statSync(path.join(folder, name)).mtimeMs}`) : [];
 
@@ -58,6 +71,7 @@ test("keeps what it writes for its owner, takes over an earlier version's data, 
     expect(lines.join("\n")).toContain("the stand-in cloud's company, not yours");
     expect(lines.join("\n")).toContain("kept-from-before");
     expect((await fetch(`http://127.0.0.1:${port}/health`)).status).toBe(200);
+    expect(await scansAfterWatch(port, path.join(data, "stand-in/host.log"))).toEqual([]);
 
     expect(readdirSync(path.join(data, "stand-in"))).toEqual(
       expect.arrayContaining(["app", "azurite", "cloud", "host.log", "secrets.json"]),

@@ -183,6 +183,7 @@ test("a vault with access policies is mended by its policy, not by a role", asyn
   const { steps } = await run();
   const remedies = steps.slice(2).map((one) => one.remedy!);
   expect(remedies.map((one) => one.roleDefinition)).toEqual([null, null, null]);
+  for (const { text } of remedies) expect(text).toMatch(/ The command needs Azure CLI 2\.90 or later\.$/);
   expect(remedies.map((one) => one.azCliCommand)).toEqual([
     `az keyvault set-policy --name "kv-old" --object-id "${OBJECT_ID}" --secret-permissions list`,
     `az keyvault set-policy --name "kv-old" --object-id "${OBJECT_ID}" --key-permissions list get getrotationpolicy`,
@@ -195,6 +196,7 @@ test("a vault behind a firewall is mended by its network rules, and by no role",
   const failed = (await run()).steps.find((one) => !one.ok);
   expect([failed?.code, failed?.remedy?.roleDefinition]).toEqual(["firewall", null]);
   expect(failed?.remedy?.azCliCommand).toContain('az keyvault network-rule add --name "kv-one"');
+  expect(failed?.remedy?.text).toMatch(/ The command needs Azure CLI 2\.90 or later\.$/);
 
   setVaults([vault("kv-one", { publicNetworkAccess: "Disabled" })]);
   const shut = (await run()).steps.find((one) => !one.ok);

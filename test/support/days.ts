@@ -128,6 +128,7 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
         DELTA_SCAN_SCHEDULE: "0 0 0 1 7 *",
         FULL_SCAN_SCHEDULE: "0 0 0 1 7 *",
         SCHEDULE_JITTER_SECONDS: "0",
+        FIRST_SCAN: "off",
         ALLOW_PRIVATE_WEBHOOK_ADDRESSES: "true",
         // Days pass quickly here: queues are looked at often.
         AzureFunctionsJobHost__extensions__queues__maxPollingInterval: "00:00:00.3000000",

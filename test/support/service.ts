@@ -120,6 +120,7 @@ export class Service {
       DEPENDENCIES_SCHEDULE: "0 0 0 1 1 *",
       DEPENDENCY_CHANGES_SCHEDULE: "0 0 0 1 1 *",
       SCHEDULE_JITTER_SECONDS: "0",
+      FIRST_SCAN: "off",
       ...options.env,
     };
     const preloads = [

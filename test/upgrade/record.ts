@@ -97,6 +97,7 @@ const environment: Record<string, string> = {
   DELTA_SCAN_SCHEDULE: "0 0 0 1 1 *",
   FULL_SCAN_SCHEDULE: "0 0 0 1 1 *",
   SCHEDULE_JITTER_SECONDS: "0",
+  FIRST_SCAN: "off",
   ALLOW_PRIVATE_WEBHOOK_ADDRESSES: "true",
 };
 const startHost = () =>

@@ -31,6 +31,7 @@ resource failedScansAlert 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = 
     displayName: 'A scan failed or ran out of time'
     severity: 2
     enabled: true
+    autoMitigate: true
     evaluationFrequency: 'PT15M'
     windowSize: 'PT15M'
     scopes: [applicationInsightsId]
@@ -57,6 +58,7 @@ resource poisonQueuesAlert 'Microsoft.Insights/scheduledQueryRules@2023-12-01' =
     displayName: 'A message failed for good'
     severity: 2
     enabled: true
+    autoMitigate: true
     evaluationFrequency: 'PT15M'
     windowSize: 'PT15M'
     scopes: [applicationInsightsId]
@@ -74,7 +76,8 @@ resource poisonQueuesAlert 'Microsoft.Insights/scheduledQueryRules@2023-12-01' =
   }
 }
 
-// The query answers one row with the number of scans, so that no scan is a 0 and not a missing row.
+// The query returns one row with the number of scans, so that no scan is a 0. A service that is younger than a day has no row, which
+// never fires: hence the time range of two days, the longest that Azure Monitor allows.
 resource noScanAlert 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = {
   name: 'alert-${environmentName}-no-scan'
   location: location
@@ -84,8 +87,10 @@ resource noScanAlert 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = {
     displayName: 'No scan has ended for a day'
     severity: 1
     enabled: true
+    autoMitigate: true
     evaluationFrequency: 'PT1H'
     windowSize: 'P1D'
+    overrideQueryTimeRange: 'P2D'
     scopes: [applicationInsightsId]
     criteria: {
       allOf: [
@@ -111,6 +116,7 @@ resource errorsAlert 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = {
     displayName: 'Many errors'
     severity: 2
     enabled: true
+    autoMitigate: true
     evaluationFrequency: 'PT15M'
     windowSize: 'PT15M'
     scopes: [applicationInsightsId]

@@ -50,7 +50,7 @@ var appDomains = {
 }
 var serviceUrl = 'https://${name}.${appDomains[environment().name]}'
 
-resource vault 'Microsoft.KeyVault/vaults@2024-11-01' existing = {
+resource vault 'Microsoft.KeyVault/vaults@2026-02-01' existing = {
   name: vaultName
 }
 

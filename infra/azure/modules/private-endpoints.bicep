@@ -32,6 +32,8 @@ resource privateDnsZone 'Microsoft.Network/privateDnsZones@2024-06-01' = [
   }
 ]
 
+// A watched vault or another store with a private endpoint elsewhere has no record in these zones: its public address is used then
+// (https://learn.microsoft.com/azure/dns/private-dns-fallback).
 resource virtualNetworkLink 'Microsoft.Network/privateDnsZones/virtualNetworkLinks@2024-06-01' = [
   for (endpoint, index) in endpoints: {
     parent: privateDnsZone[index]
@@ -40,6 +42,7 @@ resource virtualNetworkLink 'Microsoft.Network/privateDnsZones/virtualNetworkLin
     tags: tags
     properties: {
       registrationEnabled: false
+      resolutionPolicy: 'NxDomainRedirect'
       virtualNetwork: { id: virtualNetworkId }
     }
   }

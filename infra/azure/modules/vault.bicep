@@ -6,7 +6,7 @@ param networkEnabled bool
 param principalId string
 param logAnalyticsWorkspaceId string
 
-resource vault 'Microsoft.KeyVault/vaults@2024-11-01' = {
+resource vault 'Microsoft.KeyVault/vaults@2026-02-01' = {
   name: name
   location: location
   tags: tags

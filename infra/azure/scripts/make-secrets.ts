@@ -15,6 +15,7 @@ may write both resources. Ends with 1 and says what to do when it can't.
 
   SERVICE_KEY_VAULT_ID      the key vault's resource id, as the deployment's outputs have it
   SERVICE_FUNCTION_APP_ID   the function app's, as well
+  ALERTS_NOTIFY_NOBODY      an output of the deployment, too: with true it warns that no operator is notified
   AZURE_CLOUD, AZURE_AUTHORITY_HOST, AZURE_RESOURCE_MANAGER_ENDPOINT   another cloud than the public one`;
 commandLine(HELP, {});
 
@@ -63,6 +64,11 @@ for (const [name, value] of Object.entries(SECRETS)) {
 // Also when nothing was made: a run before this one may have ended between the two.
 await refreshReferences();
 console.log(made > 0 ? "The app reads them now." : "Nothing was changed.");
+if (process.env.ALERTS_NOTIFY_NOBODY === "true") {
+  console.warn(
+    "\nWARNING: nobody is notified when the service has a problem. Set operatorEmailAddresses and deploy again (docs/deploy.md).",
+  );
+}
 
 async function exists(name: string): Promise<boolean> {
   try {

@@ -23,7 +23,7 @@ export interface VariantType {
 }
 
 export interface ResourceType {
-  /** `Microsoft.KeyVault/vaults@2024-11-01` */
+  /** `Microsoft.KeyVault/vaults@2026-02-01` */
   name: string;
   /** One; or several, told apart by the resource's literal name. */
   bodies: ObjectType[];

@@ -1,8 +1,8 @@
 import type { ObjectType, ResourceType, TypedProperty } from "./library.ts";
 
 /**
- * The resource types that @azure/mcp has no schema for, as far as the templates use them. Each is taken from Microsoft's
- * reference of that version: https://learn.microsoft.com/azure/templates/<type>/<version>
+ * The resource types that @azure/mcp has no schema for, or none of the version that the templates need, as far as the templates
+ * use them. Each is taken from Microsoft's reference of that version: https://learn.microsoft.com/azure/templates/<type>/<version>
  */
 const p = (name: string, type: string, flags?: string): TypedProperty =>
   flags === undefined ? { name, type } : { name, type, flags };
@@ -24,6 +24,37 @@ function described(name: string, properties: TypedProperty[], objects: Record<st
 const LOCATED = [required("location", "string"), p("tags", "Tags")];
 
 export const OWN_TYPES: ResourceType[] = [
+  // The newest schema of @azure/mcp 2.0.5 is 2024-11-01, which Azure retires (api-versions.ts).
+  described("Microsoft.KeyVault/vaults@2026-02-01", [...LOCATED, required("properties", "VaultProperties")], {
+    VaultProperties: [
+      required("tenantId", "string"),
+      required("sku", "Sku"),
+      p("accessPolicies", "any"),
+      p("vaultUri", "string"),
+      p("hsmPoolResourceId", "string", "ReadOnly"),
+      p("enabledForDeployment", "bool"),
+      p("enabledForDiskEncryption", "bool"),
+      p("enabledForTemplateDeployment", "bool"),
+      p("enableSoftDelete", "bool"),
+      { name: "softDeleteRetentionInDays", type: "int", modifiers: "minValue: 7, maxValue: 90" },
+      p("enableRbacAuthorization", "bool"),
+      p("createMode", "default | recover"),
+      p("enablePurgeProtection", "bool"),
+      p("networkAcls", "NetworkRuleSet"),
+      p("publicNetworkAccess", "Enabled | Disabled | string"),
+      p("provisioningState", "string", "ReadOnly"),
+      p("privateEndpointConnections", "any", "ReadOnly"),
+    ],
+    Sku: [required("family", "A"), required("name", "premium | standard")],
+    NetworkRuleSet: [
+      p("bypass", "AzureServices | None | string"),
+      p("defaultAction", "Allow | Deny | string"),
+      p("ipRules", "IpRule[]"),
+      p("virtualNetworkRules", "VirtualNetworkRule[]"),
+    ],
+    IpRule: [required("value", "string")],
+    VirtualNetworkRule: [required("id", "string"), p("ignoreMissingVnetServiceEndpoint", "bool")],
+  }),
   described(
     "Microsoft.Insights/diagnosticSettings@2021-05-01-preview",
     [p("scope", "any"), required("properties", "DiagnosticSettings")],
@@ -63,6 +94,7 @@ export const OWN_TYPES: ResourceType[] = [
         p("scopes", "string[]"),
         p("evaluationFrequency", "string"),
         p("windowSize", "string"),
+        p("overrideQueryTimeRange", "string"),
         p("autoMitigate", "bool"),
         p("skipQueryValidation", "bool"),
         p("criteria", "Criteria"),

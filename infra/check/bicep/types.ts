@@ -29,7 +29,8 @@ export async function loadTypes(types: readonly string[]): Promise<TypeLibrary> 
   const asked = types.filter((type) => !library.has(type.toLowerCase()));
   for (const [type, printed] of Object.entries(await printedTypes(asked))) {
     const found = resourceType(printed);
-    if (found) library.set(type.toLowerCase(), found);
+    // The kept answers may hold a type that is described here since.
+    if (found && !library.has(type.toLowerCase())) library.set(type.toLowerCase(), found);
   }
   return library;
 }

@@ -307,6 +307,7 @@ export const KINDS: Kind[] = [
     pairs: [
       ...TAGGED,
       pair("properties.registrationEnabled", "registration_enabled"),
+      pair("properties.resolutionPolicy", "resolution_policy"),
       pair("properties.virtualNetwork.id", "virtual_network_id"),
     ],
     only: { bicep: { location: "always global" }, terraform: { private_dns_zone_id: "Bicep's parent" } },
@@ -431,8 +432,11 @@ export const KINDS: Kind[] = [
       pair("properties.displayName", "display_name"),
       pair("properties.severity", "severity"),
       pair("properties.enabled", "enabled"),
+      // Left out, it is true in Azure and false in Terraform.
+      pair("properties.autoMitigate", "auto_mitigation_enabled"),
       pair("properties.evaluationFrequency", "evaluation_frequency"),
       pair("properties.windowSize", "window_duration"),
+      pair("properties.overrideQueryTimeRange", "query_time_range_override"),
       pair("properties.scopes", "scopes"),
       pair("properties.criteria.allOf.0.query", "criteria.query"),
       pair("properties.criteria.allOf.0.timeAggregation", "criteria.time_aggregation_method"),

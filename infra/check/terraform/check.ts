@@ -77,6 +77,12 @@ class ModuleCheck {
     }
     for (const { block, file } of this.#of("module")) this.#call(block, file);
     for (const { block, file } of this.#of("variable")) this.#variable(block, file);
+    for (const { block, file } of this.#of("check")) {
+      const isWhole = ({ type, attributes }: Block) =>
+        type === "assert" && [...attributes.keys()].sort().join() === "condition,error_message";
+      if (block.attributes.size > 0 || !block.blocks.every(isWhole) || block.blocks.length === 0)
+        this.#add(file, block.line, "a check has asserts of a condition and an error_message, and nothing else");
+    }
     for (const { block, file } of this.#of("output")) {
       if (!block.attributes.has("value")) this.#add(file, block.line, `output ${block.labels[0]} has no value`);
     }
@@ -304,7 +310,17 @@ class ModuleCheck {
 }
 
 const LITERAL_KINDS: Record<string, string> = { string: "string", number: "number", boolean: "bool" };
-const KNOWN_BLOCKS = new Set(["terraform", "provider", "variable", "locals", "data", "resource", "module", "output"]);
+const KNOWN_BLOCKS = new Set([
+  "terraform",
+  "provider",
+  "variable",
+  "locals",
+  "data",
+  "resource",
+  "module",
+  "output",
+  "check",
+]);
 
 function kindOf(variable: Block): string | undefined {
   const type = variable.attributes.get("type")?.value;

@@ -7,9 +7,9 @@ const VAULT_NOTE =
 const BESIDE_NOTE = "Stands by itself: the vault is only referred to.";
 
 const vaultBicep = ({ vault }: Target, properties: string): string =>
-  `resource vault 'Microsoft.KeyVault/vaults@2024-11-01' = {\n  name: ${bicepString(vault)}\n  properties: {\n    ${properties}\n  }\n}`;
+  `resource vault 'Microsoft.KeyVault/vaults@2026-02-01' = {\n  name: ${bicepString(vault)}\n  properties: {\n    ${properties}\n  }\n}`;
 const existing = ({ vault }: Target): string =>
-  `resource vault 'Microsoft.KeyVault/vaults@2024-11-01' existing = {\n  name: ${bicepString(vault)}\n}\n\n`;
+  `resource vault 'Microsoft.KeyVault/vaults@2026-02-01' existing = {\n  name: ${bicepString(vault)}\n}\n\n`;
 
 type Options = Readonly<Record<string, string>>;
 const update = ({ vault }: Target, options: Options): string => az("keyvault update", { name: vault, ...options });

@@ -12,6 +12,21 @@ provider "azurerm" {
   features {}
   subscription_id     = var.subscription_id
   storage_use_azuread = true
+
+  # Version 5 of the provider registers none by itself. Spelled as Azure lists them: another case is skipped without a word.
+  resource_providers_to_register = [
+    "Microsoft.App",
+    "Microsoft.AppConfiguration",
+    "Microsoft.Communication",
+    "Microsoft.EventGrid",
+    "microsoft.insights",
+    "Microsoft.KeyVault",
+    "Microsoft.ManagedIdentity",
+    "Microsoft.Network",
+    "Microsoft.OperationalInsights",
+    "Microsoft.Storage",
+    "Microsoft.Web",
+  ]
 }
 
 variable "subscription_id" {

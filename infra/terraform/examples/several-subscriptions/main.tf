@@ -8,8 +8,9 @@ variable "other_subscription_id" {
 provider "azurerm" {
   alias = "other"
   features {}
-  subscription_id     = var.other_subscription_id
-  storage_use_azuread = true
+  subscription_id                = var.other_subscription_id
+  storage_use_azuread            = true
+  resource_providers_to_register = ["Microsoft.EventGrid", "Microsoft.PolicyInsights"]
 }
 
 module "service" {

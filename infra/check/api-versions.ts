@@ -1,0 +1,49 @@
+import type { BicepFile } from "./bicep/parse.ts";
+import type { Finding } from "./expression.ts";
+
+/** Versions of the resource manager's API that stop working on a published day. */
+interface RetiredVersions {
+  provider: string;
+  /** First version that stays; every earlier one is retired. */
+  earliest: string;
+  /** Day from which earlier versions fail. */
+  retiredOn: string;
+  /** The announcement. */
+  source: string;
+}
+
+const RETIRED_VERSIONS: readonly RetiredVersions[] = [
+  {
+    provider: "Microsoft.KeyVault",
+    earliest: "2026-02-01",
+    retiredOn: "2027-02-27",
+    source: "https://learn.microsoft.com/azure/key-vault/general/migrate-api-version",
+  },
+];
+
+const TYPE_AND_VERSION = /\b(\w+\.\w+)((?:\/\w+)+)@(\d{4}-\d{2}-\d{2}(?:-\w+)?)/g;
+
+/** Returns a message for each `type@version` of a text whose version is retired or will be. */
+export function retiredVersionsIn(text: string): string[] {
+  return [...text.matchAll(TYPE_AND_VERSION)].flatMap(([, provider, type, version]) =>
+    retiredVersion(`${provider}${type}`, version!),
+  );
+}
+
+/** Checks every resource of the templates, and of the templates that the policy deploys. */
+export function checkApiVersions(files: Iterable<BicepFile>): Finding[] {
+  return [...files].flatMap(({ path, resources }) =>
+    resources.flatMap(({ type, version, line }) =>
+      retiredVersion(type, version).map((message) => ({ file: path, line, message })),
+    ),
+  );
+}
+
+function retiredVersion(type: string, version: string): string[] {
+  return RETIRED_VERSIONS.filter(
+    ({ provider, earliest }) => type.toLowerCase().startsWith(`${provider.toLowerCase()}/`) && version < earliest,
+  ).map(
+    ({ earliest, retiredOn, source }) =>
+      `${type}@${version} is retired on ${retiredOn}: use ${earliest} or later (${source})`,
+  );
+}

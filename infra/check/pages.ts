@@ -1,0 +1,19 @@
+/** The lines below a heading of a page, up to the next heading of its level or above; none when it has no such heading. */
+export function sectionOf(page: string, heading: string): { text: string; line: number }[] {
+  const lines = page.split("\n").map((text, index) => ({ text, line: index + 1 }));
+  const start = lines.findIndex(({ text }) => text === heading);
+  if (start < 0) return [];
+  const level = heading.split(" ")[0]!.length;
+  const rest = lines.slice(start + 1);
+  const end = rest.findIndex(({ text }) => /^#+ /.test(text) && text.split(" ")[0]!.length <= level);
+  return end < 0 ? rest : rest.slice(0, end);
+}
+
+/** The cells of a table's row; none for a line that is no row. */
+export const cellsOf = (line: string): string[] =>
+  line.startsWith("|")
+    ? line
+        .split("|")
+        .slice(1, -1)
+        .map((cell) => cell.trim())
+    : [];

@@ -1,0 +1,118 @@
+import path from "node:path";
+import type { BicepFile } from "./bicep/parse.ts";
+import { bicepDelegations, bicepTypes, providerOf, terraformDelegations, terraformTypes } from "./deployed.ts";
+import { type Expression, type Finding, text } from "./expression.ts";
+import type { InfraFiles } from "./files.ts";
+import { cellsOf, sectionOf } from "./pages.ts";
+import { blocks, type TerraformModule } from "./terraform/check.ts";
+
+const PAGE = "docs/deploy.md";
+const HEADING = "### Resource providers";
+
+/** Registered in every subscription: https://learn.microsoft.com/azure/azure-resource-manager/management/azure-services-resource-providers */
+const ALWAYS_REGISTERED = new Set(["Microsoft.Authorization", "Microsoft.Resources"]);
+
+/**
+ * As the resource manager lists them, where that differs from the types' own names. The Terraform provider compares to the letter
+ * and skips a name that is not listed: internal/resourceproviders/requiring_registration.go of azurerm 5.2.0.
+ */
+const LISTED_AS: Record<string, string> = { "Microsoft.Insights": "microsoft.insights" };
+
+/** Returns the resource providers of types, sorted, without those that are registered everywhere. */
+export const namespacesOf = (types: readonly string[]): string[] =>
+  [...new Set(types.map((type) => type.split("/")[0]!))]
+    .filter((namespace) => !ALWAYS_REGISTERED.has(namespace))
+    .map((namespace) => LISTED_AS[namespace] ?? namespace)
+    .sort((a, b) => a.toLowerCase().localeCompare(b.toLowerCase()));
+
+/**
+ * Checks that the page and the examples register the resource providers of everything that is deployed, and no others: the
+ * Terraform provider registers none by itself, and nothing registers the one that a subnet is delegated to.
+ */
+export function checkProviders(input: {
+  files: InfraFiles;
+  bicep: ReadonlyMap<string, BicepFile>;
+  modules: readonly TerraformModule[];
+  /** Templates that the policy deploys beside each vault. */
+  policy: ReadonlyMap<string, BicepFile>;
+}): Finding[] {
+  const { files, bicep, modules } = input;
+  const fromPolicy = bicepTypes(input.policy.values());
+  const all = namespacesOf([...bicepTypes(bicep.values()), ...bicepDelegations(bicep.values()), ...fromPolicy]);
+  const examples = modules.filter(({ folder }) => folder.includes("/examples/"));
+  return [
+    ...checkPage(files.text.get(PAGE) ?? "", all),
+    ...examples.flatMap((example) => checkExample(example, modules, fromPolicy)),
+  ];
+}
+
+/** The table has a row for each, and the command registers each. */
+function checkPage(page: string, needed: readonly string[]): Finding[] {
+  const section = sectionOf(page, HEADING);
+  const lines = section.map((one) => one.text);
+  const table = lines.flatMap((line) => /^`([\w.]+)`$/.exec(cellsOf(line)[0] ?? "")?.[1] ?? []);
+  const command = lines.slice(lines.indexOf("```sh"), lines.indexOf("```")).join("\n");
+  const loop = command.match(/\bmicrosoft\.\w+/gi) ?? [];
+  const line = section[0]?.line ?? 1;
+  return [
+    ...differences(table, needed).map((message) => ({
+      file: PAGE,
+      line,
+      message: `the table of resource providers ${message}`,
+    })),
+    ...differences(loop, needed).map((message) => ({
+      file: PAGE,
+      line,
+      message: `the command that registers ${message}`,
+    })),
+  ];
+}
+
+/** Each provider block registers what the modules create that use it. */
+function checkExample(
+  example: TerraformModule,
+  modules: readonly TerraformModule[],
+  fromPolicy: readonly string[],
+): Finding[] {
+  return blocks(example, "provider").flatMap(({ block, file }) => {
+    const alias = text(block.attributes.get("alias")?.value) ?? "";
+    const calls = blocks(example, "module").filter(
+      (call) => providerOf(call.block.attributes.get("providers")?.value) === alias,
+    );
+    const types = calls.flatMap((call) =>
+      typesBelow(example, call.block.attributes.get("source")?.value, modules, fromPolicy),
+    );
+    return differences(texts(block.attributes.get("resource_providers_to_register")?.value), namespacesOf(types)).map(
+      (message) => ({ file, line: block.line, message: `resource_providers_to_register ${message}` }),
+    );
+  });
+}
+
+/** The types of a module and of the modules it calls. */
+function typesBelow(
+  caller: TerraformModule,
+  source: Expression | undefined,
+  modules: readonly TerraformModule[],
+  fromPolicy: readonly string[],
+): string[] {
+  const folder = path.posix.join(caller.folder, text(source) ?? "");
+  const module = modules.find((one) => one.folder === folder);
+  if (!module) return [];
+  return [
+    ...terraformTypes(module),
+    ...terraformDelegations(module),
+    ...(folder.includes("/events-policy/") ? fromPolicy : []),
+    ...blocks(module, "module").flatMap(({ block }) =>
+      typesBelow(module, block.attributes.get("source")?.value, modules, fromPolicy),
+    ),
+  ];
+}
+
+function differences(found: readonly string[], needed: readonly string[]): string[] {
+  const lacking = needed.filter((one) => !found.includes(one)).join(", ");
+  const further = found.filter((one) => !needed.includes(one)).join(", ");
+  return [...(lacking ? [`lacks ${lacking}`] : []), ...(further ? [`names ${further}, which nothing needs`] : [])];
+}
+
+const texts = (list: Expression | undefined): string[] =>
+  list?.kind === "array" ? list.items.flatMap((item) => text(item) ?? []) : [];

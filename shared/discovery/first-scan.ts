@@ -1,0 +1,75 @@
+import { Problem } from "../http/problem.ts";
+import type { Clock, Logger, Randomness } from "../runtime.ts";
+import { isConflict, unlessChanged } from "../storage/conflict.ts";
+import type { Row } from "../storage/entity.ts";
+import type { Tables } from "../storage/tables.ts";
+import { SECOND_MS } from "../time.ts";
+import type { Discovery } from "./discovery.ts";
+import { FIRST, type FirstScan, FirstScans, SCAN_LIST, Scans } from "./scan.ts";
+
+/** An instance starts the scan right after it claimed it. A claim of this age without a scan belongs to a crashed one. */
+const ABANDONED_MS = 30 * SECOND_MS;
+
+export interface FirstScanDeps {
+  tables: Tables;
+  discovery: Pick<Discovery, "start">;
+  /** False when `FIRST_SCAN` is `off`. */
+  enabled: boolean;
+  clock: Clock;
+  randomness: Randomness;
+  log: Logger;
+}
+
+/**
+ * Returns a function that starts a full scan if no scan was ever started in this store, once for all instances. Call it every
+ * minute: a claim that carries the scan's id is inserted first, and a later call starts the scan of an abandoned claim under the
+ * same id, which only one can do. A scan that has its row is the watch's to complete. Once the store has a scan, calls in this
+ * process ask it nothing.
+ */
+export function createFirstScan(deps: FirstScanDeps): (requestId: string) => Promise<void> {
+  const { tables, discovery, clock, randomness, log } = deps;
+  let isSettled = !deps.enabled;
+
+  async function hasScans(): Promise<boolean> {
+    const range = { partitionKey: SCAN_LIST, pageSize: 1, select: ["scanId" as const] };
+    for await (const rows of tables.pages(Scans, range)) return rows.length > 0;
+    return false;
+  }
+
+  /** Undefined when another instance was faster. */
+  async function claim(): Promise<Row<FirstScan> | undefined> {
+    const scanId = randomness.ulid(clock.now());
+    try {
+      return await tables.insert(FirstScans, FIRST, FIRST, { scanId, started: false });
+    } catch (error) {
+      if (isConflict(error)) return undefined;
+      throw error;
+    }
+  }
+
+  /** True once the store has a scan. False while another one is being started, which may still be lost. */
+  async function start({ scanId }: FirstScan, requestId: string): Promise<boolean> {
+    if (await hasScans()) return true;
+    try {
+      await discovery.start({ mode: "full" }, { actor: "system", requestId }, "schedule", scanId);
+      log.info("The first scan starts, since the store has none", { scanId });
+      return true;
+    } catch (error) {
+      if (error instanceof Problem && error.code === "scanRunning") return false;
+      throw error;
+    }
+  }
+
+  return async function startFirstScan(requestId) {
+    if (isSettled) return;
+    const found = await tables.aged(FirstScans, FIRST, FIRST);
+    const claimed = found?.row ?? (await claim());
+    if (!claimed) return;
+    if (!claimed.started) {
+      if (found && found.ageMs < ABANDONED_MS) return;
+      if (!(await start(claimed, requestId))) return;
+      await unlessChanged(tables.replace(FirstScans, { ...claimed, started: true }));
+    }
+    isSettled = true;
+  };
+}
