@@ -65,7 +65,7 @@ const confirmRotationMatch = endpoint({
   route: "api/automation/rotation/apps/{app_id}/matches/confirm",
   summary: "Say that a vault secret holds a credential of an application",
   description:
-    "Of the version that it has now: a rotation then writes the new value to it. A version that somebody else writes later needs a new word.",
+    "Of the version that it has now: a rotation then writes the new value to it, also one that is in its overlap. A version that somebody else writes later needs a new word.",
   tag,
   access: "admin",
   tier: "pro",
@@ -76,6 +76,7 @@ const confirmRotationMatch = endpoint({
   responds: { 200: ConfirmedMatch },
   handle: async ({ params, body, caller, services }) => {
     const match = await services.matches.confirm(params.app_id, body, caller);
+    if (body.confirmed) await services.rotations.placeConfirmed(params.app_id);
     return ok({ match: match ? matchView(match) : null });
   },
 });

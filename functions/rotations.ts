@@ -11,6 +11,7 @@ import {
   rotationSummaryView,
   rotationView,
 } from "../shared/rotation/api.ts";
+import { namedPlaces } from "../shared/rotation/named-places.ts";
 import { ROTATION_QUEUE, RotationMessage } from "../shared/rotation/rotation.ts";
 import { endpoint, poison, queue, timer } from "./kit.ts";
 
@@ -24,7 +25,7 @@ const rotate = endpoint({
   route: `${base}/rotate`,
   summary: "Rotate a client secret",
   description:
-    "Adds a new secret, proves that it signs in, writes it to the key vault secrets that are known to hold the old one, lets both live for a while and then removes the old one. It goes on by itself; follow it with GET. One rotation of an application at a time (409 with its id).",
+    "Adds a new secret, proves that it signs in, writes it to key vault secrets that hold the old one, lets both live for a while and then removes the old one. Written are those that a person confirmed or an earlier rotation wrote; where there is none, the one that has held the value longest; `notUpdated` names the others. The rotation continues by itself; follow it with GET. One rotation of an application at a time (409 with its id). 503 with Retry-After when a vault, Microsoft Graph or Microsoft Entra gives no clear answer just now: nothing was done.",
   tag,
   access: "admin",
   tier: "pro",
@@ -49,7 +50,8 @@ const rotate = endpoint({
     "unavailable",
   ],
   handle: async ({ body, caller, services }) => {
-    const { dryRun, ...request } = body;
+    const { dryRun, ...rest } = body;
+    const request = { ...rest, targets: namedPlaces(body.targets) };
     if (dryRun) return ok(planView(await services.rotations.plan(request)));
     const rotation = await services.rotations.begin(request, caller);
     return created(rotationView(rotation), `/${base}/rotations/${rotation.rotationId}`);
@@ -117,7 +119,7 @@ const finishRotation = endpoint({
   bodyOptional: true,
   example: { body: { force: false } },
   responds: { 200: RotationView },
-  problems: ["licenseRequired", "conflict", "notFinishable"],
+  problems: ["licenseRequired", "conflict", "notFinishable", "unavailable"],
   handle: async ({ params, body, caller, services }) =>
     ok(rotationView(await services.rotations.finish(params.rotation_id, body.force, caller))),
 });

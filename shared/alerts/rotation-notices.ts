@@ -3,7 +3,7 @@ import { type DueSecret, dueSecrets } from "../rotation/due.ts";
 import { allPolicies, type RotationPolicies } from "../rotation/policies.ts";
 import type { PolicyAttention, PolicyRecord } from "../rotation/policy.ts";
 import { placeOf } from "../rotation/publications.ts";
-import { isVaultSecret, type RotationRecord, titleOf } from "../rotation/rotation.ts";
+import { isOver, isVaultSecret, type RotationRecord, titleOf } from "../rotation/rotation.ts";
 import type { Rotations } from "../rotation/rotations.ts";
 import { EVENTS } from "../rotation/rows.ts";
 import type { Clock, Logger } from "../runtime.ts";
@@ -29,10 +29,12 @@ export function createRotationNotices(deps: {
 }): AutomationSource {
   const { tables, clock, rotations } = deps;
 
+  const eventsFrom = (from: Date) => rotations.events(EVENTS + encodeTime(Math.max(0, from.getTime())));
+
   async function* ended(from: Date, wanted: (status: RotationRecord["status"]) => boolean) {
-    for await (const events of rotations.events(EVENTS + encodeTime(Math.max(0, from.getTime())))) {
+    for await (const events of eventsFrom(from)) {
       yield events
-        .filter(({ status }) => wanted(status))
+        .filter(({ status, leftOut }) => !leftOut && wanted(status))
         .map(({ rotationId, status, at, after }): PendingNotice => {
           const notice = async () => {
             const record = await rotations.get(rotationId).catch(goneIsNothing);
@@ -40,6 +42,21 @@ export function createRotationNotices(deps: {
             return record?.status === status ? endOf(record) : undefined;
           };
           return { id: `end.${after.slice(EVENTS.length)}`, at, notice };
+        });
+    }
+  }
+
+  /** Rotations that left out a place which is new and holds the old secret. */
+  async function* leftOut(from: Date): AsyncGenerator<PendingNotice[]> {
+    for await (const events of eventsFrom(from)) {
+      yield events
+        .filter((event) => event.leftOut)
+        .map(({ rotationId, at }): PendingNotice => {
+          const notice = async () => {
+            const record = await rotations.get(rotationId).catch(goneIsNothing);
+            return record === undefined || isOver(record.status) ? undefined : leftOutWords(record);
+          };
+          return { id: `newPlace.${rotationId}`, at, notice };
         });
     }
   }
@@ -106,6 +123,7 @@ export function createRotationNotices(deps: {
       if (type === "rotationDone") yield* ended(from, (status) => status === "completed");
       if (type === "rotationFailed") {
         yield* ended(from, (status) => status !== "completed" && status !== "cancelled");
+        yield* leftOut(from);
         yield* policies();
       }
     },
@@ -161,6 +179,24 @@ function endOf(record: RotationRecord): Words {
           ? "No version was removed from the vault."
           : `The old secret ${oldKeyId} was not removed and works until it ends.`,
     next: `${failure?.remedy ?? "See the rotation's steps."} Then begin another rotation.`,
+  };
+}
+
+/** Undefined where a person has confirmed all of them since. */
+function leftOutWords(record: RotationRecord): Words | undefined {
+  const { appId, rotationId, oldKeyId, notUpdated } = record;
+  const places = notUpdated.filter(({ reason }) => reason === "newPlace").map(placeOf);
+  if (places.length === 0) return undefined;
+  return {
+    appId,
+    rotationId,
+    title: titleOf(record),
+    urgency: "critical",
+    what: "has a rotation that does not write a new place",
+    why: `${places.join(", ")} ${places.length === 1 ? "holds the old secret, is" : "hold the old secret, are"} new to this service, and ${places.length === 1 ? "was" : "were"} not written.`,
+    done: "The other places get the new secret.",
+    safe: `The old secret ${oldKeyId} works, and is not removed by itself while a place that was not written holds it.`,
+    next: "Find out who put it there. If the place belongs to the application, confirm its match: the rotation then writes it, too. If not, the secret is compromised: remove the copy, or finish the rotation with force.",
   };
 }
 

@@ -1,9 +1,12 @@
 import * as z from "zod";
 import { pageParameters, queryInstant } from "../http/paging.ts";
+import { MAX_TARGETS } from "./policy.ts";
 import { placeOf } from "./publications.ts";
 import {
   CONSUMER_STATES,
   isVaultSecret,
+  LEFT_OUT_REASONS,
+  ROTATION_REASONS,
   ROTATION_STATUSES,
   type RotationConsumer,
   type RotationRecord,
@@ -29,6 +32,18 @@ export const consumersOptions = {
   }),
 };
 
+/** What a request says of the places that get the new value. */
+export const placesOptions = {
+  targets: z.array(z.string().min(1).max(300)).min(1).max(MAX_TARGETS).optional().meta({
+    description:
+      "Asset ids of the only vault secrets that get the new value, each of which must hold the old one for certain (409). Left out: those that a person confirmed or an earlier rotation wrote; where there is none, the one that has held the value longest.",
+  }),
+  reason: z.enum(ROTATION_REASONS).optional().meta({
+    description:
+      "`compromised`: somebody else may have the old secret. Only the vault secrets in `targets`, which is then required, get the new one, and copies elsewhere don't keep the old one from being removed. Left out: a routine rotation.",
+  }),
+};
+
 export const RotateRequest = z
   .strictObject({
     appId: guid.meta({ description: "The application's client id." }),
@@ -38,12 +53,13 @@ export const RotateRequest = z
     }),
     updateKeyVaults: z.boolean().default(true).meta({
       description:
-        "Whether the new value is written to the key vault secrets that are known to hold the old one. False: it is put into the vault that HANDOVER_KEY_VAULT_URL names.",
+        "Whether the new value is written to key vault secrets that hold the old one; see `targets`. False: it is put into the vault that HANDOVER_KEY_VAULT_URL names.",
     }),
     overlapDays: z.int().min(0).max(90).default(7).meta({ description: "Days that both secrets live." }),
     removeExpired: z.boolean().default(false).meta({
       description: "Whether an expired client secret is removed first where the application can't have another one.",
     }),
+    ...placesOptions,
     ...consumersOptions,
     dryRun: z.boolean().default(false).meta({ description: "Answers the plan and does nothing." }),
   })
@@ -122,6 +138,10 @@ export const RotationView = z
       description: "When both have lived long enough; null until the new one is written.",
     }),
     updateKeyVaults: z.boolean(),
+    reason: z
+      .enum(ROTATION_REASONS)
+      .nullable()
+      .meta({ description: "As in the request; null for a routine rotation." }),
     plan: z
       .array(
         z.object({
@@ -201,9 +221,16 @@ export const RotationView = z
           confidence: z
             .enum(["certain", "likely", "possible"])
             .meta({ description: "How sure it is that it holds the old secret." }),
+          reason: z.enum(LEFT_OUT_REASONS).nullable().meta({
+            description:
+              "`newPlace`: it holds the old secret for certain, but no person confirmed it and no earlier rotation wrote it; confirm the match, also during the overlap, to have it written. `uncertain`: it may hold the old secret; verify and confirm the match. `notNamed`: `targets` names the only places that are written. `unreadable`: its vault refuses the service; grant access. Null where the value is handed over.",
+          }),
         }),
       )
-      .meta({ description: "May hold the old secret and are not written: confirm the matches." }),
+      .meta({
+        description:
+          "Vault secrets that hold the old client secret, or may hold it, and are not written. They keep the old one from being removed, unless the reason of the rotation is `compromised`.",
+      }),
     notes: z.array(z.string()).meta({ description: "What was decided otherwise than asked for." }),
     coverage: z.array(z.string()).meta({ description: "What could not be looked into." }),
     reasons: z.array(z.string()).meta({ description: "What stands against removing the old secret." }),
@@ -254,6 +281,7 @@ export function rotationView(record: RotationRecord): z.input<typeof RotationVie
     overlapDays: record.overlapDays,
     overlapEndsAt: record.overlapEndsAt ?? null,
     updateKeyVaults: record.updateKeyVaults,
+    reason: record.reason ?? null,
     plan: planTexts(record),
     steps: record.steps.map(({ name, status: at, startedAt, finishedAt, attempts, failure }) => ({
       name,
@@ -273,7 +301,7 @@ export function rotationView(record: RotationRecord): z.input<typeof RotationVie
     })),
     consumers: (record.consumers ?? []).map(consumerView),
     verifiedMeans: VERIFIED_MEANS,
-    notUpdated: record.notUpdated,
+    notUpdated: record.notUpdated.map((place) => ({ ...place, reason: place.reason ?? null })),
     notes: record.notes,
     coverage: record.coverage,
     reasons: record.reasons,

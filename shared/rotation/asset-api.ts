@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { consumersOptions } from "./api.ts";
+import { consumersOptions, placesOptions } from "./api.ts";
 import { ALPHABETS, leastLength } from "./generate.ts";
 
 /** https://learn.microsoft.com/azure/key-vault/secrets/about-secrets: bytes of a value. */
@@ -29,6 +29,11 @@ const Generate = z
 
 export const RotateAssetRequest = z
   .strictObject({
+    ...placesOptions,
+    targets: placesOptions.targets.meta({
+      description:
+        "Asset ids of the only vault secrets that get the new value, beside the one in the path; for an application's client secret alone. Left out: the one in the path, those that a person confirmed and those that an earlier rotation wrote; where there is none, the one that has held the value longest.",
+    }),
     ...consumersOptions,
     newValue: z
       .string()

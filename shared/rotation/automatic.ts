@@ -8,13 +8,15 @@ import { type Row, withoutKeys } from "../storage/entity.ts";
 import type { Queues } from "../storage/queues.ts";
 import type { Tables } from "../storage/tables.ts";
 import { DAY_MS, DAY_SECONDS } from "../time.ts";
+import { needsConfirmation } from "./choose-places.ts";
 import { dueSecrets, LATEST_SECONDS } from "./due.ts";
-import { secretPlace } from "./match-candidates.ts";
 import type { MatchFinder } from "./matches.ts";
+import { namedPlaces } from "./named-places.ts";
 import { allPolicies, lifeOf } from "./policies.ts";
 import { leastLife, POLICIES, Policies, type PolicyRecord, policyKey } from "./policy.ts";
 import { isOver, type RotationSummary } from "./rotation.ts";
 import type { Rotations } from "./rotations.ts";
+import { isCertain, type Target } from "./targets.ts";
 
 export const DUE_QUEUE = "rotation-due";
 export const DueMessage = z.object({ appId: z.string() });
@@ -28,7 +30,11 @@ const MAX_TRIES = 3;
 export interface AutomaticRotation {
   /** Sends a message for each application with an automatic policy and a due secret. One request when there is no such policy. */
   enqueueDue(): Promise<void>;
-  /** Begins the rotation of one application's due secret, or says in its policy why not; for the queue. */
+  /**
+   * Begins the rotation of one application's due secret, or says in its policy why not; for the queue.
+   *
+   * @throws {CloudFailure} that may pass, {Problem} unavailable: the policy says nothing of it, and the message comes again.
+   */
   begin(appId: string, requestId: string): Promise<void>;
   /** A message that failed too often: the policy says so, and it is tried again the next day. */
   failed(appId: string): Promise<void>;
@@ -126,7 +132,7 @@ export function createAutomaticRotation(deps: {
           overlapDays,
           updateKeyVaults,
           removeExpired: false,
-          ...(row.targets.length > 0 && { targets: row.targets.map(placeOf) }),
+          ...(row.targets.length > 0 && { targets: namedPlaces(row.targets) }),
         };
         try {
           const { rotationId } = await deps.rotations.begin(request, { actor: "system", requestId }, true);
@@ -188,27 +194,35 @@ export function createAutomaticRotation(deps: {
         "See there why, rotate it by hand, or set the policy again to have it tried again.",
       );
     }
-    const targets = await deps.matches.targetsOf(app, keyId);
-    const certain = targets
-      .filter(({ confidence, confirmed }) => confidence === "certain" || confirmed)
-      .map(({ vaultName, secretName: name }) => assetId({ vaultName, name, type: "secret" }));
-    const missing = row.targets.filter((target) => !certain.includes(target));
-    if (certain.length > 0 && missing.length === 0) return undefined;
-    const what =
-      missing.length > 0 ? `${missing.join(", ")} did not prove to hold it` : "no vault secret proved to hold it";
-    const message = `The secret ${keyId} ends soon, but ${what}.`;
+    const certain = (await deps.matches.targetsOf(app, keyId)).filter(isCertain);
+    const missing = row.targets.filter((target) => !certain.some((one) => isNamed(row, target, one)));
+    if (certain.length === 0 || missing.length > 0) {
+      const what =
+        missing.length > 0 ? `${missing.join(", ")} did not prove to hold it` : "no vault secret proved to hold it";
+      const message = `The secret ${keyId} ends soon, but ${what}.`;
+      return attentionOf(
+        "noTarget",
+        message,
+        "See the application's matches: verify or confirm one, or rotate it by hand.",
+      );
+    }
+    if (row.targets.length > 0 || certain.some(({ standing }) => standing !== "new")) return undefined;
     return attentionOf(
-      "noTarget",
-      message,
-      "See the application's matches: verify or confirm one, or rotate it by hand.",
+      "newPlace",
+      `The secret ${keyId} expires soon. ${needsConfirmation(certain)}`,
+      "Confirm the match of each place that belongs to the application, name them in the policy's targets, or rotate the secret by hand.",
     );
   }
 }
 
-/** Policies only take ids of vaults' secrets. */
-function placeOf(target: string): { vaultName: string; secretName: string } {
-  const { vaultName, name } = secretPlace(target)!;
-  return { vaultName, secretName: name };
+/** Whether a policy's target is this place: it may be in a vault of the same name that was made since. */
+function isNamed(
+  { vaultIds }: PolicyRecord,
+  target: string,
+  { vaultName, secretName: name, vaultId }: Target,
+): boolean {
+  const expected = vaultIds?.[vaultName.toLowerCase()] ?? vaultId;
+  return assetId({ vaultName, name, type: "secret" }) === target && same(expected, vaultId);
 }
 
 const attentionOf = (code: string, message: string, remedy: string) => ({ code, message, remedy });

@@ -10,9 +10,11 @@ import type { Tables } from "../storage/tables.ts";
 import type { RotateAssetRequest } from "./asset-api.ts";
 import { generate } from "./generate.ts";
 import type { MatchFinder } from "./matches.ts";
+import { namedPlaces } from "./named-places.ts";
 import { type ClientSecretRequest, currentVersion, type RotationRequest } from "./plan.ts";
 import { DEFAULT_OVERLAP_DAYS } from "./policy.ts";
 import { asProblem } from "./problems.ts";
+import type { Place } from "./targets.ts";
 
 /** Rotation by the id of an asset. */
 export interface AssetRotation {
@@ -65,10 +67,14 @@ export function createAssetRotation(deps: {
     if (current === undefined) throw notFound(`The secret ${place.name} of ${vault.name}`);
     if (current.managed) throw notRotatable(`${place.name} only backs a certificate: renew the certificate.`);
     const credential = await deps.matches.credentialOf(place).catch(asProblem);
-    if (credential !== undefined) return clientSecret(credential, body);
+    if (credential !== undefined) return clientSecret(credential, body, secret);
+    if (body.targets !== undefined) {
+      throw invalidBody("targets", "can't be given: this secret is no application's client secret and has one place");
+    }
     return {
       secret,
       value: newValueOf(body),
+      reason: body.reason,
       expiryDays: body.expiryDays,
       overlapDays: body.overlapDays ?? 0,
       ...consumersOf(body),
@@ -114,18 +120,25 @@ export function createAssetRotation(deps: {
   };
 }
 
+/** @param asked - The vault's secret whose id was given; undefined where the client secret's own id was. */
 function clientSecret(
   { appId, keyId }: { appId: string; keyId: string },
   body: RotateAssetRequest,
+  asked?: Place,
 ): ClientSecretRequest {
   for (const member of ["newValue", "generate"] as const) {
     if (body[member] !== undefined) {
       throw invalidBody(member, "can't be given: this is a client secret of an application, whose value Entra makes");
     }
   }
+  const named = namedPlaces(body.targets);
+  const isLimited = named !== undefined || (body.reason === "compromised" && asked !== undefined);
   return {
     appId,
     secretId: keyId,
+    reason: body.reason,
+    asked,
+    targets: isLimited ? [...(named ?? []), ...(asked === undefined ? [] : [asked])] : undefined,
     expiryDays: body.expiryDays,
     updateKeyVaults: true,
     overlapDays: body.overlapDays ?? DEFAULT_OVERLAP_DAYS,

@@ -1,33 +1,60 @@
 import { CloudFailure } from "../azure/failure.ts";
-import { DAY_MS } from "../time.ts";
+import { DAY_MS, DAY_SECONDS, HOUR_SECONDS } from "../time.ts";
 import { heldValue } from "./holding.ts";
+import { isPassing, signInUnclear } from "./problems.ts";
 import { lookAt, placeOf } from "./publications.ts";
 import { newValue } from "./recover.ts";
-import { clientSecretOf, isVaultSecret, type RotationConsumer } from "./rotation.ts";
+import { clientSecretOf, isVaultSecret, type RotationConsumer, type RotationRecord } from "./rotation.ts";
 import { isUnseen, knownConsumers, looked } from "./steps/sights.ts";
-import { isWritten } from "./targets.ts";
+import { isCertain, placeKey, type Target } from "./targets.ts";
 import type { Turn } from "./turn.ts";
+
+/**
+ * Passing failures in a row, about 20 minutes of them, that are retried before people are told. Fewer than those after which
+ * a turn gives up.
+ */
+const RETRIED_FAILURES = 7;
 
 /** What stands against the end of the old value. */
 export interface Conditions {
   /** As sentences; empty when nothing does. */
   reasons: string[];
+  /** When to check again. */
+  againSeconds: number;
   /** The consumers with what they hold now. */
   consumers: RotationConsumer[];
 }
 
-/** @param byPerson - Somebody asks for it, who answers for those whom nobody can see. */
+/**
+ * @param byPerson - Somebody asks for it, who answers for those whom nobody can see.
+ * @throws {CloudFailure} that may pass, until `RETRIED_FAILURES` of them came in a row.
+ */
 export async function reasonsAgainstEnd(turn: Turn, byPerson: boolean): Promise<Conditions> {
   try {
     const places = await fromPlaces(turn);
     const directory = isVaultSecret(turn.record) ? [] : await fromDirectory(turn);
     const { reasons, consumers } = await fromConsumers(turn, byPerson);
-    return { reasons: [...places, ...directory, ...reasons, ...(await fromLogs(turn))], consumers };
+    return {
+      reasons: [...places, ...directory, ...reasons, ...(await fromLogs(turn))],
+      consumers,
+      againSeconds: DAY_SECONDS,
+    };
   } catch (error) {
-    if (!(error instanceof CloudFailure)) throw error;
-    const reason = `What holds the new secret can't be seen now: ${error.message} ${error.remedy}`;
-    return { reasons: [reason], consumers: turn.record.consumers ?? [] };
+    const failure = lastingFailure(turn, error);
+    const reason = `What holds the new secret can't be seen now: ${failure.message} ${failure.remedy}`;
+    const againSeconds = isPassing(failure) ? HOUR_SECONDS : DAY_SECONDS;
+    return { reasons: [reason], consumers: turn.record.consumers ?? [], againSeconds };
   }
+}
+
+/**
+ * Returns a failure that people are told of.
+ *
+ * @throws the error itself where it is none of the cloud, or passing and so retried within minutes.
+ */
+export function lastingFailure({ record }: Turn, error: unknown): CloudFailure {
+  if (!(error instanceof CloudFailure) || (isPassing(error) && record.failures < RETRIED_FAILURES)) throw error;
+  return error;
 }
 
 async function fromPlaces(turn: Turn): Promise<string[]> {
@@ -56,21 +83,30 @@ async function fromDirectory(turn: Turn): Promise<string[]> {
   }
   const value = await newValue(turn);
   const signedIn = value === undefined ? undefined : (await world.signIn(appId, value)).kind;
+  if (signedIn === "unclear") throw signInUnclear(appId);
   if (signedIn !== "accepted") reasons.push("The new secret did not sign in just now.");
-  const written = new Set(record.publications.map(placeOf));
-  for (const target of await world.matches.targetsOf(app, oldKeyId)) {
-    if (written.has(placeOf(target)) || !(isWritten(target) || target.confidence === "likely")) continue;
-    const sure = isWritten(target) ? "holds" : "is likely to hold";
-    reasons.push(`${placeOf(target)} ${sure} the old secret and was not written.`);
-  }
-  return reasons;
+  // Whoever holds a copy of a compromised secret must not be able to keep it alive.
+  if (record.reason === "compromised") return reasons;
+  const written = new Set(record.publications.map(placeKey));
+  const left = (await world.matches.targetsOf(app, oldKeyId)).filter((target) => !written.has(placeKey(target)));
+  return [...reasons, ...left.flatMap((target) => notWritten(record, target))];
+}
+
+function notWritten({ updateKeyVaults }: RotationRecord, target: Target): string[] {
+  const place = placeOf(target);
+  if (!isCertain(target))
+    return target.confidence === "likely" ? [`${place} is likely to hold the old secret and was not written.`] : [];
+  if (target.standing !== "new" || !updateKeyVaults) return [`${place} holds the old secret and was not written.`];
+  return [
+    `${place} holds the old secret, is new to this service and was not written. Confirm the match to have it written, or finish the rotation with force to remove the old secret all the same.`,
+  ];
 }
 
 /**
  * Every known consumer of an application's secret counts, also one that is left out: without the old secret it would fail. Of a
  * vault's secret the old versions stay, so only those count that this rotation is for.
  */
-async function fromConsumers(turn: Turn, byPerson: boolean): Promise<Conditions> {
+async function fromConsumers(turn: Turn, byPerson: boolean): Promise<Omit<Conditions, "againSeconds">> {
   const known = await knownConsumers(turn);
   const counted = isVaultSecret(turn.record) ? known.filter(({ included }) => included) : known;
   const seen = await looked(turn, counted);
@@ -100,7 +136,8 @@ async function fromLogs({ world: { usage }, record, now }: Turn): Promise<string
         `${caller} read the old version ${old} of ${placeOf(publication)} at ${instantText(at)}, after the new one was written, and has not read that one since.`,
       );
   }
-  if (isVaultSecret(record)) return reasons;
+  // Nor by signing in with it.
+  if (isVaultSecret(record) || record.reason === "compromised") return reasons;
   const { appId, oldKeyId: keyId } = clientSecretOf(record);
   const at = await usage.lastSignIn({ appId, keyId });
   if (at !== undefined && now().getTime() - at.getTime() < UNUSED_MS)

@@ -26,8 +26,11 @@ export interface HistoryFilter {
   end?: Date | undefined;
 }
 
-/** A rotation has ended or needs attention. `after` is where to go on reading. */
-export type RotationEvent = RotationSummary & { at: string; after: string };
+/**
+ * A rotation has ended or needs attention; with `leftOut` it began, and leaves out a new place that holds the old secret.
+ * `after` is where to go on reading.
+ */
+export type RotationEvent = RotationSummary & { at: string; after: string; leftOut?: boolean | undefined };
 
 /** Rotations that one call of a purge removes. */
 const PURGED_PER_CALL = 200;
@@ -43,7 +46,7 @@ const Cursor = z.object({
 export interface RotationHistory {
   /** Newest first. @throws {Problem} invalidCursor */
   list(filter: HistoryFilter, request: PageRequest): Promise<Page<RotationSummary>>;
-  /** Those that ended or need attention, in that order, from behind `after` on. */
+  /** Those that ended, need attention or began with a new place left out, in that order, from behind `after` on. */
   events(after?: string): AsyncGenerator<RotationEvent[]>;
   store(): HistoryStore;
 }

@@ -2,6 +2,7 @@ import { CloudFailure } from "../azure/failure.ts";
 import type { SignInOutcome } from "../azure/sign-in-proof.ts";
 import type { SecretVersion, VaultSecrets } from "../azure/vault-secrets.ts";
 import type { MatchedApp } from "./match.ts";
+import { isPassing } from "./problems.ts";
 
 /** What a try to prove a match came to. */
 export const PROOF_OUTCOMES = [
@@ -32,7 +33,7 @@ export const PROOF_LIMITS = { perMinute: 5, perHour: 20 };
  * Reads the newest version of a secret, compares its beginning with the hints of the application's credentials, and signs in
  * with it once where one fits. The value goes no further than this function.
  *
- * @throws {CloudFailure} throttled; whatever else keeps it from being read is `unreadable`.
+ * @throws {CloudFailure} that may pass; whatever else keeps it from being read is `unreadable`.
  */
 export async function prove(
   app: MatchedApp,
@@ -70,12 +71,16 @@ function messageOf(signIn: SignInOutcome, keyIds: readonly string[]): string {
   return MESSAGES[signIn.kind] + (isCertain ? "" : " Which of its secrets it is, the hints do not tell.");
 }
 
-/** What keeps a value from being read is an answer, not an error: people are told what to grant. */
+/**
+ * Returns the failure where the vault refuses for good, such as 403 or its firewall, so that people are told what to grant.
+ *
+ * @throws {CloudFailure} that may pass: a vault that is busy for a moment must not look like one without a target.
+ */
 export async function readable<T>(reading: Promise<T>): Promise<T | CloudFailure> {
   try {
     return await reading;
   } catch (error) {
-    if (error instanceof CloudFailure && error.code !== "throttled") return error;
+    if (error instanceof CloudFailure && !isPassing(error)) return error;
     throw error;
   }
 }

@@ -86,6 +86,8 @@ const Word = z.object({
   versionCreatedOn: z.int(),
   at: z.string(),
   by: z.string(),
+  /** The vault's resource id. Absent where an earlier version wrote it: then it holds for any vault of the name. */
+  vaultId: z.string().optional(),
 });
 export type Word = z.infer<typeof Word>;
 
@@ -97,6 +99,18 @@ export const MatchRecord = z.object({
   /** It was tried and is no working secret of the application. */
   refused: Word.optional(),
   confirmed: Word.optional(),
+  /** The last completed rotation that wrote it. */
+  rotated: z
+    .object({
+      rotationId: z.string(),
+      /** The client secret that it was given. */
+      keyId: z.string(),
+      version: z.string(),
+      at: z.string(),
+      /** As in `Word`. */
+      vaultId: z.string().optional(),
+    })
+    .optional(),
 });
 export type MatchRecord = z.infer<typeof MatchRecord>;
 

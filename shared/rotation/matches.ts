@@ -4,13 +4,14 @@ import type { Appender } from "../audit/event.ts";
 import { CloudFailure } from "../azure/failure.ts";
 import { isServiceVault } from "../azure/service-key-vault.ts";
 import type { SignInOutcome } from "../azure/sign-in-proof.ts";
-import type { SecretVersion, VaultSecrets, VaultSecretsClients } from "../azure/vault-secrets.ts";
+import type { SecretVersion, VaultSecretsClients } from "../azure/vault-secrets.ts";
 import type { Config } from "../config/config.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { invalidBody, notFound, Problem, retryLater } from "../http/problem.ts";
 import type { RateLimiter } from "../http/rate-limit.ts";
 import { assetId } from "../inventory/asset.ts";
 import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../inventory/vault.ts";
+import { once } from "../once.ts";
 import type { Clock, Logger } from "../runtime.ts";
 import { withoutKeys } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
@@ -34,7 +35,9 @@ import { claimsOf, weigh } from "./match-evidence.ts";
 import { createMatchIndex, type MatchIndex } from "./match-index.ts";
 import { PROOF_LIMITS, type Proof, prove, readable } from "./match-proof.ts";
 import { currentVersion } from "./plan.ts";
-import { isWritten, type Matches, type Target } from "./targets.ts";
+import { signInUnclear } from "./problems.ts";
+import { isCertain, type Matches, placeKey, type Target } from "./targets.ts";
+import { writtenBefore, writtenMatches } from "./written-before.ts";
 
 /** Vaults that are asked at once about the targets of a rotation. */
 const PARALLEL = 4;
@@ -54,6 +57,7 @@ export interface MatchFinder extends Matches {
    * showed is kept with the version; the value is not.
    *
    * @throws {Problem} notFound; serviceVault; conflict without a key vault of the service's own; rateLimited beyond `PROOF_LIMITS`.
+   * @throws {CloudFailure} that may pass.
    */
   verify(
     appId: string,
@@ -73,9 +77,10 @@ export interface MatchFinder extends Matches {
   /**
    * The secrets that hold, or may hold, one credential, as they are now. Tags and content types can be written by whoever may
    * write to a vault, so `certain` here is only what was confirmed, or what signed in as the application, in the version that
-   * the vault has now: what was not proved yet is read and tried, once for each version.
+   * the vault has now: what was not proved yet is read and tried, once for each version. Which of these a rotation writes,
+   * `standing` helps to decide.
    *
-   * @throws {CloudFailure} throttled
+   * @throws {CloudFailure} that may pass, an unclear sign-in included: what was not asked is never left out of the targets.
    */
   targetsOf(app: MatchedApp, keyId: string): Promise<Target[]>;
   /**
@@ -130,24 +135,24 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     return matches.find(({ secret }) => secret.vaultName === vaultName && secret.name === name);
   }
 
-  /** The secret that a caller names, with a client for its vault. */
-  async function named(id: string): Promise<{ secret: ComparedSecret; vault: VaultRecord; secrets: VaultSecrets }> {
+  /** The secret that a caller names, with its vault. */
+  async function named(id: string): Promise<{ secret: ComparedSecret; vault: VaultRecord }> {
     const place = secretPlace(id);
     if (place && isOwn(place.vaultName))
       throw new Problem("serviceVault", "The service's own key vault is never matched, read or written by a rotation.");
     const secret = place && (await secretOf(tables, place.vaultName, place.name));
     const vault = secret && (await tables.get(Vaults, VAULTS, vaultKey(secret.vaultName)));
     if (!secret || !vault) throw notFound(`The secret ${id}`);
-    return { secret, vault, secrets: deps.vaults.open(vault) };
+    return { secret, vault };
   }
 
   const recordOf = (app: MatchedApp, { vaultName, name }: ComparedSecret) =>
     tables.get(MatchRows, matchPartition(app.appId), matchKey(vaultName, name));
 
   async function keep(
-    app: MatchedApp,
-    secret: ComparedSecret,
-    words: Pick<MatchRecord, "verified" | "refused"> | Pick<MatchRecord, "confirmed">,
+    app: Pick<MatchedApp, "appId">,
+    secret: Pick<ComparedSecret, "vaultName" | "name">,
+    words: Pick<MatchRecord, "verified" | "refused"> | Pick<MatchRecord, "confirmed"> | Pick<MatchRecord, "rotated">,
   ) {
     const { vaultName, name: secretName } = secret;
     const pointer = pointerKey(vaultName, secretName, app.appId);
@@ -158,29 +163,30 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     }));
   }
 
-  const wordOf = (version: SecretVersion, keyId: string | undefined, caller: Caller): Word => ({
+  const wordOf = (vault: VaultRecord, version: SecretVersion, keyId: string | undefined, caller: Caller): Word => ({
     ...(keyId !== undefined && { keyId }),
     version: version.version,
     versionCreatedOn: version.createdOn ?? 0,
     at: clock.now().toISOString(),
     by: caller.actor,
+    vaultId: vault.id,
   });
 
   /** @param claimed - The credential that the secret says it holds: tells which, where several have the same hint. */
   async function proveAndKeep(
     app: MatchedApp,
     secret: ComparedSecret,
-    secrets: VaultSecrets,
+    vault: VaultRecord,
     caller: Caller,
     claimed?: string,
   ): Promise<Proof> {
     const event = { type: "rotation.matchVerified", caller, ...about(app, secret) };
     const outcome = (proof: Proof) => ({ details: { ...event.details, result: proof.outcome } });
     const tried = async () => {
-      const proof = await prove(app, secret.name, secrets, deps.proveSignIn);
+      const proof = await prove(app, secret.name, deps.vaults.open(vault), deps.proveSignIn);
       const { version, keyIds } = proof;
       const keyId = keyIds.length === 1 ? keyIds[0] : keyIds.find((one) => one === claimed);
-      const word = version && wordOf(version, keyId, caller);
+      const word = version && wordOf(vault, version, keyId, caller);
       const signedIn = proof.outcome === "accepted";
       const wrong = proof.outcome === "refused" || proof.outcome === "otherHint";
       // What could not be looked at says nothing against what was shown before.
@@ -203,13 +209,13 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     async verify(appId, { assetId: id }, caller) {
       requireOwnVault();
       const app = await known(appId);
-      const { secret, secrets } = await named(id);
+      const { secret, vault } = await named(id);
       const { allowed, retryAfterSeconds } = await deps.limiter.take(app.appId.toLowerCase());
       if (!allowed) {
         const detail = `Each try may be a failed sign-in in the tenant's log, so an application has ${PROOF_LIMITS.perHour} an hour. Try again later.`;
         throw retryLater("rateLimited", detail, retryAfterSeconds);
       }
-      const proof = await proveAndKeep(app, secret, secrets, caller);
+      const proof = await proveAndKeep(app, secret, vault, caller);
       return { match: await matchOf(app, secret), proof };
     },
 
@@ -227,14 +233,14 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
       };
       await audited(audit, event, async () => {
         if (!confirmed) return await keep(app, secret, { confirmed: undefined });
-        const { newest: version } = await newestOf(vault, secret.name);
+        const version = await newestOf(vault, secret.name);
         if (!version) throw notFound(`The secret ${id}`);
         if (version.managed)
           throw new Problem(
             "conflict",
             "This secret only backs a certificate and can't be written: renew the certificate.",
           );
-        await keep(app, secret, { confirmed: wordOf(version, credentialId, caller) });
+        await keep(app, secret, { confirmed: wordOf(vault, version, credentialId, caller) });
       });
       return await matchOf(app, secret);
     },
@@ -245,8 +251,21 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
       const { matches } = await find(app);
       const fits = (match: Match) =>
         match.secret.enabled && (match.keyId === key || (match.keyId === undefined && match.confidence !== "certain"));
-      const targets = await pMap(matches.filter(fits), (match) => targetOf(app, match), { concurrency: PARALLEL });
+      const history = once(() => writtenBefore(deps, app.appId));
+      const targets = await pMap(matches.filter(fits), (match) => targetOf(app, match, history), {
+        concurrency: PARALLEL,
+      });
       return targets.filter((target) => target !== undefined);
+    },
+
+    async keepWritten(rotation) {
+      const { rotationId, appId, newKeyId: keyId } = rotation;
+      if (appId === undefined || keyId === undefined) return;
+      const at = clock.now().toISOString();
+      for (const { vaultName, secretName: name, writtenVersion, vaultId } of writtenMatches(rotation)) {
+        const rotated = { rotationId, keyId, version: writtenVersion!, at, ...(vaultId !== undefined && { vaultId }) };
+        await keep({ appId }, { vaultName, name }, { rotated });
+      }
     },
 
     async credentialOf({ vaultName, name }) {
@@ -256,8 +275,8 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
         const app = await deps.app(appId);
         const match = app && (await matchOf(app, secret));
         if (match?.keyId === undefined || match.confidence !== "certain") continue;
-        const target = await targetOf(app!, match);
-        if (target !== undefined && isWritten(target)) return { appId: app!.appId, keyId: match.keyId };
+        const target = await targetOf(app!, match, async () => new Map());
+        if (target !== undefined && isCertain(target)) return { appId: app!.appId, keyId: match.keyId };
       }
       return undefined;
     },
@@ -273,44 +292,62 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     return appIds;
   }
 
-  async function newestOf(vault: { name: string; vaultUri: string }, name: string) {
-    const newest = await currentVersion(deps.vaults, {
-      vaultName: vault.name,
-      vaultUri: vault.vaultUri,
-      secretName: name,
-    });
-    return { secrets: deps.vaults.open(vault), newest };
+  async function newestOf({ name: vaultName, vaultUri }: VaultRecord, secretName: string) {
+    return await currentVersion(deps.vaults, { vaultName, vaultUri, secretName });
   }
 
-  /** Undefined where the vault or the secret is gone, switched off, or only backs a certificate. */
-  async function targetOf(app: MatchedApp, match: Match): Promise<Target | undefined> {
+  /**
+   * Undefined where the vault or the secret is gone, switched off, or only backs a certificate.
+   *
+   * @param history - See `writtenBefore`; asked for only where it decides.
+   * @throws {CloudFailure} that may pass.
+   */
+  async function targetOf(
+    app: MatchedApp,
+    match: Match,
+    history: () => Promise<ReadonlyMap<string, string | undefined>>,
+  ): Promise<Target | undefined> {
     const { secret, keyId, confidence } = match;
     const vault = await tables.get(Vaults, VAULTS, vaultKey(secret.vaultName));
     if (!vault) return undefined;
-    const target = { vaultName: vault.name, vaultUri: vault.vaultUri, secretName: secret.name };
+    const { name: vaultName, vaultUri, id: vaultId } = vault;
     const doubtful: Target = {
-      ...target,
+      vaultName,
+      vaultUri,
+      vaultId,
+      secretName: secret.name,
       confidence: confidence === "certain" ? "likely" : confidence,
-      confirmed: false,
+      standing: "new",
     };
     if (confidence !== "certain") return doubtful;
-    const looked = await readable(newestOf(vault, secret.name));
-    if (looked instanceof CloudFailure) return doubtful;
-    const { secrets, newest } = looked;
+    const newest = await readable(newestOf(vault, secret.name));
+    if (newest instanceof CloudFailure) return { ...doubtful, unreadable: true };
     if (!newest?.enabled || newest.managed) return undefined;
+    const certain = { ...doubtful, confidence, heldSince: newest.createdOn };
     const record = await recordOf(app, secret);
-    const stands = (word: Word | undefined) => word?.version === newest.version && word.keyId === keyId;
-    if (stands(record?.confirmed)) return { ...target, confidence, confirmed: true };
-    if (record?.verified?.kind === "signIn" && stands(record.verified))
-      return { ...target, confidence, confirmed: false };
-    // A rotation asks again and again: a wrong value is tried once a day.
-    const refused = record?.refused;
-    if (refused?.version === newest.version && clock.now().getTime() - Date.parse(refused.at) < DAY_MS)
-      return { ...doubtful, confidence: "possible" };
-    const { outcome, keyIds } = await proveAndKeep(app, secret, secrets, SYSTEM, keyId);
-    const holds = keyId !== undefined && keyIds.includes(keyId);
-    if (holds && outcome === "accepted") return { ...target, confidence, confirmed: false };
-    return outcome === "refused" || outcome === "otherHint" ? { ...doubtful, confidence: "possible" } : doubtful;
+    const isHere = (id: string | undefined) => id === undefined || id.toLowerCase() === vaultId.toLowerCase();
+    const stands = (word: Word | undefined) =>
+      word?.version === newest.version && word.keyId === keyId && isHere(word.vaultId);
+    if (stands(record?.confirmed)) return { ...certain, standing: "confirmed" };
+    if (!(record?.verified?.kind === "signIn" && stands(record.verified))) {
+      // A rotation asks again and again: a wrong value is tried once a day.
+      const refused = record?.refused;
+      if (refused?.version === newest.version && clock.now().getTime() - Date.parse(refused.at) < DAY_MS)
+        return { ...doubtful, confidence: "possible" };
+      const { outcome, keyIds } = await proveAndKeep(app, secret, vault, SYSTEM, keyId);
+      if (outcome === "unclear") throw signInUnclear(app.appId);
+      if (outcome === "refused" || outcome === "otherHint") return { ...doubtful, confidence: "possible" };
+      if (outcome === "unreadable") return { ...doubtful, unreadable: true };
+      if (outcome !== "accepted" || keyId === undefined || !keyIds.includes(keyId)) return doubtful;
+    }
+    return { ...certain, standing: (await wasRotated()) ? "rotated" : "new" };
+
+    async function wasRotated(): Promise<boolean> {
+      if (record?.rotated !== undefined) return isHere(record.rotated.vaultId);
+      const before = await history();
+      const key = placeKey({ vaultName, secretName: secret.name });
+      return before.has(key) && isHere(before.get(key));
+    }
   }
 }
 

@@ -35,10 +35,7 @@ export async function planConsumers(
   { includeResources }: ConsumersRequest,
 ): Promise<Required<Pick<RotationRecord, "consumers" | "coverage">>> {
   const { consumers: found, coverage } = await known.of(readBy(what));
-  if (JSON.stringify(found).length + GROWTH * found.length > MAX_CHARACTERS) {
-    const text = `${found.length} consumers use it: more than one rotation can keep an account of.`;
-    throw new Problem("notRotatable", `${text} Divide them among several secrets.`);
-  }
+  refuseTooMany(found);
   const included = only(found, includeResources);
   const consumers = found
     .map((one) => planned(one, included(one.id)))
@@ -46,6 +43,13 @@ export async function planConsumers(
   const broken = consumers.filter((one) => one.included && one.how === "willBreak");
   if (broken.length > 0) throw willBreak(broken);
   return { consumers, coverage };
+}
+
+/** @throws {Problem} notRotatable where the row of a rotation could not hold them all. */
+export function refuseTooMany(consumers: readonly PlannedConsumer[]): void {
+  if (JSON.stringify(consumers).length + GROWTH * consumers.length <= MAX_CHARACTERS) return;
+  const text = `${consumers.length} consumers use it: more than one rotation can keep an account of.`;
+  throw new Problem("notRotatable", `${text} Divide them among several secrets.`);
 }
 
 /** What consumers may use of what is written: nobody reads where a value is handed over. */

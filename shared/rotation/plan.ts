@@ -5,14 +5,15 @@ import type { Config } from "../config/config.ts";
 import { invalidBody, notFound, Problem } from "../http/problem.ts";
 import { assetId } from "../inventory/asset.ts";
 import { DAY_MS, MINUTE_MS, SECOND_MS } from "../time.ts";
+import { choosePlaces, type PlacesRequest } from "./choose-places.ts";
 import type { ConsumersOfSecrets } from "./consumer.ts";
 import { type ConsumersRequest, planConsumers } from "./plan-consumers.ts";
 import { hasRoomForTags, placeOf } from "./publications.ts";
 import type { Publication, RotationRecord } from "./rotation.ts";
-import { isWritten, type Matches, type Target } from "./targets.ts";
+import { type Matches, placeKey, type Target } from "./targets.ts";
 
 /** A new client secret of an application. */
-export interface ClientSecretRequest extends ConsumersRequest {
+export interface ClientSecretRequest extends ConsumersRequest, Omit<PlacesRequest, "automatic"> {
   /** The client id. */
   appId: string;
   /** The keyId of the client secret to replace. */
@@ -25,14 +26,13 @@ export interface ClientSecretRequest extends ConsumersRequest {
   overlapDays: number;
   /** Whether an expired client secret may be removed to make room. */
   removeExpired: boolean;
-  /** Writes to these matches only. */
-  targets?: readonly { vaultName: string; secretName: string }[] | undefined;
 }
 
 /** A new value of a vault's secret. */
 export interface VaultSecretRequest extends ConsumersRequest {
   secret: Pick<Target, "vaultName" | "vaultUri" | "secretName">;
   value: string;
+  reason?: RotationRecord["reason"];
   /** Days until the new version's expiry; `defaultValidityDays` when left out. */
   expiryDays?: number | undefined;
   /** Days that it can be cancelled for after its consumers hold the new value. */
@@ -40,6 +40,9 @@ export interface VaultSecretRequest extends ConsumersRequest {
 }
 
 export type RotationRequest = ClientSecretRequest | VaultSecretRequest;
+
+/** A request with what its caller has filled in. */
+type PlanRequest<T extends RotationRequest> = T & { expiryDays: number; automatic: boolean };
 
 /** What is going to be done, from what is there now. */
 export type RotationPlan = Pick<
@@ -54,6 +57,7 @@ export type RotationPlan = Pick<
   | "expiryDays"
   | "overlapDays"
   | "updateKeyVaults"
+  | "reason"
   | "knownKeyIds"
   | "removeExpired"
   | "publications"
@@ -86,7 +90,7 @@ export const CLOCKS_DIFFER_MS = 10 * MINUTE_MS;
  */
 export async function planRotation(
   world: PlanWorld,
-  request: RotationRequest & { expiryDays: number },
+  request: PlanRequest<RotationRequest>,
   now: Date,
 ): Promise<RotationPlan> {
   const plan =
@@ -98,7 +102,7 @@ type Planned = Omit<RotationPlan, "consumers" | "coverage">;
 
 async function ofVaultSecret(
   world: PlanWorld,
-  { secret, expiryDays, overlapDays, skipVerification, restartApps }: VaultSecretRequest & { expiryDays: number },
+  { secret, expiryDays, overlapDays, reason, skipVerification, restartApps }: PlanRequest<VaultSecretRequest>,
   now: Date,
 ): Promise<Planned> {
   const { vaultName, secretName: name } = secret;
@@ -108,6 +112,7 @@ async function ofVaultSecret(
     newExpiresAt: new Date(now.getTime() + expiryDays * DAY_MS).toISOString(),
     overlapDays,
     updateKeyVaults: true,
+    reason,
     knownKeyIds: [],
     publications: [await publicationAt(world, secret, { kind: "secret" })],
     skipVerification,
@@ -119,19 +124,19 @@ async function ofVaultSecret(
 
 async function ofClientSecret(
   world: PlanWorld,
-  request: ClientSecretRequest & { expiryDays: number },
+  request: PlanRequest<ClientSecretRequest>,
   now: Date,
 ): Promise<Planned> {
+  requireNames(request);
   const app = await world.graph.application({ appId: request.appId });
   if (app === undefined) throw notFound(`An application with the client id ${request.appId}`);
   const old = secretOf(app, request.secretId);
   const removeExpired = roomFor(app, request, now);
   const { expiryDays, notes } = await lifetimeOf(world.graph, app, request.expiryDays);
   const targets = await world.matches.targetsOf(app, old.keyId);
-  const publications = request.updateKeyVaults
-    ? await matchesToWrite(world, targets, request.targets)
-    : [await handover(world, app.appId)];
-  const written = new Set(publications.map(placeOf));
+  const { publications, notUpdated } = request.updateKeyVaults
+    ? await matchesToWrite(world, targets, request)
+    : await handedOver(world, targets, app.appId);
   return {
     appId: app.appId,
     objectId: app.objectId,
@@ -141,16 +146,28 @@ async function ofClientSecret(
     expiryDays,
     overlapDays: request.overlapDays,
     updateKeyVaults: request.updateKeyVaults,
+    reason: request.reason,
     knownKeyIds: app.passwords.map(({ keyId }) => keyId),
     removeExpired,
     publications,
     skipVerification: request.skipVerification,
     restartApps: request.restartApps,
-    notUpdated: targets
-      .filter((target) => !written.has(placeOf(target)))
-      .map(({ vaultName, secretName, confidence }) => ({ vaultName, secretName, confidence })),
+    notUpdated,
     notes,
   };
+}
+
+/** Says where a request contradicts itself, or leaves out what its reason needs. */
+function requireNames({ reason, targets, updateKeyVaults }: ClientSecretRequest): void {
+  if (targets !== undefined && !updateKeyVaults) {
+    throw invalidBody("targets", "can't be given with updateKeyVaults: false, which writes to none of them");
+  }
+  if (reason === "compromised" && targets === undefined && updateKeyVaults) {
+    throw invalidBody(
+      "targets",
+      "must name the vault secrets that get the new value, as asset ids: whoever has a compromised secret may have put a copy into a vault of their own. GET /api/automation/rotation/apps/{app_id}/matches lists those that hold it",
+    );
+  }
 }
 
 function secretOf(app: GraphApplication, keyId: string): PasswordCredential {
@@ -214,32 +231,38 @@ async function lifetimeOf(graph: Graph, app: GraphApplication, wanted: number) {
   };
 }
 
-async function matchesToWrite(
-  world: PlanWorld,
-  targets: readonly Target[],
-  only: ClientSecretRequest["targets"],
-): Promise<Publication[]> {
-  const named = only && new Set(only.map(placeOf));
-  const chosen = targets.filter((target) => isWritten(target) && (named === undefined || named.has(placeOf(target))));
-  if (chosen.length === 0) {
-    throw new Problem(
-      "notRotatable",
-      "No key vault secret is known for certain to hold this client secret, so nobody would get the new one. Confirm a match, or send updateKeyVaults: false to have it handed over.",
-    );
-  }
-  return await Promise.all(
-    chosen.map((target) => publicationAt(world, target, { kind: "match", confirmed: target.confirmed })),
-  );
+type Places = Pick<RotationRecord, "publications" | "notUpdated">;
+
+async function matchesToWrite(world: PlanWorld, targets: readonly Target[], request: PlacesRequest): Promise<Places> {
+  const { written, leftOut } = choosePlaces(targets, request);
+  return { publications: await Promise.all(written.map((target) => matchAt(world, target))), notUpdated: leftOut };
 }
+
+async function handedOver(world: PlanWorld, targets: readonly Target[], appId: string): Promise<Places> {
+  const publication = await handover(world, appId);
+  const notUpdated = targets
+    .filter((target) => placeKey(target) !== placeKey(publication))
+    .map(({ vaultName, secretName, confidence }) => ({ vaultName, secretName, confidence }));
+  return { publications: [publication], notUpdated };
+}
+
+/**
+ * A new version of a vault's secret that holds the client secret.
+ *
+ * @throws {Problem} notRotatable, serviceVault; {CloudFailure}
+ */
+export const matchAt = async (world: Pick<PlanWorld, "vaults">, target: Target): Promise<Publication> => ({
+  ...(await publicationAt(world, target, { kind: "match", confirmed: target.standing === "confirmed" })),
+  vaultId: target.vaultId,
+});
 
 /** A new version of a secret that is there. */
 async function publicationAt(
-  { vaults, config }: PlanWorld,
+  { vaults }: Pick<PlanWorld, "vaults">,
   target: Pick<Target, "vaultName" | "vaultUri" | "secretName">,
   how: Pick<Publication, "kind" | "confirmed">,
 ): Promise<Publication> {
   const { vaultName, vaultUri, secretName } = target;
-  if (isServiceVault(config, vaultName)) throw ownVault(vaultName);
   const current = await currentVersion(vaults, target);
   const place = placeOf(target);
   if (current === undefined)

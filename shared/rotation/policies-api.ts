@@ -24,11 +24,10 @@ export const PolicyChange = z
       .default(DEFAULT_OVERLAP_DAYS)
       .meta({ description: "Days that the old secret goes on working beside the new one, at least." }),
     updateKeyVaults: z.boolean().default(true).meta({ description: "Whether vault secrets are written." }),
-    targets: z
-      .array(z.string().min(1).max(300))
-      .max(MAX_TARGETS)
-      .default([])
-      .meta({ description: "Asset ids of the only vault secrets that are written; empty for every certain match." }),
+    targets: z.array(z.string().min(1).max(300)).max(MAX_TARGETS).default([]).meta({
+      description:
+        "Asset ids of the only vault secrets that are written; empty for those that a person confirmed or an earlier rotation wrote.",
+    }),
   })
   .meta({ id: "RotationPolicyChange" });
 export type PolicyChange = z.infer<typeof PolicyChange>;
@@ -40,9 +39,10 @@ export const Policy = z
     expiryDays: z.int().nullable(),
     overlapDays: z.int(),
     updateKeyVaults: z.boolean(),
-    targets: z
-      .array(z.string())
-      .meta({ description: "Asset ids of the only vault secrets that are written; empty for every certain match." }),
+    targets: z.array(z.string()).meta({
+      description:
+        "Asset ids of the only vault secrets that are written; empty for those that a person confirmed or an earlier rotation wrote.",
+    }),
     state: z.enum(["active", "needsAttention"]).meta({
       description: "`needsAttention`: it is not rotated by itself as things are; `attention` says why and what to do.",
     }),

@@ -7,6 +7,7 @@ import { changedSince, matchedWrite, requireMatch } from "../http/conditional.ts
 import type { Caller } from "../http/endpoint.ts";
 import { invalidBody, notFound, Problem } from "../http/problem.ts";
 import { assetId } from "../inventory/asset.ts";
+import { VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
 import type { Clock, Logger } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
 import type { Row } from "../storage/entity.ts";
@@ -125,6 +126,13 @@ export function createPolicies(deps: {
       );
   }
 
+  /** Of the vaults that hold these targets and that the inventory knows. */
+  async function vaultIdsOf(targets: readonly string[]): Promise<Record<string, string>> {
+    const names = new Set(targets.map((target) => secretPlace(target)!.vaultName));
+    const vaults = await Promise.all([...names].map((name) => tables.get(Vaults, VAULTS, vaultKey(name))));
+    return Object.fromEntries(vaults.flatMap((vault) => (vault ? [[vault.name.toLowerCase(), vault.id]] : [])));
+  }
+
   return {
     get: async (appId) => await existing(appId, undefined),
 
@@ -149,8 +157,10 @@ export function createPolicies(deps: {
       else if (ifMatch !== undefined) throw changedSince(THE_POLICY);
       await refuseImpossible(app, change);
       const { expiryDays, ...rest } = change;
+      const vaultIds = await vaultIdsOf(change.targets);
       const record: PolicyRecord = {
         ...rest,
+        ...(change.targets.length > 0 && { vaultIds }),
         ...(expiryDays !== null && { expiryDays }),
         appId: app.appId,
         appName: app.displayName,

@@ -22,8 +22,13 @@ export const PolicyRecord = z.object({
   expiryDays: z.int().optional(),
   overlapDays: z.int(),
   updateKeyVaults: z.boolean(),
-  /** Asset ids of the only secrets that are written; empty for all certain ones. */
+  /** Asset ids of the only secrets that are written; empty for those that a person confirmed or a rotation wrote. */
   targets: z.array(z.string()),
+  /**
+   * The resource id of each vault of `targets`, by its name in lower case, when the policy was set. Absent where an earlier
+   * version set it: then a target is in any vault of the name.
+   */
+  vaultIds: z.record(z.string(), z.string()).optional(),
   updatedAt: z.string(),
   updatedBy: z.string(),
   attention: PolicyAttention.optional(),

@@ -1,4 +1,4 @@
-import { CloudFailure } from "../azure/failure.ts";
+import { CloudFailure, failure } from "../azure/failure.ts";
 import type { ServiceKeyVault } from "../azure/service-key-vault.ts";
 import { Problem, retryLater } from "../http/problem.ts";
 
@@ -46,3 +46,12 @@ const PASSING = new Set([
 ]);
 /** Whether the same call may succeed later without anybody's help. */
 export const isPassing = ({ code }: CloudFailure): boolean => PASSING.has(code);
+
+/** The failure of a sign-in whose answer says nothing about the secret. It is passing: the same sign-in may be answered later. */
+export const signInUnclear = (appId: string): CloudFailure =>
+  failure(
+    "unreachable",
+    { operation: "sign in with a client secret", resource: `application ${appId}` },
+    "the sign-in service gave no clear answer",
+    { remedy: "Look for an outage of Microsoft Entra at https://status.azure.com, then try again." },
+  );

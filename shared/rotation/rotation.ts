@@ -73,6 +73,8 @@ export type Attempt = z.infer<typeof Attempt>;
 const Publication = z.object({
   vaultName: z.string(),
   vaultUri: z.string(),
+  /** The vault's resource id; absent where the value is handed over, and in rotations of earlier versions. */
+  vaultId: z.string().optional(),
   secretName: z.string(),
   /**
    * `match`: it holds the client secret. `handover`: in the vault that people fetch the value from; nothing there was in use
@@ -132,6 +134,17 @@ export type RotationConsumer = z.infer<typeof RotationConsumer>;
 export const isToRestore = ({ touchedAt, state }: RotationConsumer): boolean =>
   touchedAt !== undefined && state !== "restored" && state !== "left";
 
+/** Why an application's client secret is rotated, where that changes what is done. */
+export const ROTATION_REASONS = ["compromised"] as const;
+
+/**
+ * Why a place was left out. `newPlace`: it surely holds the old secret, and neither did a person confirm it nor an earlier
+ * rotation write it. `uncertain`: it may hold the old secret. `notNamed`: the request names the only places that are written.
+ * `unreadable`: its vault refuses the service, so nothing can be proved.
+ */
+export const LEFT_OUT_REASONS = ["newPlace", "uncertain", "notNamed", "unreadable"] as const;
+export type LeftOutReason = (typeof LEFT_OUT_REASONS)[number];
+
 /** What happened, what is safe and what to do: for the person who is asked to look. */
 export const Attention = z.object({
   code: z.string(),
@@ -173,6 +186,8 @@ const RotationRecord = z.object({
   expiryDays: z.int(),
   overlapDays: z.int(),
   updateKeyVaults: z.boolean(),
+  /** `compromised`: only named places are written, and no others keep the old secret from being removed. */
+  reason: z.enum(ROTATION_REASONS).optional(),
   /** The first characters of the old secret's value, as the directory shows them. */
   oldHint: z.string().optional(),
   /** All client secrets that the application had when this was planned. */
@@ -196,8 +211,16 @@ const RotationRecord = z.object({
   restartApps: z.boolean().optional(),
   /** Places that may hold the old secret and are not written. */
   notUpdated: z.array(
-    z.object({ vaultName: z.string(), secretName: z.string(), confidence: z.enum(["certain", "likely", "possible"]) }),
+    z.object({
+      vaultName: z.string(),
+      secretName: z.string(),
+      confidence: z.enum(["certain", "likely", "possible"]),
+      /** Absent where the value is handed over, and in rotations of earlier versions. */
+      reason: z.enum(LEFT_OUT_REASONS).optional(),
+    }),
   ),
+  /** When a person last confirmed a place of the application since this began; absent once the overlap has taken account of it. */
+  placeConfirmedAt: z.string().optional(),
   /** What was decided otherwise than asked for, such as a shorter life. */
   notes: z.array(z.string()),
   /** What could not be looked into. */
@@ -257,8 +280,11 @@ export const Rotations = entity("Rotations", RotationRecord, { witness: true, si
 export const RotationSummaries = entity("Rotations", Summary);
 /** Names a rotation: by what is rotated while it is not over, by when it is due, and one whose value is held before it is written. */
 export const RotationPointers = entity("Rotations", z.object({ rotationId: z.string() }));
-/** A rotation has ended or needs attention: what alerts tell of. */
-export const RotationEvents = entity("Rotations", z.object({ ...Summary.shape, at: z.string() }));
+/** A rotation has ended or needs attention, or began with a new place left out: what alerts tell of. */
+export const RotationEvents = entity(
+  "Rotations",
+  z.object({ ...Summary.shape, at: z.string(), leftOut: z.boolean().optional() }),
+);
 /** Who may change applications of the tenant now; nobody while `owner` is empty. */
 export const WriterLeases = entity("Rotations", z.object({ owner: z.string(), writeId: z.string() }));
 

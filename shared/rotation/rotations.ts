@@ -55,14 +55,20 @@ export interface Rotations {
    * Ends the overlap now; with `force` also a way back on which consumers can't be brought back: they are left as they are.
    *
    * @param force - Whatever stands against it.
-   * @throws {Problem} notFinishable with the reasons; conflict when there is nothing to end.
+   * @throws {Problem} notFinishable with the reasons; conflict when there is nothing to end; unavailable when what holds the
+   *   new secret can't be seen just now.
    */
   finish(rotationId: string, force: boolean, caller: Caller): Promise<RotationRecord>;
+  /**
+   * A person has confirmed a place of an application: its unfinished rotation checks whether it is to write that place, too, at
+   * once where it overlaps. Nothing happens where there is none.
+   */
+  placeConfirmed(appId: string): Promise<void>;
   /** Newest first. @throws {Problem} invalidCursor */
   history(filter: HistoryFilter, request: PageRequest): Promise<Page<RotationSummary>>;
   /** The rotation of an application, by its client id, or of an asset that is not over. */
   unfinishedOf(subject: string): Promise<string | undefined>;
-  /** Those that ended or need attention, in that order, from behind `after` on: for alerts. */
+  /** Those that ended, need attention or began with a new place left out, in that order, from behind `after` on: for alerts. */
   events(after?: string): AsyncGenerator<RotationEvent[]>;
   /** For the queue: does what is due of one. */
   work(rotationId: string, requestId: string): Promise<void>;
@@ -105,7 +111,7 @@ export function createRotations(deps: RotationDependencies): Rotations {
         ? request.appId
         : assetId({ vaultName: request.secret.vaultName, type: "secret", name: request.secret.secretName }),
     );
-    const plan = await planRotation(deps, { ...request, expiryDays }, now).catch(asProblem);
+    const plan = await planRotation(deps, { ...request, expiryDays, automatic }, now).catch(asProblem);
     return draft(plan, { rotationId: randomness.ulid(now), caller, automatic, now });
   }
 
@@ -171,14 +177,14 @@ export function createRotations(deps: RotationDependencies): Rotations {
 
     async begin(request, caller, automatic = false) {
       const record = await planned(request, caller, automatic);
-      const { rotationId, appId, oldKeyId, expiryDays, publications } = record;
+      const { rotationId, appId, oldKeyId, expiryDays, publications, reason } = record;
       const places = publications.map(({ vaultName, secretName }) => `${vaultName}/${secretName}`);
       const what = appId === undefined ? { assetId: record.assetId } : { appId, oldKeyId };
       const event = {
         type: "rotation.begun",
         caller,
         target: { type: "rotation", id: rotationId },
-        details: { ...what, expiryDays, places, automatic },
+        details: { ...what, expiryDays, places, automatic, ...(reason && { reason }) },
       };
       await audited(audit, event, () => insert(record, "value" in request ? request.value : undefined));
       await work.call(record);
@@ -210,8 +216,9 @@ export function createRotations(deps: RotationDependencies): Rotations {
       if (left.length === 0) refuseUnfinishable(before);
       if (!force) {
         // The same looks as at the end of the overlap, with nobody's hold on the rotation: nothing is written.
-        const turn = createTurn(world, { ...before, ending: undefined }, "", caller);
-        const reasons = left.length > 0 ? left.map(mayHoldNew) : (await reasonsAgainstEnd(turn, true)).reasons;
+        const turn = createTurn(world, { ...before, ending: undefined, failures: 0 }, "", caller);
+        const conditions = async () => await reasonsAgainstEnd(turn, true).catch(asProblem);
+        const reasons = left.length > 0 ? left.map(mayHoldNew) : (await conditions()).reasons;
         if (reasons.length > 0) {
           throw new Problem("notFinishable", `${reasons.join(" ")} Send force: true to end it all the same.`, {
             members: { reasons },
@@ -233,6 +240,18 @@ export function createRotations(deps: RotationDependencies): Rotations {
           finish: { by: caller.actor, at: now, force },
           overlapEndsAt: row.overlapEndsAt ?? now,
         };
+      });
+    },
+
+    async placeConfirmed(appId) {
+      await repeatOnConflict(async () => {
+        const rotationId = await rows.unfinishedOf(appId);
+        const row = rotationId === undefined ? undefined : await rows.get(rotationId);
+        if (row === undefined || row.ending !== undefined || isOver(row.status)) return;
+        const now = clock.now().toISOString();
+        const overlaps = row.status === "overlapping";
+        const saved = await rows.save(row, { ...row, placeConfirmedAt: now, ...(overlaps && { dueAt: now }) });
+        if (overlaps) await work.call(saved);
       });
     },
 

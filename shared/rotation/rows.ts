@@ -36,7 +36,7 @@ const LOST_MS = 15 * MINUTE_MS;
 /** A request that holds a value has written its rotation long before, or never will. */
 const STRAY_MS = HOUR_MS;
 
-const recordKey = (rotationId: string): string => `r|${rotationId}`;
+export const recordKey = (rotationId: string): string => `r|${rotationId}`;
 const unfinishedKey = (subject: string): string => `u|${keyText(subject.toLowerCase())}`;
 const DUE = "d|";
 const HELD = "h|";
@@ -132,12 +132,16 @@ export function createRotationRows(deps: { tables: Tables; clock: Clock; randomn
       const { rotationId } = record;
       const subject = subjectOf(record);
       const written = { ...record, writeId: writeId() };
+      const at = clock.now();
       const operations = [
         insert(Rotations, recordKey(rotationId), written),
         insert(RotationPointers, unfinishedKey(subject), { rotationId }),
         ...(held ? [remove(RotationPointers, HELD + rotationId)] : []),
         put(RotationPointers, dueKey(written)!, { rotationId }),
         ...listKeys(written).map((key) => put(RotationSummaries, key, summaryOf(written))),
+        ...(written.notUpdated.some(({ reason }) => reason === "newPlace")
+          ? [put(RotationEvents, EVENTS + randomness.ulid(at), leftOutEvent(written, at))]
+          : []),
       ];
       try {
         await tables.transaction(Rotations.table, ROTATIONS, operations);
@@ -191,6 +195,12 @@ export function createRotationRows(deps: { tables: Tables; clock: Clock; randomn
     },
   };
 }
+
+const leftOutEvent = (record: RotationRecord, at: Date) => ({
+  ...summaryOf(record),
+  at: at.toISOString(),
+  leftOut: true,
+});
 
 /** The rows of a list between two instants, the newest first; `end` is exclusive. */
 export function listRange(prefix: string, { start, end }: { start?: Date | undefined; end?: Date | undefined }) {

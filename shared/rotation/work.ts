@@ -35,7 +35,10 @@ const RUN: Record<StepName, (turn: Turn) => Promise<void>> = {
   putBack,
   restore,
   removeNew,
-  cleanUp,
+  async cleanUp(turn) {
+    if (turn.record.ending === undefined) await turn.world.matches.keepWritten(turn.record);
+    await cleanUp(turn);
+  },
 };
 
 /** Works on rotations, a step at a time. */
@@ -69,8 +72,11 @@ export function createRotationWork(world: RotationWorld, queues: Queues): Rotati
       if (error instanceof TakenOver) throw error;
       if (error instanceof Later) {
         await turn.save((record) => {
-          // Somebody who finished or cancelled meanwhile is not kept waiting.
-          const asked = record.finish !== undefined || (record.cancel !== undefined && record.ending === undefined);
+          // Somebody who finished, cancelled or confirmed a place meanwhile is not kept waiting.
+          const asked =
+            record.finish !== undefined ||
+            (record.placeConfirmedAt !== undefined && name === "overlap") ||
+            (record.cancel !== undefined && record.ending === undefined);
           const seconds = asked ? Math.min(error.seconds, FIRST_PAUSE_SECONDS) : error.seconds;
           return { ...free, dueAt: dueIn(seconds) };
         });

@@ -1,4 +1,5 @@
-import { expect } from "vitest";
+import { expect, vi } from "vitest";
+import { secretValueOf } from "../../infra/local/cloud/company/applications.ts";
 import { fillIn } from "./fill-in.ts";
 import { looksRight } from "./looks.ts";
 import { planted, service, visit, withPlanted } from "./opened.ts";
@@ -50,6 +51,41 @@ withPlanted("a change is shown before it is made, and keeps what was typed when 
   await looksRight(page, "one-rotation");
   expect(complaints).toEqual([]);
 });
+
+withPlanted(
+  "the plan of a rotation says which place is left out and why, and leads to where it is confirmed",
+  async () => {
+    const { control } = service.cloud;
+    const name = "Copied API";
+    const appId = control.directory.putApplication({ name, secrets: [{ name: "current", expiresInDays: 200 }] });
+    const { keyId } = control.directory.secrets(appId)[0]!;
+    const held = {
+      name: "copied-api",
+      value: secretValueOf(name, "current"),
+      contentType: `${name}:${appId}:${keyId}`,
+    };
+    control.putSecret("kv-shop", { ...held, createdDaysAgo: 30 });
+    control.putSecret("kv-copies", { ...held, createdDaysAgo: 1 });
+    await service.scan();
+    await service.admin("POST", "/api/automation/rotation/discover");
+    await fetch(`${service.url}/admin/functions/indexRotationMatches`, { method: "POST", body: "{}" });
+    const matches = async () =>
+      (await service.admin("GET", `/api/automation/rotation/apps/${appId}/matches`)).body.total;
+    await vi.waitUntil(async () => (await matches()) === 2, { timeout: 150_000, interval: 200 });
+    const { page, complaints } = await visit(`/#/rotation/apps/${appId}`);
+    const dialog = page.getByRole("dialog");
+    await page.getByRole("button", { name: /^Rotate: / }).click();
+    await dialog.getByRole("button", { name: "Show the plan" }).click();
+    await dialog
+      .getByText("kv-copies/copied-api (certain): it holds the old secret, but nobody confirmed it")
+      .waitFor();
+    expect(await dialog.getByText("kv-shop/copied-api", { exact: true }).count()).toBe(1);
+    const link = dialog.getByRole("link", { name: "Confirm matches of the application" });
+    expect(await link.getAttribute("href")).toBe(`#/rotation/apps/${appId}`);
+    await looksRight(page, "rotation-plan-left-out");
+    expect(complaints).toEqual([]);
+  },
+);
 
 withPlanted("the end of a secret stays to the second until somebody changes it", async () => {
   const end = "2031-03-04T15:30:00.000Z";

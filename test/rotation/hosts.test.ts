@@ -1,13 +1,13 @@
-import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { appIdOf, keyIdOf, secretValueOf } from "../../infra/local/cloud/company/applications.ts";
 import type { Company } from "../../infra/local/cloud/company/company.ts";
 import type { Fault } from "../../infra/local/cloud/faults.ts";
-import { DAY_MS, MINUTE_MS } from "../../shared/time.ts";
+import { MINUTE_MS } from "../../shared/time.ts";
 import { IS_CAMPAIGN } from "../support/cases.ts";
 import { licence } from "../support/licence.ts";
 import { movedClock } from "../support/moved-clock.ts";
-import { ADMIN, type Answer, Service } from "../support/service.ts";
+import { Service } from "../support/service.ts";
+import { overHttp } from "./over-http.ts";
 
 /** Processes killed amid a call to the cloud: a campaign tries all of these in the order in which they come, otherwise the second. */
 const KILLS: { at: string; fault: Fault }[] = [
@@ -59,6 +59,10 @@ const company: Company = {
 
 const storageClock = movedClock();
 let service: Service;
+let admin: ReturnType<typeof overHttp>["admin"];
+let pass: ReturnType<typeof overHttp>["pass"];
+let look: ReturnType<typeof overHttp>["look"];
+let until: ReturnType<typeof overHttp>["until"];
 beforeAll(async () => {
   service = await Service.start({
     company,
@@ -66,50 +70,17 @@ beforeAll(async () => {
     env: { LICENSE_KEY: await licence() },
     storageEnv: storageClock.environment,
   });
+  ({ admin, pass, look, until } = overHttp(service, storageClock));
   expect(await service.scan()).toMatchObject({ status: "completed" });
+  for (const name of places) {
+    const body = { assetId: `${VAULT}.secret.${name}` };
+    expect((await admin("POST", `${base}/apps/${appId}/matches/confirm`, body)).status).toBe(200);
+  }
 });
 afterAll(async () => {
   await service?.stop();
   storageClock.remove();
 });
-
-let token: string | undefined;
-/** Days pass here, and tokens with them. */
-async function admin(method: string, path: string, body?: unknown): Promise<Answer> {
-  token ??= await service.signIn(ADMIN);
-  const answer = await service.call(method, path, { token, body });
-  if (answer.status !== 401) return answer;
-  token = await service.signIn(ADMIN);
-  return await service.call(method, path, { token, body });
-}
-
-async function pass(milliseconds: number): Promise<void> {
-  service.cloud.control.moveClock(milliseconds);
-  await storageClock.add(milliseconds);
-}
-
-// biome-ignore lint/suspicious/noExplicitAny: a test says what it expects by looking
-type Rotation = any;
-const look = async (id: string): Promise<Rotation> => (await admin("GET", `${base}/rotations/${id}`)).body;
-
-/** Time passes until it is so. */
-async function until(id: string, isSo: (rotation: Rotation) => boolean): Promise<Rotation> {
-  let passed: string | undefined;
-  for (let looks = 0; looks < 600; looks++) {
-    const rotation = await look(id);
-    if (isSo(rotation)) return rotation;
-    if (rotation.status === "overlapping" && rotation.nextAt !== passed) {
-      passed = rotation.nextAt;
-      await pass(2 * DAY_MS + 20 * MINUTE_MS);
-    } else if (looks % 5 === 4) await pass(10_000);
-    if (rotation.status === "overlapping") {
-      const headers = { "Content-Type": "application/json" };
-      await fetch(`${service.url}/admin/functions/wakeRotations`, { method: "POST", body: "{}", headers });
-    }
-    await delay(50);
-  }
-  throw new Error(`It never was: ${JSON.stringify(await look(id))}`);
-}
 
 test("a rotation over HTTP: refused where it is wrong, planned, begun once, followed to its end", async () => {
   const rotate = (body: object) => admin("POST", `${base}/rotate`, body);

@@ -1,24 +1,15 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { secretValueOf } from "../../infra/local/cloud/company/applications.ts";
 import type { Company } from "../../infra/local/cloud/company/company.ts";
-import type { AutomationType } from "../../shared/alerts/automation.ts";
-import { createRotationNotices } from "../../shared/alerts/rotation-notices.ts";
 import { createGraph } from "../../shared/azure/graph.ts";
 import { createIdentity } from "../../shared/azure/identity.ts";
-import { createSignInProof } from "../../shared/azure/sign-in-proof.ts";
-import { createVaultSecrets } from "../../shared/azure/vault-secrets.ts";
-import { bucketOf, credentialName, holderName, newHolder } from "../../shared/inventory/holder.ts";
-import { createInventoryWriter } from "../../shared/inventory/write.ts";
-import { createAutomaticRotation } from "../../shared/rotation/automatic.ts";
-import { createMatches } from "../../shared/rotation/matches.ts";
-import { createPolicies } from "../../shared/rotation/policies.ts";
 import { PolicyChange } from "../../shared/rotation/policies-api.ts";
 import { isOver } from "../../shared/rotation/rotation.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { IMPATIENT } from "../azure/services.ts";
-import { assetRecord, vaultRecord, writeVault } from "../inventory/records.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { BOSS, VAULT, World } from "./room.ts";
+import { openMatchingRoom } from "./matching-room.ts";
+import { BOSS, VAULT } from "./room.ts";
 
 const DAY_MS = 86_400_000;
 const company: Company = {
@@ -30,8 +21,7 @@ const company: Company = {
 let azurite: TestStorage;
 let accounts = 0;
 let live: Awaited<ReturnType<typeof liveIn>>;
-let room: ReturnType<typeof openRoom>;
-let applications = 0;
+let room: ReturnType<typeof openMatchingRoom>;
 
 beforeAll(async () => {
   azurite = await openStorage(Array.from({ length: 32 }, (_, index) => `policies${index}`));
@@ -44,166 +34,8 @@ afterAll(async () => {
 beforeEach(() => {
   live.cloud.control.clearFaults();
   live.cloud.control.directory.set({ policy: {} });
-  room = openRoom(azurite.connectionString(`policies${accounts++}`));
+  room = openMatchingRoom(live, azurite.connectionString(`policies${accounts++}`));
 });
-
-/** Matches, policies and what begins by itself, over the rotations of a world. */
-function openRoom(connectionString: string) {
-  const { cloud, config } = live;
-  const world = new World(cloud, config, connectionString);
-  const { control } = cloud;
-  const tables = world.tables();
-  const settings = {
-    values: async () => ({ rotationTriggerDays: 30, defaultValidityDays: 180, ...room.settings }) as never,
-  };
-  const identity = createIdentity(config);
-  const services = { config, identity, log: world.log, limits: IMPATIENT };
-  const graph = createGraph(services);
-  const proof = createSignInProof(config);
-  const { clock, log } = world;
-  const audit = { append: async (event: (typeof world.events)[number]) => void world.events.push(event) };
-  let tries = 0;
-  const matches = createMatches({
-    tables,
-    audit,
-    config,
-    clock,
-    log,
-    limiter: {
-      take: async () => ({ allowed: ++tries <= 20, limit: 20, remaining: 0, resetSeconds: 9, retryAfterSeconds: 9 }),
-      cleanUp: async () => {},
-    },
-    vaults: createVaultSecrets(services),
-    app: (appId) => graph.application({ appId }),
-    proveSignIn: (appId, secret) => proof(appId, secret, cloud.app.tenantId),
-  });
-  world.matches = matches;
-  const rotations = world.start();
-  const policies = createPolicies({
-    tables,
-    settings,
-    audit,
-    config,
-    clock,
-    log,
-    app: async (appId) => {
-      const app = await graph.application({ appId });
-      return app && { ...app, reasons: room.reasons };
-    },
-    passwordPolicy: graph.passwordPolicy,
-    matches,
-  });
-  const sent: string[] = [];
-  const licensed = async () => world.tier === "pro";
-  const automatic = createAutomaticRotation({
-    tables,
-    queues: {
-      send: async (_queue, message) => void sent.push((message as { appId: string }).appId),
-      reachable: async () => {},
-    },
-    settings,
-    clock,
-    log,
-    licensed,
-    graph,
-    matches,
-    rotations,
-  });
-  const notices = createRotationNotices({ tables, clock, log, settings, licensed, policies, rotations });
-  const writer = createInventoryWriter({ tables });
-
-  return {
-    world,
-    control,
-    matches,
-    policies,
-    automatic,
-    rotations,
-    sent,
-    settings: {} as Record<string, number>,
-    reasons: [] as string[],
-
-    /** An application whose secret ends in so many days, and a secret of the vault that says it holds it, and does. */
-    application({
-      expiresInDays = 20,
-      value,
-      place = VAULT,
-    }: {
-      expiresInDays?: number;
-      value?: string;
-      place?: string;
-    } = {}) {
-      const name = `app-${++applications}`;
-      const secrets = [{ name: "old", expiresInDays }];
-      const appId = control.directory.putApplication({ name, secrets });
-      const { keyId } = control.directory.secrets(appId)[0]!;
-      const held = { name, value: value ?? secretValueOf(name, "old"), contentType: `${name}:${appId}:${keyId}` };
-      control.putSecret(place, held);
-      return { name, appId, keyId, assetId: `${place}.secret.${name}`, contentType: held.contentType, place };
-    },
-
-    /** What scans and discoveries leave of these applications and their vaults' secrets. */
-    async discover(...apps: { name: string; appId: string; contentType: string; place: string }[]) {
-      for (const place of new Set(apps.map((app) => app.place))) {
-        const vault = { ...vaultRecord(place), vaultUri: world.uriOf(place), contents: { secret: `${Math.random()}` } };
-        const held = apps.filter((app) => app.place === place);
-        const secretOf = ({ name, contentType }: (typeof apps)[number]) =>
-          assetRecord(vault, "secret", name, { contentType });
-        await writeVault(writer, vault, held.map(secretOf));
-      }
-      const byAppId = [...new Map(apps.map(({ appId, name }) => [appId, { appId, name }])).values()];
-      for (const bucket of new Set(byAppId.map(({ appId }) => bucketOf(appId)))) {
-        const tenantId = cloud.app.tenantId;
-        const name = holderName(tenantId, bucket);
-        const holder = newHolder({ name, source: "entra", tenantId }, clock.now().toISOString());
-        const secrets = byAppId
-          .filter(({ appId }) => bucketOf(appId) === bucket)
-          .flatMap(({ appId, name }) => control.directory.secrets(appId).map((one) => ({ ...one, appId, name })))
-          .filter(({ removedAt }) => removedAt === undefined);
-        const credentials = secrets.map(({ appId, name, keyId, expiresOn }) =>
-          assetRecord(holder, "secret", credentialName(appId, keyId), {
-            source: "entra",
-            expiresOn: Date.parse(expiresOn) / 1000,
-            credential: {
-              tenantId: cloud.app.tenantId,
-              appId,
-              applicationName: name,
-              keyId,
-              of: "application",
-              secretsUntil: [],
-            },
-          }),
-        );
-        await writeVault(writer, { ...holder, name: holderName(cloud.app.tenantId, bucket) }, credentials);
-      }
-      await matches.index.update();
-    },
-
-    policy: (appId: string, change: object = {}) =>
-      policies.set(appId, PolicyChange.parse({ automatic: true, ...change }), BOSS, undefined),
-
-    /** The timer and its messages, each delivered so often. */
-    async tick(times = 1): Promise<string[]> {
-      await automatic.enqueueDue();
-      const appIds = sent.splice(0);
-      for (const appId of appIds) for (let time = 0; time < times; time++) await automatic.begin(appId, "tick");
-      return appIds;
-    },
-
-    rotationsOf: async (appId: string) =>
-      (await rotations.history({ subject: appId }, { limit: 100, offset: 0, cursor: undefined })).items,
-
-    async notices(type: AutomationType) {
-      const found: string[] = [];
-      for await (const pending of notices.notices(type, new Date(0)))
-        for (const { notice } of pending) {
-          const words = await notice();
-          if (words) found.push(JSON.stringify(words));
-        }
-      return found;
-    },
-  };
-}
 
 const problem = (code: string, detail: string) =>
   expect.objectContaining({ code, message: expect.stringContaining(detail) });
@@ -285,7 +117,7 @@ describe("targets", () => {
     const { proof } = await room.matches.verify(app.appId, app, BOSS);
     expect(proof).toMatchObject({ outcome: "expired", message: expect.stringContaining("confirm the match") });
     const targets = async () => await room.matches.targetsOf(await directoryOf(app.appId), app.keyId);
-    expect(await targets()).toMatchObject([{ confidence: "likely", confirmed: false }]);
+    expect(await targets()).toMatchObject([{ confidence: "likely", standing: "new" }]);
     const request = {
       appId: app.appId,
       secretId: app.keyId,
@@ -295,7 +127,7 @@ describe("targets", () => {
     };
     await expect(room.rotations.begin(request, BOSS)).rejects.toMatchObject({ code: "notRotatable" });
     await room.matches.confirm(app.appId, { assetId: app.assetId, confirmed: true }, BOSS);
-    expect(await targets()).toMatchObject([{ confidence: "certain", confirmed: true }]);
+    expect(await targets()).toMatchObject([{ confidence: "certain", standing: "confirmed" }]);
     const { rotationId } = await room.rotations.begin(request, BOSS);
     expect((await room.world.run(rotationId)).row).toMatchObject({ status: "completed" });
   });
@@ -308,9 +140,9 @@ describe("targets", () => {
       evidence: expect.arrayContaining(["confirmed"]),
     });
     const targets = async () => await room.matches.targetsOf(await directoryOf(app.appId), app.keyId);
-    expect(await targets()).toMatchObject([{ confidence: "certain", confirmed: true }]);
+    expect(await targets()).toMatchObject([{ confidence: "certain", standing: "confirmed" }]);
     room.control.putSecret(VAULT, { name: app.name, value: "another", contentType: app.contentType });
-    expect(await targets()).toMatchObject([{ confidence: "possible", confirmed: false }]);
+    expect(await targets()).toMatchObject([{ confidence: "possible", standing: "new" }]);
   });
 });
 
@@ -414,6 +246,7 @@ describe("what is due", () => {
   test("is not said to need anybody where its message came twice at once", async () => {
     const app = room.application();
     await room.discover(app);
+    await room.confirm(app);
     await room.policy(app.appId);
     await Promise.all(["first", "second"].map((requestId) => room.automatic.begin(app.appId, requestId)));
     expect(await room.rotationsOf(app.appId)).toHaveLength(1);
@@ -423,6 +256,7 @@ describe("what is due", () => {
   test("and was removed by somebody meanwhile is not said to work", async () => {
     const app = room.application();
     await room.discover(app);
+    await room.confirm(app);
     await room.policy(app.appId);
     await room.tick();
     const { rotationId } = (await room.rotationsOf(app.appId))[0]!;
@@ -439,6 +273,7 @@ describe("what is due", () => {
   test("is no secret of ours that is younger than half its life", async () => {
     const app = room.application();
     await room.discover(app);
+    await room.confirm(app);
     await room.policy(app.appId, { expiryDays: 40 });
     await room.tick();
     const { rotationId } = (await room.rotationsOf(app.appId))[0]!;
@@ -494,6 +329,7 @@ describe("what is due", () => {
   test("is tried three times, a day apart, and then left to a person until the policy is set again", async () => {
     const app = room.application();
     await room.discover(app);
+    await room.confirm(app);
     await room.policy(app.appId);
     for (let tried = 1; tried <= 4; tried++) {
       await room.tick();

@@ -64,6 +64,7 @@ export class World {
   targets: (Target & { appId?: string })[] = [];
   matches: Matches = {
     targetsOf: async ({ appId }) => this.targets.filter((one) => (one.appId ?? appId) === appId),
+    keepWritten: async () => {},
   };
   /** What the directory answers, where a test changes it. */
   graphOf: (real: Graph) => Graph = (real) => real;
@@ -144,8 +145,9 @@ export class World {
       vaultName: VAULT,
       vaultUri: this.uriOf(VAULT),
       secretName,
+      vaultId: this.cloud.control.vaultId(rest.vaultName ?? VAULT) ?? "",
       confidence: "certain",
-      confirmed: false,
+      standing: "rotated",
       ...rest,
     };
   }
@@ -181,7 +183,10 @@ export class World {
       signIn: mortal("signIn", { once: (appId: string, secret: string) => proof(appId, secret, tenantId) }).once,
       vaults: { open: (vault) => mortal("vault", vaults.open(vault)) },
       own: mortal("own", createServiceKeyVault(cloud)!),
-      matches: { targetsOf: (app, keyId) => this.matches.targetsOf(app, keyId) },
+      matches: mortal("matches", {
+        targetsOf: (app, keyId) => this.matches.targetsOf(app, keyId),
+        keepWritten: (rotation) => this.matches.keepWritten(rotation),
+      } satisfies Matches),
       usage: {
         readersOfOldVersion: (written) => this.usage.readersOfOldVersion(written),
         lastSignIn: (credential) => this.usage.lastSignIn(credential),

@@ -8,6 +8,7 @@ const LONG = [
   "outcomes/outcomes.test.ts",
   "state/schedules.test.ts",
   "upgrade/upgrade.test.ts",
+  "rotation/places-http.test.ts",
   "clients/clients.test.ts",
   "build/package.test.ts",
   "docs/browser.test.ts",

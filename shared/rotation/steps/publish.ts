@@ -70,7 +70,7 @@ async function publishTo(turn: Turn, publication: Publication): Promise<void> {
  *
  * @throws {Later} while the sign-in says nothing.
  */
-async function holdsOld({ record, world }: Turn, { confirmed }: Publication, value: string): Promise<boolean> {
+export async function holdsOld({ record, world }: Turn, { confirmed }: Publication, value: string): Promise<boolean> {
   if (record.oldHint !== undefined && !value.startsWith(record.oldHint)) return false;
   if (confirmed) return true;
   const { kind } = await world.signIn(clientSecretOf(record).appId, value);

@@ -1,9 +1,10 @@
-import { DAY_SECONDS, MINUTE_MS, SECOND_MS } from "../../time.ts";
+import { MINUTE_MS, SECOND_MS } from "../../time.ts";
 import { reasonsAgainstEnd } from "../conditions.ts";
 import { heldNames } from "../holding.ts";
 import { clientSecretOf, isVaultSecret } from "../rotation.ts";
 import { Later } from "../stop.ts";
 import type { Turn } from "../turn.ts";
+import { addPlaces } from "./add-places.ts";
 import { reconcile } from "./attempts.ts";
 import { lookAtWaiting } from "./consumers.ts";
 import { removeClientSecret } from "./remove.ts";
@@ -14,15 +15,17 @@ const CHECK_HOLDS_MS = 5 * MINUTE_MS;
 
 /** Waits until the overlap is over and nothing stands against the old value's end. @throws {Later} until then. */
 export async function overlap(turn: Turn): Promise<void> {
-  const { finish, overlapEndsAt = "" } = turn.record;
+  const { finish, overlapEndsAt = "", placeConfirmedAt } = turn.record;
   const wait = Date.parse(overlapEndsAt) - turn.now().getTime();
+  const isDue = wait <= 0 || finish !== undefined || placeConfirmedAt !== undefined;
+  if (isDue && (await addPlaces(turn))) throw new Later(0);
   const again = finish === undefined ? await lookAtWaiting(turn) : undefined;
   if (wait > 0 && finish === undefined) {
     throw new Later(Math.min(Math.ceil(wait / SECOND_MS), again ?? Number.POSITIVE_INFINITY));
   }
   const checkedAt = turn.now().toISOString();
   if (finish?.force) return await turn.save(() => ({ checkedAt }));
-  const { reasons, consumers } = await reasonsAgainstEnd(turn, finish !== undefined);
+  const { reasons, consumers, againSeconds } = await reasonsAgainstEnd(turn, finish !== undefined);
   // A person who asked to finish was answered already; what came up since must be seen first.
   const against = reasons.length > 0;
   await turn.save(() => ({
@@ -32,7 +35,7 @@ export async function overlap(turn: Turn): Promise<void> {
     needsConfirmation: against,
     finish: against ? undefined : finish,
   }));
-  if (reasons.length > 0) throw new Later(DAY_SECONDS);
+  if (reasons.length > 0) throw new Later(againSeconds);
 }
 
 /** Removes the old secret: the only one that this rotation did not make, and that its record names from the beginning. */

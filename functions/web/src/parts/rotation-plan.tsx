@@ -1,10 +1,11 @@
-import { Text } from "@fluentui/react-components";
+import { Link, Text } from "@fluentui/react-components";
 import type { Schemas } from "../api/client.ts";
+import { createHref } from "./address.ts";
 import { isolated } from "./isolated.ts";
 
 /** What a rotation would do: its steps, what is written, and what happens to each who uses it. */
 export function RotationPlan({ of: plan }: { of: Schemas["Rotation"] }) {
-  const { plan: steps, targets, consumers, notUpdated, notes, coverage, reasons } = plan;
+  const { plan: steps, targets, consumers, notes, coverage, reasons } = plan;
   const breaking = consumers.filter(({ how, included }) => included && how === "willBreak");
   return (
     <>
@@ -21,15 +22,38 @@ export function RotationPlan({ of: plan }: { of: Schemas["Rotation"] }) {
       )}
       <Lines title="Written" none="No vault secret is written." lines={targets.map(targetText)} />
       <Lines title="Who uses it" none="Nobody is known to use it." lines={consumers.map(consumerText)} />
-      <Lines
-        title="Not written, though they may hold the old one"
-        lines={notUpdated.map(
-          (one) => `${one.vaultName}/${one.secretName} (${one.confidence}): confirm the match first`,
-        )}
-      />
+      <NotWritten of={plan} />
       <Lines title="What stands against removing the old one" lines={reasons} />
       <Lines title="What could not be looked into" lines={coverage} />
       <Lines title="Decided otherwise than asked for" lines={notes} />
+    </>
+  );
+}
+
+/** Why a vault secret is not written, and what to do about it. */
+const LEFT_OUT = {
+  newPlace:
+    "it holds the old secret, but nobody confirmed it and no rotation wrote it. Confirm the match if it belongs to the application",
+  uncertain: "it may hold the old secret. Verify or confirm the match",
+  notNamed: "the request does not name it",
+  unreadable: "the vault denies access. Grant the service Key Vault Secrets Officer on it",
+} as const satisfies Record<NonNullable<Schemas["Rotation"]["notUpdated"][number]["reason"]>, string>;
+
+/** The vault secrets that a rotation leaves out, with the way to confirm those that belong to the application. */
+export function NotWritten({ of: { appId, notUpdated } }: { of: Schemas["Rotation"] }) {
+  const canBeConfirmed = notUpdated.some(({ reason }) => reason === "newPlace" || reason === "uncertain");
+  return (
+    <>
+      <Lines
+        title="Not written, though they may hold the old one"
+        lines={notUpdated.map(
+          ({ vaultName, secretName, confidence, reason }) =>
+            `${vaultName}/${secretName} (${confidence})${reason === null ? "" : `: ${LEFT_OUT[reason]}`}`,
+        )}
+      />
+      {appId !== null && canBeConfirmed && (
+        <Link href={createHref(`/rotation/apps/${appId}`)}>Confirm matches of the application</Link>
+      )}
     </>
   );
 }

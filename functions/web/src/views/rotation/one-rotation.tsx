@@ -9,7 +9,7 @@ import { untilOver } from "../../parts/follow.ts";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { Operate } from "../../parts/operate.tsx";
-import { Lines } from "../../parts/rotation-plan.tsx";
+import { Lines, NotWritten } from "../../parts/rotation-plan.tsx";
 import { useParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
 import { CONSUMER_STATES, HOLDS, STATUSES, STEPS, TARGET_STATES } from "./words.ts";
@@ -80,7 +80,8 @@ function Steps({ rotation: { steps, overlapEndsAt, reasons, notes } }: { rotatio
   );
 }
 
-function Touched({ rotation: { targets, consumers, verifiedMeans, notUpdated, coverage } }: { rotation: Rotation }) {
+function Touched({ rotation }: { rotation: Rotation }) {
+  const { targets, consumers, verifiedMeans, coverage } = rotation;
   return (
     <Card title="Who is touched">
       <Lines
@@ -97,10 +98,7 @@ function Touched({ rotation: { targets, consumers, verifiedMeans, notUpdated, co
         )}
       />
       <Text>{verifiedMeans}</Text>
-      <Lines
-        title="Not written, though they may hold the old one"
-        lines={notUpdated.map(({ vaultName, secretName, confidence }) => `${vaultName}/${secretName} (${confidence})`)}
-      />
+      <NotWritten of={rotation} />
       <Lines title="What could not be looked into" lines={coverage} />
     </Card>
   );

@@ -1,0 +1,18 @@
+import { invalidBody } from "../http/problem.ts";
+import { secretPlace } from "./match-candidates.ts";
+import { type Place, placeKey } from "./targets.ts";
+
+/**
+ * The places that the asset ids in `targets` name, each once; undefined where there are none.
+ *
+ * @throws {Problem} invalidRequest for what is not the asset id of a vault's secret.
+ */
+export function namedPlaces(targets: readonly string[] | undefined): Place[] | undefined {
+  if (targets === undefined) return undefined;
+  const places = targets.map((target): Place => {
+    const place = secretPlace(target);
+    if (place === undefined) throw invalidBody("targets", `${target} must be the asset id of a vault's secret`);
+    return { vaultName: place.vaultName, secretName: place.name };
+  });
+  return [...new Map(places.map((place) => [placeKey(place), place])).values()];
+}

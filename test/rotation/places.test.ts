@@ -1,0 +1,408 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { Company as CloudCompany } from "../../infra/local/cloud/company/company.ts";
+import { Dice } from "../../infra/local/cloud/company/dice.ts";
+import { createSignInProof } from "../../shared/azure/sign-in-proof.ts";
+import { MatchRows } from "../../shared/rotation/match.ts";
+import { isOver, ROTATIONS, type RotationRecord, Rotations } from "../../shared/rotation/rotation.ts";
+import { recordKey } from "../../shared/rotation/rows.ts";
+import { withoutKeys } from "../../shared/storage/entity.ts";
+import { DAY_MS } from "../../shared/time.ts";
+import { liveIn } from "../azure/live-cloud.ts";
+import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
+import { Company } from "./consumers.ts";
+import { openMatchingRoom } from "./matching-room.ts";
+import { BOSS, type Death, VAULT } from "./room.ts";
+
+/** Vaults that the service watches, beside `VAULT`. */
+const [STRANGER, SECOND] = ["kv-stranger", "kv-second"];
+const company: CloudCompany = {
+  subscriptions: [
+    {
+      id: "11111111-1111-4111-8111-111111111111",
+      name: "Shop",
+      vaults: [VAULT, STRANGER, SECOND].map((name) => ({ name })),
+    },
+  ],
+};
+
+let azurite: TestStorage;
+let accounts = 0;
+let live: Awaited<ReturnType<typeof liveIn>>;
+let room: ReturnType<typeof openMatchingRoom>;
+
+beforeAll(async () => {
+  azurite = await openStorage(Array.from({ length: 40 }, (_, index) => `places${index}`));
+  live = await liveIn({ company });
+});
+afterAll(async () => {
+  await live.cloud.stop();
+  await azurite.stop();
+});
+beforeEach(() => {
+  live.cloud.control.clearFaults();
+  anew();
+});
+
+function anew(): void {
+  room = openMatchingRoom(live, azurite.connectionString(`places${accounts++ % 40}`));
+}
+
+type App = ReturnType<(typeof room)["application"]>;
+const keyAt = (app: App, place = app.place) =>
+  room.control.directory.keyIdOf(app.appId, room.control.secretValue(place, app.name)!);
+const validKeys = ({ appId }: App): string[] =>
+  room.control.directory.secrets(appId).flatMap(({ keyId, removedAt }) => (removedAt === undefined ? [keyId] : []));
+const begin = async (app: App, rest: Parameters<typeof room.requestFor>[1] = {}) =>
+  await room.rotations.begin(room.requestFor(app, rest), BOSS);
+const until = async (rotationId: string, isSo: (row: RotationRecord) => boolean) =>
+  (await room.world.run(rotationId, { until: isSo })).row;
+const waits = ({ needsConfirmation }: RotationRecord) => needsConfirmation;
+const written = ({ publications }: Pick<RotationRecord, "publications">) =>
+  publications.map(({ vaultName, state }) => `${vaultName} ${state}`);
+const leftOut = ({ notUpdated }: Pick<RotationRecord, "notUpdated">) =>
+  notUpdated.map(({ vaultName, confidence, reason }) => `${vaultName} ${confidence} ${reason}`);
+
+/** As an administrator over the API, which tells the rotation of it. */
+async function confirm(app: App): Promise<void> {
+  await room.confirm(app);
+  await room.rotations.placeConfirmed(app.appId);
+}
+
+describe("a new place", () => {
+  test("gets nothing although its value signs in, and is named in the answer, in an alert and in the reasons", async () => {
+    const app = room.application();
+    const thief = room.copy(app, STRANGER);
+    await room.discover(app, thief);
+    const row = await begin(app);
+    expect([written(row), leftOut(row)]).toEqual([[`${VAULT} planned`], [`${STRANGER} certain newPlace`]]);
+    const alert = `${STRANGER}/${app.name} holds the old secret, is new to this service, and was not written.`;
+    expect(await room.notices("rotationFailed")).toEqual([expect.stringContaining(alert)]);
+    const waiting = await until(row.rotationId, waits);
+    expect(waiting.reasons).toEqual([
+      `${STRANGER}/${app.name} holds the old secret, is new to this service and was not written. Confirm the match to have it written, or finish the rotation with force to remove the old secret all the same.`,
+    ]);
+    expect([keyAt(app), keyAt(app, STRANGER)]).toEqual([waiting.newKeyId, app.keyId]);
+    expect(await room.notices("rotationFailed")).toEqual([expect.stringContaining(alert)]);
+    await room.rotations.finish(row.rotationId, true, BOSS);
+    const ended = (await room.world.run(row.rotationId)).row;
+    expect([ended.status, validKeys(app)]).toEqual(["completed", [ended.newKeyId]]);
+    expect(room.control.directory.signsIn(app.appId, room.control.secretValue(STRANGER, app.name)!)).toBe(false);
+    expect(await room.notices("rotationFailed")).toEqual([]);
+    // Nobody has said that the copy belongs there: the next rotation does not write it either.
+    room.control.putSecret(STRANGER, { name: app.name, value: room.control.secretValue(VAULT, app.name)! });
+    const next = { ...app, keyId: ended.newKeyId! };
+    const marked = { ...next, contentType: `${app.name}:${app.appId}:${next.keyId}` };
+    await room.discover(marked, { ...marked, place: STRANGER });
+    const again = await begin(next);
+    expect([written(again), leftOut(again)]).toEqual([[`${VAULT} planned`], [`${STRANGER} certain newPlace`]]);
+  });
+
+  test("that a person confirms during the overlap is written at once, verified with its consumers, and counts from then on", async () => {
+    const app = room.application();
+    const second = room.copy(app, SECOND);
+    await room.discover(app, second);
+    const consumers = new Company(room.world);
+    room.world.consumers = consumers;
+    consumers.add("web-first", app.name, "action");
+    consumers.add("web-second", app.name, "action", { vaultName: SECOND });
+    const { rotationId } = await begin(app, { overlapDays: 30 });
+    const overlapping = await until(rotationId, ({ status }) => status === "overlapping");
+    expect(overlapping.consumers!.map(({ id }) => id)).toEqual(["web-first"]);
+    await room.world.start().work(rotationId, "early");
+    const confirmedAt = room.world.clock.now().getTime();
+    await confirm(second);
+    const back = await until(
+      rotationId,
+      ({ publications, status }) => publications.length === 2 && status === "overlapping",
+    );
+    expect(room.world.clock.now().getTime() - confirmedAt).toBeLessThan(DAY_MS);
+    expect([written(back), leftOut(back)]).toEqual([[`${VAULT} written`, `${SECOND} written`], []]);
+    expect(back.consumers!.map(({ id, state }) => `${id} ${state}`)).toEqual([
+      "web-first verified",
+      "web-second verified",
+    ]);
+    expect(await room.notices("rotationFailed")).toEqual([]);
+    const { row } = await room.world.run(rotationId);
+    expect([row.status, row.reasons, validKeys(app)]).toEqual(["completed", [], [row.newKeyId]]);
+    expect([keyAt(app), keyAt(app, SECOND)]).toEqual([row.newKeyId, row.newKeyId]);
+    // The next rotation writes both, though nobody says anything more.
+    const next = { ...app, keyId: row.newKeyId!, contentType: `${app.name}:${app.appId}:${row.newKeyId}` };
+    await room.discover(next, { ...next, place: SECOND });
+    const again = await begin(next);
+    expect([written(again).sort(), leftOut(again)]).toEqual([[`${VAULT} planned`, `${SECOND} planned`], []]);
+  });
+
+  test("that holds something else than a person said is not written, and waits until they take their word back", async () => {
+    const app = room.application();
+    const wrong = room.copy(app, SECOND);
+    room.control.putSecret(SECOND, { name: app.name, value: "something else", contentType: app.contentType });
+    await room.discover(app, wrong);
+    const { rotationId } = await begin(app, { overlapDays: 30 });
+    await until(rotationId, ({ status }) => status === "overlapping");
+    await confirm(wrong);
+    const waiting = (await room.world.run(rotationId)).row;
+    expect(waiting).toMatchObject({ status: "needsAttention", attention: { code: "targetHoldsOther" } });
+    expect(waiting.attention!.next).toMatch(/Withdraw the confirmation.*retry/);
+    const { assetId, keyId } = wrong;
+    await room.matches.confirm(app.appId, { assetId, keyId, confirmed: false }, BOSS);
+    await room.rotations.retry(rotationId, BOSS);
+    const { row } = await room.world.run(rotationId);
+    expect([row.status, written(row), keyAt(app)]).toEqual(["completed", [`${VAULT} written`], row.newKeyId]);
+    expect(room.control.secretValue(SECOND, app.name)).toBe("something else");
+  });
+
+  test("that is confirmed and can't be written as it is waits for a person, who mends it", async () => {
+    const app = room.application();
+    const full = room.copy(app, SECOND);
+    const tags = Object.fromEntries(Array.from({ length: 14 }, (_, index) => [`tag-${index}`, "x"]));
+    room.control.change(SECOND, "secrets", app.name, { tags });
+    await room.discover(app, full);
+    const { rotationId } = await begin(app, { overlapDays: 30 });
+    await until(rotationId, ({ status }) => status === "overlapping");
+    await confirm(full);
+    const { row } = await room.world.run(rotationId);
+    expect(row).toMatchObject({
+      status: "needsAttention",
+      attention: { message: expect.stringContaining("too many tags") },
+    });
+    room.control.change(SECOND, "secrets", app.name, { tags: {} });
+    await room.rotations.retry(rotationId, BOSS);
+    expect((await room.world.run(rotationId)).row.status).toBe("completed");
+    expect(keyAt(app, SECOND)).toBe(validKeys(app)[0]);
+  });
+
+  const MOMENTS = IS_CAMPAIGN ? 40 : 4;
+  test("that is confirmed is written once, wherever a worker dies", async () => {
+    const once = async (death?: Death) => {
+      anew();
+      const app = room.application();
+      const second = room.copy(app, SECOND);
+      await room.discover(app, second);
+      const { rotationId } = await begin(app, { overlapDays: 2 });
+      await until(rotationId, ({ status }) => status === "overlapping");
+      await confirm(second);
+      const before = room.world.calls.length;
+      const { row, deaths } = await room.world.run(rotationId, death ? { death } : {});
+      const where = JSON.stringify([death, SEED, row.attention]);
+      expect([row.status, written(row)], where).toEqual(["completed", [`${VAULT} written`, `${SECOND} written`]]);
+      expect([keyAt(app), keyAt(app, SECOND), validKeys(app)], where).toEqual([
+        row.newKeyId,
+        row.newKeyId,
+        [row.newKeyId],
+      ]);
+      const rows: string[] = [];
+      for await (const page of room.world.tables().pages(MatchRows, { partitionKey: `app:${app.appId}` }))
+        for (const { vaultName, rotated } of page) rows.push(`${vaultName} ${rotated?.keyId}`);
+      expect(rows.sort(), where).toEqual([VAULT, SECOND].map((vault) => `${vault} ${row.newKeyId}`));
+      return { deaths, calls: room.world.calls.length - before };
+    };
+    const { calls } = await once();
+    const dice = new Dice(SEED);
+    let died = 0;
+    for (let moment = 0; moment < MOMENTS; moment++) {
+      const at = 1 + Math.floor(((moment + dice.next()) * calls) / MOMENTS);
+      died += (await once({ at, how: (["before", "after", "late"] as const)[moment % 3]! })).deaths;
+    }
+    expect(died).toBeGreaterThan(0);
+  });
+});
+
+describe("where nobody has confirmed a place and no rotation has written one", () => {
+  test("the place that has held the value longest is written, and of two of one second the first by name", async () => {
+    const app = room.application();
+    const older = room.copy(app, STRANGER, 300);
+    await room.discover(app, older);
+    const plan = await room.rotations.plan(room.requestFor(app));
+    expect([written(plan), leftOut(plan)]).toEqual([[`${STRANGER} planned`], [`${VAULT} certain newPlace`]]);
+    const twins = room.application();
+    const { name, contentType } = twins;
+    const value = room.control.secretValue(VAULT, name)!;
+    room.control.remove(VAULT, "secrets", name);
+    for (const place of [SECOND, VAULT])
+      room.control.putSecret(place, { name, value, contentType, createdDaysAgo: 30 });
+    await room.discover(twins, { ...twins, place: SECOND });
+    expect(written(await room.rotations.plan(room.requestFor(twins)))).toEqual([`${VAULT} planned`]);
+  });
+
+  test("a confirmed place is written and the older one that nobody confirmed is not", async () => {
+    const app = room.application();
+    const older = room.copy(app, STRANGER, 300);
+    await room.discover(app, older);
+    await room.confirm(app);
+    const plan = await room.rotations.plan(room.requestFor(app));
+    expect([written(plan), leftOut(plan)]).toEqual([[`${VAULT} planned`], [`${STRANGER} certain newPlace`]]);
+  });
+
+  test("a rotation by policy does not start, and says which place to confirm; confirmed, it starts", async () => {
+    const app = room.application();
+    await room.discover(app);
+    await room.policy(app.appId);
+    expect(await room.tick()).toEqual([app.appId]);
+    const { attention } = await room.policies.get(app.appId);
+    expect(attention).toMatchObject({
+      code: "newPlace",
+      message: expect.stringContaining(`${VAULT}/${app.name} holds`),
+    });
+    expect(attention!.remedy).toContain("Confirm the match");
+    expect(await room.rotationsOf(app.appId)).toEqual([]);
+    expect(await room.notices("rotationFailed")).toEqual([expect.stringContaining(`${VAULT}/${app.name}`)]);
+    await room.confirm(app);
+    room.world.pass(DAY_MS);
+    await room.tick();
+    expect(await room.rotationsOf(app.appId)).toMatchObject([{ automatic: true }]);
+    expect((await room.policies.get(app.appId)).attention).toBeUndefined();
+  });
+});
+
+describe("a rotation by policy", () => {
+  test("writes what a person confirmed and never a new place", async () => {
+    const app = room.application();
+    await room.discover(app);
+    await room.confirm(app);
+    await room.policy(app.appId);
+    const thief = room.copy(app, STRANGER, 300);
+    await room.discover(app, thief);
+    await room.tick();
+    const { rotationId } = (await room.rotationsOf(app.appId))[0]!;
+    const row = await until(rotationId, waits);
+    expect([written(row), leftOut(row)]).toEqual([[`${VAULT} written`], [`${STRANGER} certain newPlace`]]);
+    expect(keyAt(app, STRANGER)).toBe(app.keyId);
+  });
+
+  test("takes the targets that an administrator set in it as that person's word, in the vault that they were in then", async () => {
+    const app = room.application();
+    await room.discover(app);
+    await room.policy(app.appId, { targets: [app.assetId] });
+    room.vaultIds[VAULT] = "/subscriptions/other/vaults/made-anew";
+    await room.discover(app);
+    await room.tick();
+    expect((await room.policies.get(app.appId)).attention).toMatchObject({ code: "noTarget" });
+    expect(await room.rotationsOf(app.appId)).toEqual([]);
+    delete room.vaultIds[VAULT];
+    await room.discover(app);
+    room.world.pass(DAY_MS);
+    await room.tick();
+    expect(await room.rotationsOf(app.appId)).toMatchObject([{ automatic: true }]);
+  });
+});
+
+describe("a vault of the same name with another resource id", () => {
+  test("makes a place new again that was confirmed, and one that a rotation wrote", async () => {
+    const app = room.application();
+    await room.discover(app);
+    await room.confirm(app);
+    const standing = async (one: App) => {
+      const directory = (await room.graph.application({ appId: one.appId }))!;
+      return (await room.matches.targetsOf(directory, one.keyId)).map((target) => target.standing);
+    };
+    expect(await standing(app)).toEqual(["confirmed"]);
+    room.vaultIds[VAULT] = "/subscriptions/other/vaults/made-anew";
+    await room.discover(app);
+    expect(await standing(app)).toEqual(["new"]);
+    delete room.vaultIds[VAULT];
+    await room.discover(app);
+    const { row } = await room.world.run((await begin(app)).rotationId);
+    const next = { ...app, keyId: row.newKeyId!, contentType: `${app.name}:${app.appId}:${row.newKeyId}` };
+    await room.discover(next);
+    expect(await standing(next)).toEqual(["rotated"]);
+    room.vaultIds[VAULT] = "/subscriptions/other/vaults/made-anew";
+    await room.discover(next);
+    expect(await standing(next)).toEqual(["new"]);
+  });
+});
+
+test("places that an earlier version of the service rotated are written without anybody's word", async () => {
+  const app = room.application();
+  const second = room.copy(app, SECOND);
+  await room.discover(app, second);
+  await room.confirm(app, second);
+  const { row } = await room.world.run((await begin(app)).rotationId);
+  expect(row.status).toBe("completed");
+  // As that version left it: neither says which vault it was, and the matches know of no rotation.
+  const tables = room.world.tables();
+  await tables.modify(Rotations, ROTATIONS, recordKey(row.rotationId), (now) => ({
+    ...withoutKeys(now!),
+    publications: now!.publications.map(({ vaultId: _, ...publication }) => publication),
+  }));
+  for (const name of [VAULT, SECOND])
+    await tables.modify(MatchRows, `app:${app.appId}`, `${name}|${app.name}`, (now) => {
+      const { rotated, ...before } = withoutKeys(now!);
+      expect(rotated).toMatchObject({ rotationId: row.rotationId, keyId: row.newKeyId });
+      return before;
+    });
+  const next = { ...app, keyId: row.newKeyId!, contentType: `${app.name}:${app.appId}:${row.newKeyId}` };
+  const thief = { ...next, place: STRANGER };
+  room.control.putSecret(STRANGER, {
+    ...thief,
+    value: room.control.secretValue(VAULT, app.name)!,
+    createdDaysAgo: 400,
+  });
+  await room.discover(next, { ...next, place: SECOND }, thief);
+  const again = await begin(next);
+  expect([written(again).sort(), leftOut(again)]).toEqual([
+    [`${VAULT} planned`, `${SECOND} planned`],
+    [`${STRANGER} certain newPlace`],
+  ]);
+});
+
+describe("a compromised secret", () => {
+  test("is replaced in the named places only, and ends whatever other copies and their sign-ins say", async () => {
+    const app = room.application();
+    const [thief, second] = [room.copy(app, STRANGER, 300), room.copy(app, SECOND)];
+    await room.discover(app, thief, second);
+    await room.confirm(second);
+    const compromised = { reason: "compromised", overlapDays: 0 } as const;
+    await expect(begin(app, compromised)).rejects.toMatchObject({
+      code: "invalidRequest",
+      errors: [{ path: "body.targets", message: expect.stringContaining("must name the vault secrets") }],
+    });
+    const targets = [{ vaultName: VAULT.toUpperCase(), secretName: app.name.toUpperCase() }];
+    await expect(
+      begin(app, { ...compromised, targets: [{ vaultName: VAULT, secretName: "other" }] }),
+    ).rejects.toMatchObject({
+      code: "notRotatable",
+      message: expect.stringContaining(`${VAULT}/other is not known for certain`),
+    });
+    await expect(begin(app, { targets, updateKeyVaults: false })).rejects.toMatchObject({ code: "invalidRequest" });
+    room.world.usage = { ...room.world.usage, lastSignIn: async () => room.world.clock.now() };
+    const { rotationId } = await begin(app, { ...compromised, targets });
+    await until(rotationId, ({ status }) => status === "publishing");
+    await confirm(thief);
+    const { row } = await room.world.run(rotationId);
+    expect(row).toMatchObject({ status: "completed", reason: "compromised", reasons: [] });
+    expect([written(row), leftOut(row).sort()]).toEqual([
+      [`${VAULT} written`],
+      [`${SECOND} certain notNamed`, `${STRANGER} certain notNamed`],
+    ]);
+    expect(validKeys(app)).toEqual([row.newKeyId]);
+    const proof = createSignInProof(live.config);
+    const { kind } = await proof(app.appId, room.control.secretValue(STRANGER, app.name)!, live.cloud.app.tenantId);
+    expect(kind).not.toBe("accepted");
+    expect(room.world.events.find(({ type }) => type === "rotation.begun")?.details).toMatchObject({
+      reason: "compromised",
+    });
+  });
+});
+
+test("a place that its vault did not show when the rotation was planned is named so, and written once it shows it", async () => {
+  const app = room.application();
+  const second = room.copy(app, SECOND);
+  await room.discover(app, second);
+  await room.confirm(app, second);
+  const first = (await room.world.run((await begin(app)).rotationId)).row;
+  const next = { ...app, keyId: first.newKeyId!, contentType: `${app.name}:${app.appId}:${first.newKeyId}` };
+  await room.discover(next, { ...next, place: SECOND });
+  for (const kind of ["deny", "firewall"] as const) {
+    room.control.addFault({ match: { vault: SECOND }, action: { kind } });
+    const plan = await room.rotations.plan(room.requestFor(next));
+    expect([written(plan), leftOut(plan)]).toEqual([[`${VAULT} planned`], [`${SECOND} likely unreadable`]]);
+    if (kind === "deny") room.control.clearFaults();
+  }
+  const { rotationId } = await begin(next);
+  await until(rotationId, waits);
+  room.control.clearFaults();
+  const { row } = await room.world.run(rotationId);
+  expect([row.status, written(row)]).toEqual(["completed", [`${VAULT} written`, `${SECOND} written`]]);
+  expect(isOver(row.status)).toBe(true);
+});
