@@ -19,36 +19,6 @@ const useStyles = makeStyles({
   },
 });
 
-/** Which vaults could not be read at the last try, why, and what mends it. */
-export function VaultFailures() {
-  const styles = useStyles();
-  const vaults = api.useQuery("get", "/api/assets/discovery/vaults", {
-    params: { query: { failing: "true", limit: SHOWN } },
-  });
-  return (
-    <Answer of={vaults}>
-      {({ items, total }) =>
-        items.length === 0 ? (
-          <Text>All can be read.</Text>
-        ) : (
-          <>
-            <ul className={styles.list}>
-              {items.map(({ name, failures: [failure] }) => (
-                <li key={name}>
-                  <strong>{name}</strong>: {failure!.message} {failure!.remedy} (<Instant at={failure!.at} relative />)
-                </li>
-              ))}
-            </ul>
-            {(total ?? 0) > SHOWN && (
-              <Link href={createHref("/vaults", { failing: "true" })}>All {total!.toLocaleString()}</Link>
-            )}
-          </>
-        )
-      }
-    </Answer>
-  );
-}
-
 /** What rules could not deliver in the last days, and why. */
 export function AlertFailures() {
   const styles = useStyles();

@@ -5,6 +5,7 @@ import { useMay } from "../../api/access.ts";
 import { api, type Schemas } from "../../api/client.ts";
 import { Answer } from "../../parts/answer.tsx";
 import { Instant } from "../../parts/instant.tsx";
+import { isolated } from "../../parts/isolated.ts";
 import { ProblemNotice } from "../../parts/problem-notice.tsx";
 
 const isOver = ({ status }: Schemas["Scan"]): boolean => status !== "queued" && status !== "running";
@@ -12,8 +13,8 @@ const isOver = ({ status }: Schemas["Scan"]): boolean => status !== "queued" && 
 const STATUSES: Record<Schemas["Scan"]["status"], string> = {
   queued: "It waits to begin.",
   running: "It is under way.",
-  completed: "All was read.",
-  partial: "Some vaults could not be read.",
+  completed: "Completed.",
+  partial: "Completed, but some subscriptions or vaults could not be read.",
   failed: "It failed.",
   timedOut: "It did not end in time.",
   cancelled: "It was cancelled.",
@@ -36,9 +37,11 @@ export function LastScan() {
         <>
           {scan ? (
             <>
+              {isOver(scan) && scan.status !== "completed" && <UnreadSubscriptions scanId={scan.scanId} />}
               <Text>
                 {STATUSES[scan.status]} Begun by {scan.requestedBy} <Instant at={scan.createdAt} relative />, reading{" "}
-                {MODES[scan.mode]}.
+                {MODES[scan.mode]}
+                {scan.subscriptions && ` in ${scan.subscriptions.length.toLocaleString()} selected subscriptions`}.
               </Text>
               {scan.failure && (
                 <Text>
@@ -63,6 +66,33 @@ export function LastScan() {
           )}
         </>
       )}
+    </Answer>
+  );
+}
+
+/** Subscriptions that the card names; the scan's status names all. */
+const NAMED = 20;
+
+/** Names the subscriptions that a scan could not read, if there are any: the scan knows nothing of their vaults. */
+function UnreadSubscriptions({ scanId }: { scanId: string }) {
+  const status = api.useQuery("get", "/api/assets/discovery/scan/{scan_id}/status", {
+    params: { path: { scan_id: scanId } },
+  });
+  return (
+    <Answer of={status}>
+      {({ subscriptionOutcomes }) => {
+        const unread = subscriptionOutcomes.filter(({ failure }) => failure !== null);
+        if (unread.length === 0) return null;
+        const names = unread.slice(0, NAMED).map(({ name, subscriptionId }) => isolated(name ?? subscriptionId));
+        const more = unread.length > NAMED ? ` and ${unread.length - NAMED} more` : "";
+        return (
+          <Text>
+            Could not read {unread.length.toLocaleString()} of {subscriptionOutcomes.length.toLocaleString()}{" "}
+            subscriptions: {names.join(", ")}
+            {more}.
+          </Text>
+        );
+      }}
     </Answer>
   );
 }

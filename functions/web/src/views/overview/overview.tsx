@@ -2,9 +2,10 @@ import { makeStyles, tokens } from "@fluentui/react-components";
 import { Card } from "../../parts/card.tsx";
 import { View } from "../../parts/view.tsx";
 import { EndsNext } from "./ends-next.tsx";
-import { AlertFailures, VaultFailures } from "./failures.tsx";
+import { AlertFailures } from "./failures.tsx";
 import { Health } from "./health.tsx";
 import { LastScan } from "./last-scan.tsx";
+import { ReadFailures } from "./read-failures.tsx";
 import { Score } from "./score.tsx";
 
 const useStyles = makeStyles({
@@ -33,8 +34,8 @@ export default function Overview() {
         <Card title="Last scan">
           <LastScan />
         </Card>
-        <Card title="Vaults that can't be read">
-          <VaultFailures />
+        <Card title="Subscriptions and vaults that could not be read">
+          <ReadFailures />
         </Card>
         <Card title="Alerts that could not be delivered">
           <AlertFailures />

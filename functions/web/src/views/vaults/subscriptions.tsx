@@ -5,19 +5,29 @@ import { typed } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
+import { useSearchParams } from "../../parts/router.tsx";
+import { Only } from "./only.tsx";
 
 type Subscription = Schemas["Subscription"];
 
 /** The subscriptions that are watched; one can be added, tried and taken out. */
 export function Subscriptions() {
-  const list = api.useInfiniteQuery("get", "/subscriptions", { params: { query: { limit: 100 } } }, BY_CURSOR);
+  const [params] = useSearchParams();
+  const unread = params.get("unread") === "true";
+  const list = api.useInfiniteQuery(
+    "get",
+    "/subscriptions",
+    { params: { query: { limit: 100, ...(unread && { unread: "true" }) } } },
+    BY_CURSOR,
+  );
+  const listFailure = list.data?.pages[0]?.lastFailure;
   const columns: Column<Subscription>[] = [
     { title: "Name", cell: ({ name }) => name },
     { title: "Id", cell: ({ subscriptionId }) => subscriptionId },
     { title: "Source", cell: ({ source }) => source },
     { title: "State", cell: stateOf },
     { title: "Vaults", cell: ({ counts }) => counts.vaults.toLocaleString() },
-    { title: "Last scan", cell: ({ lastScan }) => lastScan && `${lastScan.status}` },
+    { title: "Last scan", cell: ({ lastScan }) => lastScan?.status ?? "none yet" },
     {
       title: "What can't be read",
       cell: ({ lastFailure }) => lastFailure && `${lastFailure.message} ${lastFailure.remedy}`,
@@ -40,12 +50,22 @@ export function Subscriptions() {
           <TextField name="name" label="Name" required />
         </Operate>
       </div>
+      <Only name="unread" label="Only subscriptions that could not be read" />
+      {listFailure && (
+        <Text>
+          The list of subscriptions could not be read: {listFailure.message} {listFailure.remedy}
+        </Text>
+      )}
       <PagedTable
         of={list}
         columns={columns}
         keyOf={({ subscriptionId }) => subscriptionId}
         label="Subscriptions"
-        none="None is known yet. A scan lists those that the service's identity may see."
+        none={
+          unread
+            ? "No known subscription failed at its last scan."
+            : "None is known yet. A scan lists those that the service's identity may see."
+        }
       />
     </>
   );

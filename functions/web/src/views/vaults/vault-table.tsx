@@ -1,9 +1,10 @@
-import { Checkbox, Link } from "@fluentui/react-components";
+import { Link } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { Instant } from "../../parts/instant.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
+import { Only } from "./only.tsx";
 
 type Vault = Schemas["Vault"];
 
@@ -25,7 +26,7 @@ const COLUMNS: Column<Vault>[] = [
 
 /** Every vault, and which roles are missing where it can't be read. */
 export function VaultTable() {
-  const [params, setParams] = useSearchParams();
+  const [params] = useSearchParams();
   const failing = params.get("failing") === "true";
   const list = api.useInfiniteQuery(
     "get",
@@ -35,17 +36,13 @@ export function VaultTable() {
   );
   return (
     <>
-      <Checkbox
-        label="Only those that can't be read"
-        checked={failing}
-        onChange={(_, { checked }) => setParams(checked ? { failing: "true" } : {})}
-      />
+      <Only name="failing" label="Only vaults that could not be read" />
       <PagedTable
         of={list}
         columns={COLUMNS}
         keyOf={({ id }) => id}
         label="Vaults"
-        none={failing ? "All can be read." : "No vault was found yet."}
+        none={failing ? "No known vault failed at its last scan." : "No vault was found yet."}
       />
     </>
   );

@@ -1,0 +1,140 @@
+import { Link, makeStyles, Text, tokens } from "@fluentui/react-components";
+import type { ReactNode } from "react";
+import { api, type Schemas } from "../../api/client.ts";
+import { createHref } from "../../parts/address.ts";
+import { Answer } from "../../parts/answer.tsx";
+import { Instant } from "../../parts/instant.tsx";
+
+type SubscriptionList = Schemas["SubscriptionList"];
+
+/** More than vaults: one unread subscription may hide hundreds of them. */
+const SUBSCRIPTIONS_SHOWN = 20;
+const VAULTS_SHOWN = 5;
+
+const useStyles = makeStyles({
+  list: {
+    display: "flex",
+    flexDirection: "column",
+    gap: tokens.spacingVerticalS,
+    margin: 0,
+    paddingInlineStart: tokens.spacingHorizontalXL,
+    overflowWrap: "anywhere",
+  },
+});
+
+/**
+ * What the last scans could not read, why, and what fixes it. Subscriptions come first, since nothing is known of the vaults in an
+ * unread one. Says that everything was read only where both lists are empty and a scan of all subscriptions completed.
+ */
+export function ReadFailures() {
+  const subscriptions = api.useQuery("get", "/subscriptions", {
+    params: { query: { unread: "true", limit: SUBSCRIPTIONS_SHOWN } },
+  });
+  const vaults = api.useQuery("get", "/api/assets/discovery/vaults", {
+    params: { query: { failing: "true", limit: VAULTS_SHOWN } },
+  });
+  return (
+    <>
+      <Answer of={subscriptions}>{(unread) => <UnreadSubscriptions of={unread} />}</Answer>
+      <Answer of={vaults}>{(failing) => <FailingVaults of={failing} />}</Answer>
+      {subscriptions.data?.items.length === 0 &&
+        subscriptions.data.lastFailure === null &&
+        vaults.data?.items.length === 0 && <NothingListed lastScan={subscriptions.data.lastScan} />}
+    </>
+  );
+}
+
+function UnreadSubscriptions({ of: { items, total, lastFailure } }: { of: SubscriptionList }) {
+  const styles = useStyles();
+  const href = createHref("/vaults", { unread: "true" });
+  if (items.length === 0 && lastFailure === null) return null;
+  return (
+    <>
+      <ul className={styles.list} aria-label="Subscriptions that could not be read">
+        {lastFailure && (
+          <li>
+            <strong>The list of subscriptions</strong>: <Failure of={lastFailure} />
+          </li>
+        )}
+        {items.map((subscription) => (
+          <li key={subscription.subscriptionId}>
+            Subscription{" "}
+            <Link href={href}>
+              <bdi>{subscription.name}</bdi>
+            </Link>
+            : <WhyUnread of={subscription} />
+          </li>
+        ))}
+      </ul>
+      <More shown={SUBSCRIPTIONS_SHOWN} total={total} href={href}>
+        subscriptions that could not be read
+      </More>
+    </>
+  );
+}
+
+function WhyUnread({ of: { lastFailure, lastScan } }: { of: SubscriptionList["items"][number] }) {
+  if (lastFailure) return <Failure of={lastFailure} />;
+  if (!lastScan) return "No scan has read it yet.";
+  return (
+    <>
+      Its last scan {lastScan.status === "timedOut" ? "timed out" : "was canceled"} before it read every vault (
+      <Instant at={lastScan.finishedAt} relative />
+      ).
+    </>
+  );
+}
+
+function FailingVaults({ of: { items, total } }: { of: Schemas["VaultList"] }) {
+  const styles = useStyles();
+  if (items.length === 0) return null;
+  return (
+    <>
+      <ul className={styles.list} aria-label="Vaults that could not be read">
+        {items.map(({ name, failures: [failure] }) => (
+          <li key={name}>
+            Vault <strong>{name}</strong>: <Failure of={failure!} />
+          </li>
+        ))}
+      </ul>
+      <More shown={VAULTS_SHOWN} total={total} href={createHref("/vaults", { failing: "true" })}>
+        vaults that could not be read
+      </More>
+    </>
+  );
+}
+
+const Failure = ({ of: { message, remedy, at } }: { of: { message: string; remedy: string; at: string } }) => (
+  <>
+    {message} {remedy} (<Instant at={at} relative />)
+  </>
+);
+
+function More(props: { shown: number; total: number | null; href: string; children: ReactNode }) {
+  const { shown, total, href, children } = props;
+  if (total === null || total <= shown) return null;
+  return (
+    <Link href={href}>
+      All {total.toLocaleString()} {children}
+    </Link>
+  );
+}
+
+/** No subscription and no vault is known to be unread. What that means depends on the last scan of all subscriptions. */
+function NothingListed({ lastScan }: Pick<SubscriptionList, "lastScan">) {
+  if (!lastScan) return <Text>Not known yet: no scan has read all subscriptions.</Text>;
+  if (lastScan.status !== "completed") {
+    return (
+      <Text>
+        The last scan of all subscriptions ended as {lastScan.status}, so it did not read everything. Its results name
+        what is missing.
+      </Text>
+    );
+  }
+  return (
+    <Text>
+      All subscriptions and vaults were read (<Instant at={lastScan.finishedAt} relative />
+      ).
+    </Text>
+  );
+}

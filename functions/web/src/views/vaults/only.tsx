@@ -1,0 +1,20 @@
+import { Checkbox } from "@fluentui/react-components";
+import { useSearchParams } from "../../parts/router.tsx";
+
+/** A checkbox for a filter in the address. The other filters stay. */
+export function Only({ name, label }: { name: string; label: string }) {
+  const [params, setParams] = useSearchParams();
+  const change = (checked: boolean) =>
+    setParams((before) => {
+      if (checked) before.set(name, "true");
+      else before.delete(name);
+      return before;
+    });
+  return (
+    <Checkbox
+      label={label}
+      checked={params.get(name) === "true"}
+      onChange={(_, { checked }) => change(Boolean(checked))}
+    />
+  );
+}
