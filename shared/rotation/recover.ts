@@ -1,12 +1,9 @@
 import { CloudFailure, unlessMissing } from "../azure/failure.ts";
 import { heldValue, heldValueOf } from "./holding.ts";
+import { signInUnclear } from "./problems.ts";
 import { vaultOf } from "./publications.ts";
 import { isVaultSecret, type Publication } from "./rotation.ts";
-import { Later } from "./stop.ts";
 import type { Turn } from "./turn.ts";
-
-/** Seconds until a sign-in that said nothing about a value is repeated. */
-const UNCLEAR_SECONDS = 30;
 
 /**
  * Returns the new value, from the service's own key vault or from a target that this rotation wrote; undefined where neither has
@@ -22,7 +19,7 @@ export async function newValue(turn: Turn): Promise<string | undefined> {
  * Returns the value of a client secret that this rotation made, like `newValue`. A value found at a target is not held again: the
  * name of a deleted copy stays taken while Key Vault can recover it.
  *
- * @throws {Later} while a sign-in that decides says nothing.
+ * @throws {CloudFailure} where a target can't be read, or a sign-in that decides gives no clear answer.
  */
 export async function newValueOf(turn: Turn, keyId: string): Promise<string | undefined> {
   const held = await heldValueOf(turn, keyId);
@@ -41,7 +38,7 @@ async function valueWrittenTo(turn: Turn, publication: Publication, keyId: strin
   const { "rotation-id": rotationId, "entra-key-id": taggedKeyId } = current?.tags ?? {};
   if (current === undefined || rotationId !== record.rotationId || taggedKeyId !== keyId) return undefined;
   const { kind } = await world.signIn(record.appId!, current.value);
-  if (kind === "unclear") throw new Later(UNCLEAR_SECONDS);
+  if (kind === "unclear") throw signInUnclear(record.appId!);
   return kind === "accepted" ? current.value : undefined;
 }
 

@@ -11,7 +11,6 @@ import { movedClock } from "../support/moved-clock.ts";
 import { Service } from "../support/service.ts";
 
 interface Violation {
-  remediation: { cli: string };
   id: string;
   resourceId: string;
   resourceType: string;

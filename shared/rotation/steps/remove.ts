@@ -5,14 +5,12 @@ import { SECOND_MS } from "../../time.ts";
 import { entered } from "../effect.ts";
 import { heldValue, heldValueOf } from "../holding.ts";
 import { CLOCKS_DIFFER_MS, isExpired } from "../plan.ts";
+import { signInUnclear } from "../problems.ts";
 import { placeOf } from "../publications.ts";
 import { readEnabled } from "../recover.ts";
 import { clientSecretOf } from "../rotation.ts";
-import { Later, NeedsPerson } from "../stop.ts";
+import { NeedsPerson } from "../stop.ts";
 import type { Turn } from "../turn.ts";
-
-/** Seconds until a sign-in that said nothing about a secret is repeated. */
-const UNCLEAR_SECONDS = 30;
 
 /** Which client secret a rotation removes: one that expired, the one it replaces, or one that it made itself. */
 export type Removed = "expired" | "old" | "new";
@@ -26,8 +24,7 @@ export type Removed = "expired" | "old" | "new";
  * @param beforeRemoval - Recorded right before the request, while no other worker changes applications.
  * @returns `absent` where the directory does not have the secret, or does not show a young one yet.
  * @throws {NeedsPerson} stillInUse where a target holds the secret; lastCredential where no other valid secret would remain.
- * @throws {Later} while a sign-in that decides says nothing.
- * @throws {CloudFailure} where a target or the directory can't be read.
+ * @throws {CloudFailure} where a target or the directory can't be read, or a sign-in that decides gives no clear answer.
  */
 export async function removeClientSecret(
   turn: Turn,
@@ -111,6 +108,6 @@ async function holdsSecret(
   if (version.tags["entra-key-id"] === keyId) return true;
   if (hint === undefined) return false;
   const { kind } = await turn.world.signIn(app.appId, version.value);
-  if (kind === "unclear") throw new Later(UNCLEAR_SECONDS);
+  if (kind === "unclear") throw signInUnclear(app.appId);
   return kind === "accepted";
 }
