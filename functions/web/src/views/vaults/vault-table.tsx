@@ -10,7 +10,7 @@ type Vault = Schemas["Vault"];
 const COLUMNS: Column<Vault>[] = [
   {
     title: "Vault",
-    whole: true,
+    nowrap: true,
     cell: ({ name }) => <Link href={createHref("/inventory", { vault: name })}>{name}</Link>,
   },
   { title: "Subscription", cell: ({ subscriptionId, subscriptionName }) => subscriptionName ?? subscriptionId },
@@ -20,10 +20,10 @@ const COLUMNS: Column<Vault>[] = [
   { title: "Certificates", cell: ({ assets }) => assets.certificate.toLocaleString() },
   { title: "Expired", cell: ({ health }) => health.expired.toLocaleString() },
   { title: "Critical", cell: ({ health }) => health.critical.toLocaleString() },
-  { title: "What can't be read", wide: true, cell: failuresOf },
+  { title: "Access problems", wide: true, cell: failuresOf },
 ];
 
-/** Every vault, and which roles are missing where it can't be read. */
+/** All vaults. A vault that can't be read shows the missing role. */
 export function VaultTable() {
   const [params, setParams] = useSearchParams();
   const failing = params.get("failing") === "true";
@@ -36,7 +36,7 @@ export function VaultTable() {
   return (
     <>
       <Checkbox
-        label="Only those that can't be read"
+        label="Only vaults with access problems"
         checked={failing}
         onChange={(_, { checked }) => setParams(checked ? { failing: "true" } : {})}
       />
@@ -45,7 +45,7 @@ export function VaultTable() {
         columns={COLUMNS}
         keyOf={({ id }) => id}
         label="Vaults"
-        none={failing ? "All can be read." : "No vault was found yet."}
+        empty={failing ? "All vaults can be read." : "No vaults yet. Start a scan to list them."}
       />
     </>
   );
@@ -62,7 +62,7 @@ function failuresOf({ failures, retryAt }: Vault) {
       ))}
       {retryAt !== null && (
         <div>
-          Tried again <Instant at={retryAt} relative />
+          Next attempt <Instant at={retryAt} relative />
         </div>
       )}
     </>
