@@ -6,13 +6,17 @@ const FailedMessageView = z
   .object({
     queue: z
       .string()
-      .meta({ description: "The queue whose function failed at it five times.", example: "scan-vaults" }),
-    messageId: z.string().meta({ description: "The platform's id of the message." }),
-    failedAt: z.iso.datetime().meta({ description: "When it failed for good." }),
+      .meta({ description: "Queue whose function failed five times to process the message.", example: "scan-vaults" }),
+    messageId: z.string().meta({ description: "Id of the message in the queue." }),
+    failedAt: z.iso.datetime().meta({ description: "Time of the last failure." }),
     readable: z.boolean().meta({
-      description: "false: not a message of this service, or cut on the way. Nothing was done about it.",
+      description:
+        "Whether the message has a valid format. False: the message is not from this service or is damaged, and was ignored.",
     }),
-    message: z.string().nullable().meta({ description: "Its JSON; null where it is not readable or very long." }),
+    message: z
+      .string()
+      .nullable()
+      .meta({ description: "JSON of the message. Null if the message is not readable or too long." }),
   })
   .meta({ id: "FailedMessage" });
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { secretValueOf } from "../../infra/local/cloud/company/applications.ts";
 import type { Company } from "../../infra/local/cloud/company/company.ts";
-import type { AutomationType } from "../../shared/alerts/automation.ts";
+import type { AutomationType } from "../../shared/alerts/automation-events.ts";
 import { createRotationNotices } from "../../shared/alerts/rotation-notices.ts";
 import { createGraph } from "../../shared/azure/graph.ts";
 import { createIdentity } from "../../shared/azure/identity.ts";

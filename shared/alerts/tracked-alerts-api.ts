@@ -4,7 +4,7 @@ import { type AcknowledgementRecord, acknowledgementId, type OpenAlert } from ".
 import { AlertItem, itemView, ulid } from "./api.ts";
 import type { Preview } from "./preview.ts";
 
-/** Alerts that have not ended, acknowledgements and previews as the API takes and shows them. */
+/** API schemas and views of open alerts, acknowledgments and previews. */
 
 const instant = z.iso.datetime();
 
@@ -12,11 +12,11 @@ export const Acknowledgement = z
   .object({
     id: z.string(),
     ruleId: z.string(),
-    itemId: z.string().meta({ description: "Of what the alert is about, such as the asset." }),
-    since: instant.meta({ description: "Since when the alert was told." }),
-    note: z.string().nullable().meta({ description: "What was said; null where nothing was." }),
-    acknowledgedAt: instant.meta({ description: "When it was acknowledged." }),
-    acknowledgedBy: z.string().meta({ description: "Who acknowledged it." }),
+    itemId: z.string().meta({ description: "Id of the alert's item, such as the asset's id." }),
+    since: instant.meta({ description: "Time of the alert's first notification." }),
+    note: z.string().nullable().meta({ description: "Note of the user. Null if none was given." }),
+    acknowledgedAt: instant.meta({ description: "Time of the acknowledgment." }),
+    acknowledgedBy: z.string().meta({ description: "User who acknowledged the alert." }),
   })
   .meta({ id: "AlertAcknowledgement" });
 export const acknowledgementView = (record: AcknowledgementRecord): z.infer<typeof Acknowledgement> => ({
@@ -37,13 +37,13 @@ export const NewAcknowledgement = z
       .min(1)
       .max(500)
       .optional()
-      .meta({ description: "The id of one item, such as `<vault>.<type>.<name>`. Either this or historyId." }),
+      .meta({ description: "Id of one item, such as `<vault>.<type>.<name>`. Required unless `historyId` is given." }),
     historyId: ulid.optional().meta({
-      description: "An entry of the history: all that it told and that has not ended.",
+      description: "Id of a history entry. Acknowledges all of its open alerts. Required unless `itemId` is given.",
     }),
     note: singleLine(500)
       .optional()
-      .meta({ description: "What the others should know, such as who is at work on it." }),
+      .meta({ description: "Note for other users, such as who is working on the alert." }),
   })
   .refine(({ itemId, historyId }) => (itemId === undefined) !== (historyId === undefined), {
     message: "must be given, or historyId instead of it",
@@ -52,8 +52,8 @@ export const NewAcknowledgement = z
   .meta({ id: "NewAlertAcknowledgement" });
 export const Acknowledged = z
   .object({
-    acknowledged: z.int().meta({ description: "How many alerts this call acknowledged." }),
-    items: z.array(Acknowledgement).meta({ description: "The first hundred of them." }),
+    acknowledged: z.int().meta({ description: "Number of alerts that this request acknowledged." }),
+    items: z.array(Acknowledgement).meta({ description: "The first 100 acknowledgments." }),
   })
   .meta({ id: "AlertsAcknowledged" });
 const SHOWN_ACKNOWLEDGEMENTS = 100;
@@ -64,12 +64,15 @@ export const acknowledgedView = (made: readonly AcknowledgementRecord[]): z.infe
 
 export const OpenAlertEntry = z
   .object({
-    item: AlertItem.meta({ description: "What it is about." }),
-    since: instant.meta({ description: "When the rule first told of it." }),
-    toldAt: instant.meta({ description: "When it told of it the last time." }),
-    historyId: z.string().nullable().meta({ description: "The entry of the history that told of it the last time." }),
+    item: AlertItem.meta({ description: "The item of the alert." }),
+    since: instant.meta({ description: "Time of the rule's first notification about the item." }),
+    toldAt: instant.meta({ description: "Time of the rule's last notification about the item." }),
+    historyId: z
+      .string()
+      .nullable()
+      .meta({ description: "Id of the history entry of the last notification. Null for alerts of earlier versions." }),
     acknowledgement: Acknowledgement.nullable().meta({
-      description: "Who has acknowledged it; null where nobody has.",
+      description: "The acknowledgment. Null if the alert is not acknowledged.",
     }),
   })
   .meta({ id: "OpenAlert" });
@@ -83,20 +86,30 @@ export const openAlertView = (alert: OpenAlert): z.infer<typeof OpenAlertEntry> 
 
 export const AlertPreview = z
   .object({
-    total: z.int().nullable().meta({ description: "How many things it would tell now; null beside totalAtLeast." }),
-    totalAtLeast: z.int().optional().meta({ description: "Where one message does not hold them all." }),
-    items: z.array(AlertItem).meta({ description: "The first hundred, the most urgent first." }),
-    isFirst: z.boolean().meta({ description: "It has told nothing yet, so it tells what stands." }),
-    evaluatedAt: instant.nullable().meta({ description: "When it is evaluated next; null while it is disabled." }),
+    total: z.int().nullable().meta({
+      description:
+        "Number of items that the rule would send now. Null if only a lower bound is known; see `totalAtLeast`.",
+    }),
+    totalAtLeast: z
+      .int()
+      .optional()
+      .meta({ description: "Lower bound of the number of items, if they exceed one message." }),
+    items: z.array(AlertItem).meta({ description: "The first 100 items, most urgent first." }),
+    isFirst: z
+      .boolean()
+      .meta({ description: "Whether this is the rule's first evaluation, which reports all existing matches." }),
+    evaluatedAt: instant
+      .nullable()
+      .meta({ description: "Time of the next evaluation. Null while the rule is disabled." }),
     next: z
       .object({
-        at: instant.meta({ description: "When the asset crosses the threshold." }),
-        item: AlertItem.meta({ description: "What it will tell." }),
+        at: instant.meta({ description: "Time at which the asset reaches the threshold." }),
+        item: AlertItem.meta({ description: "The item of the next notification." }),
       })
       .nullable()
       .meta({
         description:
-          "Of a rule about expiry: the asset that crosses a threshold next, where one is among the next 1,000 of each. Null otherwise.",
+          "For rules about expiry: the next asset to reach a threshold, searched among the next 1,000 assets per type and threshold. Null if none was found.",
       }),
   })
   .meta({ id: "AlertPreview" });

@@ -2,29 +2,28 @@ import type { Clock, Randomness } from "../runtime.ts";
 import { MINUTE_MS, SECOND_MS } from "../time.ts";
 import type { Part } from "./delivery.ts";
 
-/**
- * Seconds before each further attempt: the first steps of the schedule that Standard Webhooks recommends, 17 hours in all.
+/** Seconds before each retry: the first steps of the schedule that Standard Webhooks recommends, 17 hours in total.
  * https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md#deliverability-and-reliability
  */
 export const BACK_OFF_SECONDS = [5, 300, 1800, 7200, 18_000, 36_000];
-/** Seconds a receiver may ask to be left alone; longer ones are asked again after this. */
+/** Maximum Retry-After in seconds that is respected. A longer one is capped. */
 export const MAX_RETRY_AFTER_SECONDS = 3600;
 
-/** Longer than any attempt takes: until then nobody else may go on with it. */
+/** Lease of an attempt, longer than any attempt takes. Other workers wait until the lease expires. */
 export const LEASE_MS = 2 * MINUTE_MS;
 
-/** What an attempt changes in a part. */
+/** The changes that an attempt makes to a part. */
 export type Outcome = Partial<Part> & Pick<Part, "status">;
 
-/** When a part is gone on with. */
+/** The schedule of retries. */
 export interface Attempts {
-  /** The instant so many seconds from now, ISO 8601. */
+  /** Returns the time in this many seconds, ISO 8601. */
   after(seconds: number): string;
-  /**
-   * Another attempt later, or the end of it. A test has one attempt only, since somebody waits for what comes of it.
+  /** Returns the outcome of a failed attempt: a retry later, or a final failure after the last attempt. A test has one attempt, because
+   * a user waits for its result.
    *
-   * @param more - What else the attempt changes in the part.
-   * @param seconds - How long the receiver asks to be left alone.
+   * @param more - Further changes to the part.
+   * @param seconds - The receiver's Retry-After.
    */
   retry(part: Part, test: boolean, error: string, more?: Partial<Part>, seconds?: number): Outcome;
 }

@@ -3,30 +3,30 @@ import { byUrgency, type CredentialItem } from "./items.ts";
 import type { NotificationLog } from "./notification-log.ts";
 import type { RuleRecord } from "./rule.ts";
 
-/** Days before its end at which a credential of the service is told of, falling. */
+/** Notification thresholds in days before expiry, descending. */
 export const SERVICE_CREDENTIAL_DAYS = [30, 14, 3] as const;
 
-/** A credential that the service itself uses, or that its users made, as the room that keeps it hands it over. */
+/** A credential that the service uses or that a user created, from the module that stores it. */
 export interface ServiceCredential {
-  /** Tells it apart from all others, of every source. */
+  /** Unique across all sources. */
   id: string;
-  /** What it is, such as `API token`. */
+  /** The kind of credential, such as `API token`. */
   what: string;
   name: string;
   /** The user it belongs to, if any. */
   owner?: string;
-  /** ISO 8601. A threshold that lies before this instant is none: what is made for a week is not told of at once. */
+  /** ISO 8601. Thresholds before this time don't apply, so that a token for one week causes no notification when it is created. */
   createdAt: string;
   expiresAt: string;
 }
 
-/** Where credentials of the service come from. */
+/** A module that stores credentials of the service. */
 export interface CredentialSource {
-  /** Those that hold now and expire by the instant. */
+  /** Returns the valid credentials that expire by this time. */
   expiring(by: Date): AsyncIterable<ServiceCredential>;
 }
 
-/** Credentials that crossed a threshold and were not told of since, the most urgent first. */
+/** Returns credentials that reached a threshold without a notification since, most urgent first. */
 export async function credentialItems(
   rule: RuleRecord,
   now: Date,
@@ -43,11 +43,11 @@ export async function credentialItems(
       items.push({ kind: "credential", id, what, name, ...(owner !== undefined && { owner }), expiresOn, threshold });
     }
   }
-  const untold = (await deps.notifications.unnotified(rule.ruleId, items)).sort(byUrgency);
-  return { items: untold.slice(0, limit), more: untold.length > limit };
+  const unnotified = (await deps.notifications.unnotified(rule.ruleId, items)).sort(byUrgency);
+  return { items: unnotified.slice(0, limit), more: unnotified.length > limit };
 }
 
-/** The lowest threshold that it has crossed since it was made. */
+/** Returns the lowest threshold that the credential reached since its creation. */
 function crossedBy({ createdAt, expiresAt }: ServiceCredential, now: Date): number | undefined {
   const crossed = SERVICE_CREDENTIAL_DAYS.filter((days) => {
     const at = Date.parse(expiresAt) - days * DAY_MS;

@@ -12,28 +12,28 @@ export type AutomationType =
   | "referenceUnresolved"
   | "unexpectedReader";
 
-/** Something to tell of, worded when it is told, from what is so then; undefined where it is not so any more. */
+/** An event that may cause a notification. Its text is created when it is sent; undefined if the event is no longer current. */
 export interface PendingNotice {
-  /** Tells it apart from all others. */
+  /** Unique id. */
   id: string;
-  /** When it came about: what is older than the rule is not told. Undefined for what is so now, since whenever. */
+  /** Time of the event. Events before the rule's activation are ignored. Undefined for a current state without a start time. */
   at?: string;
   notice(): Promise<Omit<AutomationItem, "kind" | "id" | "at"> | undefined>;
 }
 
-/** Where things come from that this service does by itself. */
+/** A module whose events cause notifications. */
 export interface AutomationSource {
-  /** What came about from the instant on, or is so now, in pieces. What was named before may be named again. */
+  /** Returns events since this time and current states, in pages. An event may be returned repeatedly. */
   notices(type: AutomationType, from: Date): AsyncIterable<readonly PendingNotice[]>;
 }
 
-/** How long before the last evaluation something may have been on its way into its rows. */
+/** Maximum delay until an event appears in its table. */
 const LATE_MS = DAY_MS;
 
-/** Failures that last until somebody mends them: the first evaluation tells of those that stand, whenever they began. */
+/** Failures that persist until fixed. A rule's first evaluation reports those that exist, regardless of their age. */
 const LASTING: ReadonlySet<AutomationType> = new Set(["syncFailed", "referenceUnresolved"]);
 
-/** What came about since the rule is active and was not told of before. */
+/** Returns events since the rule's activation without an earlier notification. */
 export async function automationItems(
   rule: RuleRecord,
   from: Date,
@@ -50,64 +50,64 @@ export async function automationItems(
       const recent = pending.filter(({ at }) => at === undefined || at > since);
       for (const { id, at, notice } of await deps.notifications.unnotifiedAutomation(rule.ruleId, recent)) {
         if (items.length === limit) return { items, more: true };
-        const words = await notice();
-        if (words) items.push({ kind: "automation", id, at: at ?? from.toISOString(), ...onLines(words) });
+        const text = await notice();
+        if (text) items.push({ kind: "automation", id, at: at ?? from.toISOString(), ...withoutLineBreaks(text) });
       }
     }
   }
   return { items, more: false };
 }
 
-/** Names of applications and of targets are anybody's to choose. */
-const onLines = <T extends object>(words: T): T =>
+/** Names of applications and targets are chosen by users and can contain line breaks. */
+const withoutLineBreaks = <T extends object>(texts: T): T =>
   Object.fromEntries(
-    Object.entries(words).map(([name, value]) => [name, typeof value === "string" ? onOneLine(value) : value]),
+    Object.entries(texts).map(([name, value]) => [name, typeof value === "string" ? onOneLine(value) : value]),
   ) as T;
 
-/** What a test of such a rule tells: nothing that exists. */
+/** Returns the example item of a test. Its resources don't exist. */
 export function automationExample(type: AutomationType, now: Date): AutomationItem {
   const example = { kind: "automation", id: "example", at: now.toISOString(), urgency: "notice" } as const;
   if (type === "syncFailed") {
     return {
       ...example,
       title: "kv-example/example-password to aws/secretsmanager/example",
-      what: "could not be copied",
-      why: "An example: the target's credentials were refused.",
-      done: "Nothing was written.",
-      safe: "The target holds what it held before.",
-      next: "Nothing.",
+      what: "failed to sync",
+      why: "Example: the target rejected the credentials.",
+      done: "No value was written.",
+      safe: "The target has its previous value.",
+      next: "No action is needed.",
     };
   }
   if (type === "referenceUnresolved") {
     return {
       ...example,
       title: "app-example to kv-example/example-password",
-      what: "is a reference that the platform can't follow",
-      why: "An example: EXAMPLE_PASSWORD of app-example (webApp): AccessToKeyVaultDenied.",
-      done: "Nothing was changed.",
-      safe: "The secret is as it was.",
-      next: "Nothing.",
+      what: "is a Key Vault reference that does not resolve",
+      why: "Example: EXAMPLE_PASSWORD of app-example (webApp): AccessToKeyVaultDenied.",
+      done: "No changes were made.",
+      safe: "The secret is unchanged.",
+      next: "No action is needed.",
     };
   }
   if (type === "unexpectedReader") {
     return {
       ...example,
       title: "kv-example/example-password",
-      what: "was read by somebody whom nobody expected: example-application",
-      why: "An example: SecretGet; no role, access policy or reference that is known names it.",
-      done: "Nothing was changed.",
+      what: "was read by an unexpected identity: example-application",
+      why: "Example: SecretGet. No known role, access policy or reference covers this identity.",
+      done: "No changes were made.",
       safe: "",
-      next: "Nothing.",
+      next: "No action is needed.",
     };
   }
   const title = "Example application";
   if (type === "rotationDue") {
-    const next = "Nothing.";
+    const next = "No action is needed.";
     return {
       ...example,
       title,
-      what: "has a client secret that ends soon",
-      why: "An example.",
+      what: "has a client secret that expires soon",
+      why: "Example.",
       done: "",
       safe: "",
       next,
@@ -118,9 +118,9 @@ export function automationExample(type: AutomationType, now: Date): AutomationIt
     ...example,
     title,
     what: done ? "has a new client secret" : "was not rotated",
-    why: "An example.",
-    done: done ? "It was written to kv-example/example-password." : "Nothing was changed.",
-    safe: done ? "The new secret signs in." : "The old secret works.",
-    next: "Nothing.",
+    why: "Example.",
+    done: done ? "The new secret was written to kv-example/example-password." : "No changes were made.",
+    safe: done ? "Sign-in with the new secret works." : "The old secret works.",
+    next: "No action is needed.",
   };
 }

@@ -1,30 +1,30 @@
 import { withoutKeys } from "../storage/entity.ts";
-import type { EndItem } from "./followed.ts";
 import type { EscalatedItem } from "./items.ts";
 import type { NotificationLog } from "./notification-log.ts";
 import { opensIncidents, type RuleRecord } from "./rule.ts";
 import type { AlertRules } from "./rules.ts";
+import type { ResolvedItem } from "./tracked-alerts.ts";
 
-/** Where a rule's escalations go. */
-export interface SecondStep {
-  /** By what an escalation goes out, and to whom; by the rule itself where the named rule is gone or disabled. */
+/** The channels of a rule's escalations. */
+export interface EscalationChannels {
+  /** Returns the rule whose channel sends the escalations: the named rule, or the rule itself if that one is deleted or disabled. */
   channelOf(rule: RuleRecord): Promise<RuleRecord>;
-  /** The rule that opens an incident for each alert that is escalated to it, and so has to be told of the end; undefined where none does. */
+  /** Returns the rule that opens incidents for escalated alerts, which needs their resolution. Undefined if there is none. */
   incidentsOf(rule: RuleRecord): Promise<RuleRecord | undefined>;
-  /** Which of these ends are to be told: of a rule that tells none those of alerts for which an escalation opened an incident. */
-  endsToTell(rule: RuleRecord, ended: EndItem[]): Promise<EndItem[]>;
-  /** The ends of those alerts that were escalated. Requests as `NotificationLog.unnotified`. */
-  escalatedAmong(ruleId: string, ended: readonly EndItem[]): Promise<EndItem[]>;
+  /** Returns the resolutions to send. A rule without resolution notifications sends only those that close an escalation's incident. */
+  resolutionsToSend(rule: RuleRecord, ended: ResolvedItem[]): Promise<ResolvedItem[]>;
+  /** Returns the resolutions of escalated alerts. Requests as in `NotificationLog.unnotified`. */
+  escalatedAmong(ruleId: string, ended: readonly ResolvedItem[]): Promise<ResolvedItem[]>;
 }
 
-export function createSecondStep(deps: {
+export function createEscalationChannels(deps: {
   rules: Pick<AlertRules, "find">;
   notifications: Pick<NotificationLog, "unnotified">;
-}): SecondStep {
+}): EscalationChannels {
   async function channelOf(rule: RuleRecord): Promise<RuleRecord> {
     const { recipients = [], ruleId } = rule.escalation ?? {};
     const named = ruleId === undefined ? undefined : await deps.rules.find(ruleId);
-    // What a disabled rule is given is cancelled.
+    // Deliveries of a disabled rule are cancelled, so another channel is used.
     if (named?.enabled) return { ...withoutKeys(named), alertType: rule.alertType };
     if (recipients.length === 0) return rule;
     return { ...rule, deliveryMethod: "email", recipients: [...recipients] };
@@ -37,7 +37,7 @@ export function createSecondStep(deps: {
     return closes && channel.ruleId !== rule.ruleId ? channel : undefined;
   }
 
-  async function escalatedAmong(ruleId: string, ended: readonly EndItem[]): Promise<EndItem[]> {
+  async function escalatedAmong(ruleId: string, ended: readonly ResolvedItem[]): Promise<ResolvedItem[]> {
     const escalations = ended.map(
       ({ id, of, since }): EscalatedItem => ({ kind: "escalated", id, of, since, afterDays: 0 }),
     );
@@ -50,7 +50,7 @@ export function createSecondStep(deps: {
     incidentsOf,
     escalatedAmong,
 
-    async endsToTell(rule, ended) {
+    async resolutionsToSend(rule, ended) {
       if (rule.tellRecovery !== false || ended.length === 0) return ended;
       return (await incidentsOf(rule)) ? await escalatedAmong(rule.ruleId, ended) : [];
     },

@@ -1,25 +1,25 @@
 import { itemsOf, mailParts, type Part } from "./delivery.ts";
-import { followedIn, type Item } from "./items.ts";
+import { type Item, trackedItemOf } from "./items.ts";
 import type { Resolved } from "./owners.ts";
 import type { RuleRecord } from "./rule.ts";
 
-/** Characters of a delivery's row for the parts of owners, and for those that replace them where their mails fail. */
+/** Maximum size of the parts for owners and their replacements in a delivery's row, in characters. */
 const MAX_OWNERS_CHARACTERS = 400_000;
 
-/** The owner a tag names of what an item is about; undefined where the item is about nothing that has one. */
+/** Returns the owner tag of an item. Undefined for items without an owner. */
 function ownerOf(item: Item): { owner: string | undefined } | undefined {
-  // An escalation is for those who look after what its owner did not.
+  // The owner did not react, so an escalation goes to the escalation's recipients.
   if (item.kind === "escalated") return undefined;
-  const about = followedIn(item) ?? item;
+  const about = trackedItemOf(item) ?? item;
   return about.kind === "asset" || about.kind === "violation" ? { owner: about.owner } : undefined;
 }
 
-/**
- * The parts of a delivery by mail: a mail to each owner who can be reached, and the rest to the rule's recipients, with why.
+/** Returns the parts of a mail delivery: one per owner with an address, and one with the other items for the rule's recipients, with
+ * the reason.
  *
- * @param resolve - Undefined: nothing goes to owners.
+ * @param resolve - Undefined: all items go to the rule's recipients.
  */
-export function planOf(
+export function partsByOwner(
   rule: Pick<RuleRecord, "recipients">,
   items: readonly Item[],
   resolve: ((owner: string | undefined) => Resolved) | undefined,
@@ -40,7 +40,8 @@ export function planOf(
       owned.set(resolved.address, of);
     } else {
       rest.push(index);
-      const why = resolved && ("reason" in resolved ? resolved.reason : "one message goes to no more owners");
+      const why =
+        resolved && ("reason" in resolved ? resolved.reason : "one message can be sent to only so many owners");
       if (why) reasons.set(why, (reasons.get(why) ?? 0) + 1);
     }
   }
@@ -51,9 +52,9 @@ export function planOf(
   return [...parts, ...mailParts(rule.recipients, { ...all, ...(reason && { reason }) })];
 }
 
-/** The parts by which the items of a mail that did not reach its owner go to the rule's recipients. */
-export function insteadOf(part: Part, rule: Pick<RuleRecord, "recipients">, items: readonly Item[]): Part[] {
+/** Returns parts that send the items of a failed owner mail to the rule's recipients. */
+export function replacementsOf(part: Part, rule: Pick<RuleRecord, "recipients">, items: readonly Item[]): Part[] {
   const count = itemsOf(part, items).length;
-  const reason = `${count} because ${part.recipients[0]}, who owns ${count === 1 ? "it" : "them"}, was not reached: ${part.error ?? "the mail failed"}`;
+  const reason = `${count} because the mail to the owner ${part.recipients[0]} failed: ${part.error ?? "unknown error"}`;
   return mailParts(rule.recipients, { ...(part.items && { items: part.items }), reason });
 }

@@ -3,69 +3,67 @@ import type { ViolationItem } from "./items.ts";
 import type { NotificationLog } from "./notification-log.ts";
 import { fits, type RuleRecord, type Subject } from "./rule.ts";
 
-/** A violation as the compliance room hands it over. */
+/** A violation from the compliance module. */
 export interface NewViolation extends Omit<ViolationItem, "kind" | "owner"> {
   tags?: Record<string, string> | undefined;
 }
 
-/** Where violations come from. */
+/** The compliance module as a source of violations. */
 export interface ViolationSource {
-  /**
-   * Violations that arose behind the cursor, the oldest first, none left out; some may come again. Without a cursor: none,
-   * and the cursor of this moment.
+  /** Returns all violations that were found after the cursor, oldest first. Some may be returned repeatedly. Without a cursor: none,
+   * and a cursor for the current time.
    */
   newViolations(
     cursor: string | undefined,
     limit: number,
   ): Promise<{ violations: NewViolation[]; cursor: string; more: boolean }>;
-  /** A page of those that stand now, the most severe first, without exempted ones; no cursor behind the last page. */
-  standingViolations(
+  /** Returns a page of current violations, most severe first, without exempt ones. The last page has no cursor. */
+  currentViolations(
     cursor: string | undefined,
     limit: number,
   ): Promise<{ violations: NewViolation[]; cursor?: string }>;
-  /** What tells whether violations that were told of still stand. */
+  /** Returns a reader that tells which violations still exist. */
   readViolations(): Promise<ViolationReading>;
 }
 
-/** One reading of what is evaluated now. */
+/** A snapshot of the compliance results. */
 export interface ViolationReading {
-  /** How many vaults have results. */
+  /** Number of vaults with results. */
   vaults: number;
-  /** When a result of any vault was last changed, ISO 8601; empty where there is none. */
+  /** Time of the last change of any result, ISO 8601. Empty if there are no results. */
   changedAt: string;
-  /** Whether a vault has results. */
+  /** Returns whether a vault has results. */
   has(vaultName: string): boolean;
-  /** Whether a vault's results changed since, or it has none any more. */
+  /** Returns whether a vault's results changed since a time or were removed. */
   changedSince(vaultName: string, at: string): boolean;
-  /** Those that still stand, by id, and whether they are exempted. */
+  /** Returns the violations that still exist, by id, and whether they are exempt. */
   standing(
     violations: readonly Pick<ViolationItem, "id" | "checkId" | "resourceId" | "resourceType" | "vaultName">[],
   ): Promise<Map<string, { exempted: boolean }>>;
 }
 
-/** Pages of what stands that are read for one message. */
+/** Maximum number of pages of current violations that are read for one message. */
 const MAX_PAGES = 20;
 
-/** How far a rule has come with violations. */
-export interface ViolationPlace {
-  /** Behind what arose and was looked at; undefined before the first evaluation. */
+/** The progress of a rule about violations. */
+export interface ViolationProgress {
+  /** Cursor after the last evaluated violation. Undefined before the first evaluation. */
   violationCursor?: string | undefined;
-  /** While the first evaluation goes through what stands: behind what was looked at of it. */
+  /** Cursor of the first evaluation, while it reads the current violations in several runs. */
   standingCursor?: string | undefined;
 }
 
-/**
- * Violations in the rule's scope that it has not told of: at its first evaluation those that stand, then those that arise.
- * What arises while the first one goes on comes behind it.
+/** Returns violations that match the rule and have no notification yet. The first evaluation reports the current violations, later
+ * ones report new violations, including those found during the first evaluation.
  */
 export async function violationItems(
   rule: RuleRecord,
-  place: ViolationPlace,
+  place: ViolationProgress,
   deps: { source: ViolationSource; notifications: NotificationLog; ownerTag: string },
   limit: number,
-): Promise<{ items: ViolationItem[]; more: boolean; state: ViolationPlace }> {
+): Promise<{ items: ViolationItem[]; more: boolean; state: ViolationProgress }> {
   const { source } = deps;
-  const untold = (violations: readonly NewViolation[]) =>
+  const unnotified = (violations: readonly NewViolation[]) =>
     deps.notifications.unnotified(
       rule.ruleId,
       violations
@@ -76,20 +74,20 @@ export async function violationItems(
     const violationCursor = place.violationCursor ?? (await source.newViolations(undefined, limit)).cursor;
     const items: ViolationItem[] = [];
     let standingCursor = place.standingCursor;
-    // As much as one message holds, of however little of a page the rule is about.
+    // Read further pages until the message is full, because the rule may match few violations per page.
     for (let pages = 0; pages < MAX_PAGES && items.length < limit; pages++) {
-      const page = await source.standingViolations(standingCursor, limit - items.length);
-      items.push(...(await untold(page.violations)));
+      const page = await source.currentViolations(standingCursor, limit - items.length);
+      items.push(...(await unnotified(page.violations)));
       standingCursor = page.cursor;
       if (standingCursor === undefined) break;
     }
     return { items, more: standingCursor !== undefined, state: { violationCursor, standingCursor } };
   }
   const found = await source.newViolations(place.violationCursor, limit);
-  // What arose while the rule was disabled is not told. Violations say the second they were first seen.
+  // Violations that were found while the rule was disabled are ignored. Their time has a precision of one second.
   const activeSince = Math.floor(Date.parse(rule.activeSince) / SECOND_MS) * SECOND_MS;
-  const arisen = found.violations.filter(({ firstSeenAt }) => Date.parse(firstSeenAt) >= activeSince);
-  return { items: await untold(arisen), more: found.more, state: { violationCursor: found.cursor } };
+  const recent = found.violations.filter(({ firstSeenAt }) => Date.parse(firstSeenAt) >= activeSince);
+  return { items: await unnotified(recent), more: found.more, state: { violationCursor: found.cursor } };
 }
 
 function itemOf({ tags, ...one }: NewViolation, ownerTag: string): ViolationItem {

@@ -16,7 +16,7 @@ import { DAY_MS } from "../time.ts";
 import { type AssetItem, byUrgency } from "./items.ts";
 import type { NotificationLog } from "./notification-log.ts";
 import { fits, type RuleRecord } from "./rule.ts";
-import { isAsleep, type SnoozesOfRule } from "./snoozes.ts";
+import { isSnoozed, type SnoozesOfRule } from "./snoozes.ts";
 import { countIn, type VaultSnapshot } from "./vault-changes.ts";
 
 /** Columns of an asset that a notification needs. */
@@ -36,12 +36,12 @@ type Candidate = Pick<AssetRecord, (typeof COLUMNS)[number]>;
 
 const PAGE_ROWS = 1000;
 
-/** What a rule about expiry is evaluated against. */
+/** The time span that a rule about expiry is evaluated for. */
 export interface Span {
-  /** The instant of the last evaluation, or since when the rule is active. */
+  /** Time of the last evaluation, or of the rule's activation. */
   from: Date;
   to: Date;
-  /** The snapshot's revision at the last evaluation; 0 looks at everything. */
+  /** The snapshot's revision at the last evaluation. 0 evaluates everything. */
   revision: number;
 }
 
@@ -52,13 +52,11 @@ interface Source {
   range: ExpiryRange;
 }
 
-/**
- * Assets a rule has to notify of, the most urgent first, at most `limit`.
+/** Returns assets that a rule must notify about, most urgent first, at most `limit`.
  *
- * Where to look follows from what happened since the last evaluation: the parts of the index by expiry that a threshold
- * passed over, and, for vaults whose assets changed, all that lies within the highest threshold. Looking at too much does
- * no harm, since the notification log decides; so nothing here needs to be exact but in never looking at too little.
- * Disabled assets are left out: nobody uses them, and enabling one is a change of its vault.
+ * Reads only what can be new since the last evaluation: the ranges of the index by expiry that reached a threshold, and, for vaults
+ * with changed assets, everything within the highest threshold. Reading too much is harmless, because the notification log removes
+ * duplicates; reading too little would lose notifications. Disabled assets are excluded: enabling one is a change of its vault.
  */
 export async function expiringItems(
   rule: RuleRecord,
@@ -67,7 +65,7 @@ export async function expiringItems(
   deps: { tables: Tables; notifications: NotificationLog; ownerTag: string } & SnoozesOfRule,
   limit: number,
 ): Promise<{ items: AssetItem[]; more: boolean }> {
-  const { tables, notifications, ownerTag, passedOverSince } = deps;
+  const { tables, notifications, ownerTag, suppressedSince } = deps;
   const thresholds = thresholdsOf(rule);
   const hidden = new Set(snapshot.hidden);
   const found = new Map<string, AssetItem>();
@@ -75,7 +73,7 @@ export async function expiringItems(
 
   const take = async (candidates: readonly Candidate[]) => {
     const shown = candidates.filter(({ vaultName }) => !hidden.has(vaultName.toLowerCase()));
-    const audible = shown.filter((asset) => !isAsleep(deps, assetId(asset), asset, ownerTag));
+    const audible = shown.filter((asset) => !isSnoozed(deps, assetId(asset), asset, ownerTag));
     const items = audible.flatMap((asset) => itemsOf(asset, thresholds, span.to, rule, ownerTag));
     if (items.length === 0) return;
     for (const one of await notifications.unnotifiedAssets(rule.ruleId, items)) found.set(one.id, one);
@@ -85,13 +83,13 @@ export async function expiringItems(
     for (const { id } of least) found.delete(id);
   };
 
-  // A snooze by filters that ended: all that the thresholds passed over since it began is looked at once more.
-  const whole = passedOverSince && { ...span, from: new Date(Math.min(+passedOverSince, +span.from)), revision: 0 };
-  for (const { partitionKey, type, range } of sourcesOf(rule, thresholds, whole ?? span, snapshot)) {
+  // A filter snooze expired: evaluate again from its start, because matching assets were suppressed.
+  const extended = suppressedSince && { ...span, from: new Date(Math.min(+suppressedSince, +span.from)), revision: 0 };
+  for (const { partitionKey, type, range } of sourcesOf(rule, thresholds, extended ?? span, snapshot)) {
     const bounds = expiryBounds(type, range.from, range.before, false);
     for await (const rows of tables.pages(Assets, { partitionKey, ...bounds, select: [...COLUMNS] })) await take(rows);
   }
-  // A snooze that ended: what was passed over meanwhile is looked at by name.
+  // An asset's snooze expired: evaluate that asset.
   for (const id of deps.awake) {
     for (const { type, name, vaultName } of placesOf(id)) {
       const asset = await tables.get(Assets, partitions.vault(vaultName), nameKey(type, name, vaultName));
@@ -102,7 +100,7 @@ export async function expiringItems(
   return { items: items.slice(0, limit), more: more || items.length > limit };
 }
 
-/** The notification an asset would be now, if it is in the rule's scope and has crossed a threshold. */
+/** Returns the item of an asset that matches the rule and reached a threshold; otherwise an empty list. */
 export function itemsOf(
   asset: Candidate,
   thresholds: readonly number[],
@@ -114,7 +112,7 @@ export function itemsOf(
   if (!asset.enabled || expiresOn === undefined || !fits(rule.filters, asset, ownerTag)) return [];
   if (rule.alertType === "credentialExpiry" && !credential) return [];
   const left = expiresOn * 1000 - now.getTime();
-  // Thresholds crossed together are one notification, of the lowest.
+  // Thresholds reached together cause one notification, for the lowest.
   const crossed = thresholds.filter((days) => left <= days * DAY_MS);
   if (crossed.length === 0) return [];
   const [owner] = ownersOf(asset, ownerTag);
@@ -135,7 +133,7 @@ export function itemsOf(
   ];
 }
 
-/** An expired credential stops what uses it, so a rule about credentials tells of that too. */
+/** Rules about credentials also report expired ones, because an expired credential breaks its application. */
 export const thresholdsOf = ({ alertType, thresholds }: Pick<RuleRecord, "alertType" | "thresholds">): number[] => {
   if (alertType === "expired") return [0];
   return alertType === "credentialExpiry" ? [...new Set([...thresholds, 0])] : thresholds;
@@ -161,16 +159,16 @@ function sourcesOf(rule: RuleRecord, thresholds: readonly number[], span: Span, 
       (vault === undefined || name.toLowerCase() === vault.toLowerCase()) &&
       (subscription === undefined || subscriptionId.toLowerCase() === subscription.toLowerCase()),
   );
-  // Where all of them stand: one partition, or one for each source that is no key vault's.
+  // The partitions with all assets: one, or one per source other than key vaults.
   const holders = sources?.flatMap((source) => (source === "keyVault" ? [] : source));
-  const wholes =
+  const partitionsWithAll =
     vault === undefined && subscription === undefined && holders?.length
       ? holders.map((source) => ({
           partitionKey: partitions.subscription(holderSubscription(source)),
           vaults: vaults.filter(({ source: of }) => of === source),
         }))
       : [{ partitionKey: partitionOf(rule.filters), vaults }];
-  // An expiration rule leaves alone what had expired before it looked the last time: that is for a rule about `expired`.
+  // An expiration rule ignores assets that expired before its last evaluation. Rules about `expired` report them.
   const window: ExpiryRange = {
     from: rule.alertType === "expiration" ? secondAfter(span.from, 0) : 0,
     before: secondAfter(span.to, Math.max(...thresholds)),
@@ -181,41 +179,41 @@ function sourcesOf(rule: RuleRecord, thresholds: readonly number[], span: Span, 
   const changed = vaults
     .filter((one) => snapshot.changedSince(one, span.revision))
     .flatMap((one) => types.filter((of) => inWindow(one, of) > 0).map((of) => ({ vault: one, type: of })));
-  const everything = wholes.flatMap((whole) =>
+  const everything = partitionsWithAll.flatMap((part) =>
     types.map((of) => ({
-      partitionKey: whole.partitionKey,
+      partitionKey: part.partitionKey,
       type: of,
-      count: sum(whole.vaults.map((one) => inWindow(one, of))),
+      count: sum(part.vaults.map((one) => inWindow(one, of))),
     })),
   );
   const pages = sum(everything.map(({ count }) => Math.ceil(count / PAGE_ROWS)));
-  // The whole window holds what any threshold passed over too.
+  // The whole window includes the ranges that reached a threshold.
   if (changed.length > 0 && changed.length >= pages) {
     return everything
       .filter(({ count }) => count > 0)
       .map(({ partitionKey, type: of }) => ({ partitionKey, type: of, range: window }));
   }
-  const passedOver = thresholds.flatMap((days) => {
+  const reached = thresholds.flatMap((days) => {
     const range = { from: secondAfter(span.from, days), before: secondAfter(span.to, days), unset: false };
-    return wholes.flatMap((whole) =>
+    return partitionsWithAll.flatMap((part) =>
       types
-        .filter((of) => whole.vaults.some((one) => countIn(one, of, range) > 0))
-        .map((of) => ({ partitionKey: whole.partitionKey, type: of, range })),
+        .filter((of) => part.vaults.some((one) => countIn(one, of, range) > 0))
+        .map((of) => ({ partitionKey: part.partitionKey, type: of, range })),
     );
   });
   return [
     ...changed.map((one) => ({ partitionKey: partitions.vault(one.vault.name), type: one.type, range: window })),
-    ...passedOver,
+    ...reached,
   ];
 }
 
-/** The narrowest partition that holds all that the filters fit. */
+/** Returns the narrowest partition with all assets that can match the filters. */
 export function partitionOf({ vault, subscription }: RuleRecord["filters"]): string {
   if (vault !== undefined) return partitions.vault(vault);
   return subscription === undefined ? partitions.all : partitions.subscription(subscription);
 }
 
-/** The first whole second after the instant that lies so many days later. */
+/** Returns the first whole second after `instant` plus `days`, unix seconds. */
 export const secondAfter = (instant: Date, days: number): number =>
   Math.floor((instant.getTime() + days * DAY_MS) / 1000) + 1;
 
