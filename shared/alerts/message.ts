@@ -293,7 +293,7 @@ function violationLine(item: ViolationItem, links: Links): MessageLine {
     title: item.resourceId,
     what: `fails the check ${item.checkId}`,
     facts: [
-      ["Check", item.title],
+      ["Finding", item.title],
       ["Severity", item.severity],
       ["Owner", item.owner ?? "none"],
       ...(isCredentialId(item.resourceId)

@@ -280,7 +280,7 @@ describe("a mail", () => {
       kind: "violation",
       id,
       checkId: "secret-expiry",
-      title: "Secrets have an expiry",
+      title: "Secret has no expiration date",
       severity: "high",
       resourceId: "kv-a.secret.x",
       resourceType: "secret",
@@ -306,7 +306,7 @@ describe("a mail", () => {
       kind: "violation",
       id: `secret-expiry.${resourceId}`,
       checkId: "secret-expiry",
-      title: "Secrets have an expiry",
+      title: "Secret has no expiration date",
       severity: "high",
       resourceId,
       resourceType: "secret",
@@ -463,7 +463,7 @@ SOON: Shop/ci expires in 20 days
 ## Vault kv-b, subscription Payments (s-1)
 
 SOON: kv-b.secret.y fails the check secret-expiry
-  Check: Secrets have an expiry · Severity: medium · First seen: 18 November 2026, 10:00 UTC
+  Finding: Secret has no expiration date · Severity: medium · First seen: 18 November 2026, 10:00 UTC
 
 ## B2C tenant b2c.example
 
@@ -480,11 +480,11 @@ NOTICE: B2C_1A_Sign expires in 40 days
 ## Vault kv-b, subscription Payments (s-1)
 
 ACT NOW: kv-b.secret.x fails the check secret-expiry
-  Check: Secrets have an expiry · Severity: critical · First seen: 18 November 2026, 10:00 UTC
+  Finding: Secret has no expiration date · Severity: critical · First seen: 18 November 2026, 10:00 UTC
   https://portal.azure.com/#@t-1/resource/subscriptions/s-1/resourceGroups/rg/providers/Microsoft.KeyVault/vaults/kv-b
 
 NOTICE: kv-b.secret.z is resolved
-  Check: Secrets have an expiry · Severity: high · First seen: 18 November 2026, 10:00 UTC · First notified: 12 November 2026, 10:00 UTC
+  Finding: Secret has no expiration date · Severity: high · First seen: 18 November 2026, 10:00 UTC · First notified: 12 November 2026, 10:00 UTC
   https://portal.azure.com/#@t-1/resource/subscriptions/s-1/resourceGroups/rg/providers/Microsoft.KeyVault/vaults/kv-b
 
 # Other alerts

@@ -12,6 +12,10 @@ withPlanted("a form previews a change, and keeps its input after a conflict with
   await dialog.getByRole("button", { name: "Preview alerts" }).click();
   await dialog.getByText(/The rule would send \d+ items? now/).waitFor();
   await looksRight(page, "rule-form");
+  await dialog.getByLabel("Days before expiry").fill("30, soon");
+  await dialog.getByRole("button", { name: "Create rule" }).click();
+  await dialog.getByText('"soon" is not a number of days.').waitFor();
+  expect(await dialog.getByText("soon").count()).toBe(1);
   await dialog.getByLabel("Days before expiry").fill("10");
   expect(await dialog.getByText("The rule would send").count()).toBe(0);
   await dialog.getByRole("button", { name: "Create rule" }).click();
@@ -33,7 +37,7 @@ withPlanted("a form previews a change, and keeps its input after a conflict with
   complaints.length = 0;
   await page.goto(`${service.url}/#/dependencies/kv-shop.secret.db`);
   await page.getByRole("button", { name: /^Rotate secret: / }).click();
-  await dialog.getByLabel("New value").selectOption("made");
+  await dialog.getByRole("combobox", { name: "New value" }).selectOption("made");
   await dialog.getByLabel("No other system needs to know the value in advance").check();
   const rotate = dialog.getByRole("button", { name: "Rotate secret", exact: true });
   expect(await rotate.count()).toBe(0);

@@ -123,7 +123,7 @@ const BY_KEYBOARD: [string, (page: Page) => Promise<void>][] = [
       await tabTo(page, /^PCI DSS/);
       await page.keyboard.press("Enter");
       await page.getByRole("link", { name: "Show violations" }).waitFor();
-      await tabTo(page, /has not expired/);
+      await tabTo(page, /is still enabled/);
       await page.keyboard.press("Enter");
       await page.getByText("Azure CLI").first().waitFor();
     },

@@ -20,12 +20,12 @@ withBrowser("a form keeps its input when the session expires", async () => {
   const name = page.locator("input[name=name]");
   await name.fill("Typed before");
   await context.clearCookies();
-  await page.getByRole("button", { name: "Add subscription", exact: true }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Add subscription" }).click();
   await page.getByText("Your session has expired").waitFor();
   await signIn(page);
   await expect.poll(() => page.getByText("Your session has expired").count()).toBe(0);
   expect(await name.inputValue()).toBe("Typed before");
   // The request reaches the API now, which rejects the id.
-  await page.getByRole("button", { name: "Add subscription", exact: true }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Add subscription" }).click();
   await page.getByText("Check the highlighted fields").waitFor();
 });

@@ -59,7 +59,7 @@ function NewRule({ others }: { others: Rule[] }) {
       <Operate
         operation="createAlertRule"
         title="Create rule"
-        action="Create"
+        action="Create rule"
         preview={PREVIEW}
         submit={async (form, create) => webhookSecret(await create({ body: ruleOf(form) }))}
       >
