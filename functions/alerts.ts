@@ -35,7 +35,7 @@ import {
   OpenAlertEntry,
   openAlertView,
   previewView,
-} from "../shared/alerts/followed-api.ts";
+} from "../shared/alerts/tracked-alerts-api.ts";
 import { previewQuery } from "../shared/http/input.ts";
 import { pageOf, pageParameters, pageRequest, queryInstant, requireOrder } from "../shared/http/paging.ts";
 import { notFound } from "../shared/http/problem.ts";

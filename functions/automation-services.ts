@@ -1,4 +1,4 @@
-import type { AutomationSource } from "../shared/alerts/automation.ts";
+import type { AutomationSource } from "../shared/alerts/automation-events.ts";
 import { createRotationNotices } from "../shared/alerts/rotation-notices.ts";
 import type { ApplicationsRoom } from "../shared/applications/applications.ts";
 import type { Audit } from "../shared/audit/audit.ts";

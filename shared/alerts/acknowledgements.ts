@@ -10,18 +10,18 @@ import { keyEnd } from "../storage/keys.ts";
 import { put, remove, type Tables } from "../storage/tables.ts";
 import { isUlid } from "../ulid.ts";
 import { itemsIn } from "./delivery.ts";
-import type { EndItem, Followed, FollowedAlert } from "./followed.ts";
 import type { History } from "./history.ts";
-import { alertKey, followedIn } from "./items.ts";
+import { alertKey, trackedItemOf } from "./items.ts";
 import type { RuleRecord } from "./rule.ts";
 import type { AlertRules } from "./rules.ts";
+import type { ResolvedItem, TrackedAlert, TrackedAlerts } from "./tracked-alerts.ts";
 
-/** Somebody has seen an alert and sees to it: it is not escalated, until it ends and begins anew. */
+/** A user's acknowledgment of an alert. The alert is not escalated unless it is resolved and opened again. */
 export const AcknowledgementRecord = z.object({
   ruleId: z.string(),
-  /** Of what the alert is about, such as the asset. */
+  /** The id of the alert's item, such as the asset's id. */
   itemId: z.string(),
-  /** Since when the alert was told: tells it from one of the same item that began later. */
+  /** Time of the alert's first notification. Distinguishes the alert from a later one about the same item. */
   since: z.string(),
   note: z.string().optional(),
   acknowledgedAt: z.string(),
@@ -29,7 +29,7 @@ export const AcknowledgementRecord = z.object({
 });
 export type AcknowledgementRecord = z.infer<typeof AcknowledgementRecord>;
 
-/** Beside the snoozes; one partition, which one request reads. */
+/** Stored in the table of snoozes, in one partition that one request reads. */
 const AcknowledgementRows = entity("AlertSnoozes", AcknowledgementRecord);
 const ACKNOWLEDGEMENTS = "acknowledgements";
 const keyOf = (ruleId: string, alert: string): string => `${ruleId}|${alert}`;
@@ -37,45 +37,44 @@ const keyOf = (ruleId: string, alert: string): string => `${ruleId}|${alert}`;
 export const acknowledgementId = ({ ruleId, itemId }: Pick<AcknowledgementRecord, "ruleId" | "itemId">): string =>
   `${ruleId}.${itemId}`;
 
-/** An alert that has not ended, and who acknowledged it. */
-export interface OpenAlert extends FollowedAlert {
+/** An open alert with its acknowledgment. */
+export interface OpenAlert extends TrackedAlert {
   acknowledgement: AcknowledgementRecord | undefined;
 }
 
 export interface Acknowledgements {
-  /** Those of a rule, by `alertKey`. One request per 1,000. */
+  /** Returns the acknowledgments of a rule by `alertKey`. One request per 1,000. */
   of(ruleId: string): Promise<Map<string, Row<AcknowledgementRecord>>>;
-  /** A rule's alerts that have not ended, by what they are about. Two requests per 1,000. @throws {Problem} notFound */
+  /** Returns a page of a rule's open alerts, sorted by item. Two requests per 1,000. @throws {Problem} notFound */
   open(ruleId: string, filter: { acknowledged?: boolean | undefined }, request: PageRequest): Promise<Page<OpenAlert>>;
-  /** By rule and item. */
+  /** Returns a page of acknowledgments, sorted by rule and item. */
   list(filter: { ruleId?: string | undefined }, request: PageRequest): Promise<Page<AcknowledgementRecord>>;
-  /**
-   * Of one item's alert, or of all that an entry of the history told and that have not ended.
+  /** Acknowledges the alert of one item, or all open alerts of a notification.
    *
-   * @throws {Problem} notFound for an unknown rule or entry, and where nothing of it is open; alreadyExists where all of it
-   * is acknowledged.
+   * @throws {Problem} notFound for an unknown rule or notification, and if none of its alerts is open; alreadyExists if all of them
+   * are acknowledged.
    */
   create(
     request: { ruleId: string; itemId?: string | undefined; historyId?: string | undefined; note?: string | undefined },
     caller: Caller,
   ): Promise<AcknowledgementRecord[]>;
-  /** Takes one back: the alert can be escalated again. @throws {Problem} notFound */
+  /** Removes an acknowledgment, so that the alert can be escalated again. @throws {Problem} notFound */
   remove(id: string, caller: Caller): Promise<void>;
-  /** Forgets those of alerts that have ended. */
-  end(ruleId: string, ended: readonly Pick<EndItem, "of" | "since">[]): Promise<void>;
-  /** Forgets those of rules that are gone, and of alerts that ended while somebody acknowledged them. */
+  /** Removes the acknowledgments of resolved alerts. */
+  end(ruleId: string, ended: readonly Pick<ResolvedItem, "of" | "since">[]): Promise<void>;
+  /** Removes acknowledgments of deleted rules, and of alerts that were resolved while a user acknowledged them. */
   cleanUp(rules: readonly RuleRecord[]): Promise<void>;
 }
 
 export function createAcknowledgements(deps: {
   tables: Tables;
   rules: Pick<AlertRules, "get">;
-  followed: Followed;
+  trackedAlerts: TrackedAlerts;
   history: Pick<History, "get">;
   audit: Pick<Audit, "append">;
   clock: Clock;
 }): Acknowledgements {
-  const { tables, rules, followed, audit, clock } = deps;
+  const { tables, rules, trackedAlerts, audit, clock } = deps;
 
   async function read(prefix: string): Promise<Row<AcknowledgementRecord>[]> {
     const found: Row<AcknowledgementRecord>[] = [];
@@ -90,10 +89,10 @@ export function createAcknowledgements(deps: {
     return new Map((await read(prefix)).map((row) => [row.rowKey.slice(prefix.length), row]));
   }
 
-  /** The alerts that a request is about, by key. */
-  async function alertsOf(request: Parameters<Acknowledgements["create"]>[0]): Promise<Map<string, FollowedAlert>> {
+  /** Returns the open alerts that a request acknowledges, by key. */
+  async function alertsOf(request: Parameters<Acknowledgements["create"]>[0]): Promise<Map<string, TrackedAlert>> {
     const { ruleId, itemId = "", historyId } = request;
-    const open = await followed.of(ruleId);
+    const open = await trackedAlerts.of(ruleId);
     if (historyId === undefined) {
       const wanted = itemId.toLowerCase();
       return new Map([...open].filter(([, { item }]) => item.id.toLowerCase() === wanted));
@@ -102,7 +101,7 @@ export function createAcknowledgements(deps: {
     if (!delivery || (delivery.escalatedFrom ?? delivery.ruleId) !== ruleId)
       throw notFound(`The history entry ${historyId.slice(0, 64)} of this rule`);
     const keys = itemsIn(delivery).flatMap((one) => {
-      const item = followedIn(one);
+      const item = trackedItemOf(one);
       return item ? [alertKey(item)] : [];
     });
     return new Map(keys.flatMap((key) => (open.has(key) ? [[key, open.get(key)!] as const] : [])));
@@ -113,7 +112,7 @@ export function createAcknowledgements(deps: {
 
     async open(ruleId, { acknowledged }, request) {
       await rules.get(ruleId);
-      const [open, known] = await Promise.all([followed.of(ruleId), of(ruleId)]);
+      const [open, known] = await Promise.all([trackedAlerts.of(ruleId), of(ruleId)]);
       const alerts = [...open].map(([key, row]): OpenAlert & { key: string } => {
         const found = known.get(key);
         const acknowledgement = found?.since === row.since ? withoutKeys(found) : undefined;
@@ -134,7 +133,7 @@ export function createAcknowledgements(deps: {
       await rules.get(ruleId);
       const alerts = await alertsOf(request);
       if (alerts.size === 0)
-        throw notFound(`An alert of this rule about ${(itemId ?? historyId ?? "").slice(0, 300)} that has not ended`);
+        throw notFound(`An open alert of this rule about ${(itemId ?? historyId ?? "").slice(0, 300)}`);
       const known = await of(ruleId);
       const at = clock.now().toISOString();
       const made = [...alerts].flatMap(([key, { item, since }]): [string, AcknowledgementRecord][] => {
@@ -142,7 +141,7 @@ export function createAcknowledgements(deps: {
         const record = { ruleId, itemId: item.id, since, acknowledgedAt: at, acknowledgedBy: caller.actor };
         return [[key, { ...record, ...(note === undefined ? {} : { note }) }]];
       });
-      if (made.length === 0) throw new Problem("alreadyExists", "It is acknowledged already.");
+      if (made.length === 0) throw new Problem("alreadyExists", "The alert is already acknowledged.");
       const details = {
         ...(itemId === undefined ? { historyId } : { itemId }),
         alerts: made.length,
@@ -164,7 +163,7 @@ export function createAcknowledgements(deps: {
       const found = isUlid(ruleId)
         ? [...(await of(ruleId)).values()].find((row) => acknowledgementId(row).toLowerCase() === id.toLowerCase())
         : undefined;
-      if (!found) throw notFound(`The acknowledgement ${id.slice(0, 300)}`);
+      if (!found) throw notFound(`The acknowledgment ${id.slice(0, 300)}`);
       const { itemId } = found;
       const target = { type: "alertRule", id: ruleId };
       const event = { type: "alert.acknowledgementRemoved", caller, target, details: { itemId } };
@@ -184,7 +183,7 @@ export function createAcknowledgements(deps: {
       const acknowledged = Map.groupBy(await read(""), ({ ruleId }) => ruleId);
       const ruleIds = new Set(known.map(({ ruleId }) => ruleId));
       for (const [ruleId, rows] of acknowledged) {
-        const open = ruleIds.has(ruleId) ? await followed.of(ruleId) : new Map<string, FollowedAlert>();
+        const open = ruleIds.has(ruleId) ? await trackedAlerts.of(ruleId) : new Map<string, TrackedAlert>();
         const prefix = keyOf(ruleId, "");
         const gone = rows.filter(({ rowKey, since }) => open.get(rowKey.slice(prefix.length))?.since !== since);
         await tables.write(

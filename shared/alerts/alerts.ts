@@ -15,15 +15,12 @@ import type { Queues } from "../storage/queues.ts";
 import type { Tables } from "../storage/tables.ts";
 import { DAY_MS, HOUR_SECONDS } from "../time.ts";
 import { type Acknowledgements, createAcknowledgements } from "./acknowledgements.ts";
-import type { AutomationSource } from "./automation.ts";
-import { automationExample } from "./automation.ts";
+import type { AutomationSource } from "./automation-events.ts";
+import { automationExample } from "./automation-events.ts";
 import { createCleanUp } from "./clean-up.ts";
-import { type CredentialSource, SERVICE_CREDENTIAL_DAYS } from "./credentials.ts";
 import { createDeliveries } from "./deliver.ts";
 import { DELIVERY_QUEUE, type DeliveryRecord, EVALUATION_QUEUE } from "./delivery.ts";
 import { createEvaluation, newDelivery } from "./evaluate.ts";
-import type { ViolationSource } from "./events.ts";
-import { createFollowed } from "./followed.ts";
 import { createHistory, type History } from "./history.ts";
 import type { Item } from "./items.ts";
 import type { Links } from "./links.ts";
@@ -32,16 +29,19 @@ import { createOwners, type Owners } from "./owners.ts";
 import { createPreview, type Preview } from "./preview.ts";
 import type { RuleRecord } from "./rule.ts";
 import { type AlertRules, createRules } from "./rules.ts";
+import { type CredentialSource, SERVICE_CREDENTIAL_DAYS } from "./service-credentials.ts";
 import { createSnoozes, type Snoozes } from "./snoozes.ts";
+import { createTrackedAlerts } from "./tracked-alerts.ts";
+import type { ViolationSource } from "./violation-items.ts";
 import { webhookTargets } from "./webhook.ts";
 
-export type { AutomationSource } from "./automation.ts";
-export type { CredentialSource } from "./credentials.ts";
-export type { NewViolation, ViolationSource } from "./events.ts";
+export type { AutomationSource } from "./automation-events.ts";
+export type { CredentialSource } from "./service-credentials.ts";
+export type { NewViolation, ViolationSource } from "./violation-items.ts";
 
-/** Milliseconds a test waits for what the mail provider reports; after that the history says it. */
+/** Milliseconds that a test waits for the mail provider's report. Later reports appear in the history. */
 const TEST_WAIT_MS = 12_000;
-/** Seconds of one wait within that. */
+/** Maximum seconds of one wait within a test. */
 const TEST_STEP_SECONDS = 6;
 
 export interface AlertsDependencies {
@@ -62,19 +62,19 @@ export interface AlertsDependencies {
     | "ALERT_OWNER_DOMAINS"
     | "OWNER_MAIL_PER_DAY"
   >;
-  /** Undefined while no mail can be sent: deliveries then wait and say so. */
+  /** Undefined if mail is not configured. Deliveries then wait and report that. */
   mail: MailSender | undefined;
-  /** Undefined while the service has no key vault of its own: rules that post are then refused. */
+  /** Undefined if the service has no key vault of its own. Rules with a webhook are then rejected. */
   vault: ServiceKeyVault | undefined;
-  /** Undefined: rules about violations find nothing. */
+  /** Undefined: rules about violations find no items. */
   violations?: ViolationSource | undefined;
-  /** Where the credentials of the service itself are told of; none where it is left out. */
+  /** Sources of the service's own credentials. Default: none. */
   credentials?: readonly CredentialSource[];
-  /** Whether there is a PRO licence: without one nothing is told of credentials that are no vault's. */
+  /** Returns whether there is a PRO license. Without it, rules ignore credentials outside of vaults. */
   licensed: () => Promise<boolean>;
-  /** Where sign-ins that are to be told of are entered; none is told of where it is left out. */
+  /** The audit log with break-glass sign-ins. Undefined: rules find none. */
   entries?: Pick<Audit, "list">;
-  /** Where rotations and syncs are told of; none where it is left out. */
+  /** Sources of rotation, sync and dependency events. Default: none. */
   automation?: readonly AutomationSource[];
   outgoing?: Outgoing;
   clock: Clock;
@@ -82,34 +82,32 @@ export interface AlertsDependencies {
   log: Logger;
 }
 
-/** Alert rules, what they find to notify of, and its delivery. */
+/** Alert rules, their evaluation, and the delivery of notifications. */
 export interface Alerts {
   readonly rules: AlertRules;
   readonly snoozes: Snoozes;
   readonly acknowledgements: Acknowledgements;
   readonly history: History;
   readonly owners: Owners;
-  /** Finds and commits to what the rules have to notify of; for the timer, and soon after a scan. */
+  /** Evaluates the rules that are due and creates deliveries. Called by the timer and soon after a scan. */
   evaluate(): Promise<void>;
-  /**
-   * What a rule would tell now, and when next. Sends and writes nothing.
+  /** Returns the notification that a rule would send now, and the time of the next one. Sends and writes nothing.
    *
-   * @param rule - As it is stored, or as `rules.planned` answers it.
+   * @param rule - A stored rule, or one from `rules.planned`.
    */
   preview(rule: RuleRecord): Promise<Preview>;
-  /** Has the rules evaluated soon. */
+  /** Requests an evaluation of the rules before the next timer. */
   requestEvaluation(): Promise<void>;
-  /** Works on one recorded delivery; for its queue. */
+  /** Handles the queue message of a delivery. */
   deliver(deliveryId: string): Promise<void>;
-  /** A delivery whose message failed too often; for the poison queue. */
+  /** Handles the poison queue message of a delivery. */
   reviveDelivery(deliveryId: string): Promise<void>;
-  /**
-   * Really delivers an example by a rule and answers what came of it. One attempt; it is in the history as a test.
+  /** Sends an example through a rule's channel and returns the result. One attempt, recorded in the history as a test.
    *
    * @throws {Problem} notFound
    */
   test(ruleId: string, caller: Caller): Promise<DeliveryRecord>;
-  /** Removes what no longer means anything; once a day. @throws {CloudFailure} when a deleted rule's secret stays. */
+  /** Removes obsolete rows. Called once a day. @throws {CloudFailure} if a deleted rule's secret can't be removed. */
   cleanUp(caller: Caller): Promise<void>;
 }
 
@@ -135,8 +133,8 @@ export function createAlerts(deps: AlertsDependencies): Alerts {
   const snoozes = createSnoozes({ tables, rules, audit, clock, randomness });
   const history = createHistory(tables);
   const notifications = createNotificationLog(tables);
-  const followed = createFollowed(tables);
-  const acknowledgements = createAcknowledgements({ tables, rules, followed, history, audit, clock });
+  const trackedAlerts = createTrackedAlerts(tables);
+  const acknowledgements = createAcknowledgements({ tables, rules, trackedAlerts, history, audit, clock });
   const deliveries = createDeliveries({
     tables,
     queues,
@@ -146,7 +144,7 @@ export function createAlerts(deps: AlertsDependencies): Alerts {
     audit,
     mail: deps.mail,
     outgoing: deps.outgoing ?? createOutgoing(webhookTargets(allowPrivate)),
-    followed,
+    trackedAlerts,
     owners,
     limits: { perMinute: config.MAIL_PER_MINUTE, perHour: config.MAIL_PER_HOUR },
     ownerMailsPerDay: config.OWNER_MAIL_PER_DAY,
@@ -162,7 +160,7 @@ export function createAlerts(deps: AlertsDependencies): Alerts {
     rules,
     snoozes,
     notifications,
-    followed,
+    trackedAlerts,
     acknowledgements,
     history,
     licensed: deps.licensed,
@@ -175,7 +173,7 @@ export function createAlerts(deps: AlertsDependencies): Alerts {
     log,
   });
 
-  const cleanUp = createCleanUp({ tables, rules, snoozes, acknowledgements, followed, clock, log });
+  const cleanUp = createCleanUp({ tables, rules, snoozes, acknowledgements, trackedAlerts, clock, log });
 
   return {
     rules,
@@ -222,7 +220,7 @@ export function createAlerts(deps: AlertsDependencies): Alerts {
   };
 }
 
-/** What a test notifies of: nothing that exists. */
+/** Returns the example item of a test. Its resources don't exist. */
 function exampleOf(rule: RuleRecord, now: Date): Item {
   const vault = {
     vaultName: "kv-example",
@@ -285,7 +283,7 @@ function exampleOf(rule: RuleRecord, now: Date): Item {
         kind: "violation",
         id: "example",
         checkId: "example-check",
-        title: "An example of a violation",
+        title: "Example violation",
         severity: "medium",
         resourceId: "kv-example",
         resourceType: "vault",
@@ -302,8 +300,8 @@ function exampleOf(rule: RuleRecord, now: Date): Item {
         vaultName: vault.vaultName,
         list: "secrets",
         code: "firewall",
-        message: "An example: the vault's network rules refuse the service's address.",
-        remedy: "Nothing.",
+        message: "Example: the vault's network rules deny the service's address.",
+        remedy: "No action is needed.",
         at: now.toISOString(),
       };
   }

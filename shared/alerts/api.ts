@@ -31,7 +31,7 @@ import {
 } from "./rule.ts";
 import { SnoozeFilters, type SnoozeRecord, snoozeIdOf } from "./snooze.ts";
 
-/** Alert rules, snoozes and the history as the API takes and shows them. */
+/** API schemas and views of alert rules, snoozes and the history. */
 
 const threshold = z.int().min(1).max(MAX_THRESHOLD_DAYS);
 
@@ -41,19 +41,19 @@ const NewEscalation = z
       .int()
       .min(1)
       .max(MAX_ESCALATION_DAYS)
-      .meta({ description: "Days after the rule first sent the alert." }),
+      .meta({ description: "Days after the alert's first notification." }),
     recipients: z
       .array(z.email().max(254))
       .max(MAX_RECIPIENTS)
       .optional()
-      .meta({ description: "E-mail addresses that receive the escalated alert." }),
+      .meta({ description: "Email addresses that receive the escalation. Required unless `ruleId` is given." }),
     ruleId: z.string().regex(ULID, "must be an id (26 letters and digits)").optional().meta({
-      description: "Another rule whose delivery method and address are used instead of recipients.",
+      description: "Id of another rule, whose channel sends the escalation. Required unless `recipients` is given.",
     }),
   })
   .meta({
     id: "NewAlertEscalation",
-    description: "Second recipient of the rule's alerts that are neither acknowledged nor resolved.",
+    description: "Escalation of a rule: recipients of open alerts without acknowledgment.",
   });
 export type NewEscalation = z.infer<typeof NewEscalation>;
 
@@ -63,12 +63,12 @@ const RuleCredentialsGiven = z
     routingKey: z
       .string()
       .regex(/^[A-Za-z0-9]{32}$/, "must be an integration key of 32 letters and digits")
-      .meta({ description: "For `pagerDuty`: integration key of a service (Events API v2)." }),
-    username: secretText.meta({ description: "For `serviceNow`: user who can read, create and change incidents." }),
-    password: secretText.meta({ description: "For `serviceNow`: password of the user. Never returned." }),
+      .meta({ description: "For `pagerDuty`: integration key of a service, Events API v2." }),
+    username: secretText.meta({ description: "For `serviceNow`: a user who can read, create and update incidents." }),
+    password: secretText.meta({ description: "For `serviceNow`: the user's password. Never returned." }),
     clientId: secretText.meta({
       description:
-        "For `serviceNow`: OAuth client. With a username, the password grant is used; otherwise client credentials.",
+        "For `serviceNow`: OAuth client ID. Uses the password grant with a username, otherwise client credentials.",
     }),
     clientSecret: secretText.meta({ description: "For `serviceNow`: OAuth client secret. Never returned." }),
   })
@@ -76,22 +76,21 @@ const RuleCredentialsGiven = z
   .meta({
     id: "AlertRuleCredentials",
     description:
-      "Credentials for `pagerDuty` and `serviceNow`. Write-only; stored in the service's key vault. A new webhookUrl requires them again.",
+      "Write-only. Credentials for `pagerDuty` and `serviceNow`, stored in the service's key vault. Required again with a new `webhookUrl`.",
   });
 
 const fields = {
   name: singleLine(128),
   alertType: z.enum(ALERT_TYPES).meta({
     description:
-      "`serviceCredentialExpiry`: what the service itself or its users sign in with, such as API tokens, 30, 14 and 3 days before it ends. `breakGlass`: a sign-in with a password while single sign-on has them switched off. `rotationDue`: client secrets that end within `rotationTriggerDays` and a day, and old ones that wait for somebody to remove them. `rotationDone`, `rotationFailed`: what became of rotations, and policies that can't be followed. `syncFailed`: records of sync that fail or have drifted. `referenceUnresolved`: references to a vault that the platform, such as App Service, can't follow. `unexpectedReader`: who was seen in a log to read an asset, and is neither known to use it nor to be allowed to; once for each reader and asset.",
+      "Trigger of the rule. `serviceCredentialExpiry`: credentials of the service and its users, such as API tokens, 30, 14 and 3 days before they expire. `breakGlass`: a password sign-in while passwords are turned off. `rotationDue`: client secrets that expire within `rotationTriggerDays` plus a day, and old client secrets that wait for deletion. `rotationDone`, `rotationFailed`: results of rotations, and policies that can't be applied. `syncFailed`: sync records that fail or drifted. `referenceUnresolved`: Key Vault references that don't resolve, for example in App Service. `unexpectedReader`: reads in logs by identities without known access, once per reader and asset.",
   }),
   thresholdDays: threshold.meta({
-    description:
-      "For `expiration` and `credentialExpiry`: days before expiry at which the alert is sent. Short form of `thresholds`.",
+    description: "For `expiration` and `credentialExpiry`: days before expiry. The short form of `thresholds`.",
   }),
   thresholds: z.array(threshold).min(1).max(MAX_THRESHOLDS).meta({
     description:
-      "For `expiration` and `credentialExpiry`: several thresholds in days. Each asset is reported once per threshold.",
+      "For `expiration` and `credentialExpiry`: several thresholds in days before expiry. Each asset causes one notification per threshold.",
   }),
   filters: RuleFilters,
   deliveryMethod: z.enum(DELIVERY_METHODS),
@@ -102,18 +101,20 @@ const fields = {
   recipients: z
     .array(z.email().max(254))
     .max(MAX_RECIPIENTS)
-    .meta({ description: "E-mail addresses. Each mail has up to 50 recipients." }),
+    .meta({ description: "Email addresses. One mail is sent to at most 50 of them." }),
   webhookUrl: z.url().max(4096).meta({
     description:
-      "Write-only; stored in the service's key vault. For `webhook`, `teams` and `slack`: the URL. For `serviceNow`: the address of the instance, such as https://acme.service-now.com. For `pagerDuty`: only if it differs from https://events.pagerduty.com/v2/enqueue.",
+      "Write-only, stored in the service's key vault. URL for `webhook`, `teams` and `slack`. For `serviceNow`: the instance URL, such as https://acme.service-now.com. For `pagerDuty`: default https://events.pagerduty.com/v2/enqueue.",
   }),
   credentials: RuleCredentialsGiven,
   enabled: z.boolean(),
   tellRecovery: z.boolean().meta({
     description:
-      "Whether to notify when an alert is resolved: the asset was renewed, the violation was fixed, or the scan can read the resource again. Default for new rules: true.",
+      "Whether the rule also notifies when an alert is resolved: the asset was renewed, the violation was fixed, or the scan can read the resource again. Default for a new rule: true.",
   }),
-  escalation: NewEscalation.nullable().meta({ description: "Null removes the escalation." }),
+  escalation: NewEscalation.nullable().meta({
+    description: "Escalation of alerts without acknowledgment. Null removes it.",
+  }),
 };
 
 const { name, alertType, ...others } = fields;
@@ -141,30 +142,32 @@ export const ulid = z.string().regex(ULID, "must be an id (26 letters and digits
 
 const AlertEscalation = z
   .object({
-    afterDays: z.int().meta({ description: "Days after the rule first sent the alert." }),
+    afterDays: z.int().meta({ description: "Days after the alert's first notification." }),
     recipients: z.array(z.string()),
-    ruleId: z.string().nullable().meta({ description: "Rule whose delivery method and address are used." }),
+    ruleId: z
+      .string()
+      .nullable()
+      .meta({ description: "Id of the rule whose channel sends the escalation. Null if recipients are set." }),
   })
   .meta({ id: "AlertEscalation" });
 
 const ruleFields = {
   id: z.string(),
   name: z.string(),
-  alertType: z.enum(ALERT_TYPES).meta({ description: "Type of alerts that the rule sends." }),
-  thresholdDays: z
-    .int()
-    .nullable()
-    .meta({ description: "Highest threshold in days. Null unless the rule is about expiry." }),
-  thresholds: z.array(z.int()).meta({ description: "Days before expiry at which alerts are sent, highest first." }),
+  alertType: z.enum(ALERT_TYPES).meta({ description: "Trigger of the rule." }),
+  thresholdDays: z.int().nullable().meta({ description: "Highest threshold. Null for rules without thresholds." }),
+  thresholds: z.array(z.int()).meta({ description: "Thresholds in days before expiry, highest first." }),
   filters: RuleFilters,
   deliveryMethod: z.enum(DELIVERY_METHODS),
   deliveryMode: z.enum(DELIVERY_MODES),
-  digestFrequency: z.enum(DIGEST_FREQUENCIES).meta({ description: "How often the digest is sent." }),
+  digestFrequency: z.enum(DIGEST_FREQUENCIES).meta({ description: "Frequency of the digest." }),
   recipients: z.array(z.string()),
-  webhookHost: z.string().nullable().meta({ description: "Masked form of webhookUrl." }),
+  webhookHost: z.string().nullable().meta({ description: "Host of `webhookUrl`. The URL itself is never returned." }),
   enabled: z.boolean(),
-  tellRecovery: z.boolean().meta({ description: "Whether to notify when an alert is resolved." }),
-  escalation: AlertEscalation.nullable().meta({ description: "Null when alerts are not escalated." }),
+  tellRecovery: z.boolean().meta({ description: "Whether the rule also notifies when an alert is resolved." }),
+  escalation: AlertEscalation.nullable().meta({
+    description: "Escalation of alerts without acknowledgment. Null if there is none.",
+  }),
   createdAt: instant,
   createdBy: z.string(),
   updatedAt: instant,
@@ -177,7 +180,7 @@ export const AlertRuleWithSecret = z
     ...ruleFields,
     webhookSecret: z.string().optional().meta({
       description:
-        "Signing key of the rule's webhooks, as defined by the Standard Webhooks specification. Returned only by the call that created it.",
+        "Key that signs the rule's webhooks, as in the Standard Webhooks specification. Returned only by the request that created the key.",
     }),
   })
   .meta({ id: "AlertRuleWithSecret" });
@@ -210,32 +213,31 @@ export const changedRuleView = ({ rule, webhookSecret }: ChangedRule): z.infer<t
 
 const Recipient = z
   .object({
-    recipient: z.string().meta({ description: "E-mail address, or host of the webhook." }),
+    recipient: z.string().meta({ description: "Email address, or the webhook's host." }),
     status: z
       .enum(["pending", "accepted", "delivered", "failed", "cancelled"])
-      .meta({ description: "For an e-mail address: delivery status of the mail, which has up to 50 recipients." }),
+      .meta({ description: "Delivery status. One mail can have up to 50 recipients, who then have the same status." }),
     owner: z.string().nullable().meta({
-      description:
-        "For a mail to an owner: value of the owner tag. The owner receives the items of their assets; the recipients of the rule receive the rest.",
+      description: "Owner tag that the recipient's address comes from. Null for recipients of the rule.",
     }),
     reason: z
       .string()
       .nullable()
-      .meta({ description: "Reason why the recipients of the rule receive the items instead of an owner." }),
-    itemsTotal: z.int().meta({ description: "Number of items for this recipient." }),
+      .meta({ description: "Why the items go to the rule's recipients and not to an owner." }),
+    itemsTotal: z.int().meta({ description: "Number of items that are sent to this recipient." }),
     attempts: z.int(),
-    error: z.string().nullable().meta({ description: "Reason why the delivery failed. Null if it succeeded." }),
-    notBefore: instant.nullable().meta({ description: "For a pending delivery: earliest time of the next attempt." }),
+    error: z.string().nullable().meta({ description: "Why the delivery failed. Null if it did not fail." }),
+    notBefore: instant.nullable().meta({ description: "Earliest time of the next attempt of a pending delivery." }),
     waitsFor: z.string().nullable().meta({
-      description: "Reason for a delayed mail: the limit `MAIL_PER_MINUTE` or `MAIL_PER_HOUR`.",
+      description: "Why a mail is delayed by `MAIL_PER_MINUTE` or `MAIL_PER_HOUR`. Null if it is not.",
     }),
     replaced: z
       .boolean()
-      .meta({ description: "The mail could not be delivered to an owner and was sent to the recipients of the rule." }),
+      .meta({ description: "Whether the mail to an owner failed and its items went to the rule's recipients." }),
     finishedAt: instant.nullable(),
     mayBeRepeated: z.boolean().meta({
       description:
-        "Sent again because the result of an earlier attempt is unknown. The receiver may have received it twice.",
+        "Whether the message was resent after an attempt with an unknown outcome, so that it may have arrived twice.",
     }),
   })
   .meta({ id: "AlertRecipient" });
@@ -243,62 +245,64 @@ export const AlertItem = z
   .object({
     kind: z.enum(ITEM_KINDS).meta({
       description:
-        "State of the item. `scanFailure`: scans can't read a vault, a subscription or anything. For an alert that was sent before: `renewed`, `recovered`, `stillFailing` (a week later) or `escalated` (not acknowledged).",
+        "Kind of item. `scanFailure`: a vault or subscription that scans can't read, or a failure of scans as a whole. For alerts with an earlier notification: `renewed`, `recovered`, `stillFailing` (a week later), `escalated` (no acknowledgment).",
     }),
-    id: z.string().meta({ description: "ID of the item, such as the asset ID." }),
+    id: z.string().meta({ description: "Id of the affected object, such as the asset." }),
     credentialTitle: z.string().nullable().meta({
-      description: "For a directory credential: its owner object and name, since its ID contains only IDs.",
+      description:
+        "Name of the application and of its credential, for credentials that expire or were renewed. Null for other items.",
     }),
-    thresholdDays: z
-      .int()
+    thresholdDays: z.int().nullable().meta({
+      description: "Lowest threshold that was reached, in days. 0 if expired. Null for items without thresholds.",
+    }),
+    expiresOn: instant.nullable().meta({ description: "Expiry of the asset. For a renewed asset, the new expiry." }),
+    since: instant
       .nullable()
-      .meta({ description: "Lowest threshold that the asset has crossed, in days. 0 when expired." }),
-    expiresOn: instant.nullable().meta({ description: "For a renewed asset: its new expiry date." }),
-    since: instant.nullable().meta({ description: "For an alert that was sent before: time since when it applies." }),
+      .meta({ description: "Time of the first notification, for alerts with an earlier notification." }),
   })
   .meta({ id: "AlertItem" });
 const entryFields = {
   id: z.string(),
   ruleId: z.string(),
   ruleName: z.string(),
-  alertType: z.enum(ALERT_TYPES).meta({ description: "Alert type of the rule." }),
+  alertType: z.enum(ALERT_TYPES).meta({ description: "Trigger of the rule." }),
   deliveryMethod: z.enum(DELIVERY_METHODS),
   deliveryMode: z.enum(DELIVERY_MODES),
-  test: z.boolean().meta({ description: "True for a test message." }),
+  test: z.boolean().meta({ description: "Whether a user requested this notification to test the rule." }),
   status: z
     .enum(DELIVERY_STATUSES)
-    .meta({ description: "`pending`: delivery is in progress. `partial`: delivery to some recipients failed." }),
+    .meta({ description: "`pending`: in progress. `partial`: some recipients were not reached." }),
   createdAt: instant,
   finishedAt: instant.nullable(),
   nextAttemptAt: instant
     .nullable()
-    .meta({ description: "Time of the next attempt. Null when the delivery is complete." }),
+    .meta({ description: "Time of the next attempt. Null if the delivery is complete." }),
   attempts: z.int(),
   error: z.string().nullable().meta({ description: "First error of the recipients." }),
   recipients: z.array(Recipient),
   itemsTotal: z.int().meta({ description: "Number of items." }),
   escalatedFrom: z.string().nullable().meta({
-    description: "For an escalation: rule whose alerts were not acknowledged.",
+    description: "For an escalation: the rule whose alerts were not acknowledged.",
   }),
 };
 export const HistoryEntry = z
   .object({
     ...entryFields,
-    items: z.array(AlertItem).meta({ description: "Items of the message. Lists contain the first ten." }),
+    items: z.array(AlertItem).meta({ description: "Items of the notification. Lists include the first ten." }),
   })
   .meta({ id: "AlertHistoryEntry" });
 export const AlertTestResult = z
   .object({
-    delivered: z.boolean().meta({ description: "Whether the message was delivered." }),
-    message: z.string().meta({ description: "Result of the delivery, in a sentence." }),
+    delivered: z.boolean().meta({ description: "Whether the test was delivered." }),
+    message: z.string().meta({ description: "Result as a sentence." }),
     receiver: z
       .object({
-        status: z.int().meta({ description: "HTTP status of the response." }),
-        body: z.string().meta({ description: "Beginning of the response body." }),
+        status: z.int().meta({ description: "HTTP status." }),
+        body: z.string().meta({ description: "Start of the response body." }),
       })
       .nullable()
-      .meta({ description: "Response of the webhook receiver." }),
-    delivery: HistoryEntry.meta({ description: "Delivery as recorded in the history." }),
+      .meta({ description: "Response of the webhook's receiver. Null for other methods." }),
+    delivery: HistoryEntry.meta({ description: "History entry of the test." }),
   })
   .meta({ id: "AlertTestResult" });
 
@@ -356,16 +360,16 @@ export function alertTestView(delivery: DeliveryRecord): z.infer<typeof AlertTes
   const entry = historyView(delivery, itemsIn(delivery));
   const receiver = delivery.parts[0]?.answer ?? null;
   const waiting = delivery.parts.find(({ waits }) => waits !== undefined);
-  const waits = waiting ? `It waits until ${waiting.notBefore}. ${waiting.waits}` : "";
+  const waits = waiting ? `Delayed until ${waiting.notBefore}. ${waiting.waits}` : "";
   const accepted = delivery.parts.every(({ status }) => status === "accepted" || status === "delivered");
   const messages = {
-    delivered: "It was delivered.",
-    partial: `Some recipients were reached, others not: ${entry.error}`,
-    failed: entry.error ?? "It failed.",
-    cancelled: entry.error ?? "It was cancelled.",
+    delivered: "The test was delivered.",
+    partial: `The test did not reach all recipients: ${entry.error}`,
+    failed: entry.error ?? "The test failed.",
+    cancelled: entry.error ?? "The test was canceled.",
     pending: accepted
-      ? "The mail provider has accepted it; the history will say what became of it."
-      : `It is not known yet whether it arrived; the history will say. ${entry.error ?? waits}`.trim(),
+      ? "The mail provider accepted the test. The history will show whether it was delivered."
+      : `The result is not known yet. The history will show it. ${entry.error ?? waits}`.trim(),
   };
   return { delivered: delivery.status === "delivered", message: messages[delivery.status], receiver, delivery: entry };
 }
@@ -373,11 +377,11 @@ export function alertTestView(delivery: DeliveryRecord): z.infer<typeof AlertTes
 export const Snooze = z
   .object({
     id: z.string(),
-    ruleId: z.string().nullable().meta({ description: "Null when the snooze applies to every rule." }),
-    assetId: z.string().nullable().meta({ description: "Null when the snooze has filters." }),
+    ruleId: z.string().nullable().meta({ description: "Id of the rule. Null for all rules." }),
+    assetId: z.string().nullable().meta({ description: "Id of the asset. Null for a snooze with filters." }),
     filters: RuleFilters.nullable(),
-    reason: z.string().meta({ description: "Reason for the snooze." }),
-    until: instant.meta({ description: "Time until which the rule sends no alerts." }),
+    reason: z.string().meta({ description: "Reason of the user." }),
+    until: instant.meta({ description: "End of the snooze." }),
     createdAt: instant,
     createdBy: z.string(),
   })
@@ -394,19 +398,19 @@ export const snoozeView = (snooze: SnoozeRecord): z.infer<typeof Snooze> => ({
 });
 export const NewSnooze = z
   .strictObject({
-    ruleId: ulid.optional().meta({
-      description: "Required with assetId. With filters and without ruleId, the snooze applies to every rule.",
-    }),
+    ruleId: ulid
+      .optional()
+      .meta({ description: "Id of the rule. Required with `assetId`. With `filters`, default: all rules." }),
     assetId: z
       .string()
       .min(1)
       .max(300)
       .optional()
-      .meta({ description: "`<vault>.<type>.<name>`. Specify either assetId or filters." }),
+      .meta({ description: "Id of the asset, such as `<vault>.<type>.<name>`. Required unless `filters` is given." }),
     filters: SnoozeFilters.optional(),
     reason: singleLine(500).meta({ description: "Reason for the snooze. Recorded in the audit log." }),
     until: queryInstant("end").meta({
-      description: "A time, or a date at the end of which the snooze expires.",
+      description: "End of the snooze: a date (end of day, UTC) or a time, ISO 8601.",
       type: "string",
     }),
   })
@@ -415,13 +419,13 @@ export const NewSnooze = z
 const Owner = z
   .object({
     owner: singleLine(MAX_OWNER_CHARACTERS).meta({
-      description: "Tag value, not case-sensitive for A to Z.",
+      description: "Value of the owner tag, case-insensitive.",
       example: "payments-team",
     }),
     address: z
       .email()
       .max(254)
-      .meta({ description: "E-mail address that receives the alerts.", example: "payments@acme.example" }),
+      .meta({ description: "Email address for the owner's alerts.", example: "payments@acme.example" }),
   })
   .meta({ id: "AlertOwner" });
 export const NewOwners = z
@@ -429,7 +433,7 @@ export const NewOwners = z
     owners: z
       .array(z.strictObject(Owner.shape))
       .max(MAX_OWNERS)
-      .meta({ description: "The complete list. Owners that are not included are removed." }),
+      .meta({ description: "The complete table. Owners that are not included are removed." }),
   })
   .meta({ id: "NewAlertOwners" });
 export const OwnerList = z

@@ -4,10 +4,10 @@ import type { BreakGlassItem } from "./items.ts";
 import type { NotificationLog } from "./notification-log.ts";
 import type { RuleRecord } from "./rule.ts";
 
-/** How long before the last evaluation an entry may have been on its way into the audit log. */
+/** Maximum delay until an event appears in the audit log. */
 const LATE_MS = DAY_MS;
 
-/** Uses of a password while they are switched off for everybody else, since the rule is active and not told of before. */
+/** Returns password sign-ins while passwords are turned off, since the rule is active and without an earlier notification. */
 export async function breakGlassItems(
   rule: RuleRecord,
   from: Date,

@@ -1,21 +1,20 @@
 import type { Outgoing } from "../outgoing/outgoing.ts";
 import type { Clock } from "../runtime.ts";
 import type { Row } from "../storage/entity.ts";
-import { type Attempts, LEASE_MS } from "./attempt.ts";
 import { type DeliveryRecord, isFinal, type Part } from "./delivery.ts";
 import type { DeliveryWriter } from "./delivery-writer.ts";
-import type { Followed } from "./followed.ts";
 import type { Links } from "./links.ts";
 import { createWebhookDelivery } from "./post-webhook.ts";
+import { type Attempts, LEASE_MS } from "./retry-schedule.ts";
 import type { RuleRecord } from "./rule.ts";
 import type { AlertRules } from "./rules.ts";
+import type { TrackedAlerts } from "./tracked-alerts.ts";
 
 /** Sends deliveries by webhook. */
 export interface WebhookDeliveries {
-  /**
-   * Takes each part as far as it can be taken now.
+  /** Runs the next step of each part that is due.
    *
-   * @returns Seconds until there is more to do; undefined when it is over.
+   * @returns Seconds until the next step. Undefined if the delivery is complete.
    * @throws RowChanged
    */
   work(row: Row<DeliveryRecord>): Promise<number | undefined>;
@@ -24,7 +23,7 @@ export interface WebhookDeliveries {
 export function createWebhookDeliveries(deps: {
   rules: AlertRules;
   outgoing: Outgoing;
-  followed: Pick<Followed, "of">;
+  trackedAlerts: Pick<TrackedAlerts, "of">;
   attempts: Attempts;
   writer: DeliveryWriter;
   links: () => Promise<Links>;
@@ -40,7 +39,7 @@ export function createWebhookDeliveries(deps: {
       row.parts.map((one, at) => (at === index ? part : one)),
     );
 
-  /** The part's next step, if it is time for one. */
+  /** Runs the part's next step if it is due. */
   async function advance(
     row: Row<DeliveryRecord>,
     index: number,
@@ -55,7 +54,7 @@ export function createWebhookDeliveries(deps: {
       case "waiting":
         return gone ? await cancel(row, index, rule) : await attempt(row, index, rule, {});
       case "sending":
-        // It may have arrived, so this is a repeat, which the receiver can tell by the id.
+        // The earlier attempt may have arrived. The receiver recognizes the duplicate by its id.
         return gone ? await cancel(row, index, rule) : await attempt(row, index, rule, { mayBeRepeated: true });
       default:
         return row;

@@ -7,42 +7,40 @@ import { withoutKeys } from "../storage/entity.ts";
 import type { Queues } from "../storage/queues.ts";
 import { RowChanged, type Tables } from "../storage/tables.ts";
 import { HOUR_SECONDS } from "../time.ts";
-import { createAttempts } from "./attempt.ts";
 import { BUSY_SECONDS, createMailDeliveries } from "./deliver-by-mail.ts";
 import { createWebhookDeliveries } from "./deliver-by-webhook.ts";
 import { DELIVERY_QUEUE, isFinal } from "./delivery.ts";
 import { createDeliveryWriter } from "./delivery-writer.ts";
-import type { Followed } from "./followed.ts";
 import type { History } from "./history.ts";
 import type { Links } from "./links.ts";
+import type { MailRateLimits } from "./mail-rate-limit.ts";
 import type { Owners } from "./owners.ts";
-import type { PaceLimits } from "./pace.ts";
+import { createAttempts } from "./retry-schedule.ts";
 import type { AlertRules } from "./rules.ts";
+import type { TrackedAlerts } from "./tracked-alerts.ts";
 
-/** Seconds between looks while notifications are turned off. */
+/** Seconds between checks while notifications are turned off. */
 const HOLD_SECONDS = 300;
-/** How often a delivery comes back from the poison queue, and after how many seconds. */
+/** How often a delivery is retried from the poison queue, and after how many seconds. */
 const MAX_REVIVALS = 5;
 const REVIVAL_SECONDS = 600;
 
-/**
- * Sends what was recorded. Before anything leaves, a row says `sending`; what came of it is written after. A worker
- * that finds `sending` and no worker behind it does not know whether the message left: of a mail it asks the provider and
- * sends again only what that does not know, a webhook it posts again under the same id. Of webhooks that row is the
- * delivery; mails go through the mailboxes of their recipients.
+/** Sends recorded deliveries. A row is set to `sending` before a request and to the outcome after it. If a worker crashes in between,
+ * it is unknown whether the message was sent. For a mail, the next worker asks the provider and resends only mails that the provider
+ * does not know. A webhook is posted again with the same id. For webhooks, the row is the delivery; for mails, it is the mailbox of
+ * the recipients.
  */
 export interface DeliveryWorker {
-  /**
-   * Goes on with a delivery as far as it can be taken now.
+  /** Runs the steps of a delivery that are due.
    *
-   * @returns Seconds until there is more to do; undefined when it is over.
+   * @returns Seconds until the next step. Undefined if the delivery is complete.
    */
   work(deliveryId: string): Promise<number | undefined>;
-  /** What the queue does: works on it and comes back when there is more to do. */
+  /** Handles a queue message: runs the due steps and enqueues the next message. */
   handle(deliveryId: string): Promise<void>;
-  /** A message that failed too often: it comes back later, and after some times its delivery has failed. */
+  /** Handles a poison message: retries the delivery later, and fails it after `MAX_REVIVALS` retries. */
   revive(deliveryId: string): Promise<void>;
-  /** Removes mailboxes that have long been empty. */
+  /** Removes mailboxes that have been empty for two days. */
   cleanUp(): Promise<void>;
 }
 
@@ -55,11 +53,11 @@ export function createDeliveries(deps: {
   audit: Pick<Audit, "append">;
   mail: MailSender | undefined;
   outgoing: Outgoing;
-  followed: Pick<Followed, "of">;
+  trackedAlerts: Pick<TrackedAlerts, "of">;
   owners: Pick<Owners, "resolver">;
-  limits: PaceLimits;
+  limits: MailRateLimits;
   ownerMailsPerDay: number;
-  /** With the subscriptions' names as they are now. */
+  /** Returns link data with the current names of subscriptions. */
   links: () => Promise<Links>;
   clock: Clock;
   randomness: Randomness;
@@ -108,7 +106,7 @@ export function createDeliveries(deps: {
         await writer.write(row, { revivals: row.revivals + 1 });
         return await queues.send(DELIVERY_QUEUE, { deliveryId }, { delaySeconds: REVIVAL_SECONDS });
       }
-      const error = "The service failed at it again and again; its log says why.";
+      const error = "The delivery failed repeatedly because of an error in the service. See the service's log.";
       const given = { status: "failed", error } as const;
       const parts = row.parts.map((part) => (isFinal(part) ? part : writer.settled(part, given)));
       await writer.conclude(await writer.write(row, { parts }));

@@ -4,23 +4,23 @@ import { type Row, withoutKeys } from "../storage/entity.ts";
 import { merge, type Tables } from "../storage/tables.ts";
 import { measure } from "../telemetry.ts";
 import { SECOND_MS } from "../time.ts";
-import type { Outcome } from "./attempt.ts";
 import { attemptsOf, DELIVERY_ROW, Deliveries, type DeliveryRecord, isFinal, type Part, statusOf } from "./delivery.ts";
 import type { History } from "./history.ts";
+import type { Outcome } from "./retry-schedule.ts";
 
-/** Writes what becomes of a delivery. Each write is refused when another worker has written the row since it was read. */
+/** Writes the progress of a delivery. A write fails if another worker changed the row since it was read. */
 export interface DeliveryWriter {
   /** @throws RowChanged */
   write(row: Row<DeliveryRecord>, change: Partial<DeliveryRecord>): Promise<Row<DeliveryRecord>>;
-  /** Writes its parts, and when the first of them may go on. @throws RowChanged */
+  /** Writes the parts and the time of the next step. @throws RowChanged */
   writeParts(row: Row<DeliveryRecord>, parts: Part[]): Promise<Row<DeliveryRecord>>;
-  /** The part with an outcome; what held only during the attempt goes. */
+  /** Returns the part with an outcome, without the members that apply only during an attempt. */
   settled(part: Part, outcome: Outcome): Part;
-  /** Enters that its sending begins. Once a delivery: under its id, so that intent and outcome are found together. */
+  /** Appends the intent to the audit log, once per delivery. */
   begin(row: DeliveryRecord): Promise<void>;
-  /** Ends a delivery all of whose parts are over, and brings the lists up to date. @throws RowChanged */
+  /** Completes a delivery whose parts are all final, and updates the history lists. @throws RowChanged */
   conclude(row: Row<DeliveryRecord>): Promise<Row<DeliveryRecord>>;
-  /** Seconds until an instant; 0 or less once it has passed, NaN for none. */
+  /** Returns the seconds until a time: 0 or less if it has passed, NaN for an empty string. */
   secondsUntil(instant: string): number;
 }
 
@@ -39,14 +39,14 @@ export function createDeliveryWriter(deps: {
     return { ...row, ...change, etag: etags.get(DELIVERY_ROW)! };
   }
 
-  /** A delivery all of whose parts are over: what became of them is entered, and then its own status. */
+  /** Appends the outcome to the audit log, then writes the status of the delivery. */
   async function end(row: Row<DeliveryRecord>): Promise<Row<DeliveryRecord>> {
     const status = statusOf(row.parts);
     await enter(row, status === "delivered" ? "success" : "failure");
     return await write(row, { status, finishedAt: clock.now().toISOString() });
   }
 
-  /** Under one request id, the delivery's, so that intent and outcome are found together. */
+  /** Intent and outcome have the delivery's id as the request id, so that they can be found together. */
   const enter = (row: DeliveryRecord, outcome: "intent" | "success" | "failure") =>
     audit.append({
       type: "alert.sent",
@@ -91,7 +91,7 @@ export function createDeliveryWriter(deps: {
   };
 }
 
-/** The earliest instant at which a part that is not over may go on. */
+/** Returns the earliest time at which an unfinished part has a next step. */
 function nextAt(parts: readonly Part[], otherwise: string): string {
   const open = parts.filter((part) => !isFinal(part));
   const instants = open.map(({ notBefore = "", leasedUntil = "" }) =>

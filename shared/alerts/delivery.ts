@@ -7,64 +7,63 @@ import { unpackBytes, unpacking } from "../storage/packed.ts";
 import { type Item, Item as ItemSchema, notificationKey } from "./items.ts";
 import { ALERT_TYPES, DELIVERY_METHODS, DELIVERY_MODES, type RuleRecord } from "./rule.ts";
 
-/** `pending →` one of the others. `cancelled`: the rule was deleted or disabled before it was sent. */
+/** `pending` changes to one of the others. `cancelled`: the rule was deleted or disabled before sending. */
 export const DELIVERY_STATUSES = ["pending", "delivered", "partial", "failed", "cancelled"] as const;
 export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number];
 
-/** Tellings in one message; what a run has beyond that goes into further messages, the most urgent first. */
+/** Maximum number of items in one message. Further items go into further messages, most urgent first. */
 export const MAX_ITEMS = 1000;
 
-/** The queue of deliveries that wait to be sent or looked after. */
+/** The queue of deliveries with a next step. */
 export const DELIVERY_QUEUE = "alert-deliveries";
 export const DeliveryMessage = z.object({ deliveryId: z.string() });
 
-/**
- * What goes to the same recipients: some of the items by mail, or all of them by the posts of a webhook.
- * `waiting →  sending → accepted → delivered | failed`, for a mail; a webhook has no `accepted`.
+/** The part of a delivery for one group of recipients: some items by mail, or all items by webhook. The status changes
+ * `waiting → sending → accepted → delivered | failed` for a mail; a webhook has no `accepted`.
  */
 export const Part = z.object({
-  /** E-mail addresses, or the webhook's host. */
+  /** Email addresses, or the webhook's host. */
   recipients: z.array(z.string()),
-  /** Which of the delivery's items, by their place; left out, all of them. */
+  /** Indexes of the delivery's items. Undefined: all items. */
   items: z.array(z.int()).optional(),
-  /** Of a mail to an owner: what the tag says. */
+  /** For a mail to an owner: the value of the owner tag. */
   owner: z.string().optional(),
-  /** Of items that have an owner and go to the rule's recipients nevertheless: why. */
+  /** Why items with an owner go to the rule's recipients. */
   reason: z.string().optional(),
-  /** Begun by a version before mailboxes: it goes on in a mailbox of its own. */
+  /** Started by a version without mailboxes. The part gets a mailbox of its own. */
   alone: z.boolean().optional(),
-  /** It failed, and its items went to the rule's recipients instead. */
+  /** The mail failed and its items went to the rule's recipients. */
   replaced: z.boolean().optional(),
-  /** How many of the items PagerDuty or ServiceNow has. */
+  /** Number of items that were sent to PagerDuty or ServiceNow. */
   posted: z.int().optional(),
-  /** Of these the items that the receiver will never take, and what it said of the first. */
+  /** Number of items that the receiver rejected permanently, and its response to the first of them. */
   refused: z.int().optional(),
   refusal: z.string().optional(),
-  /** What a mail waits for that nothing but the pace holds up. */
+  /** Why a mail that only waits for the rate limit is not sent yet. */
   waits: z.string().optional(),
-  /** The mail's name at the provider. */
+  /** The mail's id at the provider. */
   operationId: z.string().optional(),
   status: z.enum(["waiting", "sending", "accepted", "delivered", "failed", "cancelled"]),
   attempts: z.int(),
-  /** Of a mail: attempts before something critical joined it, from when on its pauses are those of a new mail. */
+  /** Attempts before a critical item was added to the mail. The retry schedule then starts again. */
   attemptsBefore: z.int().optional(),
-  /** Of a mail: the provider is busy, and takes none of anybody until `notBefore`. */
+  /** The mail provider throttles all requests until `notBefore`. */
   throttled: z.boolean().optional(),
-  /** How often the provider was asked for an accepted mail's outcome. */
+  /** Number of status requests for an accepted mail. */
   looks: z.int(),
-  /** Until then only the worker that wrote `sending` may go on. */
+  /** End of the lease of the worker that wrote `sending`. */
   leasedUntil: z.string().optional(),
-  /** Not to be looked at before. */
+  /** Earliest time of the next step. */
   notBefore: z.string().optional(),
   error: z.string().optional(),
   answer: z.object({ status: z.int(), body: z.string() }).optional(),
-  /** It was sent again after an attempt of which nobody knows whether it was received. */
+  /** The message was resent after an attempt with an unknown outcome. */
   mayBeRepeated: z.boolean().optional(),
   finishedAt: z.string().optional(),
 });
 export type Part = z.infer<typeof Part>;
 
-/** What the history shows of a delivery; everything but the whole of its items. */
+/** A delivery without its full list of items. */
 const summary = {
   deliveryId: z.string(),
   ruleId: z.string(),
@@ -77,37 +76,37 @@ const summary = {
   createdAt: z.string(),
   status: z.enum(DELIVERY_STATUSES),
   parts: z.array(Part),
-  /** Of mails, once the parts are divided among the owners: the rule's recipients, who get what owners do not. */
+  /** For mails: the rule's recipients, who get the items that don't go to owners. Set once owners are assigned. */
   fallback: z.array(z.string()).optional(),
-  /** The earliest instant at which there is something to do. */
+  /** Time of the next step. */
   nextAt: z.string(),
   finishedAt: z.string().optional(),
-  /** How often it came back from the poison queue. */
+  /** Number of retries from the poison queue. */
   revivals: z.int(),
   newsTotal: z.int(),
-  /** Of an escalation: the rule whose items nobody acknowledged. */
+  /** For an escalation: the rule whose alerts were not acknowledged. */
   escalatedFrom: z.string().optional(),
 };
 export const DeliverySummary = z.object({ ...summary, firstNews: z.array(ItemSchema) });
 export type DeliverySummary = z.infer<typeof DeliverySummary>;
 
-/** `news`, `newsTotal` and `firstNews` are what the stored columns of items are called. */
+/** The stored columns of items are named `news`, `newsTotal` and `firstNews`. */
 export const DeliveryRecord = z.object({ ...summary, news: z.instanceof(Uint8Array) });
 export type DeliveryRecord = z.infer<typeof DeliveryRecord>;
 
 /** A partition per delivery. */
 export const Deliveries = entity("AlertDeliveries", DeliveryRecord);
 export const DELIVERY_ROW = "0";
-/** What it notifies of. @throws StorageCorrupt when its row holds no items. */
+/** Returns the items of a delivery. @throws StorageCorrupt if the row contains no items. */
 export const itemsIn = (delivery: DeliveryRecord): Item[] =>
   unpacking(Deliveries, { partitionKey: delivery.deliveryId, rowKey: DELIVERY_ROW }, "news", () =>
     unpackBytes(delivery.news, z.array(ItemSchema)),
   );
 
-/** How many of its items a delivery shows in lists. */
+/** Number of items that lists include. */
 export const LISTED_ITEMS = 10;
 
-/** A ULID that follows from what it notifies of: its time is the evaluation's, its rest a hash of the rule and the items. */
+/** Returns a deterministic ULID: the time of the evaluation, and a hash of the rule and the items. */
 export function deliveryIdOf(ruleId: string, at: Date, items: readonly Item[]): string {
   const hash = createHash("sha256")
     .update(JSON.stringify([ruleId, items.map(notificationKey)]))
@@ -116,7 +115,7 @@ export function deliveryIdOf(ruleId: string, at: Date, items: readonly Item[]): 
   return encodeTime(at.getTime()) + digits.join("");
 }
 
-/** A GUID that follows from the delivery and the number of the mail. RFC 9562, version 8. */
+/** Returns a deterministic GUID from the delivery and the index of the mail. RFC 9562, version 8. */
 export function operationIdOf(deliveryId: string, index: number): string {
   const hash = createHash("sha256").update(`${deliveryId}/${index}`).digest().subarray(0, 16);
   hash[6] = (hash[6]! & 0x0f) | 0x80;
@@ -127,13 +126,13 @@ export function operationIdOf(deliveryId: string, index: number): string {
 
 const fresh = { status: "waiting", attempts: 0, looks: 0 } as const;
 
-/** The parts of a new delivery: a mail per 50 recipients, or the posts to one address. */
+/** Returns the parts of a new delivery: one mail per 50 recipients, or one webhook. */
 export const partsOf = (rule: Pick<RuleRecord, "deliveryMethod" | "recipients" | "webhookHost">): Part[] =>
   rule.deliveryMethod === "email"
     ? mailParts(rule.recipients, {})
     : [{ recipients: [rule.webhookHost ?? "unknown"], ...fresh }];
 
-/** A mail per 50 recipients, all of the same. */
+/** Returns one mail per 50 recipients, all with the same items. */
 export function mailParts(recipients: readonly string[], of: Pick<Part, "items" | "owner" | "reason">): Part[] {
   const parts: Part[] = [];
   for (let start = 0; start < recipients.length; start += MAX_MAIL_RECIPIENTS)
@@ -141,7 +140,7 @@ export function mailParts(recipients: readonly string[], of: Pick<Part, "items" 
   return parts;
 }
 
-/** The part's items in their order. */
+/** Returns the part's items in order. */
 export const itemsOf = <T>({ items }: Part, all: readonly T[]): T[] =>
   items === undefined ? [...all] : items.flatMap((index) => all[index] ?? []);
 
@@ -150,7 +149,7 @@ export const isFinal = ({ status }: Part): boolean =>
 
 export function statusOf(parts: readonly Part[]): DeliveryStatus {
   if (!parts.every(isFinal)) return "pending";
-  // What went elsewhere instead is told by the parts that took it there.
+  // The parts that replaced a failed one determine the status.
   const counted = parts.some(({ replaced }) => !replaced) ? parts.filter(({ replaced }) => !replaced) : parts;
   return statusOfFinal(counted);
 }
@@ -165,5 +164,5 @@ function statusOfFinal(parts: readonly Part[]): DeliveryStatus {
 export const attemptsOf = (parts: readonly Part[]): number =>
   parts.reduce((most, { attempts }) => Math.max(most, attempts), 0);
 
-/** The queue that asks for an evaluation of the rules before the next timer. */
+/** The queue of requests for an evaluation before the next timer. */
 export const EVALUATION_QUEUE = "alert-evaluations";

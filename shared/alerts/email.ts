@@ -2,20 +2,18 @@ import { onOneLine } from "../http/text.ts";
 import type { Urgency } from "./items.ts";
 import type { Message, MessageLine, Place } from "./message.ts";
 
-/** Longest subject: some clients cut longer ones, and RFC 5322 limits a line to 998 characters. */
+/** Maximum subject length: some clients truncate longer subjects, and RFC 5322 limits a line to 998 characters. */
 const MAX_SUBJECT = 180;
-/**
- * Bytes of a mail, HTML, plain text and subject together. Gmail cuts a message off at 102 KB of HTML, and shows only
- * that there is more.
+/** Maximum size of a mail in bytes: HTML, plain text and subject together. Gmail clips a message at 102 KB of HTML.
  */
 export const MAX_MAIL_BYTES = 90_000;
-/** Characters of one fact, so that no line alone fills a mail. */
+/** Maximum length of one detail, so that a single line can't fill a mail. */
 const MAX_FACT = 800;
-/** Sentences about rules, and links to the history: a mail that waited long may be of many. */
+/** Maximum number of sentences about rules and of history links. A delayed mail can combine many deliveries. */
 const MAX_SENTENCES = 12;
 
-/** Colours with at least 4.5:1 against white: https://www.w3.org/TR/WCAG22/#contrast-minimum */
-const COLOURS: Record<Urgency, string> = {
+/** Colors with a contrast of at least 4.5:1 against white: https://www.w3.org/TR/WCAG22/#contrast-minimum */
+const COLORS: Record<Urgency, string> = {
   expired: "#8b1a1a",
   critical: "#b3360b",
   warning: "#7a5b00",
@@ -29,9 +27,8 @@ export interface MailContent {
   text: string;
 }
 
-/**
- * A mail in HTML that needs no style sheet, image or script, and the same in plain text: by owner and vault, the most urgent
- * first. What does not fit is counted and linked.
+/** Returns a mail as HTML without style sheets, images or scripts, and as plain text. Lines are grouped by owner and location; within
+ * a group the most urgent line is first. Lines beyond the size limit are counted and linked.
  */
 export function mailOf(message: Message): MailContent {
   const shown = linesThatFit(message);
@@ -48,35 +45,37 @@ const subjectOf = ({ subject }: Message): string => cut(onOneLine(subject), MAX_
 
 const bytes = (...texts: readonly string[]): number => texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
 
-/** From the most urgent on, as many lines as a mail may hold with the headings over them. */
+/** Returns the most urgent lines that fit into a mail, including their headings. */
 function linesThatFit(message: Message): MessageLine[] {
   const { lines } = message;
   const frame = bytes(htmlOf(message, "", lines.length), textOf(message, "", lines.length), subjectOf(message));
-  const [owners, vaults] = [new Set<string>(), new Set<string>()];
+  const [owners, places] = [new Set<string | undefined>(), new Set<string>()];
   let left = MAX_MAIL_BYTES - frame;
   for (const [index, line] of lines.entries()) {
     const { place } = line;
-    const vault = place && JSON.stringify([place.owner, place.vault]);
+    const key = place && JSON.stringify([place.owner, placeKey(place)]);
     left -= bytes(htmlLine(line), textLine(line)) + 3;
-    if (place && !owners.has(place.owner)) left -= bytes(htmlOwner(place.owner), textOwner(place.owner)) + 3;
-    if (place && vault !== undefined && !vaults.has(vault)) left -= bytes(htmlVault(place), textVault(place)) + 3;
+    if (!owners.has(place?.owner)) left -= bytes(htmlOwner(place?.owner), textOwner(place?.owner)) + 3;
+    if (place && key !== undefined && !places.has(key)) left -= bytes(htmlPlace(place), textPlace(place)) + 3;
     if (left < 0) return lines.slice(0, index);
-    if (place) owners.add(place.owner);
-    if (vault !== undefined) vaults.add(vault);
+    owners.add(place?.owner);
+    if (key !== undefined) places.add(key);
   }
   return [...lines];
 }
 
-/** Lines by owner and then by vault, both in the order of their most urgent line. */
+const placeKey = (place: Place | undefined): string | undefined => place?.vault ?? place?.directory;
+
+/** Lines by owner, then by vault or directory, both in the order of their most urgent line. */
 type Grouped = Map<string | undefined, Map<string | undefined, MessageLine[]>>;
 
 function grouped(lines: readonly MessageLine[]): Grouped {
   const owners: Grouped = new Map();
   for (const line of lines) {
-    const vaults = owners.get(line.place?.owner) ?? new Map<string | undefined, MessageLine[]>();
-    owners.set(line.place?.owner, vaults);
-    const vault = line.place?.vault;
-    vaults.set(vault, [...(vaults.get(vault) ?? []), line]);
+    const places = owners.get(line.place?.owner) ?? new Map<string | undefined, MessageLine[]>();
+    owners.set(line.place?.owner, places);
+    const key = placeKey(line.place);
+    places.set(key, [...(places.get(key) ?? []), line]);
   }
   return owners;
 }
@@ -89,7 +88,7 @@ function htmlOf(message: Message, sections: string, rest: number): string {
     rest === 0 ? "" : `<p style="margin:16px 0 0"><b>${escaped(moreText(rest))}</b> ${anchors(histories)}</p>`;
   const links = [
     ...(pageUrl ? [`<a href="${escaped(pageUrl)}">Open the service</a>`] : []),
-    ...(histories.length > 0 ? [`This message in the history: ${anchors(histories)}`] : []),
+    ...(histories.length > 0 ? [`This message in the alert history: ${anchors(histories)}`] : []),
   ];
   return `<!doctype html>
 <html lang="en">
@@ -117,7 +116,8 @@ ${[...whyOf(message).map(escaped), ...links].map((sentence) => `<p style="margin
 `.toWellFormed();
 }
 
-const moreText = (rest: number): string => `… and ${rest} more, none more urgent than these.`;
+const moreText = (rest: number): string =>
+  `${rest} more ${rest === 1 ? "item is" : "items are"} not shown. The most urgent items are above.`;
 
 const anchors = (urls: readonly string[]): string =>
   urls
@@ -125,7 +125,7 @@ const anchors = (urls: readonly string[]): string =>
     .map((url) => `<a href="${escaped(url)}">${escaped(url)}</a>`)
     .join(" ");
 
-/** Why one gets it, of how many rules it ever is. The last sentence says how to stop it. */
+/** Returns why the recipient gets the mail, for a limited number of rules. The last sentence says how to stop it. */
 function whyOf({ why }: Message): string[] {
   const sentences = why
     .slice(0, -1)
@@ -136,24 +136,31 @@ function whyOf({ why }: Message): string[] {
 
 const htmlOwners = (owners: Grouped): string =>
   [...owners]
-    .map(([owner, vaults]) =>
+    .map(([owner, places]) =>
       [
-        ...(owner === undefined ? [] : [htmlOwner(owner)]),
-        ...[...vaults.values()].flatMap((lines) => [htmlVault(lines[0]!.place), ...lines.map(htmlLine)]),
+        ...(owner === undefined && owners.size === 1 ? [] : [htmlOwner(owner)]),
+        ...[...places.values()].flatMap((lines) => [htmlPlace(lines[0]!.place), ...lines.map(htmlLine)]),
       ].join("\n"),
     )
     .join("\n");
 
-const ownerText = (owner: string): string => (owner === "" ? "No owner given" : `Owner: ${cut(owner, 256)}`);
+/** @param owner - Empty: the asset has no owner tag. Undefined: the item has no owner, such as a failed scan. */
+function ownerText(owner: string | undefined): string {
+  if (owner === undefined) return "Other alerts";
+  return owner === "" ? "No owner" : `Owner: ${cut(owner, 256)}`;
+}
 
-const htmlOwner = (owner: string): string =>
+const htmlOwner = (owner: string | undefined): string =>
   `<h2 style="margin:20px 0 0;font-size:16px;line-height:24px;border-top:1px solid #e5e7eb;padding-top:12px">${escaped(ownerText(owner))}</h2>`;
 
-function htmlVault(place: Place | undefined): string {
+const PLACE_STYLE = "margin:12px 0 0;color:#4b5563";
+
+function htmlPlace(place: Place | undefined): string {
+  if (place?.directory !== undefined) return `<p style="${PLACE_STYLE}"><b>${escaped(place.directory)}</b></p>`;
   if (place?.vault === undefined) return "";
   const name = `<b>${escaped(place.vault)}</b>`;
   const vault = place.url === undefined ? name : `<a href="${escaped(place.url)}">${name}</a>`;
-  return `<p style="margin:12px 0 0;color:#4b5563">Vault ${vault}, subscription ${escaped(place.subscription ?? "unknown")}</p>`;
+  return `<p style="${PLACE_STYLE}">Vault ${vault}, subscription ${escaped(place.subscription ?? "unknown")}</p>`;
 }
 
 function htmlLine(line: MessageLine): string {
@@ -161,10 +168,10 @@ function htmlLine(line: MessageLine): string {
   const facts = factsOf(line).map(([label, value]) => `${escaped(label)}: ${escaped(value)}`);
   const name = `<b>${escaped(cut(title, MAX_FACT))}</b>`;
   const linked = link ? `<a href="${escaped(link.url)}">${name}</a>` : name;
-  return `<p style="margin:8px 0 0"><b style="color:${COLOURS[urgency]}">${LABELS[urgency]}</b> ${linked} ${escaped(what)}<br>${facts.join(" · ")}</p>`;
+  return `<p style="margin:8px 0 0"><b style="color:${COLORS[urgency]}">${LABELS[urgency]}</b> ${linked} ${escaped(what)}<br>${facts.join(" · ")}</p>`;
 }
 
-/** What the headings over a line do not say already. */
+/** Returns the details that the headings above the line don't contain. */
 const factsOf = ({ facts, place }: MessageLine): [string, string][] =>
   facts
     .filter(
@@ -183,8 +190,8 @@ function textOf(message: Message, sections: string, rest: number): string {
     "--",
     [
       ...whyOf(message).map(oneLine),
-      ...(pageUrl ? [`The service: ${pageUrl}`] : []),
-      ...(histories.length > 0 ? [`This message in the history: ${links}`] : []),
+      ...(pageUrl ? [`Open the service: ${pageUrl}`] : []),
+      ...(histories.length > 0 ? [`This message in the alert history: ${links}`] : []),
     ].join("\n"),
     "",
   ]
@@ -194,20 +201,24 @@ function textOf(message: Message, sections: string, rest: number): string {
 
 const textOwners = (owners: Grouped): string =>
   [...owners]
-    .map(([owner, vaults]) =>
+    .map(([owner, places]) =>
       [
-        ...(owner === undefined ? [] : [textOwner(owner)]),
-        ...[...vaults.values()].flatMap((lines) => [textVault(lines[0]!.place), ...lines.map(textLine)]),
+        ...(owner === undefined && owners.size === 1 ? [] : [textOwner(owner)]),
+        ...[...places.values()].flatMap((lines) => [textPlace(lines[0]!.place), ...lines.map(textLine)]),
       ]
         .filter((block) => block !== "")
         .join("\n\n"),
     )
     .join("\n\n");
 
-const textOwner = (owner: string): string => `# ${oneLine(ownerText(owner))}`;
+const textOwner = (owner: string | undefined): string => `# ${oneLine(ownerText(owner))}`;
 
-const textVault = (place: Place | undefined): string =>
-  place?.vault === undefined ? "" : oneLine(`## Vault ${place.vault}, subscription ${place.subscription ?? "unknown"}`);
+function textPlace(place: Place | undefined): string {
+  if (place?.directory !== undefined) return oneLine(`## ${place.directory}`);
+  return place?.vault === undefined
+    ? ""
+    : oneLine(`## Vault ${place.vault}, subscription ${place.subscription ?? "unknown"}`);
+}
 
 function textLine(line: MessageLine): string {
   const { urgency, title, what, link } = line;
@@ -223,7 +234,7 @@ function textLine(line: MessageLine): string {
 const ESCAPES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
 const escaped = (text: string): string => text.replace(/[&<>"']/g, (character) => ESCAPES[character]!);
 
-/** A name can't begin a line of its own in the plain text. */
+/** Removes line breaks, so that a name can't start a line of its own in the plain text. */
 const oneLine = (text: string): string => text.replace(/[\r\n\u0085\u2028\u2029]+/g, " ");
 
 const cut = (text: string, most: number): string =>

@@ -8,61 +8,64 @@ import type { Queues } from "../storage/queues.ts";
 import { HOUR_MS, MINUTE_MS } from "../time.ts";
 import type { Acknowledgements } from "./acknowledgements.ts";
 import { DELIVERY_QUEUE, type DeliveryRecord, deliveryIdOf, MAX_ITEMS, partsOf } from "./delivery.ts";
-import { isDue } from "./due.ts";
-import { createFollowUps, followUpAfter } from "./follow-up.ts";
-import type { EndItem, Followed } from "./followed.ts";
+import { isDue } from "./digest-schedule.ts";
+import { createEscalationChannels } from "./escalation-channels.ts";
+import { createItemFinder, type EvaluationContext, type FoundItems, type ItemFinderDeps } from "./find-items.ts";
 import type { History } from "./history.ts";
 import { byUrgency, type Item, Item as ItemSchema } from "./items.ts";
-import { type Circumstances, createLook, type Found, type LookDeps } from "./look.ts";
-import { isAboutExpiry, isFollowed, type RuleRecord } from "./rule.ts";
+import { createFollowUps, followUpAfter } from "./reminders.ts";
+import { isAboutExpiry, isTracked, type RuleRecord } from "./rule.ts";
+import { RuleStates, STATES, type StateRecord } from "./rule-state.ts";
 import type { AlertRules } from "./rules.ts";
-import { createSecondStep } from "./second-step.ts";
-import { RuleStates, STATES, type StateRecord } from "./state.ts";
+import type { ResolvedItem, TrackedAlerts } from "./tracked-alerts.ts";
 import { readVaultSnapshot } from "./vault-changes.ts";
 
-/** Messages of one rule in one run; the next run goes on. */
+/** Maximum number of messages of one rule in one run. The next run continues. */
 const MAX_ROUNDS = 50;
-/** An idle rule's state is written this often, so that what a threshold passed over stays a short range. */
+/** Interval at which an idle rule's state is written, so that the next evaluation reads a short range of expiry dates. */
 const REFRESH_MS = 6 * HOUR_MS;
-/** A delivery whose message has not come this long after it was due has lost it. */
+/** A delivery that is overdue by this time has lost its queue message. */
 const LOST_AFTER_MS = 30 * MINUTE_MS;
 
-/** What a rule would tell at an instant. */
+/** The items that a rule would notify about now. */
 export interface Forecast {
-  /** The most urgent first, as many as one message holds. */
+  /** Most urgent first, at most one message's worth. */
   items: Item[];
   more: boolean;
-  /** Nothing was ever told by it: it tells what stands. */
+  /** Whether this is the rule's first evaluation, which reports all existing matches. */
   isFirst: boolean;
-  /** Lower-cased names of vaults of whose assets nothing is told. */
+  /** Lower-cased names of vaults whose assets are excluded. */
   hidden: readonly string[];
 }
 
-/** Finds what the rules have to tell. */
+/** The evaluation of alert rules. */
 export interface Evaluation {
-  /** Evaluates the rules that are due and commits to what they have to tell. */
+  /** Evaluates the rules that are due and creates deliveries for their items. */
   run(): Promise<void>;
-  /**
-   * What a rule would tell now, whether it is enabled and due or not. Writes nothing.
+  /** Returns the items that a rule would notify about now, even if it is disabled or not due. Writes nothing.
    *
-   * @param rule - As it is stored, or one that is not stored: nothing was told by that.
+   * @param rule - A stored rule, or a new one without earlier notifications.
    */
   forecast(rule: RuleRecord): Promise<Forecast>;
 }
 
-/**
- * Finds what each rule has to notify of and commits to it. Of one rule, in this order: a row that says how far the rule
- * was evaluated and what came of it (the commit: before it nothing has happened, after it everything will), the rows of
- * the notification log and of the alerts that are followed, the delivery, its message, and the row without the delivery. A
- * run that dies after the commit is finished by the next one, before that looks for anything new; each step may be done
- * twice. Two runs at once can't both commit.
+/** Evaluates rules and creates deliveries. The writes for one rule, in this order:
+ *
+ * 1. The state row with the progress of the evaluation and the pending delivery. This is the commit: without it, nothing has
+ *    happened; with it, the remaining steps will be completed.
+ * 2. The rows of the notification log and of tracked alerts.
+ * 3. The delivery and its queue message.
+ * 4. The state row without the pending delivery.
+ *
+ * If a run crashes after the commit, the next run completes the steps before it evaluates the rule again. All steps are idempotent.
+ * Of two concurrent runs, only one can commit.
  */
 export function createEvaluation(
-  deps: Omit<LookDeps, "endsToTell"> & {
+  deps: Omit<ItemFinderDeps, "resolutionsToSend"> & {
     queues: Queues;
     settings: Pick<Settings, "values">;
     rules: AlertRules;
-    followed: Followed;
+    trackedAlerts: TrackedAlerts;
     acknowledgements: Acknowledgements;
     history: History;
     licensed: () => Promise<boolean>;
@@ -70,9 +73,9 @@ export function createEvaluation(
     log: Logger;
   },
 ): Evaluation {
-  const { tables, queues, rules, notifications, followed, acknowledgements, history, clock, log } = deps;
-  const secondSteps = createSecondStep(deps);
-  const look = createLook({ ...deps, endsToTell: secondSteps.endsToTell });
+  const { tables, queues, rules, notifications, trackedAlerts, acknowledgements, history, clock, log } = deps;
+  const escalationChannels = createEscalationChannels(deps);
+  const findItems = createItemFinder({ ...deps, resolutionsToSend: escalationChannels.resolutionsToSend });
   const followUps = createFollowUps(deps);
 
   async function run(): Promise<void> {
@@ -88,20 +91,20 @@ export function createEvaluation(
         try {
           await work(item);
         } catch (error) {
-          // One rule's failure is not the others': all are tried, then the run fails and is seen to.
+          // A failing rule must not stop the others. The run fails after all rules were tried.
           if (!isConflict(error)) failures.push(error);
         }
       }
     };
     await each([...states.values()], async (state) => {
-      if (state.pending) states.set(state.rowKey, await settle(state));
+      if (state.pending) states.set(state.rowKey, await completeCommit(state));
     });
     const due = (await rules.all()).filter((rule) => isDue(rule, evaluatedAt(rule, states.get(rule.ruleId)), now));
     if (due.length > 0) {
-      const circumstances = await circumstancesOf(due, now, true);
+      const context = await contextOf(due, now, true);
       await each(due, async (rule) => {
         const state = states.get(rule.ruleId);
-        if (!state?.pending) await evaluateRule(rule, state, circumstances);
+        if (!state?.pending) await evaluateRule(rule, state, context);
       });
     }
     for (const deliveryId of await history.overdue(new Date(now.getTime() - LOST_AFTER_MS))) {
@@ -112,33 +115,33 @@ export function createEvaluation(
     if (failures.length > 1) throw new AggregateError(failures, `${failures.length} rules could not be evaluated`);
   }
 
-  /** @param keep - Whether it is kept which vaults have changed, so that the next run finds those that change from here on. */
-  async function circumstancesOf(due: readonly RuleRecord[], now: Date, keep: boolean): Promise<Circumstances> {
+  /** @param keep - Whether to store which vaults changed, so that the next run finds later changes. */
+  async function contextOf(due: readonly RuleRecord[], now: Date, keep: boolean): Promise<EvaluationContext> {
     const [vaults, snoozes] = await Promise.all([
       due.some(({ alertType }) => isAboutExpiry(alertType))
         ? readVaultSnapshot(tables, await deps.licensed(), keep)
         : undefined,
       deps.snoozes.all(),
     ]);
-    let violations: ReturnType<Circumstances["violations"]> | undefined;
+    let violations: ReturnType<EvaluationContext["violations"]> | undefined;
     return { now, vaults, snoozes, violations: () => (violations ??= deps.violations!.readViolations()) };
   }
 
   async function evaluateRule(
     rule: RuleRecord,
     stored: Row<StateRecord> | undefined,
-    circumstances: Circumstances,
+    context: EvaluationContext,
   ): Promise<void> {
-    const { now, vaults } = circumstances;
+    const { now, vaults } = context;
     let row = stored;
     for (let round = 0; round < MAX_ROUNDS; round++) {
       const before = startOf(rule, row);
-      const found = await look(rule, before, row, circumstances);
-      await keep(rule, found, now);
-      const follows = found.adopted.length > 0 || (isFollowed(rule.alertType) && found.items.length > 0);
+      const found = await findItems(rule, before, row, context);
+      await applySilently(rule, found, now);
+      const follows = found.adopted.length > 0 || (isTracked(rule.alertType) && found.items.length > 0);
       const after: StateRecord = {
         ...before,
-        // What is left over is found again by looking at the same span again.
+        // The next round evaluates the same span again and finds the remaining items.
         at: found.more ? before.at : now.toISOString(),
         revision: found.more ? before.revision : (vaults?.revision ?? before.revision),
         ...found.state,
@@ -149,38 +152,38 @@ export function createEvaluation(
       else if (found.more || row === undefined || isWorthWriting(rule, row, after))
         row = await commit(rule, row, after);
       if (found.more) continue;
-      if (row) await followUp(rule, row, circumstances);
+      if (row) await followUp(rule, row, context);
       return;
     }
-    log.warn("A rule has more items than one run may notify of; the next one goes on", { ruleId: rule.ruleId });
+    log.warn("A rule has more items than one run may notify of. The next run continues.", { ruleId: rule.ruleId });
   }
 
-  /** What is followed from now on, or not any more, without anybody being told. Done again by the next run where it fails. */
-  async function keep(rule: RuleRecord, { untold, adopted }: Found, now: Date): Promise<void> {
-    await close(rule.ruleId, untold);
+  /** Closes and adds tracked alerts that cause no notification. If this fails, the next run repeats it. */
+  async function applySilently(rule: RuleRecord, { silentlyResolved, adopted }: FoundItems, now: Date): Promise<void> {
+    await close(rule.ruleId, silentlyResolved);
     if (adopted.length > 0)
-      await notifications.add(rule.ruleId, "", [], followed.operations("", now.toISOString(), adopted));
+      await notifications.add(rule.ruleId, "", [], trackedAlerts.operations("", now.toISOString(), adopted));
   }
 
-  async function close(ruleId: string, ended: readonly Pick<EndItem, "of" | "since">[]): Promise<void> {
-    await followed.close(ruleId, ended);
+  async function close(ruleId: string, ended: readonly Pick<ResolvedItem, "of" | "since">[]): Promise<void> {
+    await trackedAlerts.close(ruleId, ended);
     await acknowledgements.end(ruleId, ended);
   }
 
-  /** Tells of what lasts, and escalates what nobody acknowledged. */
-  async function followUp(rule: RuleRecord, stored: Row<StateRecord>, circumstances: Circumstances): Promise<void> {
-    const { now } = circumstances;
+  /** Sends reminders of persisting failures, and escalates alerts without acknowledgment. */
+  async function followUp(rule: RuleRecord, stored: Row<StateRecord>, context: EvaluationContext): Promise<void> {
+    const { now } = context;
     if (stored.followUpAt === undefined || stored.followUpAt > now.toISOString()) return;
-    const { stillFailing, escalated, nextAt } = await followUps(rule, circumstances);
+    const { stillFailing, escalated, nextAt } = await followUps(rule, context);
     let row = stored;
     const first = stillFailing.slice(0, MAX_ITEMS);
     if (first.length > 0) row = await notify(rule, row, withoutKeys(row), first, now);
     const second = escalated.slice(0, MAX_ITEMS);
     if (second.length > 0)
-      row = await notify(rule, row, withoutKeys(row), second, now, await secondSteps.channelOf(rule));
-    // Where one message did not hold all of it, the next run goes on.
-    const whole = first.length === stillFailing.length && second.length === escalated.length;
-    if (whole) await commit(rule, row, { ...withoutKeys(row), followUpAt: nextAt });
+      row = await notify(rule, row, withoutKeys(row), second, now, await escalationChannels.channelOf(rule));
+    // If one message could not contain all items, the next run continues.
+    const isComplete = first.length === stillFailing.length && second.length === escalated.length;
+    if (isComplete) await commit(rule, row, { ...withoutKeys(row), followUpAt: nextAt });
   }
 
   async function notify(
@@ -193,7 +196,7 @@ export function createEvaluation(
   ): Promise<Row<StateRecord>> {
     const deliveryId = deliveryIdOf(rule.ruleId, now, items);
     const delivery = { deliveryId, createdAt: now.toISOString(), rule: withoutKeys(rule) };
-    const secondStep = !channel && items.some(isEnd) ? await secondSteps.incidentsOf(rule) : undefined;
+    const secondStep = !channel && items.some(isResolution) ? await escalationChannels.incidentsOf(rule) : undefined;
     const pending = {
       ...delivery,
       ...(channel && { channel: withoutKeys(channel) }),
@@ -201,7 +204,7 @@ export function createEvaluation(
     };
     const committed = await commit(rule, row, { ...after, pending, pendingNews: pack(items) });
     log.info("A rule notifies", { ruleId: rule.ruleId, deliveryId, items: items.length });
-    return await settle(committed);
+    return await completeCommit(committed);
   }
 
   const commit = (
@@ -213,28 +216,28 @@ export function createEvaluation(
       ? tables.replace(RuleStates, { ...value, partitionKey: STATES, rowKey: rule.ruleId, etag: row.etag })
       : tables.insert(RuleStates, STATES, rule.ruleId, value);
 
-  /** Does all that a commit promised. */
-  async function settle(state: Row<StateRecord>): Promise<Row<StateRecord>> {
+  /** Completes the steps after a commit. */
+  async function completeCommit(state: Row<StateRecord>): Promise<Row<StateRecord>> {
     const { pending, pendingNews, ...rest } = state;
     if (!pending || !pendingNews) return state;
     const { deliveryId, createdAt, rule, channel, secondStep } = pending;
     const items = unpacking(RuleStates, state, "pendingNews", () => unpackBytes(pendingNews, z.array(ItemSchema)));
-    const ended = items.filter(isEnd);
-    await notifications.add(rule.ruleId, deliveryId, items, followed.operations(deliveryId, createdAt, items));
+    const ended = items.filter(isResolution);
+    await notifications.add(rule.ruleId, deliveryId, items, trackedAlerts.operations(deliveryId, createdAt, items));
     await close(rule.ruleId, ended);
     const escalatedFrom = { escalatedFrom: rule.ruleId };
     const made = { deliveryId, createdAt, items: itemsFor(rule, items) };
     if (made.items.length > 0)
-      await handOver(channel ? newDelivery(channel, { ...made, ...escalatedFrom }) : newDelivery(rule, made));
-    const escalated = secondStep ? await secondSteps.escalatedAmong(rule.ruleId, ended) : [];
+      await enqueue(channel ? newDelivery(channel, { ...made, ...escalatedFrom }) : newDelivery(rule, made));
+    const escalated = secondStep ? await escalationChannels.escalatedAmong(rule.ruleId, ended) : [];
     if (secondStep && escalated.length > 0) {
       const id = deliveryIdOf(secondStep.ruleId, new Date(createdAt), escalated);
-      await handOver(newDelivery(secondStep, { deliveryId: id, createdAt, items: escalated, ...escalatedFrom }));
+      await enqueue(newDelivery(secondStep, { deliveryId: id, createdAt, items: escalated, ...escalatedFrom }));
     }
     return await tables.replace(RuleStates, rest);
   }
 
-  async function handOver(delivery: DeliveryRecord): Promise<void> {
+  async function enqueue(delivery: DeliveryRecord): Promise<void> {
     await history.record(delivery);
     await queues.send(DELIVERY_QUEUE, { deliveryId: delivery.deliveryId });
   }
@@ -244,16 +247,16 @@ export function createEvaluation(
 
     async forecast(rule) {
       const row = await tables.get(RuleStates, STATES, rule.ruleId);
-      const circumstances = await circumstancesOf([rule], clock.now(), false);
-      const { items, more } = await look(rule, startOf(rule, row), row, circumstances);
-      const { stillFailing, escalated } = await followUps(rule, circumstances);
+      const context = await contextOf([rule], clock.now(), false);
+      const { items, more } = await findItems(rule, startOf(rule, row), row, context);
+      const { stillFailing, escalated } = await followUps(rule, context);
       const all = [...itemsFor(rule, items), ...stillFailing, ...escalated].sort(byUrgency);
-      return { items: all, more, isFirst: row === undefined, hidden: circumstances.vaults?.hidden ?? [] };
+      return { items: all, more, isFirst: row === undefined, hidden: context.vaults?.hidden ?? [] };
     },
   };
 }
 
-/** A delivery of a rule that nothing was done about yet. */
+/** Returns a new delivery of a rule. */
 export function newDelivery(
   rule: RuleRecord,
   made: Pick<DeliveryRecord, "deliveryId" | "createdAt" | "escalatedFrom"> & {
@@ -269,7 +272,7 @@ export function newDelivery(
     ruleName: rule.name,
     alertType: rule.alertType,
     deliveryMethod: rule.deliveryMethod,
-    // An escalation does not wait for a digest.
+    // Escalations are sent immediately, also for a rule with a digest.
     deliveryMode: escalatedFrom === undefined ? rule.deliveryMode : "immediate",
     test,
     requestedBy,
@@ -284,11 +287,11 @@ export function newDelivery(
   };
 }
 
-const isEnd = (item: Item): item is EndItem => item.kind === "renewed" || item.kind === "recovered";
+const isResolution = (item: Item): item is ResolvedItem => item.kind === "renewed" || item.kind === "recovered";
 
-/** Without the ends that only its second step is told of. */
+/** Excludes resolutions that only the escalation's rule needs. */
 const itemsFor = ({ tellRecovery }: RuleRecord, items: Item[]): Item[] =>
-  tellRecovery === false ? items.filter((one) => !isEnd(one)) : items;
+  tellRecovery === false ? items.filter((one) => !isResolution(one)) : items;
 
 const earlier = (a: string | undefined, b: string | undefined): string | undefined =>
   a === undefined || (b !== undefined && b < a) ? b : a;
@@ -297,23 +300,23 @@ const later = (a: string, b: string): string => (a > b ? a : b);
 const evaluatedAt = (rule: RuleRecord, state: StateRecord | undefined): Date =>
   new Date(later(state?.at ?? rule.activeSince, rule.activeSince));
 
-/** Where to go on: at the last evaluation, but not before the rule became active; at everything when its scope changed. */
+/** Returns where to resume: at the last evaluation, or at the rule's activation if later. A changed scope is evaluated as a whole. */
 function startOf(rule: RuleRecord, state: StateRecord | undefined): StateRecord {
   const at = evaluatedAt(rule, state).toISOString();
   if (!state) return { generation: rule.generation, at, revision: 0 };
   const { violationCursor, standingCursor, violationVaults, scansSeen, followed, followUpAt } = state;
-  const kept = { at, violationCursor, standingCursor, followed };
+  const base = { at, violationCursor, standingCursor, followed };
   if (state.generation === rule.generation)
-    return { ...kept, generation: rule.generation, revision: state.revision, violationVaults, scansSeen, followUpAt };
-  return { ...kept, generation: rule.generation, revision: 0, ...(followed ? { followUpAt: at } : {}) };
+    return { ...base, generation: rule.generation, revision: state.revision, violationVaults, scansSeen, followUpAt };
+  return { ...base, generation: rule.generation, revision: 0, ...(followed ? { followUpAt: at } : {}) };
 }
 
 const isWorthWriting = (rule: RuleRecord, before: StateRecord, after: StateRecord): boolean =>
   rule.deliveryMode === "digest" ||
-  PLACES.some((member) => String(before[member]) !== String(after[member])) ||
+  PROGRESS.some((member) => String(before[member]) !== String(after[member])) ||
   Date.parse(after.at) - Date.parse(before.at) >= REFRESH_MS;
-/** What says how far a rule has come, beside the instant. */
-const PLACES = [
+/** Members of the state, other than the time, that record the progress of an evaluation. */
+const PROGRESS = [
   "generation",
   "revision",
   "violationCursor",

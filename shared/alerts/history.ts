@@ -20,9 +20,8 @@ import {
   LISTED_ITEMS,
 } from "./delivery.ts";
 
-/**
- * A delivery as lists show it, once per combination of filters: all, by status, by rule, by rule and status; and once
- * with the oldest first.
+/** A list entry of a delivery. One row per combination of filters: all, by status, by rule, by rule and status; and one row in
+ * ascending order of time.
  */
 const HistoryRow = entity("AlertHistory", DeliverySummary);
 const HISTORY = "history";
@@ -44,7 +43,7 @@ const prefixOf = ({ status, ruleId }: HistoryFilter): string =>
       ? `r|${ruleId}|`
       : `b|${ruleId}|${status}|`;
 
-/** The one list that runs forwards in time: for the oldest, and for purging. */
+/** The list in ascending order of time, for the oldest entry and for purging. */
 const OLDEST_FIRST = "o|";
 
 const keysOf = (ruleId: string, deliveryId: string, status: DeliveryStatus): string[] => [
@@ -52,9 +51,9 @@ const keysOf = (ruleId: string, deliveryId: string, status: DeliveryStatus): str
   OLDEST_FIRST + deliveryId,
 ];
 
-/** The key before which every delivery made at that instant or later stands. */
+/** Returns the key after all deliveries that were created at this time or later. */
 const endOfInstant = (at: Date): string => keyEnd(newestFirst(encodeTime(Math.max(0, at.getTime())) + "0".repeat(16)));
-/** The first key of those made before that instant. */
+/** Returns the first key of deliveries that were created before this time. */
 const startBefore = (at: Date): string => newestFirst(encodeTime(Math.max(0, at.getTime() - 1)) + "Z".repeat(16));
 
 const Cursor = z.object({
@@ -64,37 +63,33 @@ const Cursor = z.object({
   total: z.int().nullable(),
 });
 
-/** Deliveries that are counted by status: a page. */
+/** Maximum number of deliveries that are counted by status: one page. */
 const MAX_COUNTED_SINCE = 1000;
-/** Deliveries one call of a purge removes: a few seconds' work. */
+/** Maximum number of deliveries that one purge removes, a few seconds of work. */
 const PURGE_ROWS = 1000;
-/** How many deliveries are removed at once. */
+/** Number of deliveries that are removed in parallel. */
 const PURGE_PARALLEL = 8;
 
-/** Deliveries and the lists that show them. */
+/** Deliveries and their lists. */
 export interface History {
-  /**
-   * Brings the lists up to date with a delivery, in one transaction, whatever state they are in. `pending` is the only
-   * status that is ever left.
+  /** Updates the list entries of a delivery in one transaction. Idempotent: `pending` is the only status that changes.
    */
   show(delivery: DeliveryRecord): Promise<void>;
-  /** A new delivery and its place in the lists. Nothing happens when it is there already, whatever has become of it. */
+  /** Adds a new delivery and its list entries. Does nothing if the delivery exists. */
   record(delivery: DeliveryRecord): Promise<void>;
-  /** Undefined for what is no id, and for an unknown one. */
+  /** Returns a delivery. Undefined for an unknown or invalid id. */
   get(deliveryId: string): Promise<Row<DeliveryRecord> | undefined>;
-  /**
-   * One page, newest first. With a cursor one request, on every page and with every filter.
+  /** Returns one page, newest first. One request per page with a cursor, for all filters.
    *
    * @throws {Problem} invalidCursor
    */
   list(filter: HistoryFilter, request: PageRequest): Promise<Page<DeliverySummary>>;
-  /**
-   * How many deliveries made since have each status, tests left out; of very many the newest 1,000. One request.
+  /** Returns the number of deliveries per status since a time, without tests. Counts at most the newest 1,000. One request.
    */
   countsSince(since: Date): Promise<Record<DeliveryStatus, number>>;
-  /** Pending deliveries that should have been worked on before this instant: their message is lost. One request. */
+  /** Returns pending deliveries that are overdue since this time, because their queue message was lost. One request. */
   overdue(before: Date): Promise<string[]>;
-  /** For the retention of histories. */
+  /** Returns the store for the retention settings. */
   store(): HistoryStore;
 }
 
@@ -123,7 +118,7 @@ export function createHistory(tables: Tables): History {
       try {
         await tables.transaction(HistoryRow.table, HISTORY, [...wanted, ...stale]);
       } catch (error) {
-        // The pending ones are gone already: an earlier try got this far.
+        // An earlier attempt already removed the pending entries.
         if (!(error instanceof RowMissing)) throw error;
         await tables.transaction(HistoryRow.table, HISTORY, wanted);
       }
@@ -150,7 +145,7 @@ export function createHistory(tables: Tables): History {
       if (cursor && cursor.filter !== identity) {
         throw new Problem(
           "invalidCursor",
-          "This cursor belongs to other filters. Send the same filters with it, or start without it.",
+          "This cursor belongs to other filters. Send it with the same filters, or start without a cursor.",
         );
       }
       const range = rangeOf(filter);
@@ -229,7 +224,7 @@ export function createHistory(tables: Tables): History {
 
   type Purgeable = Pick<DeliverySummary, "deliveryId" | "ruleId" | "status" | "createdAt">;
 
-  /** Its places in the lists go last, so that a purge that died finds it again. */
+  /** Removes the list entries last, so that an interrupted purge finds the delivery again. */
   async function purgeOne({ ruleId, deliveryId, status }: Purgeable): Promise<void> {
     await tables.remove(Deliveries, deliveryId, DELIVERY_ROW);
     const keys = keysOf(ruleId, deliveryId, status);
@@ -252,7 +247,7 @@ export function createHistory(tables: Tables): History {
     return rows.slice(0, limit);
   }
 
-  /** Exact, or null beyond what is counted; and the row before the one at `offset`. */
+  /** Returns the number of rows, null above the limit, and the key of the row before `offset`. */
   async function count(range: ReturnType<typeof rangeOf>, offset: number) {
     let before: string | undefined;
     let total = 0;

@@ -1,35 +1,34 @@
 import { createHash } from "node:crypto";
-import { alertKey, followedIn, type Item, notificationKey, type Urgency } from "./items.ts";
+import { alertKey, type Item, notificationKey, trackedItemOf, type Urgency } from "./items.ts";
 import { historyLink, type Links, pageLink } from "./links.ts";
 import { lineOf } from "./message.ts";
 
-/** What is known of an item where it is to be an incident elsewhere. */
+/** An item as an incident for PagerDuty or ServiceNow. */
 export interface Incident {
-  /**
-   * The same from the message that tells of it to the one that ends it, and at every repeat: 40 characters, of which PagerDuty
-   * takes 255 and ServiceNow 100.
+  /** Deduplication key: the same for the opening, every retry and the resolution of an alert. 40 characters; PagerDuty allows 255,
+   * ServiceNow 100.
    */
   key: string;
-  /** `open`: it begins, or lasts. `close`: it has ended. */
+  /** `open`: the alert is new or persists. `close`: the alert is resolved. */
   action: "open" | "close";
   urgency: Urgency;
   /** One line. */
   summary: string;
   facts: [label: string, value: string][];
-  /** The vault, the application or whatever else it is about. */
+  /** The affected component, such as the vault's name. */
   source: string;
   links: { text: string; url: string }[];
 }
 
-/** The incident of an item of a rule. What is told of once and never ends has one of its own that people close. */
+/** Returns the incident of an item. An item that is never resolved gets an incident of its own, which users close. */
 export function incidentOf(
   { ruleId, deliveryId, createdAt }: { ruleId: string; deliveryId: string; createdAt: string },
   item: Item,
   links: Links,
 ): Incident {
   const line = lineOf(item, new Date(createdAt), links);
-  const followed = followedIn(item);
-  const identity = followed ? alertKey(followed) : notificationKey(item);
+  const tracked = trackedItemOf(item);
+  const identity = tracked ? alertKey(tracked) : notificationKey(item);
   const history = historyLink(links, deliveryId);
   const page = pageLink(links);
   return {
@@ -38,10 +37,10 @@ export function incidentOf(
     urgency: line.urgency,
     summary: `${line.title} ${line.what}`,
     facts: line.facts,
-    source: sourceOf(followed ?? item),
+    source: sourceOf(tracked ?? item),
     links: [
       ...(line.link ? [line.link] : []),
-      ...(history ? [{ text: "Show in the history", url: history }] : []),
+      ...(history ? [{ text: "Show in the alert history", url: history }] : []),
       ...(page ? [{ text: "Open the service", url: page }] : []),
     ],
   };

@@ -22,9 +22,9 @@ export const AssetItem = z.object({
   expiresOn: z.int(),
   /** Days: the lowest threshold it has crossed. */
   threshold: z.int(),
-  /** When the rule first told of this expiry, by a higher threshold, ISO 8601. */
+  /** Time of the rule's first notification about this expiry, by a higher threshold, ISO 8601. */
   since: z.string().optional(),
-  /** Of an application's credential: whose it is. Its vault is none that people know. */
+  /** The application of a directory credential. The item's vault is then internal and not shown. */
   credential: z
     .object({
       tenantId: z.string(),
@@ -68,7 +68,7 @@ export const ScanItem = z.object({
 });
 export type ScanItem = z.infer<typeof ScanItem>;
 
-/** A credential of the service itself, or of its users, that ends soon. */
+/** A credential of the service or of its users that expires soon. */
 export const CredentialItem = z.object({
   kind: z.literal("credential"),
   id: z.string(),
@@ -84,10 +84,10 @@ export const CredentialItem = z.object({
 });
 export type CredentialItem = z.infer<typeof CredentialItem>;
 
-/** A use of a password while they are switched off for everybody else. */
+/** A sign-in with a password while passwords are turned off for other users. */
 export const BreakGlassItem = z.object({
   kind: z.literal("breakGlass"),
-  /** Of the entry in the audit log. */
+  /** The id of the audit entry. */
   id: z.string(),
   username: z.string(),
   /** The client's address; IPv6 as its /64. */
@@ -96,17 +96,17 @@ export const BreakGlassItem = z.object({
 });
 export type BreakGlassItem = z.infer<typeof BreakGlassItem>;
 
-/** Something that a rotation or a sync did, or wants somebody to do, in the words of its room. */
+/** An event of a rotation, a sync or dependency discovery, with texts from that module. */
 export const AutomationItem = z.object({
   kind: z.literal("automation"),
-  /** Those of one kind sort by time. */
+  /** Ids of one kind sort by time. */
   id: z.string(),
   /** The application's name, or the record's source and target. */
   title: z.string(),
-  /** What came about, to follow the title. */
+  /** The event, as the predicate of the title. */
   what: z.string(),
   urgency: z.enum(URGENCIES),
-  /** Why, what was done, what is safe, and what to do next; what does not apply is empty. */
+  /** The reason, the completed actions, the current state, and the next step. Empty if not applicable. */
   why: z.string(),
   done: z.string(),
   safe: z.string(),
@@ -121,15 +121,14 @@ export const AutomationItem = z.object({
 });
 export type AutomationItem = z.infer<typeof AutomationItem>;
 
-/**
- * Something that scans can't read: a vault, a subscription, or everything. It is told of when it begins, once a week while it
- * lasts, and when it ends. (`ScanItem` is what earlier versions told: a scan that did not complete.)
+/** A vault or subscription that scans can't read, or a failure of scans as a whole. Rules notify when the failure starts, once a week
+ * while it persists, and when it is resolved. (`ScanItem` is the format of earlier versions: one scan that did not complete.)
  */
 export const ScanFailureItem = z.object({
   kind: z.literal("scanFailure"),
   /** `vault:<name>`, `subscription:<id>`, or `scan`; in lower case. */
   id: z.string(),
-  /** The scan that found it so. */
+  /** The scan that found the failure. */
   scanId: z.string(),
   subscriptionId: z.string().optional(),
   vaultName: z.string().optional(),
@@ -143,63 +142,62 @@ export const ScanFailureItem = z.object({
 });
 export type ScanFailureItem = z.infer<typeof ScanFailureItem>;
 
-/** What is followed from the message that tells of it to its end. */
-export const FollowedItem = z.discriminatedUnion("kind", [AssetItem, ViolationItem, ScanFailureItem]);
-export type FollowedItem = z.infer<typeof FollowedItem>;
+/** An item whose alert stays open until it is resolved. */
+export const TrackedItem = z.discriminatedUnion("kind", [AssetItem, ViolationItem, ScanFailureItem]);
+export type TrackedItem = z.infer<typeof TrackedItem>;
 
-const following = {
-  /** Of what it is about. */
+const tracking = {
+  /** The id of the affected asset, violation or failure. */
   id: z.string(),
-  /** As it was told the last time. */
-  of: FollowedItem,
-  /** When the rule first told of it, ISO 8601. */
+  /** The item at the last notification. */
+  of: TrackedItem,
+  /** Time of the rule's first notification, ISO 8601. */
   since: z.string(),
 };
 
-/** An asset that was told of as expiring, and whose expiry is now beyond every threshold of the rule, or that has none any more. */
+/** An asset that was reported as expiring and now expires after every threshold of the rule, or never. */
 export const RenewedItem = z.object({
   kind: z.literal("renewed"),
-  ...following,
+  ...tracking,
   of: AssetItem,
-  /** The new expiry, unix seconds; undefined where it has none. */
+  /** The new expiry, unix seconds. Undefined if the asset no longer expires. */
   expiresOn: z.int().optional(),
   version: z.string().optional(),
 });
 export type RenewedItem = z.infer<typeof RenewedItem>;
 
-/**
- * `mended`: the check passes, or the scan can read it. `removed`: the asset, the vault or the subscription is gone. `disabled`:
- * the asset is switched off. `outOfScope`: it is not watched any more.
+/** `mended`: the check passes, or the scan can read the resource. `removed`: the asset, vault or subscription was deleted. `disabled`:
+ * the asset was disabled. `outOfScope`: the resource is no longer monitored.
  */
 export const END_REASONS = ["mended", "removed", "disabled", "outOfScope"] as const;
 
-/** Something that was told of and has ended, otherwise than by a renewal. */
+/** An alert that was resolved in another way than by a renewal. */
 export const RecoveredItem = z.object({
   kind: z.literal("recovered"),
-  ...following,
+  ...tracking,
   reason: z.enum(END_REASONS),
 });
 export type RecoveredItem = z.infer<typeof RecoveredItem>;
 
-/** A failure that still lasts, a week after it was told of the last time. */
+/** A failure that persists a week after the last notification. */
 export const StillFailingItem = z.object({
   kind: z.literal("stillFailing"),
-  ...following,
+  ...tracking,
   of: ScanFailureItem,
-  /** How often it was told of before. */
+  /** Number of earlier notifications. */
   times: z.int(),
 });
 export type StillFailingItem = z.infer<typeof StillFailingItem>;
 
-/** Something that nobody acknowledged within the days of the rule's escalation. It goes to the escalation's recipients alone. */
+/** An alert without acknowledgment within the escalation's days. It is sent to the escalation's recipients only. */
 export const EscalatedItem = z.object({
   kind: z.literal("escalated"),
-  ...following,
+  ...tracking,
   afterDays: z.int(),
 });
 export type EscalatedItem = z.infer<typeof EscalatedItem>;
 
-/** One thing a rule notifies of. */
+/** One item of a notification. */
 export const Item = z.discriminatedUnion("kind", [
   AssetItem,
   ViolationItem,
@@ -217,17 +215,16 @@ export type Item = z.infer<typeof Item>;
 
 export const ITEM_KINDS = Item.options.map(({ shape }) => shape.kind.value);
 
-/** Undefined for what is told of once and not followed. */
-export function followedIn(item: Item): FollowedItem | undefined {
+/** Returns the tracked item of an alert. Undefined for items that cause one notification and are never resolved. */
+export function trackedItemOf(item: Item): TrackedItem | undefined {
   if ("of" in item) return item.of;
   return item.kind === "asset" || item.kind === "violation" || item.kind === "scanFailure" ? item : undefined;
 }
 
-/**
- * What tells one alert of a rule from all its others, from its beginning to its end: of the item that begins it and of all
- * that are about it. Of one kind they sort by vault or by id.
+/** Returns the key of an alert within its rule: the same for the item that opens the alert and for all later items about it. Keys of
+ * one kind sort by vault or by id.
  */
-export function alertKey(item: FollowedItem): string {
+export function alertKey(item: TrackedItem): string {
   switch (item.kind) {
     case "asset":
       return `a!${item.vaultName.toLowerCase()}!${item.type}!${keyText(item.name.toLowerCase())}`;
@@ -238,13 +235,13 @@ export function alertKey(item: FollowedItem): string {
   }
 }
 
-/** How the keys of an asset's rows in the notification log begin; they sort as the index by expiry does. */
+/** Returns the key prefix of an asset's rows in the notification log. Keys sort like the index by expiry. */
 export const assetKeyPrefix = (item: Pick<AssetItem, "type" | "name" | "vaultName" | "expiresOn">): string =>
   `${expiryKey(item.type, item.expiresOn, item.name, item.vaultName)}!`;
 const days = (threshold: number): string => String(threshold).padStart(3, "0");
 export const thresholdOf = (markKey: string): number => Number(markKey.slice(markKey.lastIndexOf("!") + 1));
 
-/** The key in the notification log. Another expiry, or a lower threshold, is another notification. */
+/** Returns the key in the notification log. A new expiry or a lower threshold is a new notification. */
 export function notificationKey(item: Item): string {
   switch (item.kind) {
     case "asset":
@@ -271,17 +268,17 @@ export function notificationKey(item: Item): string {
   }
 }
 
-/** That the end of an alert was told. */
-export const endKey = (of: FollowedItem, since: string): string => `z!${alertKey(of)}!${keyText(since)}`;
+/** Returns the key that marks the resolution of an alert as sent. */
+export const endKey = (of: TrackedItem, since: string): string => `z!${alertKey(of)}!${keyText(since)}`;
 
-/** That an alert was escalated. */
+/** Prefix of keys that mark alerts as escalated. */
 export const ESCALATION_PREFIX = "x!";
-export const escalationKey = (of: FollowedItem, since: string): string =>
+export const escalationKey = (of: TrackedItem, since: string): string =>
   `${ESCALATION_PREFIX}${alertKey(of)}!${keyText(since)}`;
 
 export const automationKey = (id: string): string => `m!${keyText(id)}`;
 
-/** The most urgent first: what expires first, the more severe, the newer scan. */
+/** Compares items by urgency: earlier expiry, higher severity, newer scan first. */
 export function byUrgency(a: Item, b: Item): number {
   if (a.kind === "asset" && b.kind === "asset") return a.expiresOn - b.expiresOn || compare(a.id, b.id);
   if (a.kind === "violation" && b.kind === "violation")

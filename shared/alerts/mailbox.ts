@@ -5,45 +5,43 @@ import { entity, type Row } from "../storage/entity.ts";
 import { DAY_MS } from "../time.ts";
 import { isFinal, Part } from "./delivery.ts";
 
-/** A part of a delivery that goes out with the next mail to its recipients. */
+/** A part of a delivery that is sent with the next mail to its recipients. */
 const Entry = z.object({
   deliveryId: z.string(),
-  /** The part's place in the delivery. */
+  /** Index of the part in the delivery. */
   part: z.int(),
-  /** Of its most urgent item, as a place in `URGENCIES`. */
+  /** Urgency of the most urgent item, as an index into `URGENCIES`. */
   urgency: z.int(),
 });
 export type Entry = z.infer<typeof Entry>;
 
-/**
- * What waits for the same recipients, and the mail that is in hand. Whatever waits goes into one mail, of whichever deliveries it
- * is: taking it in hand is one write of this row. An entry stays here until its part in the delivery says what became of it, so
- * that one that is neither here nor over was never put in.
+/** The waiting entries for one group of recipients, and the mail in progress. All waiting entries, of any delivery, go into one mail;
+ * starting a mail is one write of this row. An entry stays here until its part in the delivery has the outcome, so an unfinished part
+ * without an entry was never added.
  */
 const MailboxRecord = z.object({
   recipients: z.array(z.string()),
-  /** A tag named the address: its mails are counted by the day. */
+  /** Whether the address comes from an owner tag. Mails to such an address are limited per day. */
   ofOwner: z.boolean(),
   waiting: z.array(Entry),
   mail: Part.extend({ entries: z.array(Entry) }).optional(),
-  /** When mails were sent to an owner's address in the last 24 hours, unix milliseconds. */
+  /** Times of mails to an owner's address in the last 24 hours, unix milliseconds. */
   sent: z.array(z.int()),
 });
 export type MailboxRecord = z.infer<typeof MailboxRecord>;
 export type Mailbox = Row<MailboxRecord>;
 export type MailInHand = NonNullable<MailboxRecord["mail"]>;
 
-/** One partition, so that one request reads all and one transaction changes several. */
+/** One partition, so that one request reads all mailboxes and one transaction changes several. */
 export const TABLE = "AlertMailboxes";
 export const Mailboxes = entity(TABLE, MailboxRecord);
 export const MAILBOXES = "mailboxes";
 export const MAILBOX_PREFIX = "m|";
 
-/**
- * The mailbox of these recipients. An owner's address has one beside that of the same address among a rule's recipients, since
- * its mails are counted.
+/** Returns the key of the mailbox of these recipients. An address as an owner has another mailbox than as a rule's recipient, because
+ * mails to owners are limited.
  *
- * @param alone - Of what is never merged with anything: what it is.
+ * @param alone - A unique text for a mail that must not be merged with others.
  */
 export function mailboxKey(recipients: readonly string[], ofOwner: boolean, alone = ""): string {
   const addresses = recipients.map((address) => address.toLowerCase()).sort();
@@ -55,7 +53,7 @@ const sameEntry = (a: Entry, b: Entry): boolean => a.deliveryId === b.deliveryId
 export const holds = ({ waiting, mail }: MailboxRecord, entry: Entry): boolean =>
   [...waiting, ...(mail?.entries ?? [])].some((one) => sameEntry(one, entry));
 
-/** What can be done about a mailbox now. `settle`: what became of the mail in hand is known, or can be asked for. */
+/** Returns the next step of a mailbox. `settle`: the outcome of the mail in progress is known or can be requested. */
 export function nextStep(box: MailboxRecord, now: Date): "settle" | "send" | undefined {
   const { mail } = box;
   if (!mail) return box.waiting.length > 0 ? "send" : undefined;
@@ -65,12 +63,10 @@ export function nextStep(box: MailboxRecord, now: Date): "settle" | "send" | und
   return mail.status === "waiting" ? "send" : "settle";
 }
 
-/**
- * The mail in hand, where something critical is to join it: it need not wait out a pause that grew while the provider could not
- * be reached. One that nobody has got for a day goes on counting its attempts, so that it is given up however often
- * something joins it.
+/** Returns the mail in progress for adding a critical item: the mail is retried without waiting for the current delay. After a day,
+ * the attempts are no longer reset, so that the mail fails eventually.
  */
-export function hurried(mail: MailboxRecord["mail"], now: Date): MailboxRecord["mail"] {
+export function withoutRetryDelay(mail: MailboxRecord["mail"], now: Date): MailboxRecord["mail"] {
   const isPaused = mail?.status === "waiting" || (mail?.status === "sending" && mail.leasedUntil === undefined);
   if (!isPaused || mail.throttled) return mail;
   const [oldest] = mail.entries.map(({ deliveryId }) => deliveryId).sort();
@@ -78,22 +74,25 @@ export function hurried(mail: MailboxRecord["mail"], now: Date): MailboxRecord["
   return { ...mail, notBefore: undefined, looks: 0, ...(isOld ? {} : { attemptsBefore: mail.attempts }) };
 }
 
-/** Everything that the next mail of a mailbox would hold. */
+/** Returns all entries of the next mail. */
 export const toSend = ({ waiting, mail }: MailboxRecord): Entry[] => [...(mail?.entries ?? []), ...waiting];
 
-/** The most urgent first; of these a rule's recipients, since whoever writes tags can name any number of owners; then what has waited the longest. */
-export function byRank(a: MailboxRecord, b: MailboxRecord): number {
-  const [first, second] = [rankOf(a), rankOf(b)];
+/**
+ * Compares mailboxes by priority: most urgent first, then rule recipients before owners, because anyone who can edit tags can name any
+ * number of owners, then the oldest.
+ */
+export function byPriority(a: MailboxRecord, b: MailboxRecord): number {
+  const [first, second] = [priorityOf(a), priorityOf(b)];
   return first < second ? -1 : first > second ? 1 : 0;
 }
 
-function rankOf(box: MailboxRecord): string {
+function priorityOf(box: MailboxRecord): string {
   const entries = toSend(box);
   const urgency = Math.min(...entries.map((entry) => entry.urgency));
   const oldest = entries.map(({ deliveryId }) => deliveryId).sort()[0] ?? "";
   return `${urgency}|${box.ofOwner ? 1 : 0}|${oldest}|${box.recipients[0]}`;
 }
 
-/** The mails to an owner's address that still count, unix milliseconds. */
+/** Returns the times of mails to an owner's address in the last 24 hours, unix milliseconds. */
 export const sentLastDay = ({ sent }: MailboxRecord, now: Date): number[] =>
   sent.filter((at) => at > now.getTime() - DAY_MS);

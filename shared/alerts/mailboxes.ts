@@ -4,16 +4,24 @@ import { isConflict, repeatOnConflict } from "../storage/conflict.ts";
 import { keyEnd } from "../storage/keys.ts";
 import { insert, type Operation, replace, type Tables } from "../storage/tables.ts";
 import { DAY_MS } from "../time.ts";
-import { LEASE_MS, type Outcome } from "./attempt.ts";
 import { isFinal, itemsIn, itemsOf, operationIdOf } from "./delivery.ts";
 import type { MailContent } from "./email.ts";
 import type { History } from "./history.ts";
 import { URGENCIES } from "./items.ts";
 import {
-  byRank,
+  freeAt,
+  isLimited,
+  type MailRateLimits,
+  nextSlots,
+  PACE_ROW,
+  Pace,
+  rateLimitText,
+  withSent,
+} from "./mail-rate-limit.ts";
+import {
+  byPriority,
   type Entry,
   holds,
-  hurried,
   MAILBOX_PREFIX,
   MAILBOXES,
   type Mailbox,
@@ -24,53 +32,50 @@ import {
   nextStep,
   sentLastDay,
   toSend,
+  withoutRetryDelay,
 } from "./mailbox.ts";
-import { type Telling, urgencyIn } from "./message.ts";
-import { freeAt, isLimited, nextSlots, PACE_ROW, Pace, type PaceLimits, paceText, withSent } from "./pace.ts";
+import { type MessageSource, urgencyIn } from "./message.ts";
+import { LEASE_MS, type Outcome } from "./retry-schedule.ts";
 import type { RuleRecord } from "./rule.ts";
 import type { AlertRules } from "./rules.ts";
 import type { MailDelivery } from "./send-mail.ts";
 
 /** Operations of one transaction. */
 const TRANSACTION = 100;
-/** An empty mailbox is kept for so long: a worker may be about to put something in. */
+/** Minimum age of an empty mailbox before removal, because a worker may be about to add an entry. */
 const UNUSED_MS = 2 * DAY_MS;
 const CRITICAL = URGENCIES.indexOf("critical");
-/** Of a test, for whose mail somebody waits. */
+/** Urgency of a test, because a user waits for the mail. */
 const TEST_URGENCY = CRITICAL;
 
-/** What an entry of a mailbox tells, and the rule as it is now. */
-type EntryTelling = Telling & { entry: Entry; rule: RuleRecord | undefined };
+/** The content of a mailbox entry, and the current rule. */
+type EntryContent = MessageSource & { entry: Entry; rule: RuleRecord | undefined };
 
-/** When a mailbox's next mail may go, and how many go first; -1: it is behind a mail that is not over. */
-export interface Turn {
+/** When a mailbox's next mail can be sent, and how many mails are sent before. -1: an earlier mail of the mailbox is in progress. */
+export interface SendSlot {
   at: Date;
   before: number;
 }
 
-/**
- * The mailboxes of those who get mails. What becomes due for the same recipients while they wait goes out as one mail, and no
- * more mails go out than the limits allow, the most urgent first. All instances work on the same rows; each step of a mail is
- * one transaction, so that whoever finds a mailbox can go on with it, wherever another one died.
+/** The mailboxes of mail recipients. Entries for the same recipients are combined into one mail. Mails are sent by priority, within
+ * the rate limits. All instances share the rows. Each step is one transaction, so any worker can continue after a crash of another.
  */
 export interface MailboxQueue {
-  /**
-   * Puts the parts of a delivery that wait into their recipients' mailboxes. It may be done again, also by several at once.
+  /** Adds the waiting parts of a delivery to their recipients' mailboxes. Idempotent and safe to call concurrently.
    *
-   * @returns The mailbox's key of each part that waits, by the part's place.
+   * @returns The mailbox key of each waiting part, by the part's index.
    */
   add(deliveryId: string): Promise<Map<number, string>>;
-  /**
-   * Settles what can be settled, and sends what may be sent now.
+  /** Completes mails with a known outcome, and sends mails that can be sent now.
    *
-   * @param budgetMs - No further mail is begun after this.
+   * @param budgetMs - Milliseconds after which no further mail is started.
    */
   run(budgetMs: number): Promise<void>;
-  /** When the next mails of mailboxes that only the pace holds up may go, by their keys. At most 3 requests. */
-  turns(): Promise<Map<string, Turn>>;
-  /** What they wait for, in words. */
+  /** Returns when mailboxes that only wait for the rate limit can send, by key. At most 3 requests. */
+  sendSlots(): Promise<Map<string, SendSlot>>;
+  /** The rate limits as text. */
   readonly pace: string;
-  /** Removes mailboxes that have long been empty. */
+  /** Removes mailboxes that have been empty for two days. */
   cleanUp(): Promise<void>;
 }
 
@@ -80,13 +85,13 @@ export function createMailboxes(deps: {
   rules: Pick<AlertRules, "find">;
   history: Pick<History, "get">;
   mails: MailDelivery;
-  limits: PaceLimits;
+  limits: MailRateLimits;
   /** Mails to an owner's address in 24 hours. */
   ownerMailsPerDay: number;
-  /** What a mail says. */
-  compose(tellings: readonly Telling[]): Promise<MailContent>;
-  /** Writes into a delivery what became of its part; nothing happens when that is known already. */
-  tell(entry: Entry, mail: Outcome & Pick<MailInHand, "attempts" | "looks">): Promise<void>;
+  /** Returns the content of a mail. */
+  compose(sources: readonly MessageSource[]): Promise<MailContent>;
+  /** Writes the outcome of a part into its delivery. Does nothing if the outcome is already known. */
+  report(entry: Entry, mail: Outcome & Pick<MailInHand, "attempts" | "looks">): Promise<void>;
   clock: Clock;
   log: Logger;
 }): MailboxQueue {
@@ -107,7 +112,7 @@ export function createMailboxes(deps: {
 
   async function add(deliveryId: string): Promise<Map<number, string>> {
     return await repeatOnConflict(async () => {
-      // In this order: a part that was put in, sent and cleared away meanwhile is over by the time it is read here.
+      // Read in this order: a part that was added, sent and removed meanwhile is then final when the delivery is read.
       const boxes = new Map((await readAll()).map((box) => [box.rowKey, box]));
       const row = await history.get(deliveryId);
       const all = row ? itemsIn(row) : [];
@@ -125,7 +130,7 @@ export function createMailboxes(deps: {
         if (holds(box, entry)) continue;
         if (part.alone) changed.set(key, { ...box, mail: { ...part, entries: [entry] } });
         else {
-          const mail = urgency <= CRITICAL ? hurried(box.mail, clock.now()) : box.mail;
+          const mail = urgency <= CRITICAL ? withoutRetryDelay(box.mail, clock.now()) : box.mail;
           changed.set(key, { ...box, waiting: [...box.waiting, entry], ...(mail && { mail }) });
         }
       }
@@ -145,7 +150,7 @@ export function createMailboxes(deps: {
     const failures: unknown[] = [];
     while (performance.now() < end) {
       const now = clock.now();
-      const boxes = (await readAll()).filter(({ rowKey }) => !passed.has(rowKey)).sort(byRank);
+      const boxes = (await readAll()).filter(({ rowKey }) => !passed.has(rowKey)).sort(byPriority);
       const step = (box: Mailbox) => nextStep(box, now);
       const box = boxes.find((one) => step(one) === "settle") ?? boxes.find((one) => step(one) === "send");
       if (!box) break;
@@ -153,13 +158,13 @@ export function createMailboxes(deps: {
         if (step(box) === "settle") await settle(box);
         else {
           const outcome = await send(box, now);
-          if (outcome === "paced") break;
-          if (outcome === "switchedOff") passed.add(box.rowKey);
+          if (outcome === "rateLimited") break;
+          if (outcome === "turnedOff") passed.add(box.rowKey);
         }
       } catch (error) {
-        if (isConflict(error)) log.debug("A mailbox is in another worker's hands", { mailbox: box.rowKey });
+        if (isConflict(error)) log.debug("Another worker is processing the mailbox", { mailbox: box.rowKey });
         else {
-          // One mailbox's failure is not the others'.
+          // A failing mailbox must not stop the others.
           passed.add(box.rowKey);
           failures.push(error);
         }
@@ -168,9 +173,9 @@ export function createMailboxes(deps: {
     if (failures.length > 0) throw failures[0];
   }
 
-  /** What the next mail of a mailbox tells. */
-  async function tellingsOf(box: MailboxRecord): Promise<EntryTelling[]> {
-    const found: EntryTelling[] = [];
+  /** Returns the content of the next mail of a mailbox. */
+  async function contentsOf(box: MailboxRecord): Promise<EntryContent[]> {
+    const found: EntryContent[] = [];
     for (const entry of toSend(box)) {
       const row = await history.get(entry.deliveryId);
       const part = row?.parts[entry.part];
@@ -183,21 +188,21 @@ export function createMailboxes(deps: {
     return found;
   }
 
-  /** Takes the mail in hand, counted against the pace, and then sends it. */
-  async function send(box: Mailbox, now: Date): Promise<"sent" | "leftOut" | "paced" | "switchedOff"> {
+  /** Starts a mail, counted against the rate limit, and sends it. */
+  async function send(box: Mailbox, now: Date): Promise<"sent" | "removed" | "rateLimited" | "turnedOff"> {
     const pace = await readPace();
     const at = now.getTime();
-    if (freeAt(pace?.sent ?? [], at, limits) > at) return "paced";
-    const tellings = await tellingsOf(box);
-    const test = tellings.some(({ delivery }) => delivery.test);
-    if (!test && !(await deps.settings.values()).enableNotifications) return "switchedOff";
-    const gone = tellings.filter(({ delivery, rule }) => !rule || (!rule.enabled && !delivery.test));
-    if (gone.length > 0 || tellings.length < toSend(box).length) {
-      await leaveOut(box, tellings, gone);
-      return "leftOut";
+    if (freeAt(pace?.sent ?? [], at, limits) > at) return "rateLimited";
+    const contents = await contentsOf(box);
+    const test = contents.some(({ delivery }) => delivery.test);
+    if (!test && !(await deps.settings.values()).enableNotifications) return "turnedOff";
+    const gone = contents.filter(({ delivery, rule }) => !rule || (!rule.enabled && !delivery.test));
+    if (gone.length > 0 || contents.length < toSend(box).length) {
+      await removeEntries(box, contents, gone);
+      return "removed";
     }
 
-    const entries = tellings.map(({ entry }) => entry);
+    const entries = contents.map(({ entry }) => entry);
     const before = box.mail;
     const mail: MailInHand = {
       ...before,
@@ -211,7 +216,7 @@ export function createMailboxes(deps: {
     };
     const sent = sentLastDay(box, now);
     if (box.ofOwner && before === undefined && sent.length >= deps.ownerMailsPerDay) {
-      const error = `${box.recipients[0]} has had ${sent.length} mails as an owner in 24 hours, and OWNER_MAIL_PER_DAY allows no more.`;
+      const error = `${box.recipients[0]} already received ${sent.length} mails as an owner in 24 hours, the limit of OWNER_MAIL_PER_DAY.`;
       await finish(await write(box, { waiting: [], mail: { ...mail, status: "failed", error } }));
       return "sent";
     }
@@ -221,71 +226,71 @@ export function createMailboxes(deps: {
       const next = { sent: withSent(pace?.sent ?? [], at) };
       operations.push(pace ? replace(Pace, PACE_ROW, next, pace.etag) : insert(Pace, PACE_ROW, next));
     }
-    const content = await deps.compose(tellings);
+    const content = await deps.compose(contents);
     const etags = await tables.transaction(Mailboxes.table, MAILBOXES, operations);
-    await goOn({ ...claim, etag: etags.get(box.rowKey)! }, await mails.send(mail, content, test));
+    await applyOutcome({ ...claim, etag: etags.get(box.rowKey)! }, await mails.send(mail, content, test));
     return "sent";
   }
 
-  /** Entries whose rule is gone or switched off are told so; those whose delivery is gone, or over, just leave. */
-  async function leaveOut(
+  /** Removes entries whose delivery is gone or final, and cancels those whose rule was deleted or disabled. */
+  async function removeEntries(
     box: Mailbox,
-    tellings: readonly { entry: Entry }[],
-    gone: readonly Pick<EntryTelling, "entry" | "rule">[],
+    contents: readonly { entry: Entry }[],
+    gone: readonly Pick<EntryContent, "entry" | "rule">[],
   ): Promise<void> {
     for (const { entry, rule } of gone) {
       const error = rule ? "The rule was disabled before this was sent." : "The rule was deleted before this was sent.";
-      await deps.tell(entry, { status: "cancelled", error, attempts: box.mail?.attempts ?? 0, looks: 0 });
+      await deps.report(entry, { status: "cancelled", error, attempts: box.mail?.attempts ?? 0, looks: 0 });
     }
-    const kept = new Set(
-      tellings.filter((one) => !gone.some(({ entry }) => entry === one.entry)).map((one) => one.entry),
+    const remaining = new Set(
+      contents.filter((one) => !gone.some(({ entry }) => entry === one.entry)).map((one) => one.entry),
     );
     const { mail, ...rest } = box;
-    const entries = mail?.entries.filter((entry) => kept.has(entry)) ?? [];
-    const waiting = box.waiting.filter((entry) => kept.has(entry));
+    const entries = mail?.entries.filter((entry) => remaining.has(entry)) ?? [];
+    const waiting = box.waiting.filter((entry) => remaining.has(entry));
     await write({ ...rest, waiting, ...(mail && entries.length > 0 && { mail: { ...mail, entries } }) }, {});
   }
 
-  /** Goes on with a mail in hand: what became of it is asked for where that is not known. */
+  /** Completes a mail in progress. Requests the outcome from the provider if it is unknown. */
   async function settle(box: Mailbox): Promise<void> {
     const mail = box.mail!;
     if (isFinal(mail)) return await finish(box);
-    if (mail.status === "accepted") return await goOn(box, await mails.look(mail));
+    if (mail.status === "accepted") return await applyOutcome(box, await mails.requestStatus(mail));
     const outcome = await mails.settle(mail);
-    // The provider knows nothing of it: it may be sent.
-    await goOn(box, outcome ?? { status: "waiting" });
+    // The provider does not know the mail, so it can be sent.
+    await applyOutcome(box, outcome ?? { status: "waiting" });
   }
 
-  async function goOn(box: Mailbox, outcome: Outcome): Promise<void> {
+  async function applyOutcome(box: Mailbox, outcome: Outcome): Promise<void> {
     const { leasedUntil: _l, notBefore: _n, error: _e, throttled: _t, ...mail } = box.mail!;
     const next = await write(box, { mail: { ...mail, ...outcome } });
     if (isFinal(next.mail!)) return await finish(next);
-    for (const entry of next.mail!.entries) await deps.tell(entry, next.mail!);
+    for (const entry of next.mail!.entries) await deps.report(entry, next.mail!);
   }
 
-  /** The deliveries are told first: what a mailbox no longer holds is over. */
+  /** Writes the outcome to the deliveries before removing the mail, so that entries without a mailbox are final. */
   async function finish({ mail, ...box }: Mailbox): Promise<void> {
-    for (const entry of mail!.entries) await deps.tell(entry, mail!);
+    for (const entry of mail!.entries) await deps.report(entry, mail!);
     await write(box, {});
   }
 
   return {
     add,
     run,
-    pace: paceText(limits),
+    pace: rateLimitText(limits),
 
-    async turns() {
+    async sendSlots() {
       const now = clock.now();
       const boxes = await readAll();
-      const waiting = boxes.filter((box) => nextStep(box, now) === "send").sort(byRank);
-      const held = boxes.flatMap(({ rowKey, mail, waiting: behind }): [string, Turn][] => {
+      const waiting = boxes.filter((box) => nextStep(box, now) === "send").sort(byPriority);
+      const held = boxes.flatMap(({ rowKey, mail, waiting: behind }): [string, SendSlot][] => {
         const until = [mail?.notBefore ?? "", mail?.leasedUntil ?? ""].sort()[1]!;
         return behind.length > 0 && until > now.toISOString() ? [[rowKey, { at: new Date(until), before: -1 }]] : [];
       });
       if (waiting.length === 0) return new Map(held);
       const slots = nextSlots((await readPace())?.sent ?? [], now.getTime(), limits, waiting.length);
-      const turnOf = (before: number): Turn => ({ at: new Date(slots[before]!), before });
-      return new Map([...held, ...waiting.map(({ rowKey }, at): [string, Turn] => [rowKey, turnOf(at)])]);
+      const slotOf = (before: number): SendSlot => ({ at: new Date(slots[before]!), before });
+      return new Map([...held, ...waiting.map(({ rowKey }, at): [string, SendSlot] => [rowKey, slotOf(at)])]);
     },
 
     async cleanUp() {

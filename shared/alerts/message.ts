@@ -21,60 +21,66 @@ import { URGENCIES } from "./items.ts";
 import { historyLink, type Links, pageLink, subscriptionText } from "./links.ts";
 import type { AlertType } from "./rule.ts";
 
-/** One line of a message: what it is about, why, and where to do something about it. */
+/** One line of a message: the item, its state, details, and a link. */
 export interface MessageLine {
   urgency: Urgency;
   title: string;
   /** `expires in 6 days, on 27 November 2026` */
   what: string;
-  /** Label and value pairs in the order to show them. */
+  /** Details as label and value pairs, in display order. */
   facts: [label: string, value: string][];
   link?: { text: string; url: string };
   place?: Place;
 }
 
-/** Where the thing lies that a line is about, and whose it is. */
+/** The owner and location of an item, for grouping in mails. */
 export interface Place {
-  /** As its tag names it; empty where it names none. */
+  /** The value of the owner tag. Empty if there is none. */
   owner: string;
   vault?: string;
-  /** Name and id. */
+  /** Name and id of the vault's subscription. */
   subscription?: string;
-  /** The vault in the portal. */
+  /** The vault in the Azure portal. */
   url?: string;
+  /** The directory of an application's credential, which is in no vault, such as "B2C tenant acme.onmicrosoft.com". */
+  directory?: string;
 }
 
-/** What a message says, whichever way it goes out. */
+/** The content of a message, independent of its channel. */
 export interface Message {
   subject: string;
   /** One sentence under the subject. */
   intro: string;
   lines: MessageLine[];
-  /** Why the reader gets this, and how to stop it. */
+  /** Why the recipient gets the message, and how to stop it. */
   why: string[];
   ruleName: string;
-  /** Where the deliveries can be looked up with a browser; none when PUBLIC_BASE_URL is not set. */
+  /** Links to the notifications on the web page. Empty if PUBLIC_BASE_URL is not set. */
   histories: string[];
-  /** The service's page. */
+  /** Link to the web page of the service. */
   pageUrl?: string;
 }
 
-/** Days left up to which an asset counts as critical or as a warning in a message, as the defaults of the policy have it. */
+/** Days before expiry at which messages show an asset as critical or as a warning: the defaults of the compliance policy. */
 const CRITICAL_DAYS = 7;
 const WARNING_DAYS = 30;
 
-/** What a message tells: items of a delivery, and why they come to these recipients where an owner did not get them. */
-export interface Telling {
+/** The items of one delivery for one group of recipients. */
+export interface MessageSource {
   delivery: Omit<DeliveryRecord, "news">;
   items: readonly Item[];
+  /** Why the items go to the rule's recipients although they have an owner. */
   reason?: string | undefined;
-  /** What a tag says, whose address the recipient's is. */
+  /** The owner tag that the recipient's address comes from. */
   owner?: string | undefined;
 }
 
-/** One message of one or several deliveries; worded as of the instant each was made, so the same at every attempt. */
-export function messageOf(tellings: readonly Telling[], links: Links): Message {
-  const entries = tellings
+/**
+ * Returns one message for one or more deliveries. Relative times refer to the creation of each delivery, so that a retry sends the
+ * same text.
+ */
+export function messageOf(sources: readonly MessageSource[], links: Links): Message {
+  const entries = sources
     .flatMap(({ delivery, items }) =>
       items.map((item) => ({
         item,
@@ -84,11 +90,11 @@ export function messageOf(tellings: readonly Telling[], links: Links): Message {
     )
     .sort((a, b) => URGENCIES.indexOf(a.line.urgency) - URGENCIES.indexOf(b.line.urgency));
   const lines = entries.map(({ line, place }): MessageLine => ({ ...line, ...(place && { place }) }));
-  const deliveries = tellings.map(({ delivery }) => delivery);
+  const deliveries = sources.map(({ delivery }) => delivery);
   const types = new Set(deliveries.map(({ alertType }) => alertType));
   const digest = deliveries.every(({ deliveryMode }) => deliveryMode === "digest") ? "Digest: " : "";
   const prefix = deliveries.some(({ test }) => test) ? "[Test] " : "";
-  const words =
+  const headlineText =
     types.size > 1 && lines[0]
       ? `${lines.length} alerts; first ${lines[0].title} ${lines[0].what}`
       : headline(
@@ -99,16 +105,18 @@ export function messageOf(tellings: readonly Telling[], links: Links): Message {
   const rules = new Map(deliveries.map(({ ruleId, ruleName }) => [ruleId, ruleName]));
   const page = pageLink(links);
   return {
-    subject: `${prefix}${digest}${words}`,
+    subject: `${prefix}${digest}${headlineText}`,
     intro: introOf(deliveries, lines.length),
     lines,
     why: [
-      ...[...rules].map(([id, name]) => `You get this because of the alert rule “${name}” (${id}).`),
-      ...tellings.flatMap(({ reason }) => (reason ? [`Not told to an owner: ${reason}.`] : [])),
+      ...[...rules].map(([id, name]) => `You receive this message because of the alert rule “${name}” (${id}).`),
+      ...sources.flatMap(({ reason }) => (reason ? [`Not sent to an owner: ${reason}.`] : [])),
       ...new Set(
-        tellings.flatMap(({ owner }) => (owner ? [`It goes to you as the owner that tags name: “${owner}”.`] : [])),
+        sources.flatMap(({ owner }) =>
+          owner ? [`It is sent to you because a tag names you as the owner: “${owner}”.`] : [],
+        ),
       ),
-      "To stop it, ask an administrator of the service to take you off the rule's recipients, to snooze an asset for this rule (POST /alerts/snoozes), or to disable the rule.",
+      "To stop these messages, ask an administrator to remove you from the rule's recipients, to snooze an asset for this rule (POST /alerts/snoozes), or to disable the rule.",
     ],
     ruleName: deliveries[0]!.ruleName,
     histories: [...new Set(deliveries.map(({ deliveryId }) => deliveryId))].flatMap(
@@ -126,35 +134,43 @@ const NO_LINKS: Links = {
   subscriptionName: () => undefined,
 };
 
-/** The most urgent of the items, as a place in `URGENCIES`. */
+/** Returns the highest urgency of the items, as an index into `URGENCIES`. */
 export const urgencyIn = (items: readonly Item[], at: Date): number =>
   items.reduce(
     (most, item) => Math.min(most, URGENCIES.indexOf(lineOf(item, at, NO_LINKS).urgency)),
     URGENCIES.length - 1,
   );
 
-/** Where an item lies and whose it is; undefined for what lies in no vault. */
+/** Returns the owner and location of an asset or violation. Undefined for other items. */
 function placeOf(item: Item, links: Links): Place | undefined {
-  const about = "of" in item ? item.of : item;
-  if (about.kind !== "asset" && about.kind !== "violation") return undefined;
-  const ofVault = about.kind === "asset" ? !about.credential : !isCredentialId(about.resourceId);
+  const subject = "of" in item ? item.of : item;
+  if (subject.kind !== "asset" && subject.kind !== "violation") return undefined;
+  const owner = subject.owner ?? "";
+  const credential = subject.kind === "asset" ? subject.credential : undefined;
+  const id = subject.kind === "asset" ? subject.id : subject.resourceId;
+  if (credential || isCredentialId(id)) return { owner, directory: directoryText(id, credential) };
   return {
-    owner: about.owner ?? "",
-    ...(ofVault && {
-      vault: about.vaultName,
-      subscription: subscriptionText(links, about.subscriptionId),
-      ...(about.vaultId && { url: vaultLink(links, about.vaultId, "") }),
-    }),
+    owner,
+    vault: subject.vaultName,
+    subscription: subscriptionText(links, subject.subscriptionId),
+    ...(subject.vaultId && { url: vaultLink(links, subject.vaultId, "") }),
   };
 }
 
+/** @param id - `entra.<tenant>.<application>.<key>` or `b2c.<tenant>.…` */
+function directoryText(id: string, credential: AssetItem["credential"]): string {
+  const [source, tenantId = ""] = id.split(".");
+  const tenant = credential?.tenantDomain ?? credential?.tenantId ?? tenantId;
+  return source === "b2c" ? `B2C tenant ${tenant}` : `Microsoft Entra tenant ${tenant}`;
+}
+
 const AUTOMATION_HEADLINES: Partial<Record<AlertType, string>> = {
-  rotationDue: "client secrets are due",
-  rotationDone: "applications have a new client secret",
-  rotationFailed: "rotations need somebody to look",
-  syncFailed: "copies of secrets are not kept",
-  referenceUnresolved: "references to vaults can't be followed",
-  unexpectedReader: "assets were read by somebody whom nobody expected",
+  rotationDue: "client secrets are due for rotation",
+  rotationDone: "rotations completed",
+  rotationFailed: "rotations need attention",
+  syncFailed: "syncs failed",
+  referenceUnresolved: "Key Vault references are not resolved",
+  unexpectedReader: "assets were read by unexpected identities",
 };
 
 function headline(alertType: AlertType, items: readonly Item[], lines: readonly MessageLine[]): string {
@@ -179,27 +195,25 @@ function headline(alertType: AlertType, items: readonly Item[], lines: readonly 
     case "credential":
       return `${items.length} credentials of the service expire soon; first ${line.title} ${line.what}`;
     case "automation":
-      return `${items.length} ${AUTOMATION_HEADLINES[alertType] ?? "things"}; first ${line.title} ${line.what}`;
+      return `${items.length} ${AUTOMATION_HEADLINES[alertType] ?? "items"}; first ${line.title} ${line.what}`;
     case "breakGlass":
-      return `${items.length} sign-ins with a password while passwords are switched off; first ${line.title}`;
+      return `${items.length} password sign-ins while passwords are turned off; first ${line.title}`;
     case "scanFailure":
     case "stillFailing":
-      return `${items.length} failures of scans; first ${line.title} ${line.what}`;
+      return `${items.length} scan failures; first ${line.title} ${line.what}`;
     case "renewed":
     case "recovered":
-      return `${items.length} alerts have ended; first ${line.title} ${line.what}`;
+      return `${items.length} alerts are resolved; first ${line.title} ${line.what}`;
     case "escalated":
-      return `${items.length} alerts that nobody acknowledged; first ${line.title} ${line.what}`;
+      return `${items.length} alerts without acknowledgment; first ${line.title} ${line.what}`;
   }
 }
 
 function introOf(deliveries: readonly Omit<DeliveryRecord, "news">[], count: number): string {
   if (deliveries.some(({ test }) => test))
-    return "This is a test of the alert rule. What follows is an example and needs no action.";
-  const many = count === 1 ? "One thing is new" : `${count} things are new`;
+    return "This is a test of the alert rule. The item below is an example. No action is needed.";
   const since = deliveries.every(({ deliveryMode }) => deliveryMode === "digest") ? " since the last digest" : "";
-  const order = count > 1 ? ", the most urgent first" : "";
-  return `${many}${since}${order}.`;
+  return `${count} new ${count === 1 ? "item" : "items"}${since}.`;
 }
 
 export function lineOf(item: Item, at: Date, links: Links): MessageLine {
@@ -220,10 +234,10 @@ export function lineOf(item: Item, at: Date, links: Links): MessageLine {
       return scanFailureLine(item, links);
     case "renewed":
     case "recovered":
-      return endLine(item, lineOf(item.of, at, links));
+      return resolvedLine(item, lineOf(item.of, at, links));
     case "stillFailing":
     case "escalated":
-      return lastingLine(item, lineOf(item.of, at, links));
+      return persistingLine(item, lineOf(item.of, at, links));
   }
 }
 
@@ -243,13 +257,13 @@ function assetLine(item: AssetItem, at: Date, links: Links): MessageLine {
       ...(
         [
           ["Tenant", credential?.tenantDomain],
-          ["Client id", credential?.appId],
-          ["Key id", credential?.keyId],
+          ["Client ID", credential?.appId],
+          ["Key ID", credential?.keyId],
         ] as const
       ).flatMap(([label, value]): [string, string][] => (value === undefined ? [] : [[label, value]])),
       ...(credential ? [] : ([["Subscription", subscriptionText(links, item.subscriptionId)]] as [string, string][])),
       [left < 0 ? "Expired" : "Expires", on],
-      ["Owner", item.owner ?? "none given"],
+      ["Owner", item.owner ?? "none"],
       ...(item.threshold > 0 ? ([["Threshold", dayCount(item.threshold)]] as [string, string][]) : []),
     ],
     link: {
@@ -277,11 +291,11 @@ function violationLine(item: ViolationItem, links: Links): MessageLine {
   return {
     urgency: SEVERITY_URGENCY[item.severity],
     title: item.resourceId,
-    what: `breaks the check ${item.checkId}`,
+    what: `fails the check ${item.checkId}`,
     facts: [
-      ["Check", item.title],
+      ["Finding", item.title],
       ["Severity", item.severity],
-      ["Owner", item.owner ?? "none given"],
+      ["Owner", item.owner ?? "none"],
       ...(isCredentialId(item.resourceId)
         ? []
         : ([
@@ -297,7 +311,7 @@ function violationLine(item: ViolationItem, links: Links): MessageLine {
 const SCAN_ENDS: Record<string, string> = {
   partial: "could not read every subscription and vault",
   failed: "failed",
-  timedOut: "ran out of time",
+  timedOut: "timed out",
 };
 
 function scanLine(item: ScanItem, links: Links): MessageLine {
@@ -309,14 +323,16 @@ function scanLine(item: ScanItem, links: Links): MessageLine {
     facts: [
       ["Mode", item.mode],
       ["Ended", dateText(new Date(item.finishedAt))],
-      ["Vaults not read", `${item.vaultsFailed} of ${item.vaultsTotal}`],
+      ["Unread vaults", `${item.vaultsFailed} of ${item.vaultsTotal}`],
       ...(item.message ? ([["Reason", item.message]] as [string, string][]) : []),
     ],
-    ...(base ? { link: { text: "See the results", url: `${base}/api/assets/discovery/scan/${item.id}/results` } } : {}),
+    ...(base
+      ? { link: { text: "View scan results", url: `${base}/api/assets/discovery/scan/${item.id}/results` } }
+      : {}),
   };
 }
 
-/** Failures that end a scan before it comes to its vaults, and those of which nothing is known but for them. */
+/** Codes of failures of a scan as a whole. */
 const WHOLE_SCAN_CODES = new Set(["scan", "timedOut"]);
 
 function scanFailureLine(item: ScanFailureItem, links: Links): MessageLine {
@@ -327,8 +343,8 @@ function scanFailureLine(item: ScanFailureItem, links: Links): MessageLine {
     ["Subscription", subscriptionId && subscriptionText(links, subscriptionId)],
     ["List", list],
     ["Reason", `${message} (${code})`],
-    ["To do", remedy],
-    ["Seen", dateText(new Date(item.at))],
+    ["Next step", remedy],
+    ["Found", dateText(new Date(item.at))],
     ["Scan", scanId],
   ];
   const wider =
@@ -338,26 +354,26 @@ function scanFailureLine(item: ScanFailureItem, links: Links): MessageLine {
     title: vaultName ?? wider,
     what: WHOLE_SCAN_CODES.has(code) ? "do not complete" : "can't be read",
     facts: facts.flatMap(([label, value]): [string, string][] => (value ? [[label, value]] : [])),
-    ...(base && { link: { text: "See the results", url: `${base}/api/assets/discovery/scan/${scanId}/results` } }),
+    ...(base && { link: { text: "View scan results", url: `${base}/api/assets/discovery/scan/${scanId}/results` } }),
   };
 }
 
 const END_TEXTS = {
-  mended: { asset: "is no longer told of", violation: "is in order again", scanFailure: "can be read again" },
-  removed: { asset: "was removed", violation: "was removed", scanFailure: "is no longer there" },
+  mended: { asset: "is resolved", violation: "is resolved", scanFailure: "can be read again" },
+  removed: { asset: "was deleted", violation: "was deleted", scanFailure: "was deleted" },
   disabled: { asset: "was disabled", violation: "was disabled", scanFailure: "was disabled" },
   outOfScope: {
-    asset: "is not watched any more",
-    violation: "is not watched any more",
-    scanFailure: "is not watched any more",
+    asset: "is no longer monitored",
+    violation: "is no longer monitored",
+    scanFailure: "is no longer monitored",
   },
 } as const;
 
-/** What has ended, in the words of the line that told of it. */
-function endLine(item: RenewedItem | RecoveredItem, before: MessageLine): MessageLine {
-  const since: [string, string] = ["Told of since", dateText(new Date(item.since))];
+/** Returns the line of a resolved alert, based on the line that reported it. */
+function resolvedLine(item: RenewedItem | RecoveredItem, before: MessageLine): MessageLine {
+  const since: [string, string] = ["First notified", dateText(new Date(item.since))];
   if (item.kind === "recovered") {
-    const kept = before.facts.filter(([label]) => label !== "To do");
+    const kept = before.facts.filter(([label]) => label !== "Next step");
     return { ...before, urgency: "notice", what: END_TEXTS[item.reason][item.of.kind], facts: [...kept, since] };
   }
   const { expiresOn, version, of } = item;
@@ -365,19 +381,19 @@ function endLine(item: RenewedItem | RecoveredItem, before: MessageLine): Messag
   return {
     ...before,
     urgency: "notice",
-    what: expiresOn === undefined ? "was renewed and has no expiry" : `was renewed until ${day(expiresOn)}`,
+    what: expiresOn === undefined ? "was renewed and has no expiry" : `was renewed and expires on ${day(expiresOn)}`,
     facts: [
       ...before.facts.filter(([label]) => label !== "Expires" && label !== "Expired" && label !== "Threshold"),
-      ["Expiry before", day(of.expiresOn)],
+      ["Previous expiry", day(of.expiresOn)],
       ...(version === undefined ? [] : ([["Version", version]] as [string, string][])),
       since,
     ],
   };
 }
 
-/** What lasts, in the words of the line that told of it. */
-function lastingLine(item: StillFailingItem | EscalatedItem, before: MessageLine): MessageLine {
-  const since: [string, string] = ["Told of since", dateText(new Date(item.since))];
+/** Returns the line of a persisting failure or an escalation, based on the line that reported it. */
+function persistingLine(item: StillFailingItem | EscalatedItem, before: MessageLine): MessageLine {
+  const since: [string, string] = ["First notified", dateText(new Date(item.since))];
   if (item.kind === "stillFailing") return { ...before, what: `still ${before.what}`, facts: [...before.facts, since] };
   const escalated: [string, string] = ["Escalated", `not acknowledged within ${dayCount(item.afterDays)}`];
   return { ...before, facts: [...before.facts, since, escalated] };
@@ -386,10 +402,10 @@ function lastingLine(item: StillFailingItem | EscalatedItem, before: MessageLine
 const breakGlassLine = ({ username, address, at }: BreakGlassItem): MessageLine => ({
   urgency: "expired",
   title: username,
-  what: "signed in with a password while passwords are switched off",
+  what: "signed in with a password while passwords are turned off",
   facts: [
-    ["At", dateText(new Date(at))],
-    ["From", address ?? "unknown"],
+    ["Time", dateText(new Date(at))],
+    ["Client address", address ?? "unknown"],
   ],
 });
 
@@ -404,11 +420,11 @@ function automationLine(item: AutomationItem, links: Links): MessageLine {
         ? `assets/dependencies?vault=${encodeURIComponent(vaultName)}&resolved=false`
         : `automation/rotation/apps/${appId}`;
   const facts: [string, string][] = [
-    ["Why", why],
-    ["Done", done],
-    ["Safe", safe],
-    ["To do", next],
-    ["Client id", appId ?? ""],
+    ["Reason", why],
+    ["Done so far", done],
+    ["Current state", safe],
+    ["Next step", next],
+    ["Client ID", appId ?? ""],
     ["Rotation", rotationId ?? ""],
     ["Sync record", recordId ?? ""],
   ];
@@ -417,7 +433,7 @@ function automationLine(item: AutomationItem, links: Links): MessageLine {
     title,
     what,
     facts: facts.filter(([, value]) => value !== ""),
-    ...(base && { link: { text: "See how it stands", url: `${base}/api/${path}` } }),
+    ...(base && { link: { text: "View details", url: `${base}/api/${path}` } }),
   };
 }
 
@@ -435,7 +451,7 @@ function credentialLine(item: CredentialItem, at: Date): MessageLine {
   };
 }
 
-/** In UTC and in a form that reads the same in every country. */
+/** Returns a date and time in UTC, with the month's name to avoid ambiguity. */
 const dateText = (date: Date): string =>
   `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]} ${date.getUTCFullYear()}, ${date.toISOString().slice(11, 16)} UTC`;
 const MONTHS = [

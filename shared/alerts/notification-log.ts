@@ -8,29 +8,27 @@ import { type AssetItem, assetKeyPrefix, automationKey, type Item, notificationK
 /** A partition per rule, a row per notification. A row is only ever added, so writing one twice does no harm. */
 export const NotificationRows = entity("AlertTold", z.object({ deliveryId: z.string() }));
 
-/** Up to here marks are looked up one by one, beyond it a range of them is read. */
+/** Up to this many keys are read individually. For more, a range is read. */
 const SINGLE_LOOK_UPS = 10;
 
-/** What each rule has notified of, so that it does so once. */
+/** The notifications of each rule, so that none is sent twice. */
 export interface NotificationLog {
-  /**
-   * Of these assets, all of one type and in the order of the index, those without a row for this or a lower threshold; with
-   * `since` where there is one for a higher.
+  /** Returns the assets without a row for this or a lower threshold, with `since` if there is a row for a higher one. The assets must
+   * be of one type and in index order.
    */
   unnotifiedAssets(ruleId: string, items: readonly AssetItem[]): Promise<AssetItem[]>;
-  /**
-   * Those without a row, each once. Of up to ten one request each, of more those between the first and the last key, 1,000 a
-   * request.
+  /** Returns the items without a row, without duplicates. Up to ten items: one request each. More: one request per 1,000 rows between the
+   * first and the last key.
    */
   unnotified<T extends Item>(ruleId: string, items: readonly T[]): Promise<T[]>;
-  /** As `unnotified`, of ids that sort as their items do: one request for those between the first and the last. */
+  /** Like `unnotified`, for ids in sort order: one request per 1,000 rows between the first and the last. */
   unnotifiedAutomation<T extends { id: string }>(ruleId: string, items: readonly T[]): Promise<T[]>;
-  /** Notes that a delivery notifies of these, and writes what follows from that in the rule's partition. */
+  /** Adds the rows of a delivery's items, and writes `beside` in the same partition. */
   add(ruleId: string, deliveryId: string, items: readonly Item[], beside: readonly Operation[]): Promise<void>;
 }
 
 export function createNotificationLog(tables: Tables): NotificationLog {
-  /** Of each asset the lowest threshold that was told, and when the first was. */
+  /** The lowest notified threshold of each asset, and the time of its first notification. */
   type Notified = Map<string, { threshold: number; since: number }>;
 
   async function thresholdsIn(ruleId: string, from: string, before: string, into: Notified): Promise<void> {

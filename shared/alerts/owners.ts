@@ -9,17 +9,17 @@ import { repeatOnConflict } from "../storage/conflict.ts";
 import { entity, type Row } from "../storage/entity.ts";
 import type { Tables } from "../storage/tables.ts";
 
-/** Entries of the table: one row of storage holds them all. */
+/** Maximum number of entries, because one row stores the whole table. */
 export const MAX_OWNERS = 2000;
-/** Characters of all of them: a row holds 1 MiB, two bytes a character. */
+/** Maximum number of characters: a row stores 1 MiB, two bytes per character. */
 const MAX_TABLE_CHARACTERS = 500_000;
-/** Of a tag's value: https://learn.microsoft.com/azure/key-vault/secrets/about-secrets#secret-tags */
+/** Limit of a tag value: https://learn.microsoft.com/azure/key-vault/secrets/about-secrets#secret-tags */
 export const MAX_OWNER_CHARACTERS = 256;
 
 const OwnersRecord = z.object({
-  /** The addresses by the owner's name as tags write it, in lower case. */
+  /** Addresses by owner name in lower case. */
   addresses: z.record(z.string(), z.string()),
-  /** How the names were written. */
+  /** Owner names in their original case. */
   names: z.record(z.string(), z.string()),
   updatedAt: z.string(),
   updatedBy: z.string(),
@@ -30,12 +30,12 @@ const OWNERS = "owners";
 const OWNERS_ROW = "0";
 
 export interface OwnerAddress {
-  /** As tags write it. */
+  /** The value of the owner tag. */
   owner: string;
   address: string;
 }
 
-/** The administrators' table of owners. */
+/** The table of owners and their addresses. */
 export interface OwnersTable {
   owners: OwnerAddress[];
   updatedAt: string | null;
@@ -43,12 +43,12 @@ export interface OwnersTable {
   etag: string;
 }
 
-/** Where an owner's alerts go, or why they go to nobody. */
+/** The address for an owner's alerts, or why there is none. */
 export type Resolved = { address: string } | { reason: string };
 
-/** Who gets the alerts of an owner whom a tag names. */
+/** The resolution of owner tags to mail addresses. */
 export interface Owners {
-  /** One request. */
+  /** Returns the table. One request. */
   table(): Promise<OwnersTable>;
   /**
    * Replaces the table.
@@ -56,11 +56,11 @@ export interface Owners {
    * @throws {Problem} invalidRequest for an owner named twice; preconditionFailed when `ifMatch` is stale.
    */
   replace(owners: readonly OwnerAddress[], caller: Caller, ifMatch: string | undefined): Promise<OwnersTable>;
-  /** How owners are resolved now; undefined while neither a domain nor an entry of the table is there. One request. */
+  /** Returns the resolution function. Undefined if neither a domain nor a table entry exists. One request. */
   resolver(): Promise<((owner: string | undefined) => Resolved) | undefined>;
 }
 
-/** What the table is before the first entry. */
+/** The table before the first entry. */
 const EMPTY = { addresses: {}, names: {} };
 const EMPTY_ETAG = '"none"';
 
@@ -112,33 +112,32 @@ const ADDRESS = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z
 /** RFC 5321, section 4.5.3.1: 254 characters between the brackets of a path. */
 const MAX_ADDRESS = 254;
 
-/**
- * Whoever can write a tag chooses what stands in it. So it is an address only as a whole, in plain letters and of a domain that
- * the configuration names exactly, or it is what the administrators' table has, letter for letter but for the case of A to Z.
+/** Resolves an owner tag to an address. Anyone who can edit tags controls the value, so it is accepted only as a complete ASCII address
+ * in a configured domain, or as an exact match in the table (case-insensitive for A to Z).
  */
 function resolve(owner: string | undefined, addresses: Record<string, string>, domains: readonly string[]): Resolved {
-  if (owner === undefined || owner === "") return { reason: "it names no owner" };
+  if (owner === undefined || owner === "") return { reason: "the owner tag is missing" };
   const key = lowerCased(owner);
   if (Object.hasOwn(addresses, key)) return { address: addresses[key]! };
-  if (domains.length === 0) return { reason: "the table of owners does not have its owner" };
+  if (domains.length === 0) return { reason: "the owner is not in the owner table" };
   if (owner.length <= MAX_ADDRESS && ADDRESS.test(owner) && domains.includes(key.slice(key.indexOf("@") + 1)))
     return { address: key };
-  return { reason: "its owner is neither an address under ALERT_OWNER_DOMAINS nor in the table of owners" };
+  return { reason: "the owner is neither an address in ALERT_OWNER_DOMAINS nor in the owner table" };
 }
 
-/** Of A to Z alone: other letters have lower cases that look like, or are, those of the alphabet. */
+/** Lowers A to Z only: some other letters have ASCII letters, or lookalikes of them, as their lower case. */
 const lowerCased = (text: string): string => text.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
 
 function recordOf(owners: readonly OwnerAddress[], now: Date, actor: string): OwnersRecord {
   const [addresses, names]: Record<string, string>[] = [{}, {}];
   for (const [index, { owner, address }] of owners.entries()) {
     const key = lowerCased(owner);
-    if (Object.hasOwn(addresses!, key)) throw invalidBody(`owners.${index}.owner`, "is in the list twice");
+    if (Object.hasOwn(addresses!, key)) throw invalidBody(`owners.${index}.owner`, "is a duplicate");
     addresses![key] = address;
     names![key] = owner;
   }
   if (JSON.stringify([addresses, names]).length > MAX_TABLE_CHARACTERS)
-    throw invalidBody("owners", "are too many for names and addresses of this length");
+    throw invalidBody("owners", `must have at most ${MAX_TABLE_CHARACTERS.toLocaleString("en")} characters in total`);
   return { addresses: addresses!, names: names!, updatedAt: now.toISOString(), updatedBy: actor };
 }
 
@@ -149,7 +148,7 @@ const tableOf = (row: Row<OwnersRecord> | undefined): OwnersTable => ({
   etag: row ? entityTag(row) : EMPTY_ETAG,
 });
 
-/** Owners named in an audit entry, which has its limit. */
+/** Maximum number of owners in an audit entry, because its size is limited. */
 const MAX_NAMED = 50;
 
 function changeOf(before: Record<string, string>, after: Record<string, string>) {

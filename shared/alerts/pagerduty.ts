@@ -11,7 +11,7 @@ const SEVERITIES: Record<Urgency, "critical" | "error" | "warning" | "info"> = {
   notice: "info",
 };
 
-/** An event of PagerDuty's Events API v2: https://developer.pagerduty.com/docs/send-alert-event */
+/** Returns an event for PagerDuty's Events API v2: https://developer.pagerduty.com/docs/send-alert-event */
 export function pagerDutyEvent(
   incident: Incident,
   routingKey: string,

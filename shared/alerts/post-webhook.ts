@@ -3,31 +3,31 @@ import { Problem } from "../http/problem.ts";
 import { type Outgoing, type OutgoingAnswer, Unreachable } from "../outgoing/outgoing.ts";
 import type { Clock } from "../runtime.ts";
 import { SECOND_MS } from "../time.ts";
-import type { Attempts, Outcome } from "./attempt.ts";
 import { type DeliveryRecord, itemsIn, type Part } from "./delivery.ts";
-import type { Followed } from "./followed.ts";
 import { type Incident, incidentOf } from "./incident.ts";
-import { alertKey, followedIn, type Item } from "./items.ts";
+import { alertKey, type Item, trackedItemOf } from "./items.ts";
 import type { Links } from "./links.ts";
 import { messageOf } from "./message.ts";
 import { pagerDutyEvent } from "./pagerduty.ts";
+import type { Attempts, Outcome } from "./retry-schedule.ts";
 import { opensIncidents, type RuleRecord, type WebhookSecret } from "./rule.ts";
 import type { AlertRules } from "./rules.ts";
 import { openServiceNow, Unexpected } from "./servicenow.ts";
 import { slackOf } from "./slack.ts";
 import { teamsOf } from "./teams.ts";
+import type { TrackedAlerts } from "./tracked-alerts.ts";
 import { cloudEventOf, signatureHeaders } from "./webhook.ts";
 
-/** Milliseconds in which a worker begins incidents; with the requests of the last one it stays below the lease of a part. */
+/** Milliseconds in which a worker starts incidents. Including the last requests, this stays below the lease of a part. */
 const INCIDENTS_MS = 60 * SECOND_MS;
-/** How many incidents are recorded at once. */
+/** Maximum number of incidents per step. */
 const INCIDENTS = 50;
-/** A receiver that refuses so many items of a part takes none of them, as with a key that it does not know. */
+/** After this many rejected items, the rest of a part is not sent, because the receiver probably rejects all, for example for an unknown key. */
 const MAX_REFUSED = 10;
 
-/** Parts that are posted: webhooks, Teams, Slack, PagerDuty and ServiceNow. */
+/** Delivery by HTTP: webhooks, Teams, Slack, PagerDuty and ServiceNow. */
 export interface WebhookDelivery {
-  /** Posts a part to the address that the rule has now. */
+  /** Posts a part to the rule's current address. */
   post(row: DeliveryRecord, part: Part, rule: RuleRecord): Promise<Outcome>;
 }
 
@@ -35,7 +35,7 @@ export function createWebhookDelivery(deps: {
   rules: Pick<AlertRules, "readSecret">;
   outgoing: Outgoing;
   attempts: Attempts;
-  followed: Pick<Followed, "of">;
+  trackedAlerts: Pick<TrackedAlerts, "of">;
   links: () => Promise<Links>;
   clock: Clock;
 }): WebhookDelivery {
@@ -56,7 +56,7 @@ export function createWebhookDelivery(deps: {
     return { headers: { ...always, "content-type": "application/json" }, body: JSON.stringify(card) };
   }
 
-  /** Opens and closes the incidents of a part's items, one after the other, and goes on where an earlier attempt ended. */
+  /** Opens and closes the incidents of a part's items one by one, continuing where an earlier attempt stopped. */
   async function postIncidents(row: DeliveryRecord, part: Part, secret: WebhookSecret): Promise<Outcome> {
     const items = itemsIn(row);
     const links = await deps.links();
@@ -70,7 +70,7 @@ export function createWebhookDelivery(deps: {
       ...(refusal !== undefined && { refused, refusal }),
       ...(answer && { answer: { status: answer.status, body: scrubbed(textOf(answer.body), secret) } }),
     });
-    // An attempt that got somewhere is not one of those that come to nothing.
+    // An attempt with progress resets the retry count.
     const again = (error: string, more: Partial<Part>, seconds?: number): Outcome => {
       const attempts = posted > from ? 1 : part.attempts;
       return retry({ ...part, attempts }, row.test, error, { ...more, attempts }, seconds);
@@ -90,22 +90,22 @@ export function createWebhookDelivery(deps: {
         try {
           last = await apply(incidentOf(row, items[posted]!, links));
         } catch (error) {
-          if (!(error instanceof Unexpected) || !isRefusal(error.answer)) throw error;
-          // The receiver will never take this one. The others are tried.
+          if (!(error instanceof Unexpected) || !isPermanentRejection(error.answer)) throw error;
+          // Permanently rejected. The other items are still sent.
           refused++;
           refusal ??= error.message;
           last = error.answer;
           if (refused === MAX_REFUSED && items.length > MAX_REFUSED) {
-            const error = `${refusal} After ${refused} refused items the others were not sent.`;
+            const error = `${refusal} The remaining items were not sent after ${refused} rejections.`;
             return { ...shown(last), status: "failed", error };
           }
         }
         posted++;
       }
-      for (const item of await endedMeanwhile(row, items))
+      for (const item of await resolvedMeanwhile(row, items))
         last = await apply({ ...incidentOf(row, item, links), action: "close" });
       if (refusal === undefined) return { ...shown(last), status: "delivered" };
-      const count = items.length === 1 ? "" : ` It refused ${refused} of ${items.length} items.`;
+      const count = items.length === 1 ? "" : ` The receiver rejected ${refused} of ${items.length} items.`;
       return { ...shown(last), status: "failed", error: `${refusal}${count}` };
     } catch (error) {
       if (error instanceof Unreachable) {
@@ -113,22 +113,21 @@ export function createWebhookDelivery(deps: {
         return again(error.message, { ...shown(undefined), ...(error.sent && { mayBeRepeated: true }) });
       }
       if (!(error instanceof Unexpected)) throw error;
-      if (isRefusal(error.answer)) return { ...shown(error.answer), status: "failed", error: error.message };
+      if (isPermanentRejection(error.answer)) return { ...shown(error.answer), status: "failed", error: error.message };
       return again(error.message, shown(error.answer), retryAfterSeconds(error.answer));
     }
   }
 
-  /**
-   * Items whose incidents were opened although their alerts have ended: the delivery that tells of the end may have been
-   * quicker than this one. An alert's row goes before its end is told. One request.
+  /** Returns opened items whose alerts are already resolved, because the delivery of the resolution can be faster than this one. An
+   * alert's row is removed before its resolution is sent. One request.
    */
-  async function endedMeanwhile(row: DeliveryRecord, items: readonly Item[]): Promise<Item[]> {
+  async function resolvedMeanwhile(row: DeliveryRecord, items: readonly Item[]): Promise<Item[]> {
     const opened = items.filter(({ kind }) => kind !== "renewed" && kind !== "recovered");
-    if (row.test || !opened.some(followedIn)) return [];
-    const open = await deps.followed.of(row.escalatedFrom ?? row.ruleId);
+    if (row.test || !opened.some(trackedItemOf)) return [];
+    const open = await deps.trackedAlerts.of(row.escalatedFrom ?? row.ruleId);
     return opened.filter((item) => {
-      const followed = followedIn(item);
-      return followed !== undefined && !open.has(alertKey(followed));
+      const tracked = trackedItemOf(item);
+      return tracked !== undefined && !open.has(alertKey(tracked));
     });
   }
 
@@ -142,7 +141,8 @@ export function createWebhookDelivery(deps: {
         if (error instanceof Problem) return retry(part, row.test, error.message);
         throw error;
       }
-      if (!secret) return retry(part, row.test, "The rule's webhookUrl is not in the key vault. Set it again.");
+      if (!secret)
+        return retry(part, row.test, "The rule's webhookUrl is missing from the key vault. Set webhookUrl again.");
       if (opensIncidents(row.deliveryMethod)) return await postIncidents(row, part, secret);
       const { headers, body } = await requestOf(row, secret);
       let answer: OutgoingAnswer;
@@ -155,39 +155,39 @@ export function createWebhookDelivery(deps: {
       }
       const shown = { answer: { status: answer.status, body: scrubbed(textOf(answer.body), secret) } };
       if (answer.status >= 200 && answer.status < 300) return { ...shown, status: "delivered" };
-      const error = `The receiver answered ${answer.status}${answer.status >= 300 && answer.status < 400 ? ", and redirects are not followed" : ""}.`;
-      // https://github.com/standard-webhooks/standard-webhooks: 410 means that the receiver wants no more of these.
+      const error = `The receiver returned ${answer.status}.${answer.status >= 300 && answer.status < 400 ? " Redirects are not followed." : ""}`;
+      // https://github.com/standard-webhooks/standard-webhooks: 410 means that the receiver no longer accepts webhooks.
       if (answer.status === 410) return { ...shown, status: "failed", error };
       return retry(part, row.test, error, shown, retryAfterSeconds(answer));
     },
   };
 }
 
-/** https://developer.pagerduty.com/docs/send-alert-event: 202 for what it takes. @throws {Unexpected}; {Unreachable} */
+/** https://developer.pagerduty.com/docs/send-alert-event: 202 for accepted events. @throws {Unexpected}; {Unreachable} */
 async function postEvent(outgoing: Outgoing, url: string, event: object): Promise<OutgoingAnswer> {
   const headers = { "content-type": "application/json", "user-agent": "credential-lifecycle" };
   const answer = await outgoing.send(url, { method: "POST", headers, body: JSON.stringify(event) });
-  if (answer.status !== 202) throw new Unexpected(answer, `PagerDuty answered ${answer.status}.`);
+  if (answer.status !== 202) throw new Unexpected(answer, `PagerDuty returned ${answer.status}.`);
   return answer;
 }
 
-/** What a receiver will never take. A credential that is wrong is not among it, nor what is mended by waiting: 408 and 429. */
-const isRefusal = ({ status }: OutgoingAnswer): boolean =>
+/** Returns whether a response is a permanent rejection. Wrong credentials and temporary errors (408, 429) are not. */
+const isPermanentRejection = ({ status }: OutgoingAnswer): boolean =>
   status >= 400 && status < 500 && ![401, 403, 404, 408, 429].includes(status);
 
-/** The beginning of what was answered; where it is cut may lie within a character. */
+/** Returns the body as text. The body is truncated, possibly within a character. */
 const textOf = (body: Buffer): string => body.toString("utf8").toWellFormed();
 
-/** https://www.rfc-editor.org/rfc/rfc9110#field.retry-after, in seconds only: receivers of webhooks rarely send dates. */
+/** https://www.rfc-editor.org/rfc/rfc9110#field.retry-after, in seconds only, because webhook receivers rarely send dates. */
 function retryAfterSeconds({ headers }: OutgoingAnswer): number | undefined {
   const value = headers["retry-after"];
   return value !== undefined && /^\d{1,6}$/.test(value) ? Number(value) : undefined;
 }
 
-/** Shortest part of an address that could be a credential. */
+/** Minimum length of a URL part that is treated as a credential. */
 const SECRET_LENGTH = 6;
 
-/** What a receiver answered, without anything of the address or the keys, which it may have repeated. */
+/** Returns a response without the webhook's URL and keys, which the receiver may have echoed. */
 export function scrubbed(text: string, { url, keys, credentials = {} }: WebhookSecret): string {
   const { pathname, search, searchParams } = new URL(url);
   const parts = [...pathname.split("/"), ...searchParams.values()];
@@ -199,7 +199,7 @@ export function scrubbed(text: string, { url, keys, credentials = {} }: WebhookS
     ...parts.map(decoded),
     ...keys.map(({ key }) => key),
     ...Object.values(credentials),
-    // As basic authentication sends them.
+    // The value of the basic authentication header.
     Buffer.from(`${credentials.username ?? ""}:${credentials.password ?? ""}`).toString("base64"),
   ]
     .filter((secret) => secret.length >= SECRET_LENGTH)
@@ -213,6 +213,6 @@ function decoded(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {
-    return part; // not percent-encoded after all, so it is what it is
+    return part; // not percent-encoded
   }
 }

@@ -3,28 +3,28 @@ import { expiryBounds, partitions } from "../inventory/layout.ts";
 import type { Clock } from "../runtime.ts";
 import type { Tables } from "../storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../time.ts";
-import { nextDigest } from "./due.ts";
+import { nextDigest } from "./digest-schedule.ts";
 import type { Evaluation, Forecast } from "./evaluate.ts";
-import { COLUMNS, itemsOf, partitionOf, secondAfter, thresholdsOf } from "./expiring.ts";
+import { COLUMNS, itemsOf, partitionOf, secondAfter, thresholdsOf } from "./expiring-assets.ts";
 import type { AssetItem } from "./items.ts";
 import { isAboutExpiry, type RuleRecord } from "./rule.ts";
-import { isAsleep, type Snoozes } from "./snoozes.ts";
+import { isSnoozed, type Snoozes } from "./snoozes.ts";
 
-/** How often the rules are evaluated that tell at once. */
+/** Evaluation interval of rules without a digest. */
 export const EVALUATION_MS = 15 * MINUTE_MS;
-/** Rows of one page, and pages, that are read to find what crosses a threshold next. */
+/** Page size and number of pages that are read to find the next asset to reach a threshold. */
 const PAGE_ROWS = 200;
 const MAX_PAGES = 5;
 
-/** What a rule would tell, now and next. */
+/** The items that a rule would send now, and the next one. */
 export interface Preview extends Forecast {
-  /** When it is evaluated next; undefined while it is disabled. */
+  /** Time of the next evaluation. Undefined while the rule is disabled. */
   evaluatedAt: string | undefined;
-  /** The asset that is the next to cross one of the thresholds, and when; undefined where none was found. */
+  /** The next asset to reach a threshold, and the time. Undefined if none was found. */
   next: { item: AssetItem; at: string } | undefined;
 }
 
-/** Answers what a rule would tell. Sends and writes nothing. */
+/** Creates a function that previews a rule. It sends and writes nothing. */
 export function createPreview(deps: {
   tables: Tables;
   evaluation: Pick<Evaluation, "forecast">;
@@ -34,7 +34,7 @@ export function createPreview(deps: {
 }) {
   const { tables, clock } = deps;
 
-  /** @param rule - As it is stored, or as it would be. */
+  /** @param rule - A stored or planned rule. */
   return async function preview(rule: RuleRecord): Promise<Preview> {
     const now = clock.now();
     const forecast = await deps.evaluation.forecast(rule);
@@ -52,7 +52,7 @@ export function createPreview(deps: {
     return found.flat().sort((a, b) => (a.at < b.at ? -1 : 1))[0];
   }
 
-  /** Of one type the first that crosses a threshold after now, as far as it is looked for: at most 1,000 rows. */
+  /** Returns the first asset of a type to reach a threshold after now, searched in at most 1,000 rows. */
   async function firstAfter(
     rule: RuleRecord,
     type: AssetItem["type"],
@@ -62,7 +62,7 @@ export function createPreview(deps: {
     hidden: ReadonlySet<string>,
   ): Promise<NonNullable<Preview["next"]>[]> {
     const bounds = expiryBounds(type, secondAfter(now, days), Number.MAX_SAFE_INTEGER, false);
-    // A rule about credentials finds them in no vault; they are among all others.
+    // Credentials are in no vault, so a rule about them reads the partition with all assets.
     const partitionKey = rule.alertType === "credentialExpiry" ? partitions.all : partitionOf(rule.filters);
     let pages = 0;
     for await (const rows of tables.pages(Assets, {
@@ -73,7 +73,7 @@ export function createPreview(deps: {
     })) {
       for (const asset of rows) {
         if (hidden.has(asset.vaultName.toLowerCase())) continue;
-        if (asset.expiresOn === undefined || isAsleep(snoozed, assetId(asset), asset, deps.ownerTag)) continue;
+        if (asset.expiresOn === undefined || isSnoozed(snoozed, assetId(asset), asset, deps.ownerTag)) continue;
         const at = new Date(asset.expiresOn * 1000 - days * DAY_MS);
         const [item] = itemsOf(asset, [days], at, rule, deps.ownerTag);
         if (item) return [{ item, at: at.toISOString() }];

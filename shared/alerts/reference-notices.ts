@@ -1,10 +1,10 @@
 import type { References } from "../dependencies/references.ts";
 import type { EdgeRecord } from "../dependencies/rows.ts";
-import type { AutomationSource, PendingNotice } from "./automation.ts";
+import type { AutomationSource, PendingNotice } from "./automation-events.ts";
 
-type Words = NonNullable<Awaited<ReturnType<PendingNotice["notice"]>>>;
+type NoticeText = NonNullable<Awaited<ReturnType<PendingNotice["notice"]>>>;
 
-/** What alerts tell of references: those that a platform could follow before, or never saw before, and can't follow now. */
+/** Events of Key Vault references that don't resolve: new references, and references that resolved before. */
 export function createReferenceNotices(references: Pick<References, "unresolved">): AutomationSource {
   return {
     async *notices(type, from) {
@@ -13,7 +13,7 @@ export function createReferenceNotices(references: Pick<References, "unresolved"
         yield page.map(({ unresolved: { id, at }, still }): PendingNotice => {
           const notice = async () => {
             const edge = await still();
-            return edge && wordsOf(edge);
+            return edge && textOf(edge);
           };
           return { id: `reference.${id}`, at, notice };
         });
@@ -22,16 +22,16 @@ export function createReferenceNotices(references: Pick<References, "unresolved"
   };
 }
 
-function wordsOf({ resource, vaultName, name, evidence, state }: EdgeRecord): Words {
+function textOf({ resource, vaultName, name, evidence, state }: EdgeRecord): NoticeText {
   const place = name === undefined ? vaultName : `${vaultName}/${name}`;
   return {
     vaultName,
     title: `${resource.name} to ${place}`,
     urgency: "critical",
-    what: "is a reference that the platform can't follow",
+    what: "is a Key Vault reference that does not resolve",
     why: `${evidence} of ${resource.name} (${resource.kind}): ${state?.status ?? "unresolved"}.`,
-    done: "Nothing was changed.",
-    safe: "The secret is as it was.",
-    next: `See that the secret is in ${vaultName}, that the reference names it, and that the app's identity may read it.`,
+    done: "No changes were made.",
+    safe: "The secret is unchanged.",
+    next: `Check that the secret exists in ${vaultName}, that the reference has its name, and that the app's identity can read secrets there.`,
   };
 }

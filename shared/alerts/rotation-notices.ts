@@ -10,14 +10,14 @@ import type { Clock, Logger } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
 import type { Tables } from "../storage/tables.ts";
 import { DAY_MS, SECOND_MS } from "../time.ts";
-import type { AutomationSource, PendingNotice } from "./automation.ts";
+import type { AutomationSource, PendingNotice } from "./automation-events.ts";
 
-/** A secret is told of this long before it is due, so that people know before it is rotated by itself. */
+/** Rules notify this long before a rotation is due, so that users know before it starts automatically. */
 const LEAD_MS = DAY_MS;
 
-type Words = NonNullable<Awaited<ReturnType<PendingNotice["notice"]>>>;
+type NoticeText = NonNullable<Awaited<ReturnType<PendingNotice["notice"]>>>;
 
-/** What alerts tell of rotations. Names places and key ids, never a value. */
+/** Events of rotations. Texts contain vault secret names and key ids, never values. */
 export function createRotationNotices(deps: {
   tables: Tables;
   clock: Clock;
@@ -37,16 +37,16 @@ export function createRotationNotices(deps: {
         .filter(({ status, leftOut }) => !leftOut && wanted(status))
         .map(({ rotationId, status, at, after }): PendingNotice => {
           const notice = async () => {
-            const record = await rotations.get(rotationId).catch(goneIsNothing);
-            // Somebody has had it go on since.
-            return record?.status === status ? endOf(record) : undefined;
+            const record = await rotations.get(rotationId).catch(ignoreMissing);
+            // A user continued the rotation since.
+            return record?.status === status ? resultOf(record) : undefined;
           };
           return { id: `end.${after.slice(EVENTS.length)}`, at, notice };
         });
     }
   }
 
-  /** Rotations that left out a place which is new and holds the old secret. */
+  /** Rotations that did not write a new place that holds the old secret. */
   async function* leftOut(from: Date): AsyncGenerator<PendingNotice[]> {
     for await (const events of eventsFrom(from)) {
       yield events
@@ -54,25 +54,25 @@ export function createRotationNotices(deps: {
         .map(({ rotationId, at }): PendingNotice => {
           const notice = async () => {
             const record = await rotations.get(rotationId).catch(goneIsNothing);
-            return record === undefined || isOver(record.status) ? undefined : leftOutWords(record);
+            return record === undefined || isOver(record.status) ? undefined : newPlacesTextOf(record);
           };
           return { id: `newPlace.${rotationId}`, at, notice };
         });
     }
   }
 
-  /** Rotations whose old secret waits for a person. */
+  /** Rotations that wait for a user to delete the old secret. */
   async function* waiting(): AsyncGenerator<PendingNotice[]> {
     let cursor: string | undefined;
     do {
       const request = { limit: 1000, offset: 0, cursor };
-      const page = await rotations.history({ status: "overlapping" }, request).catch(goneIsNothing);
+      const page = await rotations.history({ status: "overlapping" }, request).catch(ignoreMissing);
       if (page === undefined) return;
       const found = page.items.filter(({ needsConfirmation }) => needsConfirmation);
       yield found.map(({ rotationId }): PendingNotice => {
         const notice = async () => {
-          const record = await rotations.get(rotationId).catch(goneIsNothing);
-          return record?.status === "overlapping" && record.needsConfirmation ? waitOf(record) : undefined;
+          const record = await rotations.get(rotationId).catch(ignoreMissing);
+          return record?.status === "overlapping" && record.needsConfirmation ? waitingTextOf(record) : undefined;
         };
         return { id: `wait.${rotationId}`, notice };
       });
@@ -80,7 +80,7 @@ export function createRotationNotices(deps: {
     } while (cursor !== undefined);
   }
 
-  /** Secrets that end within `rotationTriggerDays` and a day. */
+  /** Secrets that expire within `rotationTriggerDays` plus a day. */
   async function* due(): AsyncGenerator<PendingNotice[]> {
     if (!(await deps.licensed())) return;
     const now = clock.now();
@@ -93,22 +93,22 @@ export function createRotationNotices(deps: {
           const { appId, keyId, expiresOn } = secret;
           const notice = async () => {
             const policy = (await deps.policies.of([appId])).get(appId.toLowerCase());
-            const underWay = await rotations.unfinishedOf(appId);
-            return dueWords(secret, nextOf(policy, underWay, secret, rotationTriggerDays));
+            const runningId = await rotations.unfinishedOf(appId);
+            return dueText(secret, nextStepOf(policy, runningId, secret, rotationTriggerDays));
           };
           return { id: `due.${String(expiresOn).padStart(10, "0")}.${appId}.${keyId}`, notice };
         });
     }
   }
 
-  /** Policies that can't be followed as things are. */
+  /** Policies that can't be applied currently. */
   async function* policies(): AsyncGenerator<PendingNotice[]> {
     if (!(await deps.licensed())) return;
     for await (const rows of allPolicies(tables, deps.log)) {
       yield rows.flatMap((policy): PendingNotice[] => {
         const { attention, appId, automatic } = policy;
         if (!attention || !automatic) return [];
-        const notice = async () => policyWords(policy, attention);
+        const notice = async () => policyText(policy, attention);
         return [{ id: `policy.${appId.toLowerCase()}.${attention.since}`, notice }];
       });
     }
@@ -130,17 +130,17 @@ export function createRotationNotices(deps: {
   };
 }
 
-/** Failures after which the old secret is not there any more. */
+/** Codes of failures after which the old secret no longer exists. */
 const GONE = new Set(["oldSecretGone", "applicationGone"]);
 
-function endOf(record: RotationRecord): Words {
+function resultOf(record: RotationRecord): NoticeText {
   const { appId, rotationId, oldKeyId, newKeyId, failure, attention, status } = record;
   const ofVault = isVaultSecret(record);
   const about = { appId, title: titleOf(record), rotationId, urgency: "critical" } as const;
   const written = listOf(record.publications.filter(({ state }) => state === "written").map(placeOf));
   if (status === "completed") {
     const until = record.newExpiresAt?.slice(0, 10);
-    const removed = `${newKeyId} was added, written to ${written}, and ${oldKeyId} was removed${record.finish?.force ? `, as ${record.finish.by} asked, whatever stood against it` : ""}.`;
+    const removed = `${newKeyId} was added, written to ${written}, and ${oldKeyId} was deleted${record.finish?.force ? `, forced by ${record.finish.by}` : ""}.`;
     return {
       ...about,
       urgency: "notice",
@@ -148,15 +148,15 @@ function endOf(record: RotationRecord): Words {
       why: "",
       done: ofVault ? `A new version was written to ${written}.` : removed,
       safe: ofVault
-        ? `The new version ends on ${until}. The ones before are still in the vault.`
-        : `The new secret ${record.finish?.force ? "" : "signs in and "}ends on ${until ?? "the day that Entra shows"}.`,
-      next: "Nothing, unless something that is not known here used the old value.",
+        ? `The new version expires on ${until}. Earlier versions are still in the vault.`
+        : `${record.finish?.force ? "" : "Sign-in with the new secret works. "}It expires on ${until ?? "the date shown in Entra"}.`,
+      next: "No action is needed, unless an unknown consumer used the old value.",
     };
   }
   if (status === "needsAttention" && attention) {
     return {
       ...about,
-      what: "has a rotation that needs somebody to look",
+      what: "has a rotation that needs attention",
       why: attention.message,
       done: attention.done,
       safe: attention.safe,
@@ -164,26 +164,26 @@ function endOf(record: RotationRecord): Words {
     };
   }
   const restored = record.publications.filter(({ state }) => state === "restored").map(placeOf);
-  const back = restored.length > 0 ? ` ${listOf(restored)} hold what they held before.` : "";
+  const back = restored.length > 0 ? ` The previous values of ${listOf(restored)} were restored.` : "";
   const left = record.attempts.some(({ state }) => state === "left");
-  const made = left ? record.notes.at(-1)! : ofVault ? "" : "No new secret of this rotation is left.";
+  const made = left ? record.notes.at(-1)! : ofVault ? "" : "The new secret of this rotation was deleted.";
   return {
     ...about,
-    what: status === "rolledBack" ? "was not rotated: all was put back" : "was not rotated",
+    what: status === "rolledBack" ? "was not rotated: the rotation was rolled back" : "was not rotated",
     why: failure?.message ?? "",
-    done: `${made}${back}`.trim() || "Nothing was written.",
+    done: `${made}${back}`.trim() || "No value was written.",
     safe:
       failure !== undefined && GONE.has(failure.code)
-        ? "Nothing else was removed."
+        ? "Nothing else was deleted."
         : ofVault
-          ? "No version was removed from the vault."
-          : `The old secret ${oldKeyId} was not removed and works until it ends.`,
-    next: `${failure?.remedy ?? "See the rotation's steps."} Then begin another rotation.`,
+          ? "No version was deleted from the vault."
+          : `The old secret ${oldKeyId} was not deleted and works until it expires.`,
+    next: `${failure?.remedy ?? "See the steps of the rotation."} Then start another rotation.`,
   };
 }
 
-/** Undefined where a person has confirmed all of them since. */
-function leftOutWords(record: RotationRecord): Words | undefined {
+/** Returns undefined when a person has confirmed all new places. */
+function newPlacesTextOf(record: RotationRecord): NoticeText | undefined {
   const { appId, rotationId, oldKeyId, notUpdated } = record;
   const places = notUpdated.filter(({ reason }) => reason === "newPlace").map(placeOf);
   if (places.length === 0) return undefined;
@@ -195,69 +195,70 @@ function leftOutWords(record: RotationRecord): Words | undefined {
     what: "has a rotation that does not write a new place",
     why: `${places.join(", ")} ${places.length === 1 ? "holds the old secret, is" : "hold the old secret, are"} new to this service, and ${places.length === 1 ? "was" : "were"} not written.`,
     done: "The other places get the new secret.",
-    safe: `The old secret ${oldKeyId} works, and is not removed by itself while a place that was not written holds it.`,
-    next: "Find out who put it there. If the place belongs to the application, confirm its match: the rotation then writes it, too. If not, the secret is compromised: remove the copy, or finish the rotation with force.",
+    safe: `The old secret ${oldKeyId} works, and is not removed automatically while a place that was not written holds it.`,
+    next: "Find out who wrote the secret there. If the place belongs to the application, confirm its match: the rotation then also writes it. If not, the secret is compromised: remove the copy, or finish the rotation with force.",
   };
 }
 
-function waitOf(record: RotationRecord): Words {
+function waitingTextOf(record: RotationRecord): NoticeText {
   const { appId, rotationId, oldKeyId, newKeyId, reasons } = record;
   const about = { appId, rotationId, title: titleOf(record), urgency: "warning", why: reasons.join(" ") } as const;
   if (isVaultSecret(record)) {
     return {
       ...about,
-      what: "has a new value, and not everybody is known to hold it",
+      what: "has a new value that some consumers may not use yet",
       done: "The new version was written.",
-      safe: "The version before is still in the vault and can be read.",
-      next: "See that those named hold the new value, then finish the rotation, or cancel it, which puts the old value back.",
+      safe: "The previous version is still in the vault and can be read.",
+      next: "Check that the named consumers use the new value, then finish the rotation. To restore the old value, cancel the rotation.",
     };
   }
   return {
     ...about,
-    what: "has an old client secret that waits for you to remove it",
-    done: `${newKeyId} was added and is in place.`,
-    safe: `Both secrets work. The old one, ${oldKeyId}, is not removed by itself.`,
-    next: "Once nothing uses the old one, finish the rotation; it says what still stands against that.",
+    what: "has an old client secret that waits for deletion",
+    done: `The new secret ${newKeyId} was added and is in use.`,
+    safe: `Both secrets work. The old secret ${oldKeyId} is not deleted automatically.`,
+    next: "Finish the rotation once nothing uses the old secret. The rotation shows what still blocks the deletion.",
   };
 }
 
-const policyWords = ({ appId, appName }: PolicyRecord, { message, remedy }: PolicyAttention): Words => ({
+const policyText = ({ appId, appName }: PolicyRecord, { message, remedy }: PolicyAttention): NoticeText => ({
   appId,
   title: appName,
   urgency: "critical",
-  what: "is not rotated by itself as its policy says",
+  what: "can't be rotated automatically by its policy",
   why: message,
-  done: "No rotation was begun.",
-  safe: "Its secrets work until they end.",
+  done: "No rotation was started.",
+  safe: "The current secrets work until they expire.",
   next: remedy,
 });
 
-const dueWords = ({ appId, appName, keyId, expiresOn }: DueSecret, next: string): Words => ({
+const dueText = ({ appId, appName, keyId, expiresOn }: DueSecret, next: string): NoticeText => ({
   appId,
   title: appName,
   urgency: "warning",
-  what: `has a client secret that ends on ${instantText(expiresOn * SECOND_MS).slice(0, 10)}`,
-  why: `The client secret ${keyId} ends at ${instantText(expiresOn * SECOND_MS)}.`,
-  done: "Nothing was changed.",
-  safe: "It works until then.",
+  what: `has a client secret that expires on ${instantText(expiresOn * SECOND_MS).slice(0, 10)}`,
+  why: `The client secret ${keyId} expires at ${instantText(expiresOn * SECOND_MS)}.`,
+  done: "No changes were made.",
+  safe: "The secret works until then.",
   next,
 });
 
-function nextOf(
+function nextStepOf(
   policy: PolicyRecord | undefined,
-  underWay: string | undefined,
+  runningId: string | undefined,
   { expiresOn, keyId }: DueSecret,
   triggerDays: number,
 ): string {
-  if (underWay !== undefined) return `A rotation of the application is under way: ${underWay}. See what it says.`;
-  if (!policy?.automatic) return `Nobody rotates it by itself: rotate ${keyId}, or set a policy with automatic: true.`;
-  if (policy.attention) return `Its policy can't be followed: ${policy.attention.message} ${policy.attention.remedy}`;
+  if (runningId !== undefined) return `A rotation of the application is in progress: ${runningId}. See its status.`;
+  if (!policy?.automatic) return `Rotate ${keyId}, or set a policy with automatic: true. Automatic rotation is off.`;
+  if (policy.attention)
+    return `The rotation policy can't be applied: ${policy.attention.message} ${policy.attention.remedy}`;
   const from = instantText(expiresOn * SECOND_MS - triggerDays * DAY_MS);
-  return `Nothing: it is rotated by itself from ${from} on.`;
+  return `No action is needed. Automatic rotation starts after ${from}.`;
 }
 
-/** A rotation whose history was purged; without a licence, that there never was one. */
-function goneIsNothing(error: unknown): undefined {
+/** Ignores the error for a purged rotation, and the one for rotations without a license. */
+function ignoreMissing(error: unknown): undefined {
   if (error instanceof Error && "code" in error && (error.code === "notFound" || error.code === "licenseRequired"))
     return;
   throw error;

@@ -5,16 +5,16 @@ import {
   hasThresholds,
   isAboutAutomation,
   isAboutExpiry,
-  isFollowed,
+  isTracked,
   type RuleFilters,
   type RuleRecord,
 } from "./rule.ts";
 
-/** What decides which assets a rule is about, and when they are escalated. */
+/** Returns the members that determine which assets a rule matches and when alerts are escalated, as text. */
 export const scopeOf = ({ alertType: type, thresholds, filters, escalation }: RuleRecord): string =>
   JSON.stringify([type, thresholds, Object.entries(filters).sort(), escalation?.afterDays]);
 
-/** The rule with what was given, checked as a whole. */
+/** Returns the rule with a change applied. @throws {Problem} if the result is invalid. */
 export function withChange(rule: RuleRecord, given: RuleChange, defaultThresholdDays: number): RuleRecord {
   const { webhookUrl: _, credentials: _c, thresholdDays, thresholds, recipients, escalation, ...rest } = given;
   const plain = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined));
@@ -25,15 +25,15 @@ export function withChange(rule: RuleRecord, given: RuleChange, defaultThreshold
   if (thresholds) next.thresholds = [...new Set(thresholds)].sort((a, b) => b - a);
   else if (thresholdDays !== undefined) next.thresholds = [thresholdDays];
   if (thresholds && thresholdDays !== undefined && thresholdDays !== next.thresholds[0]) {
-    throw invalidBody("thresholdDays", "must be the highest of thresholds, or be left out beside them");
+    throw invalidBody("thresholdDays", "must be the highest of thresholds, or be omitted if thresholds is given");
   }
   if (!hasThresholds(next.alertType)) next.thresholds = [];
   else if (next.thresholds.length === 0) next.thresholds = [defaultThresholdDays];
   if (next.deliveryMethod === "email" && next.recipients.length === 0) {
-    throw invalidBody("recipients", "must name at least one e-mail address for the delivery method email");
+    throw invalidBody("recipients", "must have at least one email address for the delivery method email");
   }
-  if (next.escalation && !isFollowed(next.alertType))
-    throw invalidBody("escalation", `has no meaning for the alert type ${next.alertType}`);
+  if (next.escalation && !isTracked(next.alertType))
+    throw invalidBody("escalation", `is not supported for the alert type ${next.alertType}`);
   checkFilters(next);
   return next;
 }
@@ -44,11 +44,11 @@ function escalationOf({ afterDays, recipients = [], ruleId }: NewEscalation): Es
   return { afterDays, recipients: distinct(recipients), ...(ruleId === undefined ? {} : { ruleId }) };
 }
 
-/** A filter that can't apply would keep a rule silent, or be taken for one that works. */
+/** Rejects filters that don't apply to the rule's type. They would silence the rule or be ignored. */
 function checkFilters({ alertType: type, filters }: RuleRecord): void {
   const without = (filter: keyof RuleFilters) => {
     if (filters[filter] !== undefined)
-      throw invalidBody(`filters.${filter}`, `has no meaning for the alert type ${type}`);
+      throw invalidBody(`filters.${filter}`, `is not supported for the alert type ${type}`);
   };
   if (type !== "complianceViolation") without("severity");
   if (!isAboutExpiry(type) || type === "credentialExpiry") without("source");
@@ -59,7 +59,7 @@ function checkFilters({ alertType: type, filters }: RuleRecord): void {
   }
 }
 
-/** Addresses differ in case only for machines. */
+/** Removes duplicate addresses, ignoring case. */
 function distinct(addresses: readonly string[]): string[] {
   const seen = new Map(addresses.map((address) => [address.toLowerCase(), address]));
   return [...seen.values()];

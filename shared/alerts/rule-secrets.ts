@@ -25,59 +25,57 @@ import {
 } from "./rule.ts";
 import { SIGNING_KEY_BYTES, signingKeyOf } from "./webhook.ts";
 
-/** How long messages are signed with the key before as well, so that receivers can change over. */
+/** How long messages are also signed with the previous key, so that receivers can switch. */
 const KEY_OVERLAP_MS = DAY_MS;
-/** Signing keys of a rule, so that headers and the secret stay small. */
+/** Maximum number of signing keys of a rule, to limit the size of headers and of the secret. */
 const MAX_KEYS = 20;
-/** A secret without a rule is left alone for so long: its rule may be about to be written. */
+/** Minimum age of a secret without a rule before removal, because its rule may be about to be written. */
 const UNUSED_MS = DAY_MS;
-/** Seconds a caller is asked to wait when the key vault gave no time of its own. */
+/** Default Retry-After in seconds, if the key vault returns none. */
 const RETRY_SECONDS = 10;
 
 const SECRET_CONTENT_TYPE = "application/vnd.credential-lifecycle.webhook+json";
 
-/** Where events go when a rule for PagerDuty names no address: https://developer.pagerduty.com/docs/send-alert-event */
+/** Default URL of PagerDuty rules: https://developer.pagerduty.com/docs/send-alert-event */
 const PAGERDUTY_URL = "https://events.pagerduty.com/v2/enqueue";
 
-/** What a call gives of a rule's secret; what is left out stays as it is. */
+/** The members of a rule's secret in a request. Undefined members stay unchanged. */
 export interface GivenSecret {
   url: string | undefined;
   credentials: RuleCredentials | undefined;
 }
 
-/** What a rule keeps of a secret that was written for it. */
+/** The result of writing a rule's secret. */
 export interface KeptSecret {
   /** The rule with the secret's host and version. */
   rule: RuleRecord;
-  /** A signing key that is new, to be shown this once. */
+  /** A new signing key, which is returned once. */
   webhookSecret?: string;
 }
 
-/**
- * The secrets of rules that post, in the service's own key vault. A row in the table says of each rule that its secret may
- * be there: it is written before the secret and removed after it, so that no secret is left behind unknown.
+/** The secrets of rules with a webhook, in the service's own key vault. A table row records that a rule's secret may exist. The row is
+ * written before the secret and removed after it, so that no secret is orphaned.
  */
 export interface RuleSecrets {
-  /** @throws {Problem} conflict while the service has no key vault of its own. */
+  /** @throws {Problem} conflict if the service has no key vault of its own. */
   requireVault(): void;
   /** @throws {CloudFailure}; {Problem} conflict without a key vault. */
   read(rule: RuleRecord): Promise<WebhookSecret | undefined>;
-  /**
-   * Writes the secret that a rule is to have, if it is to have another one.
+  /** Writes the secret of a rule if it changes.
    *
-   * @throws {Problem} invalidRequest without any address, without the credentials that the method needs, and where stored
-   * credentials would go to a new address; unavailable when the key vault fails: the rule is unchanged then.
+   * @throws {Problem} invalidRequest without a URL, without the credentials that the method needs, and if stored credentials would be
+   * sent to a new URL; unavailable if the key vault fails. The rule is then unchanged.
    */
   keep(rule: RuleRecord, given: GivenSecret): Promise<KeptSecret>;
-  /** Writes a new signing key; those before stay valid beside it until their time is over. @throws {Problem} as `keep`. */
+  /** Writes a new signing key. Previous keys stay valid for a day. @throws {Problem} as `keep`. */
   rotate(rule: RuleRecord, now: Date): Promise<Required<KeptSecret>>;
-  /** For the transaction that adds a rule: it fails when the rule's secret was cleaned up meanwhile. */
+  /** Returns operations for the transaction that adds a rule. They fail if the rule's secret was cleaned up meanwhile. */
   stillKept(rule: RuleRecord): Operation[];
-  /** For the transaction that removes a rule: from then on its secret is to be removed. */
+  /** Returns operations for the transaction that deletes a rule. They mark its secret for removal. */
   toRemove(rule: RuleRecord): Promise<Operation[]>;
-  /** Removes the secret of a rule that is gone. What fails is left to `cleanUp`. */
+  /** Removes the secret of a deleted rule. After a failure, `cleanUp` removes it later. */
   remove(ruleId: string, caller: Caller): Promise<void>;
-  /** Removes secrets that have had no rule for a day. @throws the first failure, after all were tried. */
+  /** Removes secrets without a rule for a day. @throws the first failure, after all secrets were tried. */
   cleanUp(caller: Caller): Promise<void>;
 }
 
@@ -95,7 +93,7 @@ export function createRuleSecrets(deps: {
     if (deps.vault) return deps.vault;
     throw new Problem(
       "conflict",
-      "The address of a webhook is a credential and is kept in the service's own key vault, which is not configured. Set SERVICE_KEY_VAULT_URL, or use the delivery method email.",
+      "Webhook URLs are stored in the service's own key vault, which is not configured. Set SERVICE_KEY_VAULT_URL, or use the delivery method email.",
     );
   }
 
@@ -107,7 +105,7 @@ export function createRuleSecrets(deps: {
     return text === undefined ? undefined : WebhookSecret.parse(JSON.parse(text));
   }
 
-  /** Has the key vault do something before the rule is written: when that fails, the rule is as it was. */
+  /** Runs a key vault operation before the rule is written. If it fails, the rule is unchanged. */
   async function beforeRule<T>(work: () => Promise<T>): Promise<T> {
     try {
       return await work();
@@ -154,7 +152,7 @@ export function createRuleSecrets(deps: {
         const standard = deliveryMethod === "pagerDuty" ? PAGERDUTY_URL : undefined;
         const url = given.url ?? before?.url ?? standard;
         if (url === undefined) {
-          throw invalidBody("webhookUrl", `is needed for the delivery method ${deliveryMethod}`);
+          throw invalidBody("webhookUrl", `is required for the delivery method ${deliveryMethod}`);
         }
         const credentials = credentialsOf(rule, given, before);
         const keys = stored?.keys ?? [];
@@ -171,16 +169,19 @@ export function createRuleSecrets(deps: {
       return await beforeRule(async () => {
         const secret = await read(rule);
         if (!secret) {
-          throw new Problem("conflict", "The rule's webhookUrl is not in the key vault any more. Set it again.");
+          throw new Problem("conflict", "The rule's webhookUrl is missing from the key vault. Set webhookUrl again.");
         }
         const webhookSecret = newKey();
         const until = new Date(now.getTime() + KEY_OVERLAP_MS).toISOString();
-        // A rotation whose answer was lost made a key that nobody was shown: the receiver's own must outlive the next one.
+        // If the response of an earlier rotation was lost, nobody knows that key. The receiver's key must therefore stay valid.
         const others = secret.keys
           .map(({ key, until: ends = until }) => ({ key, until: ends }))
           .filter((one) => one.until > now.toISOString());
         if (others.length >= MAX_KEYS) {
-          throw new Problem("conflict", `The rule has ${others.length} signing keys that are still valid. Wait a day.`);
+          throw new Problem(
+            "conflict",
+            `The rule already has ${others.length} valid signing keys. Try again in a day.`,
+          );
         }
         return {
           rule: await write(rule, { ...secret, keys: [{ key: webhookSecret }, ...others] }),
@@ -223,27 +224,28 @@ export function createRuleSecrets(deps: {
   };
 }
 
-/** The credentials that a rule is to have, checked against what its method needs. */
+/** Returns the credentials of a rule. @throws {Problem} if its delivery method needs others. */
 function credentialsOf(
   { deliveryMethod }: RuleRecord,
   given: GivenSecret,
   before: WebhookSecret | undefined,
 ): RuleCredentials | undefined {
   if (!opensIncidents(deliveryMethod)) {
-    if (given.credentials) throw invalidBody("credentials", `has no meaning for the delivery method ${deliveryMethod}`);
+    if (given.credentials)
+      throw invalidBody("credentials", `is not supported for the delivery method ${deliveryMethod}`);
     return undefined;
   }
   const moved = given.url !== undefined && before !== undefined && given.url !== before.url;
   if (moved && given.credentials === undefined)
     throw invalidBody(
       "credentials",
-      "must be given again with another webhookUrl: stored ones never go to a new address",
+      "must be given again with a new webhookUrl, because stored credentials are never sent to a new URL",
     );
   const credentials = given.credentials ?? before?.credentials ?? {};
   const { routingKey, username, password, clientId, clientSecret } = credentials;
   if (deliveryMethod === "pagerDuty") {
     if (routingKey === undefined)
-      throw invalidBody("credentials.routingKey", "is needed for the delivery method pagerDuty");
+      throw invalidBody("credentials.routingKey", "is required for the delivery method pagerDuty");
     return { routingKey };
   }
   if ((username === undefined) !== (password === undefined))

@@ -20,16 +20,16 @@ export const ALERT_TYPES = [
   "unexpectedReader",
 ] as const;
 export type AlertType = (typeof ALERT_TYPES)[number];
-/** The types that are about assets and their expiry. */
+/** Returns whether a type is about the expiry of assets. */
 export const isAboutExpiry = (type: AlertType): boolean => type === "expired" || hasThresholds(type);
-/** `credentialExpiry` is about credentials of applications alone, and tells of the expired ones too. */
+/** Returns whether a type has thresholds. `credentialExpiry` covers only application credentials, and also expired ones. */
 export const hasThresholds = (type: AlertType): boolean => type === "expiration" || type === "credentialExpiry";
 
-/** The types whose items are followed from the message that tells of them to their end. */
-export const isFollowed = (type: AlertType): boolean =>
+/** Returns whether alerts of a type are tracked until they are resolved. */
+export const isTracked = (type: AlertType): boolean =>
   isAboutExpiry(type) || type === "complianceViolation" || type === "scanFailure";
 
-/** The types that tell of what this service does by itself, or found out by itself between other systems. */
+/** Returns whether a type is about rotation, sync or dependency discovery. */
 export const isAboutAutomation = (type: AlertType): boolean =>
   type.startsWith("rotation") || ["syncFailed", "referenceUnresolved", "unexpectedReader"].includes(type);
 
@@ -39,7 +39,7 @@ export const DELIVERY_MODES = ["immediate", "digest"] as const;
 export const DIGEST_FREQUENCIES = ["daily", "weekly"] as const;
 export type DigestFrequency = (typeof DIGEST_FREQUENCIES)[number];
 
-/** From the most to the least severe, as the compliance room names them. */
+/** From most to least severe, as in the compliance module. */
 export const SEVERITIES = ["critical", "high", "medium", "low"] as const;
 export type Severity = (typeof SEVERITIES)[number];
 
@@ -54,43 +54,46 @@ export const RuleFilters = z
       .string()
       .regex(/^[a-zA-Z0-9-]{1,127}$/, "must be a vault name")
       .optional()
-      .meta({ description: "Only this vault." }),
-    type: z.enum(ASSET_TYPES).optional().meta({ description: "Only assets of this type." }),
+      .meta({ description: "Name of a vault." }),
+    type: z.enum(ASSET_TYPES).optional().meta({ description: "Type of asset." }),
     subscription: z
       .guid("must be a subscription id (a GUID)")
       .optional()
-      .meta({ description: "Only what this subscription holds, by its id." }),
-    source: z.enum(SOURCES).optional().meta({ description: "Only what key vaults hold, or what applications hold." }),
+      .meta({ description: "Id of a subscription." }),
+    source: z
+      .enum(SOURCES)
+      .optional()
+      .meta({ description: "Source of the asset: key vaults, Entra applications or B2C tenants." }),
     tag: z.string().min(1).max(512).optional().meta({ description: "`name` or `name=value`." }),
     owner: z
       .string()
       .min(1)
       .max(256)
       .optional()
-      .meta({ description: "The value of the tag that OWNER_TAG names, or an owner of the application." }),
-    severity: z
-      .enum(SEVERITIES)
-      .optional()
-      .meta({ description: "For `complianceViolation`: this severity or a higher one." }),
+      .meta({ description: "Value of the tag named by OWNER_TAG, or an owner of the application." }),
+    severity: z.enum(SEVERITIES).optional().meta({ description: "For `complianceViolation`: the minimum severity." }),
   })
-  .meta({ id: "AlertRuleFilters", description: "All that are given must fit; none means everything." });
+  .meta({
+    id: "AlertRuleFilters",
+    description: "An item must match all given filters. Without filters, every item matches.",
+  });
 export type RuleFilters = z.infer<typeof RuleFilters>;
 
-/** Days without an acknowledgement after which a rule may escalate. */
+/** Maximum number of days without acknowledgment before an escalation. */
 export const MAX_ESCALATION_DAYS = 90;
 
-/** The second step of a rule: to whom that goes which nobody acknowledged. */
+/** The escalation of a rule: recipients of alerts without acknowledgment. */
 export const Escalation = z.object({
-  /** Since it was first told. */
+  /** Days since the first notification. */
   afterDays: z.int(),
-  /** E-mail addresses; empty where `ruleId` is given. */
+  /** Email addresses. Empty if `ruleId` is given. */
   recipients: z.array(z.string()),
-  /** The rule by whose delivery method and address it goes out: a webhook of its own, for example. */
+  /** The rule whose channel sends the escalation, such as a webhook. */
   ruleId: z.string().optional(),
 });
 export type Escalation = z.infer<typeof Escalation>;
 
-/** What a new rule has where it says nothing. */
+/** Defaults of a new rule. */
 export const NEW_RULE_DEFAULTS = {
   deliveryMethod: "email",
   deliveryMode: "immediate",
@@ -102,7 +105,7 @@ export const RuleRecord = z.object({
   ruleId: z.string(),
   name: z.string(),
   alertType: z.enum(ALERT_TYPES),
-  /** Days, falling; empty unless the type is `expiration` or `credentialExpiry`. */
+  /** Days, descending. Empty unless the type is `expiration` or `credentialExpiry`. */
   thresholds: z.array(z.int()),
   filters: RuleFilters,
   deliveryMethod: z.enum(DELIVERY_METHODS),
@@ -110,16 +113,16 @@ export const RuleRecord = z.object({
   digestFrequency: z.enum(DIGEST_FREQUENCIES),
   recipients: z.array(z.string()),
   escalation: Escalation.optional(),
-  /** Whether it tells of renewals and recoveries. Absent, as in rows of earlier versions: it does. */
+  /** Whether the rule notifies of resolved alerts. Undefined, as in rows of earlier versions: true. */
   tellRecovery: z.boolean().optional(),
-  /** Host of the webhook's address; the address itself is in the service's key vault. */
+  /** Host of the webhook URL. The URL is stored in the service's key vault. */
   webhookHost: z.string().optional(),
-  /** The version of the rule's secret in the service's key vault that holds the address and the signing keys. */
+  /** Version of the rule's secret in the service's key vault, which contains the URL and the signing keys. */
   webhookVersion: z.string().optional(),
   enabled: z.boolean(),
-  /** Raised when what the rule is about changes: everything in its scope is then looked at once more. */
+  /** Incremented when the rule's scope changes. The next evaluation then checks everything in scope. */
   generation: z.int(),
-  /** Since when it has been enabled: what happened before is not told. */
+  /** Time of the last activation. Earlier events cause no notification. */
   activeSince: z.string(),
   createdAt: z.string(),
   createdBy: z.string(),
@@ -128,60 +131,60 @@ export const RuleRecord = z.object({
 });
 export type RuleRecord = z.infer<typeof RuleRecord>;
 
-/** All rules are in one partition, so that a rule and its name change in one transaction. */
+/** All rules are in one partition, so that one transaction can change a rule and its name. */
 export const Rules = entity("AlertRules", RuleRecord);
-/** Keeps a name from being given twice. */
+/** Ensures unique names. */
 export const RuleNames = entity("AlertRules", z.object({ ruleId: z.string() }));
 export const RULES = "rules";
 export const RULE_PREFIX = "r|";
 export const ruleKey = (ruleId: string): string => `${RULE_PREFIX}${ruleId}`;
 export const ruleNameKey = (name: string): string => `n|${keyText(name.toLowerCase())}`;
 
-/** Says that a rule's secret is in the key vault, or may be. */
+/** Records that a rule's secret exists in the key vault, or may exist. */
 export const RuleSecretRows = entity("AlertRules", z.object({ ruleId: z.string(), since: z.string() }));
 export const SECRET_PREFIX = "s|";
 export const ruleSecretKey = (ruleId: string): string => `${SECRET_PREFIX}${ruleId}`;
 
-/** A rule as it is now, and its signing key where it was made by this very call. */
+/** A changed rule, and its signing key if the request created one. */
 export interface ChangedRule {
   rule: Row<RuleRecord>;
   webhookSecret?: string;
 }
 
 export const posts = (method: DeliveryMethod): boolean => method !== "email";
-/** The methods that open an incident for each item and close it when that has ended. */
+/** Returns whether a method opens an incident per item and closes it when the alert is resolved. */
 export const opensIncidents = (method: DeliveryMethod): boolean => method === "pagerDuty" || method === "serviceNow";
 
-/** What a rule signs in with where it opens incidents. */
+/** Credentials of a rule that opens incidents. */
 export const RuleCredentials = z.object({
-  /** Of PagerDuty: the integration key of a service's Events API v2. */
+  /** PagerDuty: integration key of a service, Events API v2. */
   routingKey: z.string().optional(),
-  /** Of ServiceNow: basic authentication, or with `clientId` OAuth's password grant. */
+  /** ServiceNow: basic authentication, or with `clientId` the OAuth password grant. */
   username: z.string().optional(),
   password: z.string().optional(),
-  /** Of ServiceNow: OAuth; without a username its client credentials grant. */
+  /** ServiceNow: OAuth. Without a username, the client credentials grant. */
   clientId: z.string().optional(),
   clientSecret: z.string().optional(),
 });
 export type RuleCredentials = z.infer<typeof RuleCredentials>;
 
-/** What the service's key vault keeps of a rule that posts. */
+/** The secret of a rule with a webhook, in the service's key vault. */
 export const WebhookSecret = z.object({
   url: z.string(),
-  /** Signing keys, the newest first, each with the instant until which messages are signed with it as well. */
+  /** Signing keys, newest first. Messages are signed with each key until its `until`. */
   keys: z.array(z.object({ key: z.string(), until: z.string().optional() })),
   credentials: RuleCredentials.optional(),
 });
 export type WebhookSecret = z.infer<typeof WebhookSecret>;
 export const secretName = (ruleId: string): string => `alert-rule-${ruleId.toLowerCase()}`;
 
-/** Name and value of a filter by tag; the value is undefined when the name alone decides. */
+/** Returns name and value of a tag filter. The value is undefined if only the name must match. */
 export function tagOf(text: string): { name: string; value: string | undefined } {
   const at = text.indexOf("=");
   return at < 1 ? { name: text, value: undefined } : { name: text.slice(0, at), value: text.slice(at + 1) };
 }
 
-/** What filters can be about; absent members fit no filter that asks for them. */
+/** The subject of filters. An undefined member matches no filter on it. */
 export interface Subject {
   vaultName?: string | undefined;
   type?: string | undefined;

@@ -30,36 +30,35 @@ import {
 import { scopeOf, withChange } from "./rule-change.ts";
 import { createRuleSecrets, type KeptSecret } from "./rule-secrets.ts";
 
-/** Alert rules: the only place that writes them and their secrets. Every change is entered in the audit log. */
+/** Alert rules: the only module that writes them and their secrets. Every change is recorded in the audit log. */
 export interface AlertRules {
-  /** Undefined when there is none of that id. */
+  /** Returns a rule. Undefined for an unknown id. */
   find(ruleId: string): Promise<Row<RuleRecord> | undefined>;
   /** @throws {Problem} notFound */
   get(ruleId: string): Promise<Row<RuleRecord>>;
   /** One request per 1,000 rules. */
   all(): Promise<Row<RuleRecord>[]>;
-  /** By name. */
+  /** Returns a page of rules, sorted by name. */
   list(request: PageRequest): Promise<Page<Row<RuleRecord>>>;
-  /** What the key vault keeps of a rule that posts; undefined when it is not there. @throws {CloudFailure} */
+  /** Returns the secret of a rule with a webhook. Undefined if the secret is missing. @throws {CloudFailure} */
   readSecret(rule: RuleRecord): Promise<WebhookSecret | undefined>;
-  /** What `create` would make, with an id of its own; nothing is written. @throws {Problem} invalidRequest */
+  /** Returns the rule that `create` would create, with a new id. Writes nothing. @throws {Problem} invalidRequest */
   planned(given: NewRule, caller: Caller): Promise<RuleRecord>;
-  /** What `change` would make of it now; nothing is written. @throws {Problem} notFound; invalidRequest. */
+  /** Returns the rule that `change` would write. Writes nothing. @throws {Problem} notFound; invalidRequest. */
   plannedChange(ruleId: string, given: RuleChange, caller: Caller): Promise<RuleRecord>;
-  /** @throws {Problem} invalidRequest; alreadyExists for a name that is taken; conflict without a key vault; unavailable. */
+  /** @throws {Problem} invalidRequest; alreadyExists for a duplicate name; conflict without a key vault; unavailable. */
   create(given: NewRule, caller: Caller): Promise<ChangedRule>;
-  /**
-   * Any subset of the fields.
+  /** Changes any subset of the fields.
    *
-   * @param ifMatch - The ETag the change is based on.
+   * @param ifMatch - The ETag that the change is based on.
    * @throws {Problem} notFound; preconditionFailed; otherwise as `create`.
    */
   change(ruleId: string, given: RuleChange, caller: Caller, ifMatch: string | undefined): Promise<ChangedRule>;
-  /** A new signing key; for a day messages are signed with those before too. @throws {Problem} conflict where nothing is signed. */
+  /** Creates a signing key. Previous keys stay valid for a day. @throws {Problem} conflict if the method does not sign messages. */
   rotateSecret(ruleId: string, caller: Caller, ifMatch: string | undefined): Promise<ChangedRule>;
-  /** Its history stays; deliveries that wait are cancelled. @throws {Problem} notFound; preconditionFailed. */
+  /** Deletes a rule. Its history stays; pending deliveries are cancelled. @throws {Problem} notFound; preconditionFailed. */
   remove(ruleId: string, caller: Caller, ifMatch: string | undefined): Promise<void>;
-  /** Removes secrets that no rule uses any more; once a day. @throws {CloudFailure} */
+  /** Removes secrets without a rule. Called once a day. @throws {CloudFailure} */
   cleanUp(caller: Caller): Promise<void>;
 }
 
@@ -106,7 +105,7 @@ export function createRules(deps: {
     secrets.requireVault();
   }
 
-  /** What a new rule is to be, checked. */
+  /** Returns a new rule. @throws {Problem} if it is invalid. */
   async function planned(given: NewRule, caller: Caller): Promise<RuleRecord> {
     const now = clock.now();
     const at = now.toISOString();
@@ -130,7 +129,7 @@ export function createRules(deps: {
     return wanted;
   }
 
-  /** A rule as it is and as a change of it makes it. */
+  /** Returns a rule before and after a change. */
   async function withPlannedChange(ruleId: string, given: RuleChange, caller: Caller, ifMatch: string | undefined) {
     const row = await matching(ruleId, ifMatch);
     const before: RuleRecord = withoutKeys(row);
@@ -150,10 +149,10 @@ export function createRules(deps: {
     const other = escalation?.ruleId;
     if (other === undefined) return;
     if (other === own) throw invalidBody("escalation.ruleId", "must be another rule");
-    if (!(await find(other))) throw invalidBody("escalation.ruleId", "is no alert rule");
+    if (!(await find(other))) throw invalidBody("escalation.ruleId", "is not an alert rule");
   }
 
-  /** The first operation is the rule's own. */
+  /** The first operation must be the rule's. */
   async function write({ rule, webhookSecret }: KeptSecret, operations: Operation[]) {
     try {
       const etags = await tables.transaction(Rules.table, RULES, operations);
@@ -190,7 +189,7 @@ export function createRules(deps: {
       const wanted = await planned(given, caller);
       checkUrl(given.webhookUrl);
       if (posts(wanted.deliveryMethod) && wanted.deliveryMethod !== "pagerDuty" && given.webhookUrl === undefined) {
-        throw invalidBody("webhookUrl", `is needed for ${wanted.deliveryMethod}`);
+        throw invalidBody("webhookUrl", `is required for ${wanted.deliveryMethod}`);
       }
       if (await tables.get(RuleNames, RULES, ruleNameKey(wanted.name))) throw nameTaken(wanted.name);
       const event = { type: "alertRule.created", caller, target: targetOf(wanted), after: wanted };
@@ -236,7 +235,7 @@ export function createRules(deps: {
         if (row.deliveryMethod === "webhook") return row;
         throw new Problem(
           "conflict",
-          `Only webhooks are signed; this rule's delivery method is ${row.deliveryMethod}.`,
+          `Only webhooks are signed. The delivery method of this rule is ${row.deliveryMethod}.`,
         );
       };
       const first = await signed();
@@ -258,7 +257,7 @@ export function createRules(deps: {
       const secretOfFirst = await secrets.toRemove(first);
       const effect = async (attempt: number) => {
         const row = attempt === 1 ? first : await find(ruleId);
-        // Gone is gone, and ids are not used again: another request deleted it meanwhile, or this one's answer was lost.
+        // Ids are never reused, so a missing rule was deleted by another request or by an earlier attempt of this one.
         if (!row) return { before: withoutKeys(first), secretToRemove: secretOfFirst };
         requireMatch(row.etag, ifMatch, RULE);
         const secretToRemove = attempt === 1 ? secretOfFirst : await secrets.toRemove(row);
@@ -285,4 +284,4 @@ const RULE = "The alert rule";
 const targetOf = ({ ruleId }: RuleRecord) => ({ type: "alertRule", id: ruleId });
 
 const nameTaken = (taken: string) =>
-  new Problem("alreadyExists", `There is an alert rule named ${taken} already. Choose another name.`);
+  new Problem("alreadyExists", `An alert rule named ${taken} already exists. Choose another name.`);

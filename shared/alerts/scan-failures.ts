@@ -4,17 +4,17 @@ import { keyEnd } from "../storage/keys.ts";
 import type { Tables } from "../storage/tables.ts";
 import { DAY_MS } from "../time.ts";
 import { newestFirst } from "../ulid.ts";
-import { ofKind } from "./ends.ts";
-import type { EndItem, FollowedAlert } from "./followed.ts";
 import type { RecoveredItem, ScanFailureItem } from "./items.ts";
 import type { NotificationLog } from "./notification-log.ts";
+import { ofKind } from "./resolved-alerts.ts";
 import type { RuleRecord } from "./rule.ts";
+import type { ResolvedItem, TrackedAlert } from "./tracked-alerts.ts";
 
-/** A scan may take a day; one that began this long before the last evaluation has ended and was looked at. */
+/** A scan takes at most a day, so scans that started this long before the last evaluation were already evaluated. */
 const LONGEST_SCAN_MS = 2 * DAY_MS;
-/** Scans whose outcomes one evaluation reads; those before are not looked at any more. */
+/** Maximum number of scans that one evaluation reads. Older scans are skipped. */
 const MAX_SCANS = 20;
-/** The end of a scan whose vaults and subscriptions were looked at as far as it came. */
+/** Final statuses of a scan with results for vaults and subscriptions. */
 const ENDS = new Set(["completed", "partial", "failed", "timedOut"]);
 const SCAN_COLUMNS = [
   "scanId",
@@ -29,28 +29,27 @@ const SCAN_COLUMNS = [
 ] as const;
 type OverScan = Pick<ScanRecord, (typeof SCAN_COLUMNS)[number]> & { finishedAt: string };
 
-/** The id of what is wrong with scans as a whole. */
+/** The id of a failure of scans as a whole. */
 export const WHOLE_SCAN = "scan";
 export const vaultFailureId = (name: string): string => `vault:${name.toLowerCase()}`;
 export const subscriptionFailureId = (id: string): string => `subscription:${id.toLowerCase()}`;
 
-/** What a scan says of a vault, a subscription or everything: that it fails, or why it does no longer. */
+/** The result of a scan for a vault, a subscription or as a whole: a failure, or why there is none. */
 type Finding = ScanFailureItem | RecoveredItem["reason"];
 
 export interface ScanFailures {
-  /** That began and were not told. */
+  /** New failures without a notification. */
   items: ScanFailureItem[];
-  ended: EndItem[];
-  /** Alerts of what the rule was about before it was changed. */
-  others: Pick<EndItem, "of" | "since">[];
+  ended: ResolvedItem[];
+  /** Alerts from before the rule's type was changed. */
+  others: Pick<ResolvedItem, "of" | "since">[];
   more: boolean;
-  /** The scans that were looked at and may be seen again. */
+  /** Evaluated scans that the next evaluation may read again. */
   scansSeen: string[];
 }
 
-/**
- * What scans that ended since the last evaluation say of vaults and subscriptions, where that differs from what the rule has
- * told. One request for what two days hold, and one for 1,000 vaults of each scan that was not looked at before.
+/** Returns new and resolved failures of vaults and subscriptions, from scans that finished since the last evaluation. One request for
+ * the scans of two days, and one per 1,000 vaults of each new scan.
  */
 export async function scanFailures(
   rule: RuleRecord,
@@ -58,12 +57,12 @@ export async function scanFailures(
   deps: {
     tables: Tables;
     notifications: NotificationLog;
-    /** The rule's alerts; asked for where there is a scan to look at. */
-    alerts: () => Promise<ReadonlyMap<string, FollowedAlert>>;
+    /** Returns the rule's open alerts. Called only if there is a new scan. */
+    alerts: () => Promise<ReadonlyMap<string, TrackedAlert>>;
   },
   limit: number,
 ): Promise<ScanFailures> {
-  const over = await overScans(deps.tables, before.from);
+  const over = await finishedScans(deps.tables, before.from);
   const seen = new Set(before.scansSeen);
   const unseen = over.filter(({ scanId }) => !seen.has(scanId));
   const scansSeen = over.map(({ scanId }) => scanId);
@@ -74,33 +73,36 @@ export async function scanFailures(
   const alerts = new Map(own.map((one) => [one.item.id, one]));
   const known = own.map(({ item }) => item);
   const findings = new Map<string, Finding>();
-  // A scan that came late does not hide what newer ones found.
-  const looked = over.filter(({ finishedAt }) => finishedAt >= first.finishedAt);
-  // What only a full scan reads is in the last one of those.
-  const full = looked.findLast(({ mode, subscriptions }) => mode !== "delta" && subscriptions === undefined);
-  for (const scan of looked.filter((one, at) => one === full || at >= looked.length - MAX_SCANS))
+  // Evaluate newer scans again, so that a late older scan does not hide their results.
+  const evaluated = over.filter(({ finishedAt }) => finishedAt >= first.finishedAt);
+  // Some lists are read by full scans only, so include the last full scan.
+  const full = evaluated.findLast(({ mode, subscriptions }) => mode !== "delta" && subscriptions === undefined);
+  for (const scan of evaluated.filter((one, at) => one === full || at >= evaluated.length - MAX_SCANS))
     for (const [id, finding] of await findingsOf(scan, known, deps.tables)) findings.set(id, finding);
 
-  const begun: ScanFailureItem[] = [];
-  const ended: EndItem[] = [];
+  const opened: ScanFailureItem[] = [];
+  const ended: ResolvedItem[] = [];
   for (const [id, finding] of findings) {
     const alert = alerts.get(id);
     if (typeof finding === "string") {
       const { item: of, since } = alert ?? {};
       if (of && since) ended.push({ kind: "recovered", id, of, since, reason: finding });
-    } else if (!alert && isAbout(rule, finding)) begun.push(finding);
+    } else if (!alert && matchesRule(rule, finding)) opened.push(finding);
   }
-  const items = (await deps.notifications.unnotified(rule.ruleId, begun)).sort((a, b) => (a.id < b.id ? -1 : 1));
+  const items = (await deps.notifications.unnotified(rule.ruleId, opened)).sort((a, b) => (a.id < b.id ? -1 : 1));
   if (items.length <= limit) return { items, ended, others, more: false, scansSeen };
   return { items: items.slice(0, limit), ended: [], others, more: true, scansSeen: [...seen] };
 }
 
-/** Whether a rule is about a failure: by its filter; scans as a whole are everybody's. */
-export const isAbout = ({ filters: { subscription } }: RuleRecord, { id, subscriptionId }: ScanFailureItem): boolean =>
+/** Returns whether a failure matches the rule's filter. Failures of scans as a whole match every rule. */
+export const matchesRule = (
+  { filters: { subscription } }: RuleRecord,
+  { id, subscriptionId }: ScanFailureItem,
+): boolean =>
   subscription === undefined || id === WHOLE_SCAN || subscriptionId?.toLowerCase() === subscription.toLowerCase();
 
-/** Scans that are over and came to an end of their own, the oldest first. */
-async function overScans(tables: Tables, from: Date): Promise<OverScan[]> {
+/** Returns finished scans that were not cancelled, oldest first. */
+async function finishedScans(tables: Tables, from: Date): Promise<OverScan[]> {
   const oldest = newestFirst(encodeTime(Math.max(0, from.getTime() - LONGEST_SCAN_MS)) + "0".repeat(16));
   const found: OverScan[] = [];
   const range = { partitionKey: SCAN_LIST, before: keyEnd(oldest), select: [...SCAN_COLUMNS] };
@@ -155,26 +157,26 @@ async function findingsOf(
   return findings;
 }
 
-/** Whether a scan looks at that which failed: a `delta` reads neither diagnostic settings nor all rotation policies. */
+/** Returns whether a scan reads the list that failed. A `delta` scan reads neither diagnostic settings nor all rotation policies. */
 const isReadBy = ({ mode }: OverScan, failure: ScanFailureItem | undefined): boolean =>
   mode !== "delta" || (failure?.list !== "diagnosticSettings" && failure?.list !== "rotationPolicies");
 
-/** What is wrong with a scan beyond what is said of its subscriptions and vaults. */
+/** Returns the failure of a scan as a whole, beyond the failures of its subscriptions and vaults. */
 function wholeScan(scan: OverScan, failing: boolean): Finding {
   const { scanId, status, failure, vaultsTotal, vaultsDone, finishedAt: at } = scan;
   const item = { kind: "scanFailure", id: WHOLE_SCAN, scanId, at } as const;
   if (status === "timedOut") {
-    const message = `The scan ran out of time after ${vaultsDone ?? 0} of ${vaultsTotal} vaults.`;
-    const remedy = "Raise discoveryScanTimeout, or discoveryMaxWorkers where the vaults do not throttle.";
+    const message = `The scan timed out after ${vaultsDone ?? 0} of ${vaultsTotal} vaults.`;
+    const remedy = "Increase discoveryScanTimeout, or discoveryMaxWorkers if the vaults don't throttle.";
     return { ...item, code: "timedOut", message, remedy };
   }
   if (status === "completed" || failing) return "mended";
   if (failure) return { ...item, code: failure.code, message: failure.message, remedy: failure.remedy };
-  const message = `The scan ended as ${status}.`;
-  return { ...item, code: "scan", message, remedy: "See the scan's results for what could not be read." };
+  const message = `The scan finished with status ${status}.`;
+  return { ...item, code: "scan", message, remedy: "See the scan's results for the resources that could not be read." };
 }
 
-/** Of a scan of everything: what was told of and is not among what it came to. */
+/** Adds results for alerts about resources that a scan of all subscriptions no longer found. */
 function addMissing(
   scan: OverScan,
   known: readonly ScanFailureItem[],
@@ -188,7 +190,7 @@ function addMissing(
     if (findings.has(id) || vaults.has(id) || subscriptionId === undefined) continue;
     const isReadable = readable.get(subscriptionId.toLowerCase());
     if (isReadable === undefined) findings.set(id, "outOfScope");
-    // A vault of which this scan knows nothing has left before it.
+    // The subscription was read but the vault was not found, so the vault was deleted.
     else if (isReadable && id.startsWith("vault:")) findings.set(id, "removed");
   }
 }

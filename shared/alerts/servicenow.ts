@@ -7,14 +7,14 @@ import type { RuleCredentials } from "./rule.ts";
 /**
  * Incidents of ServiceNow by its Table API:
  * https://www.servicenow.com/docs/bundle/zurich-api-reference/page/integrate/inbound-rest/concept/c_TableAPI.html
- * An incident is found again by its correlation id, so a repeated request makes no second one.
+ * Incidents are found by their correlation id, so that a repeated request creates no duplicate.
  */
 
-/** Characters of a short description, as the field is delivered. */
+/** Default maximum length of a short description. */
 const MAX_SHORT = 160;
 const MAX_DESCRIPTION = 4000;
 
-/** 1 is the highest; the instance makes its priority of both. */
+/** 1 is the highest. The instance derives the priority from both. */
 const IMPACTS: Record<Urgency, { urgency: string; impact: string }> = {
   expired: { urgency: "1", impact: "2" },
   critical: { urgency: "2", impact: "2" },
@@ -22,17 +22,17 @@ const IMPACTS: Record<Urgency, { urgency: string; impact: string }> = {
   notice: { urgency: "3", impact: "3" },
 };
 
-/** States of an incident as delivered: 6 is resolved, 7 closed, 8 cancelled. */
+/** Default incident states: 6 is resolved, 7 closed, 8 canceled. */
 const RESOLVED = "6";
-const OVER = "6,7,8";
+const FINAL_STATES = "6,7,8";
 
-/** What answers hold of a record, of which only the beginning is read. */
+/** Limits the fields of a response, because only its beginning is read. */
 const SHORT = "sysparm_fields=sys_id";
 
 const Found = z.object({ result: z.array(z.object({ sys_id: z.string().regex(/^[0-9a-f]{32}$/i) })) });
 const Token = z.object({ access_token: z.string().min(1) });
 
-/** An answer that ends the attempt. */
+/** A response that ends the attempt. */
 export class Unexpected extends Error {
   readonly answer: OutgoingAnswer;
   constructor(answer: OutgoingAnswer, message: string) {
@@ -42,13 +42,13 @@ export class Unexpected extends Error {
   }
 }
 
-/** One sign-in to an instance and what is done with it. */
+/** An authenticated connection to an instance. */
 export interface ServiceNow {
-  /** Brings an incident to stand as it is told; once or more. @throws {Unexpected}; {Unreachable} */
+  /** Creates, updates or resolves an incident. Idempotent. @throws {Unexpected}; {Unreachable} */
   apply(incident: Incident): Promise<OutgoingAnswer>;
 }
 
-/** @throws {Unexpected} when the sign-in fails; {Unreachable} */
+/** @throws {Unexpected} if the sign-in fails; {Unreachable} */
 export async function openServiceNow(
   outgoing: Outgoing,
   instance: string,
@@ -65,20 +65,21 @@ export async function openServiceNow(
       headers: body ? { ...headers, "content-type": "application/json" } : headers,
       ...(body && { body: JSON.stringify(body) }),
     });
-    if (answer.status !== expected) throw new Unexpected(answer, `ServiceNow answered ${answer.status}.`);
+    if (answer.status !== expected) throw new Unexpected(answer, `ServiceNow returned ${answer.status}.`);
     return answer;
   }
 
   return {
     async apply(incident) {
-      const query = `correlation_id=${incident.key}^stateNOT IN${OVER}^ORDERBYDESCsys_created_on`;
+      const query = `correlation_id=${incident.key}^stateNOT IN${FINAL_STATES}^ORDERBYDESCsys_created_on`;
       const search = new URLSearchParams({ sysparm_query: query, sysparm_fields: "sys_id", sysparm_limit: "1" });
       const found = await call("GET", `${table}?${search}`, 200);
       const parsed = Found.safeParse(jsonOf(found));
-      if (!parsed.success) throw new Unexpected(found, "The answer is not one of ServiceNow's Table API.");
+      if (!parsed.success)
+        throw new Unexpected(found, "The response is not from ServiceNow's Table API. Check the instance URL.");
       const id = parsed.data.result[0]?.sys_id;
       if (incident.action === "close") {
-        // Somebody has closed it already, or it was never opened.
+        // The incident was already closed, or never opened.
         return id === undefined ? found : await call("PATCH", `${table}/${id}?${SHORT}`, 200, resolutionOf(incident));
       }
       const body = bodyOf(incident);
@@ -105,14 +106,14 @@ const bodyOf = ({ summary, facts, links, urgency }: Incident) => ({
   ...IMPACTS[urgency],
 });
 
-/** An instance as delivered wants a code and notes of what is resolved. */
+/** By default, a resolved incident needs a close code and notes. */
 const resolutionOf = ({ summary }: Incident) => ({
   state: RESOLVED,
   close_code: "Solution provided",
   close_notes: summary.slice(0, MAX_DESCRIPTION).toWellFormed(),
 });
 
-/** Basic authentication, or a token of the instance's own OAuth endpoint. */
+/** Returns the header for basic authentication, or for a token from the instance's OAuth endpoint. */
 async function authorizationOf(outgoing: Outgoing, base: string, credentials: RuleCredentials): Promise<string> {
   const { username, password, clientId, clientSecret } = credentials;
   if (clientId === undefined || clientSecret === undefined) {
@@ -129,9 +130,10 @@ async function authorizationOf(outgoing: Outgoing, base: string, credentials: Ru
     body: form.toString(),
   });
   const token = answer.status === 200 ? Token.safeParse(jsonOf(answer)) : undefined;
-  // Not what was answered: it may hold a token in a form that is not known here.
+  // Drop the body, which could contain a token in an unknown format.
   const unseen = { ...answer, body: Buffer.alloc(0) };
-  if (!token?.success) throw new Unexpected(unseen, `ServiceNow's sign-in answered ${answer.status} and no token.`);
+  if (!token?.success)
+    throw new Unexpected(unseen, `The sign-in to ServiceNow failed: ${answer.status} without a token.`);
   return `Bearer ${token.data.access_token}`;
 }
 

@@ -13,13 +13,13 @@ const SYMBOLS: Record<Urgency, string> = {
   notice: ":large_blue_circle:",
 };
 
-/** A message for an incoming webhook of Slack, in Block Kit. */
+/** Returns the message as Slack Block Kit, for an incoming webhook. */
 export function slackOf({ subject, intro, lines, why, histories, pageUrl }: Message): object {
   const rest = lines.length - MAX_LINES;
   const [historyUrl] = histories;
-  const more = rest > 0 ? [section(`… and ${rest} more${historyUrl ? `: <${historyUrl}|all of them>` : ""}.`)] : [];
+  const more = rest > 0 ? [section(`${rest} more${historyUrl ? `: <${historyUrl}|show all>` : ""}.`)] : [];
   const links = [
-    ...(historyUrl ? [`<${historyUrl}|Show in the history>`] : []),
+    ...(historyUrl ? [`<${historyUrl}|Show in the alert history>`] : []),
     ...(pageUrl ? [`<${pageUrl}|Open the service>`] : []),
   ].join(" · ");
   return {

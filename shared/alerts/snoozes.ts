@@ -14,32 +14,32 @@ import { fits, isAboutExpiry, type RuleRecord, type Subject } from "./rule.ts";
 import type { AlertRules } from "./rules.ts";
 import { SNOOZES, type SnoozeFilters, type SnoozeRecord, SnoozeRows, snoozeIdOf, snoozeKey } from "./snooze.ts";
 
-/** Ended snoozes are kept this long: until every digest has seen that they ended. */
-const KEPT_MS = 30 * DAY_MS;
-/** How far back an end is looked for before the last evaluation, for instances whose clocks differ. */
+/** Retention of expired snoozes, long enough for every digest to see the expiry. */
+const RETENTION_MS = 30 * DAY_MS;
+/** Overlap with the last evaluation when searching for expired snoozes, for clock differences between instances. */
 const OVERLAP_MS = 10 * MINUTE_MS;
 
-/** What the snoozes of a run mean for one rule. */
+/** The effect of the snoozes on one rule. */
 export interface SnoozesOfRule {
-  /** Ids of assets of which it says nothing now. */
+  /** Ids of snoozed assets. */
   snoozed: ReadonlySet<string>;
-  /** Filters of what it says nothing of now. */
+  /** Filters of active snoozes. */
   filters: readonly SnoozeFilters[];
-  /** Ids of assets whose snooze ended. */
+  /** Ids of assets whose snooze expired. */
   awake: readonly string[];
-  /** Since when something was passed over by a filter whose snooze ended; undefined where nothing was. */
-  passedOverSince: Date | undefined;
+  /** Start of the earliest filter snooze that expired since the last evaluation. Undefined if none did. */
+  suppressedSince: Date | undefined;
 }
 
-/** Whether a rule says nothing of an asset now. */
-export const isAsleep = (
+/** Returns whether an asset is snoozed. */
+export const isSnoozed = (
   { snoozed, filters }: Pick<SnoozesOfRule, "snoozed" | "filters">,
   id: string,
   asset: Subject,
   ownerTag: string,
 ): boolean => snoozed.has(id) || filters.some((one) => fits(one, asset, ownerTag));
 
-/** What a snooze is asked to be about: one asset for a rule, or what filters fit, for a rule or for all. */
+/** A new snooze: one asset for a rule, or filters for a rule or all rules. */
 export interface NewSnoozeRequest {
   ruleId?: string | undefined;
   assetId?: string | undefined;
@@ -48,28 +48,26 @@ export interface NewSnoozeRequest {
   until: Date;
 }
 
-/**
- * While a snooze lasts, its rule says nothing of its assets but that one it told of before was renewed or has gone. When it
- * ends, by itself or by a request, the rule notifies of the lowest threshold that each has crossed meanwhile.
+/** While a snooze is active, its rule sends no notifications about the snoozed assets, except that an alert is resolved. When the
+ * snooze ends, the rule notifies of the lowest threshold that each asset reached meanwhile.
  */
 export interface Snoozes {
-  /** Those that last, and those that ended in the last 30 days. One request per 1,000. */
+  /** Returns active snoozes and those that expired in the last 30 days. One request per 1,000. */
   all(): Promise<Row<SnoozeRecord>[]>;
-  /** Of one rule: what is snoozed at `to`, and what is not any more since `from`. */
+  /** Returns what is snoozed for a rule at `to`, and what is no longer snoozed since `from`. */
   split(snoozes: readonly SnoozeRecord[], ruleId: string, from: Date, to: Date): SnoozesOfRule;
-  /** Those that last, or with `ended` also those that ended in the last 30 days; by rule and asset, those with filters first. */
+  /** Returns a page of active snoozes; with `ended`, also of those that expired in the last 30 days. Sorted by rule and asset. */
   list(
     filter: { ruleId?: string | undefined; ended?: boolean | undefined },
     request: PageRequest,
   ): Promise<Page<SnoozeRecord>>;
-  /**
-   * @throws {Problem} notFound for an unknown rule or asset; invalidRequest for a rule or an end that can't be, and for
-   * anything but either an asset of a rule or filters; alreadyExists while a snooze of the asset lasts.
+  /** @throws {Problem} notFound for an unknown rule or asset; invalidRequest for an unsupported rule, an invalid end, or a request without
+   * either an asset or filters; alreadyExists if the asset is already snoozed.
    */
   create(request: NewSnoozeRequest, caller: Caller): Promise<SnoozeRecord>;
-  /** Ends a snooze now. @throws {Problem} notFound when none of that id lasts. */
+  /** Ends a snooze now. @throws {Problem} notFound if there is no active snooze with this id. */
   end(id: string, caller: Caller): Promise<void>;
-  /** Forgets snoozes that ended long ago. */
+  /** Removes snoozes that expired more than 30 days ago. */
   cleanUp(): Promise<void>;
 }
 
@@ -88,17 +86,17 @@ export function createSnoozes(deps: {
     return found;
   }
 
-  /** Rule, asset or filters of a request, checked. */
+  /** Returns rule, asset and filters of a request. @throws {Problem} if they are invalid. */
   async function aboutOf(request: NewSnoozeRequest): Promise<Pick<SnoozeRecord, "ruleId" | "assetId" | "filters">> {
     const { ruleId, filters } = request;
     if (filters) {
-      if (request.assetId !== undefined) throw invalidBody("assetId", "can't stand beside filters");
+      if (request.assetId !== undefined) throw invalidBody("assetId", "can't be combined with filters");
       if (ruleId === undefined) return { filters };
       requireExpiry(await rules.get(ruleId));
       return { ruleId, filters };
     }
-    if (request.assetId === undefined) throw invalidBody("assetId", "is needed where there are no filters");
-    if (ruleId === undefined) throw invalidBody("ruleId", "is needed where there are no filters");
+    if (request.assetId === undefined) throw invalidBody("assetId", "is required without filters");
+    if (ruleId === undefined) throw invalidBody("ruleId", "is required without filters");
     const [rule, ...found] = await Promise.all([
       rules.get(ruleId),
       ...placesOf(request.assetId).map(({ vaultName, type, name }) =>
@@ -133,7 +131,7 @@ export function createSnoozes(deps: {
         snoozed: new Set(lasting.flatMap((one) => one.assetId ?? [])),
         filters: lasting.flatMap((one) => one.filters ?? []),
         awake: ended.flatMap((one) => one.assetId ?? []),
-        passedOverSince: starts.length === 0 ? undefined : new Date(Math.min(...starts)),
+        suppressedSince: starts.length === 0 ? undefined : new Date(Math.min(...starts)),
       };
     },
 
@@ -149,7 +147,7 @@ export function createSnoozes(deps: {
     async create(request, caller) {
       const now = clock.now();
       if (request.until <= now || request.until.getTime() > now.getTime() + 366 * DAY_MS) {
-        throw invalidBody("until", "must lie in the future, at most a year ahead");
+        throw invalidBody("until", "must be in the future, at most one year ahead");
       }
       const about = await aboutOf(request);
       const snooze: SnoozeRecord = {
@@ -164,7 +162,10 @@ export function createSnoozes(deps: {
       await audited(audit, event, () =>
         tables.modify(SnoozeRows, SNOOZES, snoozeKey(snooze), (known) => {
           if (known && known.until > now.toISOString()) {
-            throw new Problem("alreadyExists", `It is snoozed until ${known.until} already. Delete that snooze first.`);
+            throw new Problem(
+              "alreadyExists",
+              `The asset is already snoozed until ${known.until}. Delete that snooze first.`,
+            );
           }
           return snooze;
         }),
@@ -183,7 +184,7 @@ export function createSnoozes(deps: {
     },
 
     async cleanUp() {
-      const end = new Date(clock.now().getTime() - KEPT_MS).toISOString();
+      const end = new Date(clock.now().getTime() - RETENTION_MS).toISOString();
       for (const { rowKey, until, etag } of await all())
         if (until < end) await tables.remove(SnoozeRows, SNOOZES, rowKey, etag);
     },
@@ -197,6 +198,6 @@ function requireExpiry({ alertType }: RuleRecord): void {
   throw new Problem(
     "invalidRequest",
     "Only rules about expiry can be snoozed. Exempt a violation with POST /compliance/exemptions instead.",
-    { errors: [{ path: "body.ruleId", message: `is a rule of the type ${alertType}` }] },
+    { errors: [{ path: "body.ruleId", message: `is a rule of type ${alertType}` }] },
   );
 }

@@ -1,19 +1,19 @@
 import { encodeTime } from "ulid";
 import type { SyncEntry, SyncRecord } from "../sync/record.ts";
 import type { Sync } from "../sync/sync.ts";
-import type { AutomationSource, PendingNotice } from "./automation.ts";
+import type { AutomationSource, PendingNotice } from "./automation-events.ts";
 
-type Words = NonNullable<Awaited<ReturnType<PendingNotice["notice"]>>>;
+type NoticeText = NonNullable<Awaited<ReturnType<PendingNotice["notice"]>>>;
 
-/** What alerts tell of sync: records that began to fail, and targets that somebody else changed. */
+/** Events of sync: records that started to fail, and targets that were changed outside of this service. */
 export function createSyncNotices(sync: Pick<Sync, "get" | "entriesSince">): AutomationSource {
-  /** The record, where what the entry says is still so. */
-  async function stillSo({ recordId, kind }: SyncEntry): Promise<SyncRecord | undefined> {
+  /** Returns the record if it is still in the state that the entry reports. */
+  async function recordIfCurrent({ recordId, kind }: SyncEntry): Promise<SyncRecord | undefined> {
     try {
       const record = await sync.get(recordId);
       return record.enabled && record.state === (kind === "failed" ? "failing" : "drifted") ? record : undefined;
     } catch (error) {
-      // It was removed since; without a licence, the last one was.
+      // The record was deleted. Without a license, this is the error for the last one.
       if (error instanceof Error && "code" in error && (error.code === "notFound" || error.code === "licenseRequired"))
         return undefined;
       throw error;
@@ -23,13 +23,13 @@ export function createSyncNotices(sync: Pick<Sync, "get" | "entriesSince">): Aut
   return {
     async *notices(type, from) {
       if (type !== "syncFailed") return;
-      // Of each record the last: what it says is all that can still be so.
+      // Only the last event of each record can be current.
       const pending = new Map<string, PendingNotice>();
       for await (const entry of sync.entriesSince(encodeTime(Math.max(0, from.getTime())))) {
         if (entry.kind !== "failed" && entry.kind !== "driftFound") continue;
         const notice = async () => {
-          const record = await stillSo(entry);
-          return record && wordsOf(entry, record);
+          const record = await recordIfCurrent(entry);
+          return record && textOf(entry, record);
         };
         pending.set(entry.recordId, { id: `sync.${entry.entryId}`, at: entry.at, notice });
       }
@@ -38,21 +38,21 @@ export function createSyncNotices(sync: Pick<Sync, "get" | "entriesSince">): Aut
   };
 }
 
-function wordsOf({ recordId, kind, source, target, failure }: SyncEntry, record: SyncRecord): Words {
+function textOf({ recordId, kind, source, target, failure }: SyncEntry, record: SyncRecord): NoticeText {
   const title = `${source} to ${target}`;
   if (kind === "driftFound") {
     const next =
       record.onDrift === "report"
-        ? "See who changed it. To have it overwritten, set onDrift of the record to overwrite: it then runs at once."
-        : "Nothing: the next run writes it again.";
+        ? "Find out who changed the target. To overwrite it, set onDrift of the record to overwrite. The sync then runs immediately."
+        : "No action is needed. The next run overwrites the target.";
     return {
       recordId,
       title,
       urgency: "warning",
-      what: "was changed at the target by somebody else",
-      why: "The target no longer holds what this record wrote.",
-      done: "Nothing was overwritten.",
-      safe: "The source is as it was.",
+      what: "was changed in the target",
+      why: "The target's value differs from the value that this sync wrote.",
+      done: "The target was not overwritten.",
+      safe: "The source is unchanged.",
       next,
     };
   }
@@ -61,10 +61,10 @@ function wordsOf({ recordId, kind, source, target, failure }: SyncEntry, record:
     recordId,
     title,
     urgency: "critical",
-    what: "could not be copied",
+    what: "failed to sync",
     why: failure?.message ?? "",
-    done: "The target was not brought up to date.",
-    safe: last ? `What was written last is of ${last.slice(0, 16)}Z.` : "Nothing was ever written.",
-    next: failure?.remedy ?? "See the record's history.",
+    done: "The target was not updated.",
+    safe: last ? `The target was last written on ${last.slice(0, 16)}Z.` : "The target was never written.",
+    next: failure?.remedy ?? "See the history of the sync record.",
   };
 }

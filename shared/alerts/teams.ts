@@ -1,25 +1,24 @@
 import type { Urgency } from "./items.ts";
 import type { Message, MessageLine } from "./message.ts";
 
-/** A message may have 28 KB: https://learn.microsoft.com/microsoftteams/limits-specifications-teams#chat */
+/** Teams limits a message to 28 KB: https://learn.microsoft.com/microsoftteams/limits-specifications-teams#chat */
 const MAX_LINES = 15;
 const MAX_TEXT = 300;
 
-const COLOURS: Record<Urgency, string> = {
+const COLORS: Record<Urgency, string> = {
   expired: "attention",
   critical: "attention",
   warning: "warning",
   notice: "accent",
 };
 
-/**
- * A message for a Teams webhook made with Workflows: an Adaptive Card as the only attachment.
+/** Returns the message as an Adaptive Card, for a Teams webhook of the Workflows app.
  * https://learn.microsoft.com/microsoftteams/platform/webhooks-and-connectors/how-to/connectors-using
  */
 export function teamsOf({ subject, intro, lines, why, histories, pageUrl }: Message): object {
   const rest = lines.length - MAX_LINES;
   const actions = [
-    ...(histories[0] ? [open("Show in the history", histories[0])] : []),
+    ...(histories[0] ? [open("Show in the alert history", histories[0])] : []),
     ...(pageUrl ? [open("Open the service", pageUrl)] : []),
   ];
   return {
@@ -37,7 +36,7 @@ export function teamsOf({ subject, intro, lines, why, histories, pageUrl }: Mess
             text(subject, { size: "large", weight: "bolder" }),
             text(intro),
             ...lines.slice(0, MAX_LINES).map(container),
-            ...(rest > 0 ? [text(`… and ${rest} more. The history has all of them.`)] : []),
+            ...(rest > 0 ? [text(`${rest} more. The alert history shows all of them.`)] : []),
             text(why[0] ?? "", { size: "small", isSubtle: true, separator: true }),
           ],
           ...(actions.length > 0 && { actions }),
@@ -52,9 +51,9 @@ function container({ urgency, title, what, facts, link }: MessageLine): object {
     type: "Container",
     separator: true,
     items: [
-      text(`${title} ${what}`, { weight: "bolder", color: COLOURS[urgency] }),
+      text(`${title} ${what}`, { weight: "bolder", color: COLORS[urgency] }),
       text(facts.map(([label, value]) => `${label}: ${value}`).join(" · "), { size: "small" }),
-      // Markdown's own link: an action of a whole container can't be seen.
+      // A Markdown link, because an action of a whole container is not visible.
       ...(link
         ? [{ type: "TextBlock", text: `[${plain(link.text)}](${encoded(link.url)})`, wrap: true, size: "small" }]
         : []),
@@ -64,7 +63,7 @@ function container({ urgency, title, what, facts, link }: MessageLine): object {
 
 const open = (title: string, url: string) => ({ type: "Action.OpenUrl", title, url });
 
-/** Nothing in an address can end the Markdown around it. */
+/** Encodes characters that would end a Markdown link. */
 const encoded = (url: string): string =>
   url.replace(/[()\s]/g, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`);
 
@@ -75,7 +74,7 @@ const text = (value: string, style: Record<string, unknown> = {}) => ({
   ...style,
 });
 
-/** A text block takes a part of Markdown, which a name must not become. */
+/** Escapes Markdown, which text blocks render in part. */
 const plain = (value: string): string =>
   (value.length > MAX_TEXT ? `${value.slice(0, MAX_TEXT - 1)}…` : value)
     .replace(/[\\*_[\]()`#~>]/g, "\\$&")

@@ -1,8 +1,8 @@
 import { idOfUnexpected } from "../dependencies/logs/unexpected.ts";
 import type { Usage } from "../dependencies/logs/usage.ts";
-import type { AutomationSource, PendingNotice } from "./automation.ts";
+import type { AutomationSource, PendingNotice } from "./automation-events.ts";
 
-/** What alerts tell of logs: who has read an asset and was not expected to. Once for each reader and asset. */
+/** Events of unexpected reads in logs, once per reader and asset. */
 export function createUsageNotices(usage: Pick<Usage, "unexpected">): AutomationSource {
   return {
     async *notices(type, from) {
@@ -15,11 +15,11 @@ export function createUsageNotices(usage: Pick<Usage, "unexpected">): Automation
               vaultName,
               title: `${vaultName}/${name}`,
               urgency: "warning",
-              what: `was read by somebody whom nobody expected: ${reader}`,
-              why: `${operations.join(", ")}; no role, access policy or reference that is known names ${reader}.`,
-              done: "Nothing was changed.",
+              what: `was read by an unexpected identity: ${reader}`,
+              why: `${operations.join(", ")}. No known role, access policy or reference covers ${reader}.`,
+              done: "No changes were made.",
               safe: "",
-              next: `See who ${reader} is. If nobody knows, rotate the secret and take the access to ${vaultName} away.`,
+              next: `Find out who ${reader} is. If the read was not authorized, rotate the secret and remove the access to ${vaultName}.`,
             }) as const;
           return { id: `reader.${idOfUnexpected(found)}`, at, notice };
         });

@@ -13,7 +13,7 @@ import type { Tables } from "../storage/tables.ts";
 const Versions = z.record(z.string(), z.tuple([z.string(), z.int()]));
 type Versions = z.infer<typeof Versions>;
 
-/** Which content of each vault the rules were last shown, and the revision at which it was first noticed. */
+/** The last known content hash of each vault, and the revision at which it was first seen. */
 const VaultVersionsRow = z.object({ revision: z.int(), versions: z.instanceof(Uint8Array) });
 const VaultVersions = entity("AlertStates", VaultVersionsRow);
 const VERSIONS = "vaultVersions";
@@ -29,43 +29,40 @@ const SUMMARY = [
   "secretExpiries",
 ] as const;
 
-/** All vaults as one run of the rules sees them. */
+/** A snapshot of all vaults for one evaluation. */
 export interface VaultSnapshot {
   revision: number;
   vaults: readonly SummaryVault[];
-  /**
-   * Lower-cased names of those whose assets nothing is told of: vaults out of scope, and holders of credentials without a
-   * PRO licence.
+  /** Lower-cased names of vaults whose assets cause no notifications: vaults out of scope, and application credentials without a PRO
+   * license.
    */
   hidden: readonly string[];
-  /** Whether a vault's assets changed after that revision, or it was not there then. */
+  /** Returns whether a vault's assets changed after a revision, or the vault is newer. */
   changedSince(vault: SummaryVault, revision: number): boolean;
 }
 
-/**
- * Reads the vaults' rows, a page of 1,000 a request, and notices which of them changed. A vault's row is the last thing a
- * scan writes of it, with a hash over its assets, so when the hash has changed, all of the change can be read. Noticing
- * is kept before any rule is evaluated; a vault that vanished or left the scope is forgotten, so that its return is a
- * change.
+/** Reads the rows of all vaults, 1,000 per request, and determines which vaults changed. A scan writes a vault's row last, with a hash
+ * of its assets, so a new hash means that the whole change can be read. The hashes are stored before any rule is evaluated. A vault
+ * that was deleted or left the scope is dropped, so that its return counts as a change.
  *
- * @param keep - False leaves what was noticed before as it is: nothing is written.
+ * @param keep - False: don't store the hashes.
  */
 export async function readVaultSnapshot(tables: Tables, licensed: boolean, keep = true): Promise<VaultSnapshot> {
   const vaults: SummaryVault[] = [];
   const hidden: string[] = [];
   const range = { partitionKey: VAULTS, from: "n!", before: keyEnd("n!"), select: [...SUMMARY] };
   const scope = await readScope(tables);
-  const isTold = (row: SummaryVault) =>
+  const isIncluded = (row: SummaryVault) =>
     sourceOf(row) === "keyVault" ? scope.leftAt(row.subscriptionId) === undefined : licensed;
   for await (const rows of tables.pages(Vaults, range)) {
     for (const row of rows) {
-      if (isTold(row)) vaults.push(row);
+      if (isIncluded(row)) vaults.push(row);
       else hidden.push(row.name.toLowerCase());
     }
   }
 
   let versions: Versions = {};
-  const notice = (known: Row<z.infer<typeof VaultVersionsRow>> | undefined) => {
+  const updated = (known: Row<z.infer<typeof VaultVersionsRow>> | undefined) => {
     const before = known ? unpack(VaultVersions, known, "versions", Versions) : {};
     const revision = (known?.revision ?? 0) + 1;
     versions = {};
@@ -81,9 +78,9 @@ export async function readVaultSnapshot(tables: Tables, licensed: boolean, keep 
   };
   const readOnly = async () => {
     const known = await tables.get(VaultVersions, VERSIONS, VERSIONS);
-    return notice(known) ?? known;
+    return updated(known) ?? known;
   };
-  const row = keep ? await tables.modify(VaultVersions, VERSIONS, VERSIONS, notice) : await readOnly();
+  const row = keep ? await tables.modify(VaultVersions, VERSIONS, VERSIONS, updated) : await readOnly();
   return {
     revision: row?.revision ?? 0,
     vaults,
@@ -92,7 +89,7 @@ export async function readVaultSnapshot(tables: Tables, licensed: boolean, keep 
   };
 }
 
-/** How many of a vault's assets of a type lie in a range of expiry. */
+/** Returns the number of a vault's assets of a type in an expiry range. */
 export const countIn = (vault: SummaryVault, type: AssetType, range: ExpiryRange): number =>
   countExpiries(expiriesOf(vault, type), range);
 

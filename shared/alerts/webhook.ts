@@ -8,7 +8,7 @@ import type { Item } from "./items.ts";
 import type { Links } from "./links.ts";
 import type { WebhookSecret } from "./rule.ts";
 
-/** Event types, part of the contract with receivers. */
+/** CloudEvents types. They are part of the public contract with receivers. */
 const EVENT_TYPES = {
   expiration: "lifecycle.alert.expiration",
   expired: "lifecycle.alert.expired",
@@ -25,9 +25,8 @@ const EVENT_TYPES = {
   unexpectedReader: "lifecycle.alert.unexpectedReader",
 } as const;
 
-/**
- * Where webhooks may go: public addresses by https, and the service's own network where that is allowed. Of an answer 4 KiB
- * are read, which is more than people are shown.
+/** Returns the allowed webhook targets: public HTTPS addresses, and the service's own network if allowed. Reads 4 KiB of a response,
+ * more than is shown to users.
  */
 export const webhookTargets = (allowPrivate: boolean): OutgoingOptions => ({
   reach: () => (allowPrivate ? "ownNetwork" : "public"),
@@ -37,7 +36,7 @@ export const webhookTargets = (allowPrivate: boolean): OutgoingOptions => ({
   maxAnswerBytes: 4096,
 });
 
-/** The body of a webhook: CloudEvents 1.0 in structured mode, https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md */
+/** Returns the body of a webhook: CloudEvents 1.0 in structured mode, https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md */
 export function cloudEventOf(delivery: Omit<DeliveryRecord, "news">, items: readonly Item[], links: Links): object {
   const base = links.publicBaseUrl?.replace(/\/+$/, "");
   return {
@@ -119,14 +118,13 @@ function itemOf(item: Item, links: Links): object {
   }
 }
 
-/** Bytes of a signing key: the specification asks for 24 to 64. */
+/** Length of a signing key in bytes. The specification requires 24 to 64. */
 export const SIGNING_KEY_BYTES = 32;
 const KEY_PREFIX = "whsec_";
 
 export const signingKeyOf = (bytes: Uint8Array): string => KEY_PREFIX + Buffer.from(bytes).toString("base64");
 
-/**
- * The headers by which a receiver knows the sender, and a message it has had already: `webhook-id` stays the same at every
+/** Returns the signature headers. Receivers verify the sender with them and detect duplicates: `webhook-id` is the same for every
  * attempt. https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
  */
 export function signatureHeaders(

@@ -2,11 +2,11 @@ import type { AssetRecord, AssetSource, AssetType } from "../inventory/asset.ts"
 import type { VaultRecord } from "../inventory/vault.ts";
 import type { Remediation, Target } from "./remedies/remediation.ts";
 
-/** In the order violations are listed. */
+/** In the sort order of violations. */
 export const SEVERITIES = ["critical", "high", "medium", "low"] as const;
 export type Severity = (typeof SEVERITIES)[number];
 
-/** What a pair of check and resource weighs in the score. */
+/** Weight of a check result in the score. */
 export const WEIGHTS: Record<Severity, number> = { critical: 10, high: 5, medium: 2, low: 1 };
 
 export const RESOURCE_TYPES = ["vault", "secret", "key", "certificate"] as const;
@@ -14,13 +14,13 @@ export type ResourceType = (typeof RESOURCE_TYPES)[number];
 
 export interface Evaluation {
   result: "pass" | "fail" | "notApplicable";
-  /** The facts the result rests on. It never says how much time is left, so that it stays the same from day to day. */
+  /** The facts that the result is based on. It never contains the remaining time, so that it does not change daily. */
   evidence: string;
-  /** Unix seconds at which time alone may change the result. */
+  /** Unix seconds at which the result may change without a change of the resource. */
   changesAt?: number;
 }
 
-/** The instant and the thresholds results are judged by. */
+/** The time and the thresholds of an evaluation. */
 export interface Context {
   /** Milliseconds since 1970. */
   now: number;
@@ -28,16 +28,16 @@ export interface Context {
   warningDays: number;
 }
 
-/** What is known of the use of an asset or a vault: references, those that can't be followed in words, and what logs show. */
+/** Known use of an asset or vault: Key Vault references, examples of those that don't resolve, and reads in logs. */
 export interface ReferenceFacts {
   resolved: number;
   unresolved: number;
   examples: string[];
-  /** Whether logs that were whole for long enough have seen it read. */
+  /** Whether complete logs contain reads of the secret. */
   use?: { unused: boolean; evidence: string };
 }
 
-/** An asset, the one thing of its vault that asset checks ask, and what is known of references to it. */
+/** An asset with the property of its vault that asset checks need, and the references to the asset. */
 export interface AssetResource {
   asset: AssetRecord;
   vaultUsesRbac: boolean;
@@ -47,31 +47,37 @@ export interface AssetResource {
 interface CheckFacts {
   /** Lower-case words with hyphens; violations are ordered by it. */
   id: string;
-  /** Stands for the check in stored rows. Never changed, never given to another check. */
+  /** Identifies the check in stored rows. Never changed or reused. */
   code: number;
+  /** The requirement, such as "Enabled secret has not expired". */
   title: string;
+  /**
+   * The title of a violation, such as "Expired secret is still enabled".
+   *
+   * @param evidence - The evidence of the violation.
+   */
+  failureTitle: string | ((evidence: string) => string);
   severity: Severity;
   rationale: string;
-  /** How to mend it on this resource. */
+  /** Returns the remediation for this resource. */
   remedy(target: Target): Remediation;
-  /** Ids of the checks that say its finding in its place once that is worse: a violation that one of them goes on has not ended. */
+  /** Ids of checks that replace this one when the finding gets worse. A violation of one of them continues this one's alert. */
   successors?: readonly string[];
 }
 
 export interface VaultCheck extends CheckFacts {
   resourceType: "vault";
-  /** @param references - To the vault as a whole, and to what it does not hold. */
+  /** @param references - References to the vault as a whole, and to objects that it does not contain. */
   evaluate(vault: VaultRecord, references?: ReferenceFacts): Evaluation;
 }
 
-/** Each is about one type of asset, so that it has one severity and one set of controls. */
+/** A check of one type of asset, with one severity and one set of controls. */
 export interface AssetCheck extends CheckFacts {
   resourceType: AssetType;
-  /** Whose assets it is about; absent: key vaults'. */
+  /** Source of the assets. Default: key vaults. */
   source?: AssetSource;
-  /**
-   * What makes its result change with time: `expiry`, when the expiry crosses now or one of the policy's lines, which the
-   * inventory's index by expiry finds; `age`, at the `changesAt` of its evaluation. Absent: nothing does.
+  /** Why the result changes over time. `expiry`: the asset expires or reaches a threshold of the policy, found by the inventory's index
+   * by expiry. `age`: at the `changesAt` of the evaluation. Undefined: the result does not change over time.
    */
   timed?: "expiry" | "age";
   evaluate(resource: AssetResource, context: Context): Evaluation;
@@ -87,13 +93,13 @@ export const notApplicable = (evidence: string, changesAt?: number): Evaluation 
 const outcome = (result: Evaluation["result"], evidence: string, changesAt: number | undefined): Evaluation =>
   changesAt === undefined ? { result, evidence } : { result, evidence, changesAt };
 
-/** Unix seconds as people read them; what no date can hold (after the year 275760) stays a number. */
+/** Returns unix seconds as an ISO 8601 text. Times after the year 275760, which no `Date` supports, stay a number. */
 export function instantText(seconds: number): string {
   const date = new Date(seconds * 1000);
   return Number.isNaN(date.getTime()) ? `second ${seconds}` : date.toISOString().replace(".000Z", "Z");
 }
 
-/** Declares a check of enabled assets: a disabled one can't be used, so nothing is asked of it. */
+/** Declares a check of enabled assets. Disabled assets can't be used, so the check does not apply to them. */
 export function assetCheck(check: AssetCheck): AssetCheck {
   return {
     ...check,

@@ -20,7 +20,7 @@ import { type Counted, countsOf, type Overview, readCounted, readOverview } from
 import type { AssetUse, Reference } from "./references.ts";
 import { faultOfTotals, renewTotals } from "./renew-totals.ts";
 import { type Score, scoreOf } from "./score.ts";
-import { readingOf, standingViolations, type ViolationReading } from "./standing.ts";
+import { currentViolations, readingOf, type ViolationReading } from "./standing.ts";
 import { HOLDERS, type IsUncounted, uncountedNow } from "./uncounted.ts";
 import { listViolations, type ViolationFilter, type ViolationPage } from "./violations.ts";
 import { createEvaluationWork, type EvaluationWork } from "./work.ts";
@@ -92,7 +92,7 @@ export interface Compliance
     limit: number,
   ): Promise<{ violations: NewViolation[]; cursor: string; more: boolean }>;
   /** For alerts: a page of those that stand now, the most severe first, without exempted ones; no cursor behind the last. */
-  standingViolations(
+  currentViolations(
     cursor: string | undefined,
     limit: number,
   ): Promise<{ violations: NewViolation[]; cursor?: string }>;
@@ -248,7 +248,7 @@ export function createCompliance(deps: {
 
     violations: async (filter, request) => await listViolations(tables, await overview(), filter, request),
 
-    standingViolations: async (cursor, limit) => await standingViolations(tables, await overview(), cursor, limit),
+    currentViolations: async (cursor, limit) => await currentViolations(tables, await overview(), cursor, limit),
 
     readViolations: async () => readingOf(tables, await overview()),
 

@@ -22,7 +22,7 @@ const PARALLEL = 16;
  * @param cursor - Of the page before; undefined for the first.
  * @returns No cursor behind the last page.
  */
-export async function standingViolations(
+export async function currentViolations(
   tables: Tables,
   overview: Overview,
   cursor: string | undefined,

@@ -102,7 +102,7 @@ export function violationOf(slice: Slice, item: Finding, overview: Overview, see
     subscriptionId: isHolder ? null : vault.subscriptionId,
     owner: facts.owners?.[0] ?? null,
     checkId: check.id,
-    title: check.title,
+    title: typeof check.failureTitle === "string" ? check.failureTitle : check.failureTitle(evidence),
     severity: check.severity,
     rationale: check.rationale,
     frameworks: [...new Set(controls.map(({ framework }) => framework))],

@@ -4,16 +4,19 @@ import type { FailedMessage } from "./failed.ts";
 
 const FailedMessageView = z
   .object({
-    queue: z.string().meta({ description: "Queue whose function failed five times.", example: "scan-vaults" }),
-    messageId: z.string().meta({ description: "ID of the message on the platform." }),
-    failedAt: z.iso.datetime().meta({ description: "Time of the final failure." }),
+    queue: z
+      .string()
+      .meta({ description: "Queue whose function failed five times to process the message.", example: "scan-vaults" }),
+    messageId: z.string().meta({ description: "Id of the message in the queue." }),
+    failedAt: z.iso.datetime().meta({ description: "Time of the last failure." }),
     readable: z.boolean().meta({
-      description: "`false`: the message was not sent by this service, or was truncated. It was not processed.",
+      description:
+        "Whether the message has a valid format. False: the message is not from this service or is damaged, and was ignored.",
     }),
     message: z
       .string()
       .nullable()
-      .meta({ description: "JSON of the message. Null when it is not readable or very long." }),
+      .meta({ description: "JSON of the message. Null if the message is not readable or too long." }),
   })
   .meta({ id: "FailedMessage" });
 

@@ -8,25 +8,25 @@ import type { Queues } from "../storage/queues.ts";
 import { remove, type Tables } from "../storage/tables.ts";
 import { DAY_MS } from "../time.ts";
 
-/** How long a failed message is shown. */
+/** Retention of failed messages. */
 const KEEP_MS = 30 * DAY_MS;
-/** `maxDequeueCount` of host.json: the platform gives a message to its function so often. */
+/** `maxDequeueCount` of host.json: the maximum number of deliveries of a queue message. */
 const MAX_DELIVERIES = 5;
-const AGAIN_AFTER_SECONDS = 600;
-/** Messages that are counted since an instant: a page. */
+const RETRY_AFTER_SECONDS = 600;
+/** Maximum number of messages that `countSince` counts: one page. */
 const MAX_COUNTED_SINCE = 1000;
-/** A readable message is shown whole up to so many characters of JSON. None of ours holds a secret. */
+/** Maximum length of a message's JSON that is stored. No message of this service contains a secret. */
 const MAX_SHOWN = 1000;
 
 const FailedMessageRecord = z.object({
-  /** The queue it failed in, without `-poison`. */
+  /** The queue, without `-poison`. */
   queue: z.string(),
-  /** The platform's id of the message in the poison queue. */
+  /** The id of the message in the poison queue. */
   messageId: z.string(),
   failedAt: z.string(),
-  /** Whether it is a message that this version of the service can have sent. */
+  /** Whether the message matches the schema of its queue. */
   readable: z.boolean(),
-  /** Its JSON; absent where it is not readable or too long. */
+  /** JSON of the message. Undefined if it is not readable or too long. */
   message: z.string().optional(),
 });
 export type FailedMessage = z.infer<typeof FailedMessageRecord>;
@@ -34,40 +34,39 @@ export type FailedMessage = z.infer<typeof FailedMessageRecord>;
 const FailedMessageRows = entity("FailedMessages", FailedMessageRecord);
 const FAILED = "failed";
 
-/** Newest first: an instant counted down from the last one that 13 digits hold. */
+/** Returns a key that sorts newest first: milliseconds counted down from the largest number with 13 digits. */
 const countdown = (instant: number): string => String(9_999_999_999_999 - instant).padStart(13, "0");
 
-/** A message as it came from a poison queue. */
+/** A message from a poison queue. */
 export interface PoisonMessage {
   readonly queue: string;
   readonly messageId: string;
-  /** When it came into the poison queue. */
+  /** Time at which the message entered the poison queue. */
   readonly insertedAt: Date;
-  /** 1 for its first delivery from the poison queue. */
+  /** 1 for the first delivery from the poison queue. */
   readonly delivery: number;
   readonly body: unknown;
   readonly requestId: string;
 }
 
-/** Messages that failed for good, in five tries: kept for people to see, and given to who knows what they meant. */
+/** Messages that failed five times: stored for users, and passed to the module that they belong to. */
 export interface FailedMessages {
-  /**
-   * Writes the message down, enters it in the audit log, and hands it over if it is readable. May be called again for the
-   * same message. What fails here comes again; after the last delivery as a new message, since behind a poison queue there
-   * is none to catch it.
+  /** Stores the message, appends it to the audit log, and passes it to `handle` if it is readable. Idempotent. After a failure, the
+   * queue redelivers the message. After the last delivery it is sent again as a new message, because a poison queue has no poison
+   * queue of its own.
    *
-   * @param handle - What the message's room does about it.
+   * @param handle - The handler of the module that the message belongs to.
    */
   receive<S extends z.ZodType>(
     message: PoisonMessage,
     schema: S,
     handle: ((message: z.output<S>) => Promise<void>) | undefined,
   ): Promise<void>;
-  /** Newest first. @throws {Problem} invalidCursor */
+  /** Returns a page of failed messages, newest first. @throws {Problem} invalidCursor */
   list(request: PageRequest): Promise<Page<FailedMessage>>;
-  /** How many failed after that instant; of very many 1,000. One request. */
+  /** Returns the number of messages that failed since a time, at most 1,000. One request. */
   countSince(since: Date): Promise<number>;
-  /** Removes what is older than thirty days. */
+  /** Removes messages that are older than 30 days. */
   cleanUp(): Promise<void>;
 }
 
@@ -80,8 +79,8 @@ export function createFailedMessages(deps: {
 }): FailedMessages {
   const { tables, queues, audit, clock, log } = deps;
 
-  /** @param body - The message as its schema takes it; undefined where it does not. */
-  async function writeDown(message: PoisonMessage, body: unknown): Promise<void> {
+  /** @param body - The parsed message. Undefined if it does not match its schema. */
+  async function store(message: PoisonMessage, body: unknown): Promise<void> {
     const readable = body !== undefined;
     const { queue, messageId, insertedAt, requestId } = message;
     const key = `${countdown(insertedAt.getTime())}|${keyText(messageId)}`;
@@ -109,16 +108,13 @@ export function createFailedMessages(deps: {
     async receive(message, schema, handle) {
       try {
         const parsed = schema.safeParse(message.body);
-        await writeDown(message, parsed.data);
+        await store(message, parsed.data);
         if (parsed.success) await handle?.(parsed.data);
       } catch (error) {
         if (message.delivery < MAX_DELIVERIES) throw error;
         const queue = `${message.queue}-poison`;
-        await queues.send(queue, message.body ?? null, { delaySeconds: AGAIN_AFTER_SECONDS });
-        log.error("A failed message could not be recorded; it will be retried", {
-          queue,
-          messageId: message.messageId,
-        });
+        await queues.send(queue, message.body ?? null, { delaySeconds: RETRY_AFTER_SECONDS });
+        log.error("A failed message could not be processed and is requeued", { queue, messageId: message.messageId });
       }
     },
 

@@ -313,7 +313,7 @@ describe("tests, history and snoozes", () => {
       {
         recipient: "team@acme.example",
         owner: null,
-        reason: "1 because it names no owner",
+        reason: "1 because the owner tag is missing",
         itemsTotal: 1,
         notBefore: null,
       },

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import type { AutomationSource, AutomationType, PendingNotice } from "../../shared/alerts/automation.ts";
+import type { AutomationSource, AutomationType, PendingNotice } from "../../shared/alerts/automation-events.ts";
 import { createSyncNotices } from "../../shared/alerts/sync-notices.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
@@ -76,7 +76,7 @@ describe("rules about what the service does by itself", () => {
     await run();
     await run();
     expect(mails().map(({ subject }) => subject)).toHaveLength(2);
-    expect(mails()[1]!.subject).toMatch(/^2 rotations need somebody to look; first Orders was not/);
+    expect(mails()[1]!.subject).toMatch(/^2 rotations need attention; first Orders was not/);
   });
 
   test("tell at first of failures that last, whenever they began", async () => {
@@ -111,7 +111,7 @@ describe("rules about what the service does by itself", () => {
       await room.instance().test(hook.rule.ruleId, caller);
       expect(JSON.parse(hook.received()[0]!.body)).toMatchObject({
         type: `lifecycle.alert.${alertType}`,
-        data: { test: true, items: [{ id: "example", what: expect.any(String), next: "Nothing." }] },
+        data: { test: true, items: [{ id: "example", what: expect.any(String), next: "No action is needed." }] },
       });
     }
   });
@@ -159,7 +159,7 @@ describe("what is told of sync", () => {
     expect(await notices("failing", "failed")).toMatchObject([
       { title: "kv/a to aws/b", why: "Refused.", next: "Set others." },
     ]);
-    expect(await notices("drifted", "driftFound")).toMatchObject([{ done: "Nothing was overwritten." }]);
+    expect(await notices("drifted", "driftFound")).toMatchObject([{ done: "The target was not overwritten." }]);
     expect(await notices("inSync", "failed")).toEqual([undefined]);
     expect(await notices("inSync", "updated")).toEqual([]);
   });

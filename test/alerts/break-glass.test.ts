@@ -63,7 +63,7 @@ describe("a rule about passwords that are used while they are switched off", () 
     await run();
     await run();
     expect(mails().map(({ subject }) => subject)).toEqual([
-      "admin signed in with a password while passwords are switched off",
+      "admin signed in with a password while passwords are turned off",
     ]);
     expect(mails()[0]!.plainText).toContain("192.0.2.7");
     await used("admin");

@@ -1,10 +1,10 @@
 import { createHmac } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import { BACK_OFF_SECONDS, LEASE_MS } from "../../shared/alerts/attempt.ts";
 import { DELIVERY_ROW, Deliveries, operationIdOf } from "../../shared/alerts/delivery.ts";
 import { MAILBOXES, Mailboxes, mailboxKey } from "../../shared/alerts/mailbox.ts";
 import { scrubbed } from "../../shared/alerts/post-webhook.ts";
+import { BACK_OFF_SECONDS, LEASE_MS } from "../../shared/alerts/retry-schedule.ts";
 import { MINUTE_MS } from "../../shared/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
@@ -272,17 +272,17 @@ describe("a webhook", () => {
     await deliver();
     expect((await history(rule.ruleId))[0]).toMatchObject({
       status: "failed",
-      parts: [{ attempts: BACK_OFF_SECONDS.length + 1, error: "The receiver answered 404.", answer: { status: 404 } }],
+      parts: [{ attempts: BACK_OFF_SECONDS.length + 1, error: "The receiver returned 404.", answer: { status: 404 } }],
     });
   });
 
   test.each([
     [200, "delivered", undefined],
     [299, "delivered", undefined],
-    [300, "failed", "The receiver answered 300, and redirects are not followed."],
-    [399, "failed", "The receiver answered 399, and redirects are not followed."],
-    [400, "failed", "The receiver answered 400."],
-    [500, "failed", "The receiver answered 500."],
+    [300, "failed", "The receiver returned 300. Redirects are not followed."],
+    [399, "failed", "The receiver returned 399. Redirects are not followed."],
+    [400, "failed", "The receiver returned 400."],
+    [500, "failed", "The receiver returned 500."],
   ])("whose receiver answers %s is %s", async (status, became, error) => {
     cloud.control.addFault({ match: { operation: "sink.receive" }, action: { kind: "fail", status } });
     const { rule } = await room.webhookRule();

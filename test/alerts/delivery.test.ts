@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { DELIVERY_ROW, Deliveries } from "../../shared/alerts/delivery.ts";
+import { freeAt, nextSlots, PACE_ROW, Pace, withSent } from "../../shared/alerts/mail-rate-limit.ts";
 import { MAILBOXES, Mailboxes } from "../../shared/alerts/mailbox.ts";
-import { freeAt, nextSlots, PACE_ROW, Pace, withSent } from "../../shared/alerts/pace.ts";
 import { HOUR_MS, MINUTE_MS } from "../../shared/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN } from "../support/cases.ts";
@@ -79,7 +79,7 @@ describe("an owner", () => {
       [address!]: ["n1", "x1"],
     });
     expect(cloud.control.mails().find(({ to }) => to[0] === "pay@elsewhere.example")!.plainText).toContain(
-      "as the owner that tags name: “payments team”",
+      "because a tag names you as the owner: “payments team”",
     );
     const [entry] = await history(rule.ruleId);
     expect(entry!.status).toBe("delivered");
@@ -89,7 +89,7 @@ describe("an owner", () => {
       [undefined, 2],
     ]);
     expect(mails()[0]!.plainText).toContain(
-      "Not told to an owner: 1 because it names no owner, 1 because its owner is neither an address under ALERT_OWNER_DOMAINS nor in the table of owners.",
+      "Not sent to an owner: 1 because the owner tag is missing, 1 because the owner is neither an address in ALERT_OWNER_DOMAINS nor in the owner table.",
     );
   });
 
@@ -249,7 +249,7 @@ describe("the pace", () => {
     );
     for (const { ruleName, parts } of waiting) {
       if (ruleName === urgent.rule.name) continue;
-      expect(parts[0]!.waits).toContain("At most 1 mails an hour are sent");
+      expect(parts[0]!.waits).toContain("Rate limit: 1 mails per hour");
       expect([at(1), at(2)]).toContain(parts[0]!.notBefore);
     }
     await room.drainAll(alerts);

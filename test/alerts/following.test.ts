@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import { FollowedRows } from "../../shared/alerts/followed.ts";
 import { RULES, Rules, ruleKey } from "../../shared/alerts/rule.ts";
-import { RuleStates, STATES } from "../../shared/alerts/state.ts";
+import { RuleStates, STATES } from "../../shared/alerts/rule-state.ts";
+import { TrackedRows } from "../../shared/alerts/tracked-alerts.ts";
 import {
   DONE,
   emptyTally,
@@ -142,14 +142,14 @@ describe("the end of an alert about an asset", () => {
     await room.scanned("kv-a", [secret("one", 5)]);
     await run(0);
     const key = "o!a!kv-a!secret!one";
-    const late = (await room.tables.get(FollowedRows, rule.ruleId, key))!;
+    const late = (await room.tables.get(TrackedRows, rule.ruleId, key))!;
     await room.scanned("kv-a", [secret("one", 100)]);
     await run(0.1);
-    await room.tables.put(FollowedRows, rule.ruleId, key, withoutKeys(late));
+    await room.tables.put(TrackedRows, rule.ruleId, key, withoutKeys(late));
     await room.scanned("kv-a", [secret("one", 101)]);
     await run(0.2);
     expect(told(received())).toEqual([["begun kv-a.secret.one"], ["renewed kv-a.secret.one"]]);
-    expect(await room.tables.get(FollowedRows, rule.ruleId, key)).toBeUndefined();
+    expect(await room.tables.get(TrackedRows, rule.ruleId, key)).toBeUndefined();
   });
 
   test("what an earlier version told has no end to tell, and is not told again", async () => {
@@ -157,8 +157,8 @@ describe("the end of an alert about an asset", () => {
     await room.scanned("kv-a", [secret("one", 5), secret("two", 6)]);
     await run(0);
     // As the version before left it: no row of what is followed, nothing of it in the state.
-    for await (const rows of room.tables.pages(FollowedRows, { partitionKey: rule.ruleId, from: "o!", before: "o~" }))
-      for (const { rowKey } of rows) await room.tables.remove(FollowedRows, rule.ruleId, rowKey);
+    for await (const rows of room.tables.pages(TrackedRows, { partitionKey: rule.ruleId, from: "o!", before: "o~" }))
+      for (const { rowKey } of rows) await room.tables.remove(TrackedRows, rule.ruleId, rowKey);
     const state = (await room.tables.get(RuleStates, STATES, rule.ruleId))!;
     await room.tables.replace(RuleStates, { ...state, followed: undefined });
     await room.scanned("kv-a", [secret("one", 100), secret("two", 6)]);

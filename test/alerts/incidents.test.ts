@@ -129,7 +129,7 @@ describe("PagerDuty", () => {
     expect(cloud.control.pagerDuty.alerts()).toHaveLength(2);
     const [entry] = await history(rule.ruleId);
     expect(entry).toMatchObject({ status: "failed", parts: [{ posted: 3, refused: 1 }] });
-    expect(entry!.parts[0]!.error).toBe("PagerDuty answered 400. It refused 1 of 3 items.");
+    expect(entry!.parts[0]!.error).toBe("PagerDuty returned 400. The receiver rejected 1 of 3 items.");
   });
 
   test.each([
@@ -165,7 +165,7 @@ describe("PagerDuty", () => {
     await deliver();
     const [entry] = await history(rule.ruleId);
     expect(entry).toMatchObject({ status: "failed", parts: [{ refused: 10, attempts: 1 }] });
-    expect(entry!.parts[0]!.error).toContain("the others were not sent");
+    expect(entry!.parts[0]!.error).toContain("The remaining items were not sent");
   });
 
   test("has no alert left open by a delivery that came after the one that told of the end", async () => {
@@ -316,11 +316,11 @@ describe("ServiceNow", () => {
     const [entry] = await history(rule.ruleId);
     expect(entry).toMatchObject({
       status: "failed",
-      parts: [{ error: "ServiceNow answered 401.", answer: { status: 401 } }],
+      parts: [{ error: "ServiceNow returned 401.", answer: { status: 401 } }],
     });
     const { rule: oauth } = await room.webhookRule(serviceNow({ clientId, clientSecret: "not-the-secret" }));
     const tested = await room.instance().test(oauth.ruleId, caller);
-    expect(tested.parts[0]).toMatchObject({ attempts: 1, error: expect.stringContaining("sign-in answered 401") });
+    expect(tested.parts[0]).toMatchObject({ attempts: 1, error: expect.stringContaining("The sign-in to ServiceNow failed: 401") });
   });
 });
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { DeliveryRecord } from "../../shared/alerts/delivery.ts";
-import { isDue, lastDigest } from "../../shared/alerts/due.ts";
+import { isDue, lastDigest } from "../../shared/alerts/digest-schedule.ts";
 import { mailOf } from "../../shared/alerts/email.ts";
 import type {
   AssetItem,
@@ -74,7 +74,7 @@ const namesIn = (text: string): string[] =>
 describe("a mail", () => {
   const mail = mailOf(message([asset("gone", -2.5), asset("now", 0.2), asset("soon", 6.5), asset("later", 25)]));
 
-  test("says in its subject how many and what comes first", () => {
+  test("has the number of items and the most urgent one in its subject", () => {
     expect(mail.subject).toBe("1 expired, 3 expire soon; first kv-a/gone expired 2 days ago");
     expect(mailOf(message([asset("soon", 6.5)])).subject).toBe("kv-a/soon expires in 6 days");
   });
@@ -97,8 +97,8 @@ describe("a mail", () => {
     [SECOND - 24, "expired 23 hours ago"],
     [-24, "expired 1 day ago"],
     [-72, "expired 3 days ago"],
-  ])("says of an asset with %s hours left that it %s", (hoursLeft, words) => {
-    expect(mailOf(message([asset("one", hoursLeft / 24)])).subject).toBe(`kv-a/one ${words}`);
+  ])("describes an asset with %s hours left as: %s", (hoursLeft, text) => {
+    expect(mailOf(message([asset("one", hoursLeft / 24)])).subject).toBe(`kv-a/one ${text}`);
   });
 
   test.each([
@@ -108,14 +108,14 @@ describe("a mail", () => {
     [7 * 86_400 + 1, "SOON", "warning", ":large_yellow_circle:"],
     [30 * 86_400, "SOON", "warning", ":large_yellow_circle:"],
     [30 * 86_400 + 1, "NOTICE", "accent", ":large_blue_circle:"],
-  ])("and cards show how urgent %s seconds left are: %s", (secondsLeft, word, colour, symbol) => {
+  ])("and chat cards show %s seconds left as %s", (secondsLeft, word, color, symbol) => {
     const one = message([asset("one", secondsLeft / 86_400)]);
     expect(mailOf(one).text).toContain(`\n${word}: kv-a/one `);
-    expect(JSON.stringify(teamsOf(one)).match(/"color":"\w+"/g)).toEqual([`"color":"${colour}"`]);
+    expect(JSON.stringify(teamsOf(one)).match(/"color":"\w+"/g)).toEqual([`"color":"${color}"`]);
     expect(JSON.stringify(slackOf(one)).match(/:[a-z_]+_circle:/g)).toEqual([symbol]);
   });
 
-  test("cuts what others wrote where it is too long, and nothing that is not", () => {
+  test("truncates texts from users and other systems only if they are too long", () => {
     const ofName = (name: string) => mailOf(message([asset(name, 3)]));
     const subjectOf = (length: number) => ofName("n".repeat(length)).subject;
     const around = subjectOf(0).length;
@@ -139,7 +139,7 @@ describe("a mail", () => {
           links,
         ),
       );
-    const named = (count: number) => ofRules(count).text.match(/^You get this because/gm)!.length;
+    const named = (count: number) => ofRules(count).text.match(/^You receive this message because/gm)!.length;
     const linked = (count: number) => ofRules(count).text.match(/alerts\/history\/d-/g)!.length;
     expect([12, 13].map((count) => [named(count), linked(count)])).toEqual([
       [12, 12],
@@ -147,7 +147,7 @@ describe("a mail", () => {
     ]);
   });
 
-  test("says of each asset what expires, when, whose it is and where to mend it, in HTML and text", () => {
+  test("contains name, expiry, owner and portal link of each asset, in HTML and text", () => {
     const link =
       "https://portal.azure.com/#@t-1/asset/Microsoft_Azure_KeyVault/Secret/https://kv-a.vault.azure.net/secrets/soon";
     for (const text of [mail.html, mail.text]) {
@@ -165,23 +165,23 @@ describe("a mail", () => {
     expect(order).toEqual([...order].sort((a, b) => a - b));
   });
 
-  test("says why one gets it and how to stop it", () => {
+  test("says why the recipient gets it and how to stop it", () => {
     for (const text of [mail.text, mail.html.replaceAll("&lt;", "<").replaceAll("&gt;", ">")]) {
       expect(text).toContain("the alert rule “Team <A>” (01KAJ0000000000000000000BB)");
-      // The page, which signs in; the API would answer a browser with 401.
+      // The page, which asks to sign in. The API would return 401 in a browser.
       expect(text).toContain("https://lifecycle.example/#/alerts/history/01KAJ0000000000000000000AA");
       expect(text).toMatch(/https:\/\/lifecycle\.example\/["\s]/);
     }
   });
 
-  test("lets nothing that others wrote begin a line of its own in the plain text", () => {
+  test("removes line breaks in names from the plain text", () => {
     const forged = "x\r\nURGENT: forged\u2028URGENT: forged\u0085URGENT: forged\nURGENT: forged";
     const { text } = mailOf(message([asset(forged, 3, { owner: forged, vaultName: forged })]));
     expect(text.match(/URGENT: forged/g)!.length).toBeGreaterThan(3);
     expect(text.split(/[\r\n\u0085\u2028\u2029]/).filter((line) => line.startsWith("URGENT: forged"))).toEqual([]);
   });
 
-  test("does not let a name become markup or a line of its own", () => {
+  test("escapes markup in names", () => {
     const hostile = mailOf(message([asset('<img src=x onerror="alert(1)">\r\nBcc: all', 3, { owner: "<i>" })]));
     expect(hostile.html).not.toMatch(/<img|<i>/);
     expect(hostile.text).not.toMatch(/^Bcc/m);
@@ -191,33 +191,36 @@ describe("a mail", () => {
     ["short names", (index: number) => `name-${index}`, 1000],
     ["the longest names and owners", (index: number) => `${"n".repeat(120)}-${index}`, 1000],
     ["letters of several bytes", (index: number) => `\u{1F511}${"é".repeat(100)}${index}`, 400],
-  ])("of many assets with %s holds the most urgent in 90 KB, and counts and links the rest", (_name, nameOf, count) => {
-    const many = Array.from({ length: count }, (_, index) =>
-      asset(nameOf(index), (index - 100) / 4, {
-        vaultName: `kv-${index % 7}`,
-        owner: `${nameOf(index % 5)}@acme.example`,
-      }),
-    );
-    const { subject, html, text } = mailOf(message(many));
-    expect(Buffer.byteLength(subject + html + text)).toBeLessThan(90_000);
-    expect(Buffer.byteLength(subject + html + text)).toBeGreaterThan(80_000);
-    const shown = [...text.matchAll(/^(?:ACT NOW|URGENT|SOON|NOTICE): /gm)].length;
-    expect(text).toContain(
-      `… and ${count - shown} more, none more urgent than these. https://lifecycle.example/#/alerts`,
-    );
-    expect(html).toContain(`… and ${count - shown} more`);
-    const names = new Set(namesIn(text));
-    expect(many.slice(0, shown).every(({ name }) => names.has(name))).toBe(true);
-  });
+  ])(
+    "with many assets with %s contains the most urgent ones in 90 KB, and the number of the others",
+    (_name, nameOf, count) => {
+      const many = Array.from({ length: count }, (_, index) =>
+        asset(nameOf(index), (index - 100) / 4, {
+          vaultName: `kv-${index % 7}`,
+          owner: `${nameOf(index % 5)}@acme.example`,
+        }),
+      );
+      const { subject, html, text } = mailOf(message(many));
+      expect(Buffer.byteLength(subject + html + text)).toBeLessThan(90_000);
+      expect(Buffer.byteLength(subject + html + text)).toBeGreaterThan(80_000);
+      const shown = [...text.matchAll(/^(?:ACT NOW|URGENT|SOON|NOTICE): /gm)].length;
+      expect(text).toContain(
+        `${count - shown} more items are not shown. The most urgent items are above. https://lifecycle.example/#/alerts`,
+      );
+      expect(html).toContain(`${count - shown} more items are not shown`);
+      const names = new Set(namesIn(text));
+      expect(many.slice(0, shown).every(({ name }) => names.has(name))).toBe(true);
+    },
+  );
 
-  test("holds 125 assets of one owner whole", () => {
+  test("contains 125 assets of one owner", () => {
     const many = Array.from({ length: 125 }, (_, index) =>
       asset(`asset-${index}`, index / 40, { vaultName: `kv-team-${index % 9}` }),
     );
     expect(namesIn(mailOf(message(many)).text)).toHaveLength(125);
   });
 
-  test("is grouped by owner and vault, each with its name, and by urgency within", () => {
+  test("groups items by owner and vault, with the most urgent first in each group", () => {
     const { text, html } = mailOf(
       message([
         asset("a1", -1, { owner: "bob", vaultName: "kv-b" }),
@@ -238,14 +241,14 @@ describe("a mail", () => {
       "## Vault kv-a, subscription Payments (s-1)",
       "URGENT: kv-a/b1",
       "SOON: kv-a/b2",
-      "# No owner given",
+      "# No owner",
       "## Vault kv-c, subscription Payments (s-1)",
       "URGENT: kv-c/c1",
     ]);
     expect(html.match(/<h2/g)).toHaveLength(3);
   });
 
-  test("of several deliveries says of each rule why it came, and links each", () => {
+  test("of several deliveries names and links each rule", () => {
     const other = {
       ...delivery,
       deliveryId: "01KAJ0000000000000000000DD",
@@ -256,22 +259,28 @@ describe("a mail", () => {
       messageOf(
         [
           { delivery, items: [asset("one", 20)] },
-          { delivery: other, items: [asset("two", 2)], reason: "1 because it names no owner" },
+          { delivery: other, items: [asset("two", 2)], reason: "1 because the owner tag is missing" },
         ],
         links,
       ),
     );
     expect(namesIn(text)).toEqual(["two", "one"]);
-    for (const part of ["“Team <A>”", "“Other”", delivery.deliveryId, other.deliveryId, "1 because it names no owner"])
+    for (const part of [
+      "“Team <A>”",
+      "“Other”",
+      delivery.deliveryId,
+      other.deliveryId,
+      "1 because the owner tag is missing",
+    ])
       expect(text).toContain(part);
   });
 
-  test("tells of violations and scans too", () => {
+  test("contains violations and scans", () => {
     const violation = (id: string): Item => ({
       kind: "violation",
       id,
       checkId: "secret-expiry",
-      title: "Secrets have an expiry",
+      title: "Secret has no expiration date",
       severity: "high",
       resourceId: "kv-a.secret.x",
       resourceType: "secret",
@@ -279,16 +288,16 @@ describe("a mail", () => {
       subscriptionId: "s-1",
       firstSeenAt: AT,
     });
-    expect(mailOf(message([violation("v")])).subject).toBe("kv-a.secret.x breaks the check secret-expiry");
+    expect(mailOf(message([violation("v")])).subject).toBe("kv-a.secret.x fails the check secret-expiry");
     expect(mailOf(message([violation("v"), violation("w")])).subject).toBe(
       "2 new compliance violations, the most severe high",
     );
     const scan = mailOf(message([SCAN]));
-    expect(scan.text).toContain("Vaults not read: 2 of 36");
+    expect(scan.text).toContain("Unread vaults: 2 of 36");
     expect(scan.text).toContain("/api/assets/discovery/scan/01KAJ0000000000000000000CC/results");
   });
 
-  test("tells of every kind of thing in words of its own, the most urgent first", () => {
+  test("describes every kind of item, under a heading of its owner, vault or directory", () => {
     const day = (days: number) => Date.parse(AT) / 1000 + days * 86_400;
     const at = (days: number) => new Date(day(days) * 1000).toISOString();
     const tenantId = "t-9";
@@ -297,7 +306,7 @@ describe("a mail", () => {
       kind: "violation",
       id: `secret-expiry.${resourceId}`,
       checkId: "secret-expiry",
-      title: "Secrets have an expiry",
+      title: "Secret has no expiration date",
       severity: "high",
       resourceId,
       resourceType: "secret",
@@ -326,27 +335,30 @@ describe("a mail", () => {
       title: "Payments",
       what: "is due",
       urgency: "warning",
-      why: "It ends soon.",
+      why: "It expires soon.",
       done: "",
-      safe: "All still holds.",
+      safe: "All secrets work.",
       next: "Start it.",
       at: AT,
       ...change,
     });
-    const followed = { since: at(-9) };
+    const tracked = { since: at(-9) };
     const items: Item[] = [
       asset("gone", -2, { threshold: 0, owner: undefined }),
       asset("last", 1, { threshold: 1, type: "certificate" }),
       asset("app", 20, {
         ...ofTenant,
+        id: `entra.${tenantId}.a-1.k-1`,
         credential: { tenantId, applicationName: "Shop", appId: "a-1", keyId: "k-1", displayName: "ci" },
       }),
       asset("idp", 40, {
         ...ofTenant,
+        id: `b2c.${tenantId}.idp.google`,
         credential: { tenantId, kind: "identityProvider", tenantDomain: "b2c.example", applicationName: "Google" },
       }),
       asset("policy", 40, {
         ...ofTenant,
+        id: `b2c.${tenantId}.policy.sign`,
         type: "key",
         credential: { tenantId, kind: "policyKey", tenantDomain: "b2c.example", applicationName: "B2C_1A_Sign" },
       }),
@@ -364,46 +376,46 @@ describe("a mail", () => {
       automation({ recordId: "p-1" }),
       automation({ vaultName: "kv a" }),
       automation({ appId: "a-2", urgency: "notice" }),
-      { kind: "renewed", id: "1", of: asset("new", 5), ...followed, expiresOn: day(300), version: "v2" },
-      { kind: "renewed", id: "2", of: asset("free", -1), ...followed },
-      { kind: "recovered", id: "3", of: asset("off", 5), ...followed, reason: "disabled" },
-      { kind: "recovered", id: "4", of: violation("kv-b.secret.z"), ...followed, reason: "mended" },
-      { kind: "recovered", id: "5", of: ofVault, ...followed, reason: "outOfScope" },
-      { kind: "stillFailing", id: "6", of: ofSubscription, ...followed, times: 2 },
-      { kind: "escalated", id: "7", of: asset("alone", 2), ...followed, afterDays: 1 },
+      { kind: "renewed", id: "1", of: asset("new", 5), ...tracked, expiresOn: day(300), version: "v2" },
+      { kind: "renewed", id: "2", of: asset("free", -1), ...tracked },
+      { kind: "recovered", id: "3", of: asset("off", 5), ...tracked, reason: "disabled" },
+      { kind: "recovered", id: "4", of: violation("kv-b.secret.z"), ...tracked, reason: "mended" },
+      { kind: "recovered", id: "5", of: ofVault, ...tracked, reason: "outOfScope" },
+      { kind: "stillFailing", id: "6", of: ofSubscription, ...tracked, times: 2 },
+      { kind: "escalated", id: "7", of: asset("alone", 2), ...tracked, afterDays: 1 },
     ];
     const { subject, text } = mailOf(message(items));
     expect(subject).toBe("5 expired, 21 expire soon; first kv-a/gone expired 2 days ago");
-    expect(text).toContain(`\n\n26 things are new, the most urgent first.\n\n${EVERY_KIND}\n\n--\n`);
+    expect(text).toContain(`\n\n26 new items.\n\n${EVERY_KIND}\n\n--\n`);
   });
 });
 
 describe("a card", () => {
   const many = message(Array.from({ length: 400 }, (_, index) => asset(`name_*${index}`, index / 20)));
 
-  test("for Slack keeps within its limits, escapes names and says how many are left out", () => {
+  test("for Slack respects Slack's limits, escapes names and shows the number of omitted items", () => {
     const card = slackOf(many) as { text: string; blocks: { type: string; text?: { text: string } }[] };
     expect(card.blocks.length).toBeLessThanOrEqual(50);
     expect(card.blocks[0]!.text!.text.length).toBeLessThanOrEqual(150);
     for (const { text } of card.blocks) expect((text?.text ?? "").length).toBeLessThanOrEqual(3000);
-    expect(JSON.stringify(card)).toContain("and 380 more");
+    expect(JSON.stringify(card)).toContain("380 more: <");
     const hostile = JSON.stringify(slackOf(message([asset("<!channel>&", 3)])));
     expect(hostile).toContain("&lt;!channel&gt;&amp;");
     expect(hostile).toContain(
-      "<https://lifecycle.example/#/alerts/history/01KAJ0000000000000000000AA|Show in the history> · <https://lifecycle.example/|Open the service>",
+      "<https://lifecycle.example/#/alerts/history/01KAJ0000000000000000000AA|Show in the alert history> · <https://lifecycle.example/|Open the service>",
     );
   });
 
-  test("for Teams is an Adaptive Card within 28 KB that Microsoft's own library takes without a complaint", () => {
+  test("for Teams is an Adaptive Card within 28 KB that Microsoft's library accepts", () => {
     const card = teamsOf(many) as { attachments: { content: object }[] };
     expect(payloadProblems("teams", card)).toEqual([]);
     expect(Buffer.byteLength(JSON.stringify(card))).toBeLessThan(28_000);
-    expect(JSON.stringify(card)).toContain("and 385 more");
+    expect(JSON.stringify(card)).toContain("385 more. The alert history");
     expect(cardProblems(card.attachments[0]!.content)).toEqual([]);
     expect(cardProblems({ type: "AdaptiveCard", version: "1.4", body: [{ type: "TextBlok" }] })).not.toEqual([]);
   });
 
-  test("for Teams shows its links, and takes no name for one", () => {
+  test("for Teams shows links, and escapes Markdown links in names", () => {
     const text = JSON.stringify(teamsOf(message([asset("soon", 3)])));
     expect(text).toContain(
       "[Open in the Azure portal](https://portal.azure.com/#@t-1/asset/Microsoft_Azure_KeyVault/Secret/https://kv-a.vault.azure.net/secrets/soon)",
@@ -416,7 +428,7 @@ describe("a card", () => {
   });
 });
 
-describe("when a digest is due", () => {
+describe("a digest", () => {
   test.each([
     ["daily", "2026-11-21T05:59:59.999Z", "2026-11-20T06:00:00.000Z"],
     ["daily", "2026-11-21T06:00:00.000Z", "2026-11-21T06:00:00.000Z"],
@@ -424,17 +436,17 @@ describe("when a digest is due", () => {
     ["weekly", "2026-11-23T05:00:00.000Z", "2026-11-16T06:00:00.000Z"],
     ["weekly", "2026-11-23T06:00:00.000Z", "2026-11-23T06:00:00.000Z"],
     ["weekly", "2026-11-22T23:00:00.000Z", "2026-11-16T06:00:00.000Z"],
-  ] as const)("%s at %s: the last was due at %s", (frequency, now, expected) => {
+  ] as const)("%s at %s: the last one was due at %s", (frequency, now, expected) => {
     expect(lastDigest(frequency, new Date(now)).toISOString()).toBe(expected);
   });
 
-  test("a disabled rule never is", () => {
+  test("of a disabled rule is never due", () => {
     const rule = { enabled: false, deliveryMode: "immediate" } as RuleRecord;
     expect(isDue(rule, new Date(0), new Date(AT))).toBe(false);
   });
 });
 
-const EVERY_KIND = `# No owner given
+const EVERY_KIND = `# No owner
 
 ## Vault kv-a, subscription Payments (s-1)
 
@@ -442,9 +454,18 @@ ACT NOW: kv-a/gone expired 2 days ago
   Type: Secret · Expired: 19 November 2026, 10:00 UTC
   https://portal.azure.com/#@t-1/asset/Microsoft_Azure_KeyVault/Secret/https://kv-a.vault.azure.net/secrets/gone
 
+## Microsoft Entra tenant t-9
+
 SOON: Shop/ci expires in 20 days
-  Type: Client secret of an application · Client id: a-1 · Key id: k-1 · Expires: 11 December 2026, 10:00 UTC
+  Type: Client secret of an application · Client ID: a-1 · Key ID: k-1 · Expires: 11 December 2026, 10:00 UTC
   https://portal.azure.com/#view/Microsoft_AAD_RegisteredApps/ApplicationMenuBlade/~/Credentials/appId/a-1
+
+## Vault kv-b, subscription Payments (s-1)
+
+SOON: kv-b.secret.y fails the check secret-expiry
+  Finding: Secret has no expiration date · Severity: medium · First seen: 18 November 2026, 10:00 UTC
+
+## B2C tenant b2c.example
 
 NOTICE: Google expires in 40 days
   Type: Identity provider · Tenant: b2c.example · Expires: 31 December 2026, 10:00 UTC
@@ -454,73 +475,70 @@ NOTICE: B2C_1A_Sign expires in 40 days
   Type: Key of a custom policy · Tenant: b2c.example · Expires: 31 December 2026, 10:00 UTC
   https://portal.azure.com/#@b2c.example/view/Microsoft_AAD_B2CAdmin/TenantManagementMenuBlade/~/overview
 
-## Vault kv-b, subscription Payments (s-1)
-
-SOON: kv-b.secret.y breaks the check secret-expiry
-  Check: Secrets have an expiry · Severity: medium · First seen: 18 November 2026, 10:00 UTC
-
 # Owner: bob
 
 ## Vault kv-b, subscription Payments (s-1)
 
-ACT NOW: kv-b.secret.x breaks the check secret-expiry
-  Check: Secrets have an expiry · Severity: critical · First seen: 18 November 2026, 10:00 UTC
+ACT NOW: kv-b.secret.x fails the check secret-expiry
+  Finding: Secret has no expiration date · Severity: critical · First seen: 18 November 2026, 10:00 UTC
   https://portal.azure.com/#@t-1/resource/subscriptions/s-1/resourceGroups/rg/providers/Microsoft.KeyVault/vaults/kv-b
 
-NOTICE: kv-b.secret.z is in order again
-  Check: Secrets have an expiry · Severity: high · First seen: 18 November 2026, 10:00 UTC · Told of since: 12 November 2026, 10:00 UTC
+NOTICE: kv-b.secret.z is resolved
+  Finding: Secret has no expiration date · Severity: high · First seen: 18 November 2026, 10:00 UTC · First notified: 12 November 2026, 10:00 UTC
   https://portal.azure.com/#@t-1/resource/subscriptions/s-1/resourceGroups/rg/providers/Microsoft.KeyVault/vaults/kv-b
+
+# Other alerts
 
 ACT NOW: Licence “PRO” expired 1 day ago
   Expires: 20 November 2026, 10:00 UTC · Threshold: 14 days
 
-ACT NOW: admin signed in with a password while passwords are switched off
-  At: 21 November 2026, 10:00 UTC · From: 192.0.2.1
+ACT NOW: admin signed in with a password while passwords are turned off
+  Time: 21 November 2026, 10:00 UTC · Client address: 192.0.2.1
 
-ACT NOW: other signed in with a password while passwords are switched off
-  At: 21 November 2026, 10:00 UTC · From: unknown
+ACT NOW: other signed in with a password while passwords are turned off
+  Time: 21 November 2026, 10:00 UTC · Client address: unknown
 
-URGENT: Scan 01KAJ0000000000000000000CC ran out of time
-  Mode: full · Ended: 21 November 2026, 10:00 UTC · Vaults not read: 2 of 36 · Reason: 24 hours were not enough.
+URGENT: Scan 01KAJ0000000000000000000CC timed out
+  Mode: full · Ended: 21 November 2026, 10:00 UTC · Unread vaults: 2 of 36 · Reason: 24 hours were not enough.
   https://lifecycle.example/api/assets/discovery/scan/01KAJ0000000000000000000CC/results
 
 URGENT: Subscription s-2 can't be read
-  Subscription: s-2 · Reason: The service may not list it. (accessDenied) · To do: Grant Reader. · Seen: 20 November 2026, 10:00 UTC · Scan: 01KAJ0000000000000000000CC
+  Subscription: s-2 · Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Found: 20 November 2026, 10:00 UTC · Scan: 01KAJ0000000000000000000CC
   https://lifecycle.example/api/assets/discovery/scan/01KAJ0000000000000000000CC/results
 
 URGENT: Discovery scans do not complete
-  Reason: The service may not list it. (timedOut) · To do: Grant Reader. · Seen: 20 November 2026, 10:00 UTC · Scan: 01KAJ0000000000000000000CC
+  Reason: The service may not list it. (timedOut) · Next step: Grant Reader. · Found: 20 November 2026, 10:00 UTC · Scan: 01KAJ0000000000000000000CC
   https://lifecycle.example/api/assets/discovery/scan/01KAJ0000000000000000000CC/results
 
 URGENT: API token “ci” expires in 3 days
   Expires: 24 November 2026, 10:00 UTC · User: maria · Threshold: 3 days
 
 URGENT: Subscription s-2 still can't be read
-  Subscription: s-2 · Reason: The service may not list it. (accessDenied) · To do: Grant Reader. · Seen: 20 November 2026, 10:00 UTC · Scan: 01KAJ0000000000000000000CC · Told of since: 12 November 2026, 10:00 UTC
+  Subscription: s-2 · Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Found: 20 November 2026, 10:00 UTC · Scan: 01KAJ0000000000000000000CC · First notified: 12 November 2026, 10:00 UTC
   https://lifecycle.example/api/assets/discovery/scan/01KAJ0000000000000000000CC/results
 
 SOON: kv-d can't be read
-  Vault: kv-d · Subscription: s-2 · List: secrets · Reason: The service may not list it. (accessDenied) · To do: Grant Reader. · Seen: 20 November 2026, 10:00 UTC · Scan: 01KAJ0000000000000000000CC
+  Vault: kv-d · Subscription: s-2 · List: secrets · Reason: The service may not list it. (accessDenied) · Next step: Grant Reader. · Found: 20 November 2026, 10:00 UTC · Scan: 01KAJ0000000000000000000CC
   https://lifecycle.example/api/assets/discovery/scan/01KAJ0000000000000000000CC/results
 
 SOON: Payments is due
-  Why: It ends soon. · Done: A secret was added. · Safe: All still holds. · To do: Start it. · Client id: a-1 · Rotation: r-1
+  Reason: It expires soon. · Done so far: A secret was added. · Current state: All secrets work. · Next step: Start it. · Client ID: a-1 · Rotation: r-1
   https://lifecycle.example/api/automation/rotation/rotations/r-1
 
 SOON: Payments is due
-  Why: It ends soon. · Safe: All still holds. · To do: Start it. · Sync record: p-1
+  Reason: It expires soon. · Current state: All secrets work. · Next step: Start it. · Sync record: p-1
   https://lifecycle.example/api/automation/sync/records/p-1
 
 SOON: Payments is due
-  Why: It ends soon. · Safe: All still holds. · To do: Start it.
+  Reason: It expires soon. · Current state: All secrets work. · Next step: Start it.
   https://lifecycle.example/api/assets/dependencies?vault=kv%20a&resolved=false
 
 NOTICE: Payments is due
-  Why: It ends soon. · Safe: All still holds. · To do: Start it. · Client id: a-2
+  Reason: It expires soon. · Current state: All secrets work. · Next step: Start it. · Client ID: a-2
   https://lifecycle.example/api/automation/rotation/apps/a-2
 
-NOTICE: kv-d is not watched any more
-  Vault: kv-d · Subscription: s-2 · List: secrets · Reason: The service may not list it. (accessDenied) · Seen: 20 November 2026, 10:00 UTC · Scan: 01KAJ0000000000000000000CC · Told of since: 12 November 2026, 10:00 UTC
+NOTICE: kv-d is no longer monitored
+  Vault: kv-d · Subscription: s-2 · List: secrets · Reason: The service may not list it. (accessDenied) · Found: 20 November 2026, 10:00 UTC · Scan: 01KAJ0000000000000000000CC · First notified: 12 November 2026, 10:00 UTC
   https://lifecycle.example/api/assets/discovery/scan/01KAJ0000000000000000000CC/results
 
 # Owner: ann
@@ -532,17 +550,17 @@ URGENT: kv-a/last expires in 1 day
   https://portal.azure.com/#@t-1/asset/Microsoft_Azure_KeyVault/Certificate/https://kv-a.vault.azure.net/certificates/last
 
 URGENT: kv-a/alone expires in 2 days
-  Type: Secret · Expires: 23 November 2026, 10:00 UTC · Threshold: 7 days · Told of since: 12 November 2026, 10:00 UTC · Escalated: not acknowledged within 1 day
+  Type: Secret · Expires: 23 November 2026, 10:00 UTC · Threshold: 7 days · First notified: 12 November 2026, 10:00 UTC · Escalated: not acknowledged within 1 day
   https://portal.azure.com/#@t-1/asset/Microsoft_Azure_KeyVault/Secret/https://kv-a.vault.azure.net/secrets/alone
 
-NOTICE: kv-a/new was renewed until 17 September 2027, 10:00 UTC
-  Type: Secret · Expiry before: 26 November 2026, 10:00 UTC · Version: v2 · Told of since: 12 November 2026, 10:00 UTC
+NOTICE: kv-a/new was renewed and expires on 17 September 2027, 10:00 UTC
+  Type: Secret · Previous expiry: 26 November 2026, 10:00 UTC · Version: v2 · First notified: 12 November 2026, 10:00 UTC
   https://portal.azure.com/#@t-1/asset/Microsoft_Azure_KeyVault/Secret/https://kv-a.vault.azure.net/secrets/new
 
 NOTICE: kv-a/free was renewed and has no expiry
-  Type: Secret · Expiry before: 20 November 2026, 10:00 UTC · Told of since: 12 November 2026, 10:00 UTC
+  Type: Secret · Previous expiry: 20 November 2026, 10:00 UTC · First notified: 12 November 2026, 10:00 UTC
   https://portal.azure.com/#@t-1/asset/Microsoft_Azure_KeyVault/Secret/https://kv-a.vault.azure.net/secrets/free
 
 NOTICE: kv-a/off was disabled
-  Type: Secret · Expires: 26 November 2026, 10:00 UTC · Threshold: 7 days · Told of since: 12 November 2026, 10:00 UTC
+  Type: Secret · Expires: 26 November 2026, 10:00 UTC · Threshold: 7 days · First notified: 12 November 2026, 10:00 UTC
   https://portal.azure.com/#@t-1/asset/Microsoft_Azure_KeyVault/Secret/https://kv-a.vault.azure.net/secrets/off`;

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { paceText, withSent } from "../../shared/alerts/pace.ts";
+import { rateLimitText, withSent } from "../../shared/alerts/mail-rate-limit.ts";
 import { HOUR_MS } from "../../shared/time.ts";
 
 test("mails are counted in the order in which they were sent, though a clock stands back, and for an hour", () => {
@@ -9,9 +9,9 @@ test("mails are counted in the order in which they were sent, though a clock sta
 });
 
 test.each([
-  [{ perMinute: 5, perHour: 10 }, "5 mails a minute and 10 an hour"],
-  [{ perMinute: 5, perHour: 0 }, "5 mails a minute"],
-  [{ perMinute: 0, perHour: 10 }, "10 mails an hour"],
+  [{ perMinute: 5, perHour: 10 }, "5 mails per minute and 10 per hour"],
+  [{ perMinute: 5, perHour: 0 }, "5 mails per minute"],
+  [{ perMinute: 0, perHour: 10 }, "10 mails per hour"],
 ])("the limits %j are said as %s", (limits, text) => {
-  expect(paceText(limits)).toBe(text);
+  expect(rateLimitText(limits)).toBe(text);
 });

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { PAGERDUTY_ROUTING_KEY } from "../../infra/local/cloud/incidents/pagerduty.ts";
 import { SERVICENOW_CREDENTIALS } from "../../infra/local/cloud/incidents/servicenow.ts";
-import { FollowedRows } from "../../shared/alerts/followed.ts";
-import { RuleStates, STATES } from "../../shared/alerts/state.ts";
+import { RuleStates, STATES } from "../../shared/alerts/rule-state.ts";
+import { TrackedRows } from "../../shared/alerts/tracked-alerts.ts";
 import { createTables } from "../../shared/storage/tables.ts";
 import { DAY_MS } from "../../shared/time.ts";
 import { Service } from "../support/service.ts";
@@ -214,9 +214,9 @@ test("a vault that denies the service is told of with its remedy, and when it ca
 async function olderBy(ruleId: string, milliseconds: number): Promise<void> {
   const tables = createTables({ connectionString: service.azurite.connectionString() });
   const before = (instant: string) => new Date(Date.parse(instant) - milliseconds).toISOString();
-  for await (const rows of tables.pages(FollowedRows, { partitionKey: ruleId, from: "o!", before: "o~" })) {
+  for await (const rows of tables.pages(TrackedRows, { partitionKey: ruleId, from: "o!", before: "o~" })) {
     for (const row of rows) {
-      await tables.replace(FollowedRows, { ...row, since: before(row.since), toldAt: before(row.toldAt) });
+      await tables.replace(TrackedRows, { ...row, since: before(row.since), toldAt: before(row.toldAt) });
     }
   }
   const state = (await tables.get(RuleStates, STATES, ruleId))!;

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import type { NewViolation } from "../../shared/alerts/alerts.ts";
-import type { ViolationReading } from "../../shared/alerts/events.ts";
+import type { ViolationReading } from "../../shared/alerts/violation-items.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { caller, DAY_MS, namedIn, openRoom, type Room, START } from "./room.ts";
@@ -136,7 +136,7 @@ describe("what an immediate rule tells", () => {
     await run(0);
     const names = told(mails());
     // A mail names what fits into it, from the most urgent on, and counts the rest.
-    const counted = mails().map(({ plainText }) => Number(/^… and (\d+) more/m.exec(plainText!)?.[1] ?? 0));
+    const counted = mails().map(({ plainText }) => Number(/^(\d+) more items? (?:is|are) not shown/m.exec(plainText!)?.[1] ?? 0));
     expect(names.map((list, index) => list.length + counted[index]!)).toEqual([1000, 100]);
     expect(names[0]!.length).toBeGreaterThan(100);
     expect(new Set(names.flat()).size).toBe(names.flat().length);
@@ -216,7 +216,7 @@ describe("other rules", () => {
             more: from + violations.length < arisen.length,
           };
         },
-        standingViolations: async () => ({ violations: [] }),
+        currentViolations: async () => ({ violations: [] }),
         readViolations: async () => noViolations,
       },
     });
@@ -330,7 +330,7 @@ describe("changes of a rule", () => {
   test("one rule that can't be evaluated fails the run, after the others were", async () => {
     const violations = {
       newViolations: () => Promise.reject(new Error("the table is away")),
-      standingViolations: async () => ({ violations: [] }),
+      currentViolations: async () => ({ violations: [] }),
       readViolations: async () => noViolations,
     };
     const room = open({ violations });
@@ -368,8 +368,8 @@ describe("snoozes", () => {
       until: on(10).toISOString(),
     });
     const { snoozes } = room.instance();
-    const { passedOverSince } = snoozes.split([snooze(3, "secret"), snooze(5, "key")], "r", on(9), on(11));
-    expect(passedOverSince).toEqual(on(3));
+    const { suppressedSince } = snoozes.split([snooze(3, "secret"), snooze(5, "key")], "r", on(9), on(11));
+    expect(suppressedSince).toEqual(on(3));
   });
 
   test("a snoozed asset is told of when the snooze ends, by the lowest threshold crossed meanwhile", async () => {

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { appIdOf } from "../../infra/local/cloud/company/applications.ts";
-import { expiringItems } from "../../shared/alerts/expiring.ts";
+import { expiringItems } from "../../shared/alerts/expiring-assets.ts";
 import { messageOf } from "../../shared/alerts/message.ts";
 import { createNotificationLog } from "../../shared/alerts/notification-log.ts";
 import type { RuleRecord } from "../../shared/alerts/rule.ts";
@@ -81,7 +81,7 @@ async function told(change: Partial<RuleRecord>, licensed = true) {
       snoozed: new Set(),
       filters: [],
       awake: [],
-      passedOverSince: undefined,
+      suppressedSince: undefined,
     },
     1000,
   );

@@ -218,6 +218,27 @@ test("an expiry no calendar holds is evidence like any other", () => {
   );
 });
 
+test("the title of a violation says the failure, with the policy's days", () => {
+  const evidence = ({ fails }: { fails: Partial<AssetRecord> }, id: string): string => {
+    const check = ASSET_CHECKS.find((one) => one.id === id)!;
+    const resource = { asset: asset("kv", "secret", "one", fails), vaultUsesRbac: true, references: GOOD_REFERENCES };
+    return check.evaluate(resource, context).evidence;
+  };
+  const titleOf = (id: string): string => {
+    const { failureTitle } = CHECKS.find((one) => one.id === id)!;
+    return typeof failureTitle === "string" ? failureTitle : failureTitle(evidence(ASSET_FAILURES[id]!, id));
+  };
+  expect(titleOf("secret-expired")).toBe("Expired secret is still enabled");
+  expect(titleOf("secret-near-expiry-critical")).toBe("Secret expires within 7 days");
+  expect(titleOf("secret-near-expiry-warning")).toBe("Secret expires within 30 days");
+  expect(titleOf("vault-rbac")).toBe("Key vault uses access policies");
+  for (const { title, failureTitle } of CHECKS) {
+    const text = typeof failureTitle === "string" ? failureTitle : failureTitle("");
+    expect(text).not.toBe(title);
+    expect(`${title} ${text}`).not.toContain("ExpiryDays");
+  }
+});
+
 test("codes and ids tell checks apart", () => {
   expect(new Set(CHECKS.map(({ code }) => code)).size).toBe(CHECKS.length);
   expect(new Set(CHECKS.map(({ id }) => id)).size).toBe(CHECKS.length);

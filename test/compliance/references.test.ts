@@ -50,9 +50,9 @@ test("a reference that can't be followed is a violation of what it names, for as
   ];
   await changed(all, ["secret.db", "secret.web", "secret.gone"]);
   expect(await failing()).toEqual([
-    "certificate-reference-resolved kv-one.certificate.web: 1 reference can't be followed: app (webApp), A: SecretNotFound.",
-    "secret-reference-resolved kv-one.secret.db: 1 reference can't be followed: app (webApp), A: SecretNotFound.",
-    "vault-reference-resolved kv-one: 1 reference can't be followed: app (webApp), A: SecretNotFound.",
+    "certificate-reference-resolved kv-one.certificate.web: 1 reference does not resolve: app (webApp), A: SecretNotFound.",
+    "secret-reference-resolved kv-one.secret.db: 1 reference does not resolve: app (webApp), A: SecretNotFound.",
+    "vault-reference-resolved kv-one: 1 reference does not resolve: app (webApp), A: SecretNotFound.",
   ]);
   expect((await room.compliance.score()).total).toBe(before.total + 3);
 

@@ -8,10 +8,10 @@ import { keyedHash } from "../../shared/access/tokens.ts";
 import { USERS_PARTITION, User } from "../../shared/access/user.ts";
 import { DELIVERY_ROW, Deliveries } from "../../shared/alerts/delivery.ts";
 import { newDelivery } from "../../shared/alerts/evaluate.ts";
-import { FollowedRows, followedKey } from "../../shared/alerts/followed.ts";
 import { createHistory } from "../../shared/alerts/history.ts";
-import type { FollowedItem } from "../../shared/alerts/items.ts";
+import type { TrackedItem } from "../../shared/alerts/items.ts";
 import { RULES, Rules, ruleKey } from "../../shared/alerts/rule.ts";
+import { TrackedRows, trackedKey } from "../../shared/alerts/tracked-alerts.ts";
 import { loadConfig } from "../../shared/config/config.ts";
 import { createDiscovery } from "../../shared/discovery/discovery.ts";
 import { SCAN_ROW, Scans, scanPartition } from "../../shared/discovery/scan.ts";
@@ -152,7 +152,7 @@ export function changingEndpoints(service: Service, token: () => string): Changi
   /** A rule that has told of a secret. */
   async function ruleWithAlert(name: string): Promise<string> {
     const { id } = await newRule({ ...mailRule(name), enabled: false });
-    const item: FollowedItem = {
+    const item: TrackedItem = {
       kind: "asset",
       id: "kv-one.secret.db",
       type: "secret",
@@ -165,7 +165,7 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     };
     const now = new Date().toISOString();
     const alert = { deliveryId: "", since: now, toldAt: now, times: 1, item };
-    await services().tables.put(FollowedRows, id, followedKey(item), alert);
+    await services().tables.put(TrackedRows, id, trackedKey(item), alert);
     return id;
   }
   const acknowledgedIn = (ruleId: string, wanted: number) => async () =>

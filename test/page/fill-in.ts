@@ -1,12 +1,12 @@
-/** Fills in fields by their labels. */
+/** Fills in form fields by their labels. */
 import type { Locator } from "playwright-core";
 
-/** By the words on a field: text, the words of a choice, or whether a box is checked. */
+/** Values by field label: text, the label of an option, or whether a checkbox is checked. */
 export type Typed = Record<string, string | boolean>;
 
 const escaped = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
 
-/** The field that is called so; `*` is the only one there is. */
+/** Returns the field with this label. `*` returns the first field. */
 export const fieldOf = (dialog: Locator, label: string) =>
   label === "*"
     ? dialog.locator("input, select, textarea").first()

@@ -1,21 +1,21 @@
 import { expect } from "vitest";
 import { sampled } from "../support/cases.ts";
 import { fieldOf, fillIn } from "./fill-in.ts";
-import { show, visit, withPlanted } from "./opened.ts";
+import { show, visit, withPlanted } from "./fixture.ts";
 
-/** A filter of each list that has some: its label, what is chosen or typed there, and what the address then has. */
+/** One filter per list: the view, its label, the input, and the expected part of the address. */
 type List = [view: string, label: string, value: string, address: string];
 const AUDIT: List = ["/audit", "Event", "alertRule.created", "event_type=alertRule.created"];
 const LISTS: List[] = [
-  ["/alerts", "Outcome", "failed", "status=failed"],
+  ["/alerts", "Status", "Failed", "status=failed"],
   ["/compliance", "Severity", "critical", "severity=critical"],
-  ["/dependencies", "On a new version", "takes it when told to", "refresh=action"],
+  ["/dependencies", "After a new version", "needs an update or restart", "refresh=action"],
   ["/inventory", "Name contains", "smtp", "search=smtp"],
-  ["/rotation", "Part of the name", "App 002", "search=App+002"],
-  ["/sync", "State", "paused", "state=paused"],
+  ["/rotation", "Name contains", "App 002", "search=App+002"],
+  ["/sync", "Status", "Paused", "state=paused"],
 ];
 
-withPlanted("a list's filters are in the address, and Back takes them back", async () => {
+withPlanted("filters are part of the address, and Back restores them", async () => {
   const { page, complaints } = await visit("/#/license");
   const main = page.getByRole("main");
   for (const [view, label, value, address] of [AUDIT, ...sampled(LISTS, 2)]) {
@@ -26,7 +26,7 @@ withPlanted("a list's filters are in the address, and Back takes them back", asy
     await fillIn(main, { [label]: value });
     await expect.poll(() => page.url(), { message: view }).toContain(address);
     if (view === AUDIT[0]) await page.getByText("after: name: ").first().waitFor();
-    // As somebody opens it who was sent the address.
+    // Open the address as from a shared link.
     await page.reload();
     await expect.poll(() => field.inputValue(), { message: view }).not.toBe(before);
     await page.goBack();
@@ -35,13 +35,13 @@ withPlanted("a list's filters are in the address, and Back takes them back", asy
   expect(complaints).toEqual([]);
 });
 
-withPlanted("what a rule tells of leads to where it is mended", async () => {
+withPlanted("an item of an alert preview links to the violations of its check", async () => {
   const { page, complaints } = await visit("/#/alerts");
   const dialog = page.getByRole("dialog");
-  await page.getByRole("button", { name: "New rule" }).click();
-  await fillIn(dialog, { Name: "Of violations", "Tells when": "Something is not compliant" });
-  await fillIn(dialog, { "E-mail addresses": "on-call@acme.example", "Only this vault": "kv-shop" });
-  await dialog.getByRole("button", { name: "Show what it would tell" }).click();
+  await page.getByRole("button", { name: "Create rule" }).click();
+  await fillIn(dialog, { Name: "Of violations", Trigger: "Compliance violation" });
+  await fillIn(dialog, { "Email addresses": "on-call@acme.example", Vault: "kv-shop" });
+  await dialog.getByRole("button", { name: "Preview alerts" }).click();
   const check = dialog.getByRole("link", { name: "secret-expired", exact: true });
   await check.waitFor();
   expect(await check.getAttribute("href")).toBe("#/compliance?check=secret-expired");

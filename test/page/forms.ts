@@ -2,18 +2,17 @@ import type { Locator, Page } from "playwright-core";
 import { expect } from "vitest";
 import { IS_CAMPAIGN } from "../support/cases.ts";
 import { fieldOf, fillIn } from "./fill-in.ts";
+import { clientOf, service, show, visit, withPlanted } from "./fixture.ts";
 import { FORMS, type FormCase, SECRET, type Step } from "./form-cases.ts";
-import { clientOf, service, show, visit, withPlanted } from "./opened.ts";
 
 const FIELD_MS = 120_000;
-const SAMPLE = ["a rule by ServiceNow", "what is watched", "a B2C tenant"];
+const SAMPLE = ["a ServiceNow rule", "the scope of monitoring", "a B2C tenant"];
 const chosen = Object.entries(FORMS).filter(([name]) => IS_CAMPAIGN || SAMPLE.includes(name));
 
-/**
- * What was refused is said in the words of the problem document: at its field, which is gone on with, or for the form as a
- * whole with the request to ask about.
+/** Submits invalid input and checks that the form shows the API's error: at its field, which gets the focus, or for the whole form
+ * with the request id.
  */
-async function isRefused(page: Page, dialog: Locator, { wrong, wrongField, press }: Step): Promise<void> {
+async function submitInvalid(page: Page, dialog: Locator, { wrong, wrongField, press }: Step): Promise<void> {
   await fillIn(dialog, wrong!);
   const [answer] = await Promise.all([
     page.waitForResponse((response) => response.request().method() !== "GET"),
@@ -23,7 +22,7 @@ async function isRefused(page: Page, dialog: Locator, { wrong, wrongField, press
   expect([answer.status(), answer.ok()]).toEqual([answer.status(), false]);
   if (wrongField === undefined) {
     await dialog.getByText(detail).waitFor();
-    await dialog.getByText(`Request ${instance}`).waitFor();
+    await dialog.getByText(`Request ID: ${instance}`).waitFor();
     return;
   }
   const field = fieldOf(dialog, wrongField);
@@ -34,33 +33,40 @@ async function isRefused(page: Page, dialog: Locator, { wrong, wrongField, press
     })
     .toBe("true");
   const ids = (await field.getAttribute("aria-describedby"))!.split(" ");
-  const said = (await Promise.all(ids.map((id) => page.locator(`[id="${id}"]`).textContent()))).join(" ");
-  expect(errors.filter(({ message }: { message: string }) => said.includes(message))).not.toEqual([]);
+  const shown = (await Promise.all(ids.map((id) => page.locator(`[id="${id}"]`).textContent()))).join(" ");
+  // The page capitalizes the first letter of a message.
+  const isShown = ({ message }: { message: string }) => shown.includes(message.slice(1));
+  expect(errors.filter(isShown), shown).not.toEqual([]);
+  // The error is shown once, at the field.
+  await dialog.getByText("Check the highlighted fields").waitFor();
+  const listed = (await dialog.getByRole("alert").getByRole("listitem").allInnerTexts()).join("\n");
+  const isRepeated = (error: { message: string }) => isShown(error) && listed.includes(error.message);
+  expect(errors.filter(isRepeated)).toEqual([]);
   await expect.poll(() => field.evaluate((element) => element === element.ownerDocument.activeElement)).toBe(true);
 }
 
-async function work(page: Page, step: Step): Promise<void> {
+async function runStep(page: Page, step: Step): Promise<void> {
   const dialog = page.getByRole("dialog");
   await page.getByRole("button", { name: step.open, exact: true }).first().click();
   await dialog.waitFor();
-  if (step.wrong) await isRefused(page, dialog, step);
-  if (step.leaves) {
+  if (step.wrong) await submitInvalid(page, dialog, step);
+  if (step.cancels) {
     await dialog.getByRole("button", { name: "Cancel" }).click();
     return await dialog.waitFor({ state: "hidden" });
   }
   await fillIn(dialog, step.typed ?? {});
   for (const button of step.press) await dialog.getByRole("button", { name: button, exact: true }).click();
-  if (step.says) {
-    await dialog.getByText(step.says).first().waitFor();
+  if (step.result) {
+    await dialog.getByText(step.result).first().waitFor();
     await dialog.getByRole("button", { name: "Close", exact: true }).click();
   }
   await dialog.waitFor({ state: "hidden" });
-  expect(await page.getByText("had been sent when its form was closed").count()).toBe(0);
-  await step.seen?.();
+  expect(await page.getByText("The form was closed, but the change was already sent").count()).toBe(0);
+  await step.verify?.();
 }
 
-/** Everything that the page remembers, as one text: address, storage, the answers and requests that are kept, what is drawn. */
-const remembered = async (page: Page): Promise<string> =>
+/** Returns all state of the page as one text: address, storage, cached responses and requests, and the document. */
+const pageState = async (page: Page): Promise<string> =>
   await (await clientOf(page)).evaluate((client) => {
     // biome-ignore lint/suspicious/noExplicitAny: what React Query keeps
     const states = (cache: any) => cache.getAll().map(({ queryKey, state }: any) => ({ queryKey, state }));
@@ -78,11 +84,11 @@ const remembered = async (page: Page): Promise<string> =>
     ]);
   });
 
-async function fill(name: string, { left, view, steps }: FormCase): Promise<void> {
-  for (const path of (await left?.()) ?? []) await service.admin("DELETE", path);
+async function runCase(name: string, { leftovers, view, steps }: FormCase): Promise<void> {
+  for (const path of (await leftovers?.()) ?? []) await service.admin("DELETE", path);
   const { page, complaints, requested } = await visit("/#/license");
   page.setDefaultTimeout(FIELD_MS);
-  await page.getByRole("heading", { name: "Licence", exact: true }).waitFor();
+  await page.getByRole("heading", { name: "License", exact: true }).waitFor();
   await show(page, typeof view === "string" ? view : await view());
   const secrets = [SECRET];
   for (const step of steps) {
@@ -90,15 +96,15 @@ async function fill(name: string, { left, view, steps }: FormCase): Promise<void
     if (step.view) await show(page, await step.view());
     if (step.first) await page.getByRole("button", { name: step.first }).first().click();
     secrets.push(...secretsOf(step));
-    await work(page, step).catch((error: Error) => {
+    await runStep(page, step).catch((error: Error) => {
       error.message = `${name}, ${step.open}: ${error.message}\n${complaints.join("\n")}`;
       throw error;
     });
   }
-  const kept = [await remembered(page), ...requested, ...complaints].join("\n");
-  expect(kept).toContain("/auth/me");
-  for (const secret of secrets) expect(kept.includes(secret), `${name} keeps ${secret.slice(0, 12)}`).toBe(false);
-  // What was refused is an error to the browser; nothing else may be one.
+  const stored = [await pageState(page), ...requested, ...complaints].join("\n");
+  expect(stored).toContain("/auth/me");
+  for (const secret of secrets) expect(stored.includes(secret), `${name} stores ${secret.slice(0, 12)}`).toBe(false);
+  // The browser logs rejected input as errors. There must be no others.
   expect(
     complaints.filter(
       (text) => !/^http\S+ \{.*"code":"(invalidRequest|notFound|conflict)"|status of 4(00|04|09) /.test(text),
@@ -106,10 +112,10 @@ async function fill(name: string, { left, view, steps }: FormCase): Promise<void
   ).toEqual([]);
 }
 
-/** What is typed into fields for secrets. */
+/** Returns the input of secret fields. */
 const secretsOf = ({ typed = {}, wrong = {} }: Step): string[] =>
   Object.entries({ ...wrong, ...typed }).flatMap(([label, value]) =>
     /secret|password|token|key file/i.test(label) && typeof value === "string" && value.length > 11 ? [value] : [],
   );
 
-withPlanted.each(chosen)("%s is filled in, saved, changed and removed", fill);
+withPlanted.each(chosen)("a form creates, edits and removes %s", runCase);

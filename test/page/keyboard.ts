@@ -1,10 +1,10 @@
 import type { Page } from "playwright-core";
 import { expect } from "vitest";
 import { LONG_MS, sampled } from "../support/cases.ts";
-import { addresses, context, isDrawn, isLoaded, offers, operationsOf, show, visit, withPlanted } from "./opened.ts";
-import { MARKUP } from "./planted.ts";
+import { addresses, context, isDrawn, isLoaded, offers, operationsOf, show, visit, withPlanted } from "./fixture.ts";
+import { MARKUP } from "./seed-data.ts";
 
-/** What has the focus, by its words; whether a person sees that it has; and its place, for a walk through a part of the page. */
+/** Returns the focused element: its text, whether the focus is visible, its id, and whether it is inside `part`. */
 const focused = (page: Page, part = "body") =>
   page.evaluate((selector) => {
     // biome-ignore lint/suspicious/noExplicitAny: the page's own document, which this program has not
@@ -13,7 +13,7 @@ const focused = (page: Page, part = "body") =>
     const isSeen = [element, element.parentElement].some((one) =>
       [undefined, "::after"].some((part) => {
         const { outlineStyle, boxShadow, borderBottomWidth, textDecorationStyle } = getComputedStyle(one, part);
-        // A ring, a thicker line under a field, two lines under a link.
+        // Fluent UI shows the focus as an outline, a thicker field border, or a double underline.
         if (outlineStyle !== "none" || boxShadow !== "none") return true;
         return Number.parseFloat(borderBottomWidth) > 1 || textDecorationStyle === "double";
       }),
@@ -24,7 +24,7 @@ const focused = (page: Page, part = "body") =>
     return { text: words(label), isSeen, id: String(element.id || words(undefined)), isWithin };
   }, part);
 
-/** Goes on by the Tab key until something has the focus that is called so. */
+/** Presses Tab until an element with this name has the focus. */
 async function tabTo(page: Page, name: string | RegExp): Promise<void> {
   const passed: string[] = [];
   for (let step = 0; step < 80; step++) {
@@ -38,7 +38,7 @@ async function tabTo(page: Page, name: string | RegExp): Promise<void> {
   throw new Error(`The Tab key reaches no ${name}, but: ${passed.join(" | ")}`);
 }
 
-/** Opens the form of a button, does something in it, and sends it. */
+/** Opens a form, fills it in, and submits it. */
 async function sendForm(page: Page, button: string | RegExp, fill: () => Promise<void>, action: string): Promise<void> {
   await tabTo(page, button);
   await page.keyboard.press("Enter");
@@ -48,29 +48,29 @@ async function sendForm(page: Page, button: string | RegExp, fill: () => Promise
   await page.keyboard.press("Enter");
 }
 
-const says = (page: Page, text: string | RegExp) => page.getByText(text).first().waitFor();
+const shows = (page: Page, text: string | RegExp) => page.getByText(text).first().waitFor();
 const isClosed = (page: Page) => page.getByRole("dialog").waitFor({ state: "detached" });
 const nothing = async () => {};
 const isAt = (page: Page, part: string) => expect.poll(() => new URL(page.url()).hash).toContain(part);
 
-/** A link that is followed. */
+/** Follows a link and waits for the view's heading. */
 async function follow(page: Page, link: string | RegExp, heading: string): Promise<void> {
   await tabTo(page, link);
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: heading, level: 1 }).waitFor();
 }
 
-/** What each view is for, done with no mouse. By the view's path as `views.ts` has it. */
+/** The main task of each view, done by keyboard. The key is the view's path in `views.ts`. */
 const BY_KEYBOARD: [string, (page: Page) => Promise<void>][] = [
   [
     "/",
     async (page) => {
       await page.evaluate("document.activeElement.blur()");
       await page.keyboard.press("Tab");
-      expect((await focused(page)).text).toBe("To the content");
+      expect((await focused(page)).text).toBe("Skip to content");
       await page.keyboard.press("Enter");
       expect(await page.evaluate("document.activeElement.id")).toBe("main");
-      // From what ends next to the asset, and on by the navigation, whose links are walked by the arrows.
+      // Open an expiring asset, then another view through the navigation with the arrow keys.
       await tabTo(page, "smtp");
       await page.keyboard.press("Enter");
       await page.getByRole("heading", { name: "smtp", level: 1 }).waitFor();
@@ -94,7 +94,7 @@ const BY_KEYBOARD: [string, (page: Page) => Promise<void>][] = [
       await tabTo(page, "More filters");
       await tabTo(page, "Columns");
       await page.keyboard.press("Enter");
-      await page.getByRole("checkbox", { name: "Changed" }).waitFor();
+      await page.getByRole("checkbox", { name: "Last modified" }).waitFor();
       await page.keyboard.press("Escape");
       await expect.poll(async () => (await focused(page)).text).toBe("Columns");
       await tabTo(page, "smtp");
@@ -103,7 +103,7 @@ const BY_KEYBOARD: [string, (page: Page) => Promise<void>][] = [
   [
     "/vaults",
     async (page) => {
-      await tabTo(page, "Add a subscription");
+      await tabTo(page, "Add subscription");
       await page.keyboard.press("Enter");
       await page.getByRole("dialog").waitFor();
       for (let step = 0; step < 8; step++) {
@@ -111,8 +111,8 @@ const BY_KEYBOARD: [string, (page: Page) => Promise<void>][] = [
         expect(await page.evaluate("document.activeElement.closest('[role=dialog]') !== null")).toBe(true);
       }
       await page.keyboard.press("Escape");
-      await expect.poll(async () => (await focused(page)).text).toBe("Add a subscription");
-      await tabTo(page, "Only those that can't be read");
+      await expect.poll(async () => (await focused(page)).text).toBe("Add subscription");
+      await tabTo(page, "Only vaults with access problems");
       await page.keyboard.press("Space");
       await isAt(page, "failing=true");
     },
@@ -122,25 +122,25 @@ const BY_KEYBOARD: [string, (page: Page) => Promise<void>][] = [
     async (page) => {
       await tabTo(page, /^PCI DSS/);
       await page.keyboard.press("Enter");
-      await page.getByRole("link", { name: "What fails" }).waitFor();
-      await tabTo(page, /has not expired/);
+      await page.getByRole("link", { name: "Show violations" }).waitFor();
+      await tabTo(page, /is still enabled/);
       await page.keyboard.press("Enter");
-      await page.getByText("By the command line").first().waitFor();
+      await page.getByText("Azure CLI").first().waitFor();
     },
   ],
   [
     "/audit",
     async (page) => {
-      await tabTo(page, "Verify the log");
+      await tabTo(page, "Verify audit log");
       await page.keyboard.press("Enter");
-      await page.getByText(/The log is whole|Nothing is sealed/).waitFor();
-      await page.getByRole("list", { name: "The chain of digests" }).waitFor();
+      await page.getByText(/The audit log is intact|The audit log can't be verified/).waitFor();
+      await page.getByRole("list", { name: "Digest chain" }).waitFor();
     },
   ],
   [
     "/inventory/:assetId",
     async (page) => {
-      await follow(page, "All of kv-shop", "Inventory");
+      await follow(page, "All assets in kv-shop", "Inventory");
       await isAt(page, "vault=kv-shop");
     },
   ],
@@ -150,10 +150,10 @@ const BY_KEYBOARD: [string, (page: Page) => Promise<void>][] = [
       const fill = async () => {
         await tabTo(page, /^Name/);
         await page.keyboard.type("By keyboard");
-        await tabTo(page, /^E-mail addresses/);
+        await tabTo(page, /^Email addresses/);
         await page.keyboard.type("on-call@acme.example");
       };
-      await sendForm(page, "New rule", fill, "Create");
+      await sendForm(page, "Create rule", fill, "Create rule");
       await isClosed(page);
       await page.getByRole("link", { name: "By keyboard" }).waitFor();
     },
@@ -161,8 +161,8 @@ const BY_KEYBOARD: [string, (page: Page) => Promise<void>][] = [
   [
     "/alerts/history/:entryId",
     async (page) => {
-      await sendForm(page, "Acknowledge all of it", nothing, "Acknowledge");
-      await says(page, /^\d+ acknowledged/);
+      await sendForm(page, "Acknowledge all", nothing, "Acknowledge");
+      await shows(page, /^\d+ acknowledged/);
       await tabTo(page, "Close");
       await page.keyboard.press("Enter");
       await isClosed(page);
@@ -171,7 +171,7 @@ const BY_KEYBOARD: [string, (page: Page) => Promise<void>][] = [
   [
     "/alerts/rules/:ruleId",
     async (page) => {
-      const open = /^(Acknowledge|Take back): /;
+      const open = /^(Acknowledge|Remove acknowledgment): /;
       await tabTo(page, open);
       const [what] = (await focused(page)).text.split(":");
       await page.keyboard.press("Enter");
@@ -185,36 +185,37 @@ const BY_KEYBOARD: [string, (page: Page) => Promise<void>][] = [
   [
     "/rotation",
     async (page) => {
-      await tabTo(page, /^Part of the name/);
+      await tabTo(page, /^Name contains/);
       await page.keyboard.type("none is called so");
       await page.keyboard.press("Enter");
-      await says(page, "No application was found.");
+      await shows(page, /^No applications match the filters/);
     },
   ],
-  ["/rotation/:rotationId", (page) => follow(page, "To the rotations", "Rotation")],
+  ["/rotation/:rotationId", (page) => follow(page, "All rotations", "Rotation")],
   [
     "/rotation/apps/:appId",
     async (page) => {
-      await sendForm(page, /^(Set a|Change the) policy/, nothing, "Save");
+      await sendForm(page, /^(Set|Edit) policy/, nothing, "Save");
       await isClosed(page);
-      await says(page, /in which both secrets hold/);
+      await shows(page, /Overlap period: \d+ days/);
     },
   ],
   [
     "/sync",
     async (page) => {
-      await tabTo(page, /^State/);
+      await tabTo(page, /^Status/);
       await page.keyboard.type("paused");
       await isAt(page, "state=paused");
-      await says(page, "Nothing is copied.");
+      await shows(page, /^No sync records match the filters/);
     },
   ],
   [
     "/sync/:recordId",
     async (page) => {
-      await sendForm(page, "Copy now", nothing, "Show what would be done");
-      await page.getByRole("button", { name: "Copy", exact: true }).waitFor();
-      await tabTo(page, "Copy");
+      await sendForm(page, "Sync now", nothing, "Show plan");
+      const dialog = page.getByRole("dialog");
+      await dialog.getByRole("button", { name: "Sync now", exact: true }).waitFor();
+      await tabTo(page, "Sync now");
       await page.keyboard.press("Enter");
       await isClosed(page);
     },
@@ -222,7 +223,7 @@ const BY_KEYBOARD: [string, (page: Page) => Promise<void>][] = [
   [
     "/dependencies",
     async (page) => {
-      await tabTo(page, /^On a new version/);
+      await tabTo(page, /^After a new version/);
       await page.keyboard.press("ArrowDown");
       await isAt(page, "refresh=automatic");
     },
@@ -231,13 +232,13 @@ const BY_KEYBOARD: [string, (page: Page) => Promise<void>][] = [
     "/dependencies/:assetId",
     async (page) => {
       const fill = async () => {
-        await tabTo(page, /^The new value/);
+        await tabTo(page, /^New value/);
         await page.keyboard.press("End");
-        await tabTo(page, /takes any/);
+        await tabTo(page, /^No other system/);
         await page.keyboard.press("Space");
       };
-      await sendForm(page, /^Rotate: /, fill, "Show the plan");
-      await says(page, "What would be done");
+      await sendForm(page, /^Rotate secret: /, fill, "Show plan");
+      await shows(page, "Vault secrets to write");
       await page.keyboard.press("Escape");
       await isClosed(page);
     },
@@ -246,18 +247,18 @@ const BY_KEYBOARD: [string, (page: Page) => Promise<void>][] = [
   [
     "/b2c/:tenantId",
     async (page) => {
-      await tabTo(page, /^Change/);
+      await tabTo(page, /^Edit/);
       await page.keyboard.press("Enter");
       await page.getByRole("dialog").waitFor();
       await page.keyboard.press("Escape");
       await isClosed(page);
-      await follow(page, "To the tenants", "B2C tenants");
+      await follow(page, "All tenants", "B2C tenants");
     },
   ],
   [
     "/devops",
     async (page) => {
-      await sendForm(page, "Choose projects", nothing, "Save");
+      await sendForm(page, "Select projects", nothing, "Save");
       await isClosed(page);
     },
   ],
@@ -268,8 +269,8 @@ const BY_KEYBOARD: [string, (page: Page) => Promise<void>][] = [
         await tabTo(page, /^Name/);
         await page.keyboard.type("By keyboard");
       };
-      await sendForm(page, "New token", fill, "Create");
-      await says(page, "The token is shown only now.");
+      await sendForm(page, "Create token", fill, "Create token");
+      await shows(page, "Copy the token now: it is shown only once.");
       await page.keyboard.press("Escape");
       await isClosed(page);
     },
@@ -279,8 +280,8 @@ const BY_KEYBOARD: [string, (page: Page) => Promise<void>][] = [
     async (page) => {
       await tabTo(page, "Copy");
       await page.keyboard.press("Enter");
-      await says(page, "Copied");
-      await sendForm(page, "Change who comes in", nothing, "Save");
+      await shows(page, "Copied");
+      await sendForm(page, "Edit user access", nothing, "Save");
       await isClosed(page);
     },
   ],
@@ -292,10 +293,10 @@ const BY_KEYBOARD: [string, (page: Page) => Promise<void>][] = [
         await page.keyboard.press("ControlOrMeta+a");
         await page.keyboard.type("81");
       };
-      await sendForm(page, "Change: scanRetentionDays", fill, "Change");
+      await sendForm(page, "Edit: Scan history retention", fill, "Save");
       await isClosed(page);
-      await says(page, "scanRetentionDays");
-      await expect.poll(() => page.getByRole("main").textContent()).toContain("scanRetentionDays: 81");
+      await shows(page, "scanRetentionDays");
+      await expect.poll(() => page.getByRole("main").textContent()).toContain("Scan history retention: 81 days");
     },
   ],
   [
@@ -303,25 +304,25 @@ const BY_KEYBOARD: [string, (page: Page) => Promise<void>][] = [
     async (page) => {
       await tabTo(page, "Copy");
       await page.keyboard.press("Enter");
-      await says(page, "Copied");
+      await shows(page, "Copied");
     },
   ],
 ];
 
-/** Where a path of `views.ts` leads. */
+/** Returns an address that matches a path of `views.ts`. */
 const addressOf = (path: string): string => {
   const fits = new RegExp(`^${path.replaceAll(/:\w+/g, "[^/]+")}$`);
   return addresses().find((address) => fits.test(address) && !(path.includes(":") && address === path))!;
 };
 
-/** In the suite the first, which others begin from, and some of the rest. */
+/** The suite runs the overview and a sample of the other views. */
 withPlanted(
-  "each view is used by the keyboard alone",
+  "each view can be used by keyboard alone",
   async () => {
     expect(BY_KEYBOARD.map(([path]) => path).sort()).toEqual(offers.routes.map(({ path }) => path).sort());
     await context.grantPermissions(["clipboard-write", "clipboard-read"]);
     const { page, complaints } = await visit("/");
-    // In a page that was just loaded, Tab begins at its beginning; later it goes on from where a view has put the focus.
+    // After a reload, Tab starts at the top of the page. Otherwise it continues from the element that a view focused.
     await page.reload();
     const [overview, ...others] = BY_KEYBOARD;
     for (const [path, work] of [overview!, ...sampled(others, 3)]) {
@@ -337,9 +338,8 @@ withPlanted(
   LONG_MS,
 );
 
-/**
- * What may have the focus in a part of the page, by its words; what is not drawn or is switched off has none. Of a group, such as
- * the bars of a chart, one has it, and the arrows lead to the others.
+/** Returns the names of all visible and enabled elements that can have the focus. Groups with arrow-key navigation, such as the bars
+ * of a chart, are excluded.
  */
 const focusable = (page: Page, part: string) =>
   page.locator(part).evaluate((root) =>
@@ -350,11 +350,11 @@ const focusable = (page: Page, part: string) =>
   );
 
 withPlanted(
-  "the Tab key reaches all of each view and each dialog, which gives the focus back",
+  "Tab reaches every control of each view and dialog, and a closed dialog returns the focus",
   async () => {
     const { page, complaints } = await visit("/#/license");
     const seen = new Set<string>();
-    // Every row of a list has a link, and a list of all would have thousands.
+    // Every row has a link, so the full inventory would have thousands of tab stops.
     const few = addresses().map((view) => (view === "/inventory" ? "/inventory?vault=kv-shop" : view));
     for (const view of sampled(few, 2)) {
       await show(page, view);
@@ -387,11 +387,10 @@ withPlanted(
   LONG_MS,
 );
 
-/**
- * Goes on by the Tab key as long as the focus stays in a part of the page.
+/** Presses Tab while the focus stays in `part`.
  *
- * @param steps - So many, all of which must stay in it, as in a dialog; else until it is left.
- * @returns what had the focus, each of which shows that.
+ * @param steps - Number of key presses, all of which must keep the focus in `part`, as in a dialog. Default: until the focus leaves.
+ * @returns the names of the elements that had the focus. Each must show the focus.
  */
 async function tabThrough(page: Page, part: string, steps?: number): Promise<string[]> {
   const reached: string[] = [];

@@ -1,17 +1,16 @@
-/**
- * The page, in one browser beside one service (opened.ts). Each file has the tests of a subject; they run in this order, since
- * the last of them change what the others look at.
+/** Tests of the page with one browser and one service (fixture.ts). Each file contains the tests of one subject. The order matters,
+ * because later tests change data that earlier ones check.
  */
 import "./views.ts";
 import "./filters.ts";
 import "./sessions.ts";
 import "./roles.ts";
-import "./names.ts";
+import "./untrusted-text.ts";
 import "./other-sites.ts";
-import "./limits.ts";
+import "./call-counts.ts";
 import "./inventory.ts";
 import "./keyboard.ts";
-import "./changes.ts";
+import "./edit-conflicts.ts";
 import "./forms.ts";
-import "./waiting-forms.ts";
-import "./waits.ts";
+import "./pending-forms.ts";
+import "./time-dependent.ts";

@@ -1,11 +1,13 @@
 /** What the page says of subscriptions that can't be read. A company of its own, where every vault that is found can be read. */
 import type { BrowserContext, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, expect } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import type { Company } from "../../infra/local/cloud/company/company.ts";
-import { browserTests, openBrowser } from "../support/browser.ts";
+import { openBrowser } from "../support/browser.ts";
 import { ADMIN, Service } from "../support/service.ts";
+import { skipWithout } from "../support/tools.ts";
 
-const withBrowser = browserTests("the tests of what the page says could not be read");
+const isWithoutBrowser = skipWithout("browser");
+const withBrowser = test.skipIf(isWithoutBrowser);
 const FINANCE = "c1111111-1111-4111-8111-111111111111";
 const secrets = [{ name: "db", expiresInDays: 200 }];
 const company: Company = {
@@ -19,6 +21,7 @@ let service: Service;
 let context: BrowserContext;
 let page: Page;
 beforeAll(async () => {
+  if (isWithoutBrowser) return;
   [service, context] = await Promise.all([Service.start({ company, shortWaits: true }), openBrowser()]);
   page = await context.newPage();
   page.setDefaultTimeout(120_000);

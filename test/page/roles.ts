@@ -13,14 +13,14 @@ import {
   visit,
   withBrowser,
   withPlanted,
-} from "./opened.ts";
-import { OTHERS, PASSWORD } from "./planted.ts";
-import { unlicensed } from "./unlicensed.ts";
+} from "./fixture.ts";
+import { OTHERS, PASSWORD } from "./seed-data.ts";
+import { unlicensed } from "./unlicensed-host.ts";
 
-/** What is offered in each view once all of it is there, and whether anything was refused on the way. */
-async function walk(host: string, views: string[]) {
+/** Opens views and returns the operations that each one offers, and any errors. */
+async function openViews(host: string, views: string[]) {
   const { page, complaints } = await visit("/#/license", host);
-  await page.getByRole("heading", { name: "Licence", exact: true }).waitFor();
+  await page.getByRole("heading", { name: "License", exact: true }).waitFor();
   const offered = new Map<string, string[]>();
   for (const view of views) {
     await show(page, view);
@@ -32,14 +32,14 @@ async function walk(host: string, views: string[]) {
 }
 
 withPlanted(
-  "what a role may not do is not offered, and refused all the same",
+  "the page hides operations that a role can't call, and the API rejects them",
   async () => {
     const titled = offers.views;
     const inNavigation = titled.map(({ path }) => path);
     const others = addresses().filter((address) => !inNavigation.includes(address));
-    // Of each kind a few, one that needs a licence among them: limits.ts opens all of the navigation.
+    // A sample that includes a PRO view. call-counts.ts opens all views in the navigation.
     const all = [...new Set([...sampled(inNavigation, 4), "/rotation", ...sampled(others, 4)])];
-    const admin = await walk(service.url, all);
+    const admin = await openViews(service.url, all);
     expect(admin.complaints).toEqual([]);
     const operations = [...new Set([...admin.offered.values()].flat())];
     expect(operations.length).toBeGreaterThan(IS_CAMPAIGN ? 35 : 10);
@@ -48,11 +48,11 @@ withPlanted(
       await enter(role, PASSWORD);
       const may = (operation: string) => offers.roleMay(role, operation);
       const open = titled.filter(({ needs }) => may(needs));
-      // Those that are not theirs, too, whose addresses somebody may have sent them: nothing is asked for that is refused.
-      const seen = await walk(service.url, sampled(all, 3));
+      // Includes views that the role can't open, for example from a shared link: the page must not make calls that are denied.
+      const seen = await openViews(service.url, sampled(all, 3));
       expect.soft(seen.complaints, role).toEqual([]);
       expect.soft(seen.navigation, role).toEqual(open.map(({ title }) => title));
-      // Their own sessions and tokens are others than the administrator's.
+      // Sessions and tokens differ by user.
       const isOfAll = (operation: string) => !["endSession", "endToken"].includes(operation);
       for (const [view, offered] of seen.offered)
         expect
@@ -79,7 +79,7 @@ withPlanted(
       .map(({ path }) => path)
       .filter((path) => admin.offered.get(path)?.some(offers.needsLicence));
     expect(licensed.length).toBeGreaterThan(IS_CAMPAIGN ? 5 : 0);
-    const unlicensedAdmin = await walk(unlicensed, licensed);
+    const unlicensedAdmin = await openViews(unlicensed, licensed);
     expect.soft(unlicensedAdmin.complaints).toEqual([]);
     for (const [view, offered] of unlicensedAdmin.offered)
       expect.soft([view, offered.filter(offers.needsLicence)]).toEqual([view, []]);
@@ -87,6 +87,6 @@ withPlanted(
   LONG_MS,
 );
 
-withBrowser("no view calls what it did not ask about", () => {
-  expect(offers.unasked()).toEqual([]);
+withBrowser("no view makes an API call without a permission check", () => {
+  expect(offers.uncheckedCalls()).toEqual([]);
 });

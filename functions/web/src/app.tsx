@@ -1,4 +1,4 @@
-/** Puts the page together: theme, client, who is signed in, and the views by their addresses. */
+/** The root component: theme, query client, sign-in, and the shell with its views. */
 import { FluentProvider, webDarkTheme, webLightTheme } from "@fluentui/react-components";
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { Shell } from "./shell/shell.tsx";
@@ -8,12 +8,12 @@ import { useIsDark } from "./shell/theme.ts";
 const queries = new QueryClient({
   defaultOptions: {
     queries: {
-      // The client waits where it is told to; anything else a person tries again.
+      // The API client retries rate-limited requests. Other errors have a "Try again" button.
       retry: false,
       staleTime: 30_000,
       refetchOnWindowFocus: false,
     },
-    // What was sent, such as a password, is not kept.
+    // Request bodies can contain passwords, so they are not cached.
     mutations: { gcTime: 0 },
   },
 });

@@ -9,9 +9,8 @@ import { referenceChecks } from "./references.ts";
 import { usageChecks } from "./usage.ts";
 import { vaultChecks } from "./vault.ts";
 
-/**
- * Raised whenever a check is taken away or judges otherwise, so that what stands is evaluated anew within a day. 2: one
- * finding is one violation (no `vault-recoverable`, no warning beside the critical line), and findings name owners.
+/** Increased when a check is removed or its results change, so that all assets are evaluated again within a day. 2: one finding is one
+ * violation (no `vault-recoverable`, no warning in addition to a critical result), and findings contain owners.
  */
 export const EDITION = 2;
 
@@ -36,11 +35,11 @@ export const CHECKS: readonly Check[] = [...vaultChecks, ...ASSET_CHECKS].sort(
 export const checkOfId: ReadonlyMap<string, Check> = new Map(CHECKS.map((check) => [check.id, check]));
 export const checkOfCode: ReadonlyMap<number, Check> = new Map(CHECKS.map((check) => [check.code, check]));
 
-/** Checks of earlier versions, which may have been told of, and what says their findings now. */
+/** Checks of earlier versions that open alerts may refer to, and the checks that replace them. */
 const RETIRED: Readonly<Record<string, readonly string[]>> = {
   "vault-recoverable": ["vault-soft-delete", "vault-purge-protection"],
 };
 
-/** Ids of the checks that may go on with a violation of this one: see `successors`. */
+/** Returns the ids of checks that can continue a violation of this check; see `successors`. */
 export const successorsOf = (checkId: string): readonly string[] =>
   checkOfId.get(checkId)?.successors ?? RETIRED[checkId] ?? [];

@@ -5,7 +5,7 @@ import { MAX_APPLICATION_CERTIFICATE_DAYS, MAX_CLIENT_SECRET_DAYS } from "../lim
 import { nameOwner, remove, renew, retire } from "../remedies/applications.ts";
 import { type Expiring, expired, nearExpiry } from "./expiry.ts";
 
-/** Checks of the credentials that applications of Entra sign in with. */
+/** Checks of the credentials of Entra applications. */
 
 const clientSecret: Expiring = {
   id: "client-secret",
@@ -27,48 +27,52 @@ const certificate: Expiring = {
 
 const ofEntra = (
   type: AssetType,
-  check: Pick<AssetCheck, "id" | "code" | "title" | "severity" | "rationale" | "remedy" | "timed" | "evaluate">,
+  check: Pick<
+    AssetCheck,
+    "id" | "code" | "title" | "failureTitle" | "severity" | "rationale" | "remedy" | "timed" | "evaluate"
+  >,
 ): AssetCheck => assetCheck({ resourceType: type, source: "entra", ...check });
 
-/** Whether it is valid for no longer than so many days. */
+/** Passes if the credential is valid for at most `maxDays`. */
 export function validFor({ notBefore, expiresOn }: AssetRecord, maxDays: number): Evaluation {
   if (expiresOn === undefined) return fail("It never expires.");
-  if (notBefore === undefined) return notApplicable("Since when it is valid is not known.");
+  if (notBefore === undefined) return notApplicable("The start of its validity is unknown.");
   const evidence = `It is valid from ${instantText(notBefore)} to ${instantText(expiresOn)}.`;
   return expiresOn - notBefore > maxDays * DAY_SECONDS ? fail(evidence) : pass(evidence);
 }
 
-/** Whether the moment of an expiry, null for none, is not over. */
+/** Returns whether an expiry is in the future. Null means no expiry. */
 const lives = (until: number | null, now: number): boolean => until === null || until * 1000 >= now;
 
 const HAS_EXPIRED = notApplicable("It has expired.");
 
-/** Of secrets that live at once, the one that lasts longest passes: the others are what is to be removed. */
+/** Of several valid secrets, the one that expires last passes. The others should be deleted. */
 const single = ofEntra("secret", {
   id: "client-secret-alone",
   code: 64,
-  title: "Application has no client secret that lasts longer than this one",
+  title: "Application has no other client secret that is valid at least as long",
+  failureTitle: "Older client secret is still valid",
   severity: "medium",
   timed: "expiry",
   rationale:
-    "Each live secret is a way in. One that was left after its successor was made is watched by nobody and missed by nobody.",
-  remedy: remove("Make sure that everything uses the newer one."),
+    "Every valid secret can be used to sign in. An old secret that was not deleted after a rotation is usually not monitored.",
+  remedy: remove("Make sure that everything uses the newer secret."),
   evaluate: ({ asset: { expiresOn, credential } }, { now }) => {
-    if (!credential) return notApplicable("Nothing is known of its application.");
+    if (!credential) return notApplicable("Its application is unknown.");
     const own = expiresOn ?? null;
     if (!lives(own, now)) return HAS_EXPIRED;
     const at = credential.secretsUntil.indexOf(own);
     const longer = credential.secretsUntil
       .filter((_, place) => place !== at)
       .filter((until) => until === null || (own !== null && until >= own));
-    // As long as this one lives those do, too.
+    // The other secrets are valid at least as long, so the result changes only when this secret expires.
     const changesAt = own === null ? undefined : own + 1;
     return longer.length > 0
       ? fail(
-          `The application has ${longer.length} more that ${longer.length === 1 ? "lasts" : "last"} as long.`,
+          `The application has ${longer.length} other ${longer.length === 1 ? "secret that is" : "secrets that are"} valid at least as long.`,
           changesAt,
         )
-      : pass("The application has none that lasts as long.", changesAt);
+      : pass("The application has no other secret that is valid as long.", changesAt);
   },
 });
 
@@ -76,13 +80,14 @@ const besideCertificate = ofEntra("secret", {
   id: "client-secret-beside-certificate",
   code: 65,
   title: "Application with a certificate has no client secret",
+  failureTitle: "Application with a certificate also has a client secret",
   severity: "medium",
   timed: "age",
   rationale:
-    "A secret is sent with every sign-in and can be copied from wherever it is kept; a certificate's private key never leaves its place. Who has one needs no secret.",
-  remedy: remove("Have the application sign in with its certificate."),
+    "A client secret is sent with every sign-in and can be copied from its storage. A certificate's private key is never sent. An application with a certificate does not need a secret.",
+  remedy: remove("Make sure that the application signs in with its certificate."),
   evaluate: ({ asset: { expiresOn, credential } }, { now }) => {
-    if (!credential?.certificatesUntil) return notApplicable("The application's certificates are not known.");
+    if (!credential?.certificatesUntil) return notApplicable("The application's certificates are unknown.");
     const own = expiresOn ?? null;
     if (!lives(own, now)) return HAS_EXPIRED;
     const last = (of: readonly (number | null)[]) => (of.includes(null) ? null : Math.max(...(of as number[])));
@@ -99,15 +104,14 @@ const besideFederation = ofEntra("secret", {
   id: "client-secret-beside-federation",
   code: 66,
   title: "Application with a federated credential has no client secret",
+  failureTitle: "Application with a federated credential also has a client secret",
   severity: "medium",
   rationale:
-    "What runs where another issuer vouches for it signs in with that issuer's short-lived tokens: there is nothing to keep, to leak or to rotate.",
-  remedy: remove(
-    "Have the application sign in with its federated credential, with one for each place that it runs in.",
-  ),
+    "With a federated credential, the application signs in with short-lived tokens. There is no secret to store, leak or rotate.",
+  remedy: remove("Make sure that the application signs in with a federated credential in every environment."),
   evaluate: ({ asset: { credential } }) => {
     if (credential?.federated === undefined) {
-      return notApplicable("Whether the application has federated credentials has not been read.");
+      return notApplicable("The application's federated credentials have not been read yet.");
     }
     return credential.federated
       ? fail("The application has a federated credential.")
@@ -120,15 +124,17 @@ const owned = (type: "secret" | "certificate", code: number): AssetCheck =>
     id: type === "secret" ? "client-secret-owner" : "application-certificate-owner",
     code,
     title: `Application with a ${type === "secret" ? "client secret" : "certificate"} has an owner`,
+    failureTitle: `Application with a ${type === "secret" ? "client secret" : "certificate"} has no owner`,
     severity: "medium",
-    rationale: "Nobody answers for an application without an owner: nobody hears that its credentials end or leak.",
+    rationale:
+      "Without an owner, no one is responsible for the application or notified when its credentials expire or leak.",
     remedy: nameOwner,
     evaluate: ({ asset: { credential } }) => {
-      if (!credential?.owners) return notApplicable("The application's owners are not known.");
+      if (!credential?.owners) return notApplicable("The application's owners are unknown.");
       const { owners } = credential;
       return owners.length > 0
         ? pass(`The application is owned by ${owners.join(", ").slice(0, 500)}.`)
-        : fail("No person owns the application.");
+        : fail("The application has no owner.");
     },
   });
 
@@ -136,8 +142,9 @@ const secretValidity = ofEntra("secret", {
   id: "client-secret-validity-period",
   code: 63,
   title: `Client secret is valid for at most ${MAX_CLIENT_SECRET_DAYS} days`,
+  failureTitle: `Client secret is valid for more than ${MAX_CLIENT_SECRET_DAYS} days`,
   severity: "medium",
-  rationale: "The longer a secret is valid, the longer one that leaked without anybody noticing can be used.",
+  rationale: "The longer a secret is valid, the longer a leaked secret can be used.",
   remedy: clientSecret.renew,
   evaluate: ({ asset }) => validFor(asset, MAX_CLIENT_SECRET_DAYS),
 });
@@ -146,8 +153,9 @@ const certificateValidity = ofEntra("certificate", {
   id: "application-certificate-validity-period",
   code: 73,
   title: `Application certificate is valid for at most ${MAX_APPLICATION_CERTIFICATE_DAYS} days`,
+  failureTitle: `Application certificate is valid for more than ${MAX_APPLICATION_CERTIFICATE_DAYS} days`,
   severity: "medium",
-  rationale: "Short-lived certificates limit what a stolen private key is worth and keep renewal in practice.",
+  rationale: "Short-lived certificates limit the damage of a stolen private key and ensure that renewal works.",
   remedy: certificate.renew,
   evaluate: ({ asset }) => validFor(asset, MAX_APPLICATION_CERTIFICATE_DAYS),
 });

@@ -5,9 +5,8 @@ import { ofB2c, renew, retire } from "../remedies/applications.ts";
 import { validFor } from "./applications.ts";
 import { type Expiring, expired, nearExpiry } from "./expiry.ts";
 
-/**
- * Checks of the credentials of B2C tenants: of applications, and of custom policies' key sets. A key of a key set that says
- * nothing of its end has none, as most have; when an identity provider's secret ends nobody can read. Neither fails anything.
+/** Checks of credentials in B2C tenants: application credentials and key sets of custom policies. Most keys of key sets have no expiry,
+ * and the expiry of an identity provider's secret can't be read. Neither fails a check.
  */
 
 function kindOf(type: "secret" | "certificate" | "key"): Expiring {
@@ -25,17 +24,20 @@ const [secret, certificate, key] = [kindOf("secret"), kindOf("certificate"), kin
 
 const validity = (of: Expiring, type: "secret" | "certificate", days: number, code: number): AssetCheck =>
   assetCheck({
-    // Beside those of the service's own tenant: a framework's checks are read in stretches.
+    // The id sorts next to the check of the service's own tenant, because a framework's checks are read as ranges.
     id: `${type === "secret" ? "client-secret" : "application-certificate"}-validity-period-b2c`,
     code,
     title: `${type === "secret" ? "Client secret" : "Application certificate"} in a B2C tenant is valid for at most ${days} days`,
+    failureTitle: `${type === "secret" ? "Client secret" : "Application certificate"} in a B2C tenant is valid for more than ${days} days`,
     severity: "medium",
     resourceType: type,
     source: "b2c",
-    rationale: "The longer a credential is valid, the longer one that leaked without anybody noticing can be used.",
+    rationale: "The longer a credential is valid, the longer a leaked credential can be used.",
     remedy: of.renew,
     evaluate: ({ asset }) =>
-      asset.credential?.of === "application" ? validFor(asset, days) : notApplicable("It is no application's."),
+      asset.credential?.of === "application"
+        ? validFor(asset, days)
+        : notApplicable("It does not belong to an application."),
   });
 
 export const b2cChecks: AssetCheck[] = [

@@ -6,9 +6,8 @@ import { rotateKeys, strongerCertificate, strongerKey } from "../remedies/key-va
 const KEY_TYPES = ["RSA", "RSA-HSM", "EC", "EC-HSM"];
 /** Bits: the parameter of Azure Policy 82067dbb-e53b-4e06-b631-546d197452d9 in Microsoft's regulatory sets. */
 export const MIN_RSA_BITS = 2048;
-/**
- * Of the curves Key Vault has, those that NIST recommends for signatures and key agreement in general; P-256K (secp256k1)
- * is there for block chains. https://csrc.nist.gov/pubs/sp/800/186/final
+/** The curves in Key Vault that NIST recommends for signatures and key agreement. P-256K (secp256k1) is only for blockchains.
+ * https://csrc.nist.gov/pubs/sp/800/186/final
  */
 const CURVES = ["P-256", "P-384", "P-521"];
 
@@ -21,10 +20,11 @@ const keyType = assetCheck({
   id: "key-type",
   code: 28,
   title: "Key is of type RSA or EC",
+  failureTitle: "Key is not of type RSA or EC",
   severity: "high",
   resourceType: "key",
   rationale:
-    "Approved asymmetric types keep the private half inside the vault; other types are not covered by the standards named here.",
+    "With RSA and EC keys, the private key stays in the vault. The standards listed here don't cover other types.",
   remedy: strongerKey,
   evaluate: ({ asset: { keyType: type } }) => {
     if (!type) return notApplicable("Its type could not be read.");
@@ -37,9 +37,10 @@ const rsaSize = (type: "key" | "certificate", code: number): AssetCheck =>
     id: `${type}-rsa-size`,
     code,
     title: `RSA ${type} has at least ${MIN_RSA_BITS} bits`,
+    failureTitle: `RSA ${type} has fewer than ${MIN_RSA_BITS} bits`,
     severity: "high",
     resourceType: type,
-    rationale: `RSA with fewer than ${MIN_RSA_BITS} bits can be broken with means that exist today.`,
+    rationale: `RSA with fewer than ${MIN_RSA_BITS} bits can be broken with current technology.`,
     remedy: STRONGER[type],
     evaluate: ({ asset: { keyType: of, keySize } }) => {
       if (!of || !isRsa(of)) return notApplicable(of ? `Its type is ${of}.` : "Its type could not be read.");
@@ -53,9 +54,10 @@ const curve = (type: "key" | "certificate", code: number): AssetCheck =>
     id: `${type}-curve`,
     code,
     title: `Elliptic-curve ${type} uses P-256, P-384 or P-521`,
+    failureTitle: `Elliptic-curve ${type} uses a curve other than P-256, P-384 or P-521`,
     severity: "high",
     resourceType: type,
-    rationale: "Other curves are not approved for general use, and validated modules and partners may refuse them.",
+    rationale: "Other curves are not approved for general use. Validated modules and partners may reject them.",
     remedy: STRONGER[type],
     evaluate: ({ asset: { keyType: of, keyCurve } }) => {
       if (!of || !isEc(of)) return notApplicable(of ? `Its type is ${of}.` : "Its type could not be read.");
@@ -70,10 +72,11 @@ const rotationPolicy = assetCheck({
   id: "key-rotation-policy",
   code: 31,
   title: "Key is rotated automatically",
+  failureTitle: "Key is not rotated automatically",
   severity: "medium",
   resourceType: "key",
   rationale:
-    "Rotation that depends on somebody remembering it does not happen; a policy limits how much one key version protects.",
+    "Manual rotation is easily forgotten. A rotation policy limits the amount of data that one key version protects.",
   remedy: rotateKeys,
   evaluate: ({ asset }) => {
     const { keyType: type, rotationPolicy: policy } = asset;

@@ -13,17 +13,17 @@ import {
 import { newCertificate, replace, retire, setExpiry } from "../remedies/key-vault.ts";
 import type { Remediation, Target } from "../remedies/remediation.ts";
 
-/** Checks of when an asset expires. They hold for several types, each with codes and remedies of its own. */
+/** Checks of expiration dates, for several types of assets with their own codes and remediations. */
 
-/** What the checks of expiry are about. */
+/** The kind of asset that expiry checks are created for. */
 export interface Expiring {
-  /** What the checks' ids begin with. */
+  /** Prefix of the checks' ids. */
   id: string;
-  /** In a sentence, such as `client secret`. */
+  /** Noun for texts, such as `client secret`. */
   noun: string;
   type: AssetType;
   source?: AssetSource;
-  /** How to replace one that is near its expiry, and what to do about one that has expired. */
+  /** Remediations of an asset that expires soon, and of one that has expired. */
   renew(target: Target): Remediation;
   retire(target: Target): Remediation;
 }
@@ -34,9 +34,10 @@ const expirySet = (type: "secret" | "key", model: "rbac" | "access-policy", code
     id: `${type}-expiry-set-${model}`,
     code,
     title: `${type === "key" ? "Key" : "Secret"} in ${model === "rbac" ? "an RBAC" : "an access-policy"} vault has an expiration date`,
+    failureTitle: `${type === "key" ? "Key" : "Secret"} has no expiration date`,
     severity: "high",
     resourceType: type,
-    rationale: `A ${type} that never expires is never replaced: whoever once got hold of it has it for good.`,
+    rationale: `A ${type} without an expiration date may never be replaced, so a leaked one can be used forever.`,
     remedy: setExpiry(type),
     evaluate: ({ asset, vaultUsesRbac }) => {
       if (vaultUsesRbac !== (model === "rbac")) {
@@ -55,11 +56,12 @@ export const expired = ({ id, noun, type, source, retire }: Expiring, code: numb
     id: `${id}-expired`,
     code,
     title: `Enabled ${noun} has not expired`,
+    failureTitle: `Expired ${noun} is still enabled`,
     severity: "critical",
     resourceType: type,
     ...(source && { source }),
     timed: "expiry",
-    rationale: `What still relies on an expired ${noun} fails or soon will; what does not should not find it enabled.`,
+    rationale: `Applications that use an expired ${noun} fail. If none does, disable it.`,
     remedy: retire,
     evaluate: ({ asset }, { now }) => {
       if (asset.expiresOn === undefined) return notApplicable("It has no expiration date.");
@@ -68,9 +70,8 @@ export const expired = ({ id, noun, type, source, retire }: Expiring, code: numb
     },
   });
 
-/**
- * Whether more than the policy's days are left. One finding is one violation: what has expired is `expired`'s alone, and what
- * has passed the critical line the critical check's.
+/** Creates a check that fails if an asset expires within a threshold. One finding is one violation: expired assets fail only `expired`,
+ * and assets within the critical threshold fail only the critical check.
  */
 export const nearExpiry = (
   { id, noun, type, source, renew }: Expiring,
@@ -80,16 +81,22 @@ export const nearExpiry = (
   assetCheck({
     id: `${id}-near-expiry-${line}`,
     code,
-    title: `${noun[0]!.toUpperCase()}${noun.slice(1)} is more than ${line}ExpiryDays from its expiry`,
+    title: `${capitalized(noun)} does not expire within the ${line} threshold`,
+    failureTitle: (evidence) => `${capitalized(noun)} expires within ${daysIn(evidence) ?? `the ${line} threshold`}`,
     severity: line === "critical" ? "high" : "medium",
     resourceType: type,
     ...(source && { source }),
     timed: "expiry",
-    rationale: `Replacing a ${noun} takes time: those who use it must be found, told and moved over before it expires.`,
+    rationale: `Replacing a ${noun} takes time: all consumers must be found and updated before it expires.`,
     remedy: renew,
     successors: [...(line === "warning" ? [`${id}-near-expiry-critical`] : []), `${id}-expired`],
     evaluate: ({ asset }, context) => beforeLine(asset.expiresOn, line, context),
   });
+
+const capitalized = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
+
+/** Returns the threshold that an evidence text contains, such as "7 days". */
+const daysIn = (evidence: string): string | undefined => /\d+ days(?=\.$)/.exec(evidence)?.[0];
 
 function beforeLine(expiresOn: number | undefined, line: "critical" | "warning", context: Context): Evaluation {
   if (expiresOn === undefined) return notApplicable("It has no expiration date.");
@@ -97,7 +104,8 @@ function beforeLine(expiresOn: number | undefined, line: "critical" | "warning",
   if (left < 0) return notApplicable("It has expired.");
   const lineAt = (days: number) => expiresOn - days * DAY_SECONDS;
   const critical = lineAt(context.criticalDays);
-  if (line === "warning" && context.now >= critical * 1000) return notApplicable("It is past the critical line.");
+  if (line === "warning" && context.now >= critical * 1000)
+    return notApplicable("It expires within the critical threshold.");
   const days = line === "critical" ? context.criticalDays : context.warningDays;
   const evidence = `It expires on ${instantText(expiresOn)}; the compliance policy asks for more than ${days} days.`;
   return left <= days * DAY_SECONDS * 1000

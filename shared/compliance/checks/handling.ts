@@ -1,22 +1,22 @@
 import { type AssetCheck, assetCheck, fail, notApplicable, pass } from "../check.ts";
 import { integratedIssuer, renewItself, sayContent } from "../remedies/key-vault.ts";
 
-/**
- * The certificate authorities Key Vault orders and renews from by itself; brands of theirs name them as organisation.
+/** Certificate authorities that Key Vault integrates with. Their brands contain the authority's name as the organization.
  * https://learn.microsoft.com/azure/key-vault/certificates/how-to-integrate-certificate-authority
  */
 const INTEGRATED_AUTHORITIES = /\b(digicert|globalsign)\b/i;
 
-/** How secrets and certificates are labelled and issued. */
+/** Checks of content types, issuers and renewal. */
 export const handlingChecks: AssetCheck[] = [
   assetCheck({
     id: "secret-content-type",
     code: 18,
-    title: "Secret says what it holds",
+    title: "Secret has a content type",
+    failureTitle: "Secret has no content type",
     severity: "low",
     resourceType: "secret",
     rationale:
-      "A content type tells people and tools what a secret is (a password, a connection string) without reading it.",
+      "The content type tells users and tools what a secret is, such as a password or connection string, without reading it.",
     remedy: sayContent,
     evaluate: ({ asset: { contentType } }) =>
       contentType?.trim() ? pass(`Its content type is ${contentType.slice(0, 255)}.`) : fail("It has no content type."),
@@ -25,10 +25,11 @@ export const handlingChecks: AssetCheck[] = [
     id: "certificate-issuer",
     code: 45,
     title: "Certificate is issued by an integrated certificate authority",
+    failureTitle: "Certificate is not issued by an integrated certificate authority",
     severity: "low",
     resourceType: "certificate",
     rationale:
-      "Key Vault renews by itself only what an authority integrated with it issued; every other renewal is handwork.",
+      "Key Vault can renew certificates automatically only if their authority is integrated with Key Vault. Others need manual renewal.",
     remedy: integratedIssuer,
     evaluate: ({ asset: { issuer } }) => {
       if (!issuer) return notApplicable("Its issuer could not be read.");
@@ -39,10 +40,11 @@ export const handlingChecks: AssetCheck[] = [
   assetCheck({
     id: "certificate-auto-renewal",
     code: 46,
-    title: "Certificate renews itself",
+    title: "Certificate is renewed automatically",
+    failureTitle: "Certificate is not renewed automatically",
     severity: "medium",
     resourceType: "certificate",
-    rationale: "A certificate whose policy only sends a mail expires when nobody reads that mail.",
+    rationale: "A certificate policy that only sends a mail does not prevent the expiry if the mail is missed.",
     remedy: renewItself,
     evaluate: ({ asset: { autoRenew } }) => {
       if (autoRenew === undefined) return notApplicable("Its policy could not be read.");

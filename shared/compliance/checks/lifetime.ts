@@ -10,9 +10,10 @@ const validity = (type: "secret" | "key", code: number): AssetCheck =>
     id: `${type}-validity-period`,
     code,
     title: `${name[type]} is valid for at most ${MAX_VALIDITY_DAYS} days`,
+    failureTitle: `${name[type]} is valid for more than ${MAX_VALIDITY_DAYS} days`,
     severity: "medium",
     resourceType: type,
-    rationale: `The longer a ${type} is valid, the longer one that leaked without anybody noticing can be used.`,
+    rationale: `The longer a ${type} is valid, the longer a leaked ${type} can be used.`,
     remedy: shorten(type),
     evaluate: ({ asset: { expiresOn, notBefore, createdOn } }) => {
       const from = notBefore ?? createdOn;
@@ -23,16 +24,17 @@ const validity = (type: "secret" | "key", code: number): AssetCheck =>
     },
   });
 
-/** Counted as Azure Policy e8d99835-8a06-45ae-a8e0-87a91941ccfe does: from activation, else from creation. */
+/** Counts from activation or else from creation, like Azure Policy e8d99835-8a06-45ae-a8e0-87a91941ccfe. */
 const active = (type: "secret" | "key", code: number): AssetCheck =>
   assetCheck({
     id: `${type}-active-period`,
     code,
-    title: `${name[type]} has not been in use for more than ${MAX_ACTIVE_DAYS} days`,
+    title: `${name[type]} is active for at most ${MAX_ACTIVE_DAYS} days`,
+    failureTitle: `${name[type]} has been active for more than ${MAX_ACTIVE_DAYS} days`,
     severity: "medium",
     resourceType: type,
     timed: "age",
-    rationale: `A ${type} nobody has replaced for years has been seen by many people and systems.`,
+    rationale: `A ${type} that was not replaced for years has been exposed to many people and systems.`,
     remedy: replace(type),
     evaluate: ({ asset: { notBefore, createdOn } }, { now }) => {
       const since = notBefore ?? createdOn;
@@ -47,9 +49,10 @@ const certificateValidity = assetCheck({
   id: "certificate-validity-period",
   code: 44,
   title: `Certificate is valid for at most ${MAX_CERTIFICATE_MONTHS} months`,
+  failureTitle: `Certificate is valid for more than ${MAX_CERTIFICATE_MONTHS} months`,
   severity: "medium",
   resourceType: "certificate",
-  rationale: "Short-lived certificates limit what a stolen private key is worth and keep renewal in practice.",
+  rationale: "Short-lived certificates limit the damage of a stolen private key and ensure that renewal works.",
   remedy: shorterCertificate,
   evaluate: ({ asset: { validityMonths } }) => {
     if (validityMonths === undefined) return notApplicable("Its validity period could not be read.");

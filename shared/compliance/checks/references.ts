@@ -11,18 +11,17 @@ import {
 } from "../check.ts";
 import { followReference } from "../remedies/vaults.ts";
 
-/** Checks of what refers to a vault, as the platforms that keep the references say. The facts are the dependencies'. */
+/** Checks of Key Vault references, by the status that their platform reports. The facts come from dependency discovery. */
 
 const RATIONALE =
-  "An app whose reference can't be followed runs without the value, or gets the reference's text in its place.";
+  "An app with an unresolved reference runs without the value, or uses the text of the reference as the value.";
 
 function resultOf(facts: ReferenceFacts | undefined): Evaluation {
   const { resolved = 0, unresolved = 0, examples = [] } = facts ?? {};
-  if (resolved + unresolved === 0)
-    return notApplicable("No reference is known of which a platform says whether it can be followed.");
-  if (unresolved === 0) return pass(`${count(resolved)} can be followed.`);
+  if (resolved + unresolved === 0) return notApplicable("No references with a known status were found.");
+  if (unresolved === 0) return pass(`${count(resolved)} ${resolved === 1 ? "resolves" : "resolve"}.`);
   const more = unresolved > examples.length ? ` and ${unresolved - examples.length} more` : "";
-  return fail(`${count(unresolved)} can't be followed: ${examples.join("; ")}${more}.`);
+  return fail(`${count(unresolved)} ${unresolved === 1 ? "does" : "do"} not resolve: ${examples.join("; ")}${more}.`);
 }
 
 const count = (number: number): string => (number === 1 ? "1 reference" : `${number} references`);
@@ -32,20 +31,22 @@ const ofType = (type: AssetType, code: number): AssetCheck =>
     id: `${type}-reference-resolved`,
     code,
     resourceType: type,
-    title: `What refers to the ${type} can follow the reference`,
+    title: `References to the ${type} resolve`,
+    failureTitle: `Reference to the ${type} does not resolve`,
     severity: "high",
     rationale: RATIONALE,
     remedy: followReference,
     evaluate: ({ references }) => resultOf(references),
   });
 
-/** No platform says of a key whether a reference to it can be followed. */
+/** There is no check for keys, because no platform reports the status of references to keys. */
 export const referenceChecks: AssetCheck[] = [ofType("secret", 121), ofType("certificate", 122)];
 
 export const vaultReferenceCheck: VaultCheck = {
   id: "vault-reference-resolved",
   code: 120,
-  title: "What refers to the key vault, or to what it should hold, can follow the reference",
+  title: "References to the key vault and its objects resolve",
+  failureTitle: "Reference to the key vault or to a missing object does not resolve",
   severity: "high",
   resourceType: "vault",
   rationale: RATIONALE,

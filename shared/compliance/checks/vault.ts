@@ -4,16 +4,16 @@ import { vaultReferenceCheck } from "./references.ts";
 
 const isDisabled = (publicNetworkAccess: string): boolean => publicNetworkAccess.toLowerCase() === "disabled";
 
-/** The code 3 was that of `vault-recoverable`, which said once more what the first two say. */
+/** Code 3 was `vault-recoverable`, which duplicated the first two checks. */
 export const vaultChecks: VaultCheck[] = [
   {
     id: "vault-soft-delete",
     code: 1,
-    title: "Key vault keeps deleted objects for a while",
+    title: "Soft delete is enabled for the key vault",
+    failureTitle: "Soft delete is disabled",
     severity: "high",
     resourceType: "vault",
-    rationale:
-      "Without soft delete a deleted vault, secret, key or certificate is gone at once, and so is what it opens.",
+    rationale: "Without soft delete, a deleted vault, secret, key or certificate can't be recovered.",
     remedy: remedies.softDelete,
     evaluate: ({ softDelete, softDeleteRetentionDays }) =>
       softDelete
@@ -23,14 +23,16 @@ export const vaultChecks: VaultCheck[] = [
   {
     id: "vault-purge-protection",
     code: 2,
-    title: "Key vault refuses purging before the retention ends",
+    title: "Purge protection is enabled for the key vault",
+    failureTitle: "Purge protection is disabled",
     severity: "high",
     resourceType: "vault",
-    rationale: "Without purge protection whoever may purge, or has stolen such rights, can destroy keys for good.",
+    rationale:
+      "Without purge protection, anyone with the purge permission can permanently delete keys during the retention period.",
     remedy: remedies.purgeProtection,
     successors: ["vault-soft-delete"],
     evaluate: ({ softDelete, purgeProtection }) => {
-      // Purge protection is of what soft delete keeps: without that there is one thing to mend, and it is named there.
+      // Purge protection needs soft delete. Without soft delete, only the check for soft delete fails.
       if (!softDelete) return notApplicable("Soft delete is off, so there is nothing to protect.");
       return purgeProtection ? pass("Purge protection is on.") : fail("Purge protection is off.");
     },
@@ -39,10 +41,11 @@ export const vaultChecks: VaultCheck[] = [
     id: "vault-rbac",
     code: 4,
     title: "Key vault uses role-based access control",
+    failureTitle: "Key vault uses access policies",
     severity: "medium",
     resourceType: "vault",
     rationale:
-      "Access policies grant per vault only and can be changed by any contributor of it; roles are granted per object, centrally, and for a limited time.",
+      "Access policies apply to a whole vault, and every contributor of the vault can change them. Roles can be assigned centrally, per object and for a limited time.",
     remedy: remedies.roles,
     evaluate: ({ rbacAuthorization }) =>
       rbacAuthorization ? pass("It uses role-based access control.") : fail("It uses access policies."),
@@ -50,10 +53,11 @@ export const vaultChecks: VaultCheck[] = [
   {
     id: "vault-public-access",
     code: 5,
-    title: "Key vault is not reachable from public networks",
+    title: "Public network access to the key vault is disabled",
+    failureTitle: "Public network access is enabled",
     severity: "medium",
     resourceType: "vault",
-    rationale: "A vault that answers on the internet can be tried with stolen credentials from anywhere.",
+    rationale: "With public network access, stolen credentials can be used from anywhere.",
     remedy: remedies.noPublicAccess,
     evaluate: ({ publicNetworkAccess }) =>
       isDisabled(publicNetworkAccess)
@@ -63,22 +67,24 @@ export const vaultChecks: VaultCheck[] = [
   {
     id: "vault-firewall",
     code: 6,
-    title: "Key vault has its firewall on, or no public access at all",
+    title: "Key vault firewall is enabled, or public network access is disabled",
+    failureTitle: "Key vault firewall allows all networks",
     severity: "high",
     resourceType: "vault",
-    rationale: "With the default action Allow every network may call the vault, and only credentials stand in the way.",
+    rationale: "With the default action Allow, every network can reach the vault, and only credentials protect it.",
     remedy: remedies.firewall,
     evaluate: ({ publicNetworkAccess, networkDefaultAction }) => {
       if (isDisabled(publicNetworkAccess)) return pass("Public network access is disabled.");
       return networkDefaultAction.toLowerCase() === "deny"
-        ? pass("The firewall denies what it does not list.")
+        ? pass("The firewall denies networks that are not listed.")
         : fail("Public network access is enabled and the firewall's default action is Allow.");
     },
   },
   {
     id: "vault-private-endpoint",
     code: 7,
-    title: "Key vault is reached through a private endpoint",
+    title: "Key vault has a private endpoint",
+    failureTitle: "Key vault has no private endpoint",
     severity: "medium",
     resourceType: "vault",
     rationale: "A private endpoint keeps the traffic to the vault inside the virtual network.",
@@ -91,17 +97,18 @@ export const vaultChecks: VaultCheck[] = [
   {
     id: "vault-audit-logging",
     code: 8,
-    title: "Key vault keeps an audit log",
+    title: "Audit logging is enabled for the key vault",
+    failureTitle: "Audit logging is disabled",
     severity: "medium",
     resourceType: "vault",
-    rationale: "Without the AuditEvent log nobody can tell afterwards who read or changed what.",
+    rationale: "Without the AuditEvent log, reads and changes can't be traced.",
     remedy: remedies.auditLog,
     evaluate: ({ diagnostics }) => {
-      if (!diagnostics) return notApplicable("Its diagnostic settings could not be read yet; full scans read them.");
+      if (!diagnostics) return notApplicable("Its diagnostic settings have not been read yet. A full scan reads them.");
       const settings = diagnostics.filter((setting) => setting.auditEvents).map((setting) => setting.name);
       return settings.length > 0
-        ? pass(`AuditEvent is kept by the diagnostic setting ${settings.join(", ")}.`)
-        : fail("No diagnostic setting keeps AuditEvent.");
+        ? pass(`The diagnostic setting ${settings.join(", ")} collects AuditEvent.`)
+        : fail("No diagnostic setting collects AuditEvent.");
     },
   },
   vaultReferenceCheck,

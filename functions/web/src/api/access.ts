@@ -1,4 +1,4 @@
-/** What the person who is signed in may do, by the declarations of the API. Whoever asks all the same is refused there. */
+/** Permissions of the signed-in user, from the declarations of the API. The API enforces them; the page only hides controls. */
 import { createContext, useContext } from "react";
 import { OPERATIONS } from "./operations.ts";
 
@@ -8,7 +8,7 @@ export type Role = (typeof OPERATIONS)[Operation]["roles"][number];
 export interface Person {
   username: string;
   role: Role;
-  /** The tier that is licensed. */
+  /** The licensed tier. */
   tier: "core" | "pro";
 }
 
@@ -16,21 +16,21 @@ export const PersonContext = createContext<Person | undefined>(undefined);
 
 export function usePerson(): Person {
   const person = useContext(PersonContext);
-  if (!person) throw new Error("Nobody is signed in here.");
+  if (!person) throw new Error("usePerson must be called below PersonContext.");
   return person;
 }
 
-/** Who may call an operation, and under which licence. */
+/** Returns the roles and the license tier that an operation requires. */
 export const whoMay = (operation: Operation): { roles: readonly Role[]; tier: Person["tier"] } => OPERATIONS[operation];
 
-/** Whether the caller's role and the licence allow this operation. */
+/** Returns a function that tells whether the user's role and the license allow an operation. */
 export function useMay(): (operation: Operation) => boolean {
   const { tier } = usePerson();
   const roleMay = useRoleMay();
   return (operation) => roleMay(operation) && (whoMay(operation).tier === "core" || tier === "pro");
 }
 
-/** Whether the caller's role allows this operation, whatever the licence. */
+/** Returns a function that tells whether the user's role allows an operation, regardless of the license. */
 export function useRoleMay(): (operation: Operation) => boolean {
   const { role } = usePerson();
   return (operation) => whoMay(operation).roles.includes(role);

@@ -1,4 +1,4 @@
-/** The API's operations by their names, as functions that throw the problem document they are answered with. */
+/** Typed functions for the API's operations by name. A function throws the problem document of an error response. */
 import type { FetchOptions, FetchResponse } from "openapi-fetch";
 import type { Operation } from "./access.ts";
 import { client } from "./client.ts";
@@ -13,8 +13,8 @@ export type Call<O extends Operation> = (init: Init<O>) => Promise<Answer<O>>;
 
 export function callOf<O extends Operation>(operation: O): Call<O> {
   const { method, path } = OPERATIONS[operation];
-  // The type of each operation stands in `Call`; together they are one that the compiler can't follow.
-  const request = client.request as (...of: unknown[]) => Promise<{ data?: Answer<O>; error?: unknown }>;
+  // `Call` types each operation. The compiler can't resolve the union of all operations, so `request` is untyped here.
+  const request = client.request as (...args: unknown[]) => Promise<{ data?: Answer<O>; error?: unknown }>;
   return async (init) => {
     const { data, error } = await request(method, path, init);
     if (error) throw error;

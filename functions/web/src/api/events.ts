@@ -1,13 +1,13 @@
-/** What a call finds out and the whole page shows. */
+/** Events that an API call raises and the page as a whole handles. */
 import type { ReactNode } from "react";
 import type { components } from "./schema.d.ts";
 
 type Listener<T> = (value: T) => void;
 
-function channel<T>(): { tell: Listener<T>; listen(listener: Listener<T>): () => void } {
+function channel<T>(): { send: Listener<T>; listen(listener: Listener<T>): () => void } {
   const listeners = new Set<Listener<T>>();
   return {
-    tell: (value) => {
+    send: (value) => {
       for (const listener of listeners) listener(value);
     },
     listen: (listener) => {
@@ -20,27 +20,27 @@ function channel<T>(): { tell: Listener<T>; listen(listener: Listener<T>): () =>
 const ended = channel<void>();
 const waiting = channel<Date>();
 const dropped = channel<void>();
-const unseen = channel<Unseen>();
+const finished = channel<FinishedChange>();
 
-/** The session holds no longer: the page asks to sign in, and stays where it is. */
-export const sessionEnded = ended.tell;
+/** The session expired. The page asks the user to sign in and keeps the current view. */
+export const sessionEnded = ended.send;
 export const onSessionEnded = ended.listen;
 
-/** A call waits, since there were too many. */
-export const waitingUntil = waiting.tell;
+/** A rate-limited call waits until the given time. */
+export const waitingUntil = waiting.send;
 export const onWaiting = waiting.listen;
 
-/** Nobody wants the changes any more that wait to be sent. */
-export const dropChanges = dropped.tell;
+/** The form was closed: changes that wait to be sent are dropped. */
+export const dropChanges = dropped.send;
 export const onChangesDropped = dropped.listen;
 
-/** How a change ended whose form was closed or left before its answer. */
-export interface Unseen {
-  /** Of the form. */
+/** The result of a change whose form was closed before the response arrived. */
+export interface FinishedChange {
+  /** The title of the form. */
   title: string;
   problem?: components["schemas"]["Problem"];
-  /** What is shown only once. */
+  /** Content that is shown only once, such as a new token. */
   outcome?: ReactNode;
 }
-export const doneUnseen = unseen.tell;
-export const onDoneUnseen = unseen.listen;
+export const changeFinished = finished.send;
+export const onChangeFinished = finished.listen;

@@ -4,7 +4,7 @@ import type { ReactNode } from "react";
 import type { Problem } from "../api/client.ts";
 import { ProblemNotice } from "./problem-notice.tsx";
 
-/** What a query answers, drawn by `children`; until then that it loads, or why it failed. */
+/** Renders the data of a query with `children`. Shows a spinner until the data is there, and the problem if the query failed. */
 export function Answer<T>({
   of: query,
   children,
@@ -21,7 +21,7 @@ export function Answer<T>({
   );
 }
 
-/** Why a query failed. What it answered before stays below, so its age is said. */
+/** Shows why a query failed. Data from an earlier response stays below, so the notice includes its age. */
 export function Failure({
   of: query,
 }: {

@@ -1,9 +1,9 @@
 import type { Schemas } from "../api/client.ts";
 import { isolated } from "./isolated.ts";
 
-/** What people call an asset: the name of a directory's credential is made of ids. */
+/** Returns the display name of an asset. The name of an Entra credential consists of ids, so its application's name is used. */
 export const assetName = ({ name, credential }: Pick<Schemas["Asset"], "name" | "credential">): string =>
   [credential?.applicationName, credential?.displayName]
-    .flatMap((one) => one || [])
+    .flatMap((name) => name || [])
     .map(isolated)
     .join(": ") || name;

@@ -16,7 +16,7 @@ const useStyles = makeStyles({
   title: { margin: 0 },
 });
 
-/** A titled part of a view. */
+/** A section of a view with a heading. */
 export function Card({ title, children }: { title: string; children: ReactNode }) {
   const styles = useStyles();
   const id = useId();

@@ -1,4 +1,4 @@
-/** Fluent UI's charts. They are loaded after the words around them are there, since they are a third of all that is loaded. */
+/** Fluent UI charts, loaded after the text of a view because they are a third of the page's size. */
 import { type ComponentProps, lazy, Suspense } from "react";
 import type * as kinds from "./chart-kinds.ts";
 
@@ -6,7 +6,7 @@ const load = () => import("./chart-kinds.ts");
 const LazyBars = lazy(async () => ({ default: (await load()).VerticalStackedBarChart }));
 const LazyLine = lazy(async () => ({ default: (await load()).LineChart }));
 
-/** @param props.height - Pixels, which are kept free until it is drawn. */
+/** @param props.height - Height in pixels, reserved until the chart is loaded. */
 export const Bars = (props: ComponentProps<typeof kinds.VerticalStackedBarChart> & { height: number }) => (
   <Suspense fallback={<div style={{ height: props.height }} />}>
     <LazyBars {...props} />

@@ -13,7 +13,7 @@ const useStyles = makeStyles({
   },
 });
 
-/** Text for another program, such as a command, with a button that copies it. */
+/** Text to paste elsewhere, such as a command, with a "Copy" button. */
 export function Copyable({ label, text }: { label: string; text: string }) {
   const styles = useStyles();
   const [isCopied, setCopied] = useState(false);

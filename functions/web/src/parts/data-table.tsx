@@ -15,15 +15,15 @@ import { useIsNarrow } from "./width.ts";
 const useStyles = makeStyles({
   scroller: { overflowX: "auto", maxWidth: "100%" },
   table: { tableLayout: "auto", backgroundColor: tokens.colorNeutralBackground1 },
-  // A title is never broken within a word: each column is as wide as that at least.
+  // A header never breaks within a word, so each column is at least as wide as its longest word.
   title: { overflowWrap: "normal" },
   cell: {
     minWidth: "64px",
-    // As wide as its longest word, but for words that nobody would write; more where there is room.
+    // Wide enough for common words. Very long ones, such as ids, wrap.
     maxWidth: "max(220px, 16vw)",
     overflowWrap: "break-word",
     verticalAlign: "top",
-    // As Fluent UI writes its own: of others the later one would win, which is another from time to time.
+    // The same longhand properties as Fluent UI: with the shorthand, the result would depend on the order of the style sheets.
     paddingTop: tokens.spacingVerticalS,
     paddingBottom: tokens.spacingVerticalS,
     height: "auto",
@@ -31,7 +31,7 @@ const useStyles = makeStyles({
     "& button": { overflowWrap: "normal" },
   },
   wide: { minWidth: "min(220px, 60vw)", maxWidth: "50vw", overflowWrap: "anywhere" },
-  whole: { whiteSpace: "nowrap" },
+  nowrap: { whiteSpace: "nowrap" },
   stack: { margin: 0, padding: 0, listStyleType: "none", overflowWrap: "anywhere" },
   item: { padding: `${tokens.spacingVerticalS} 0`, borderTop: `1px solid ${tokens.colorNeutralStroke2}` },
   facts: {
@@ -47,12 +47,12 @@ const useStyles = makeStyles({
 });
 
 export interface Column<T> {
-  /** Empty where the cell says what it is, such as buttons. */
+  /** Empty if the cells need no header, such as buttons. */
   title: string;
-  /** Whether it has sentences. */
+  /** Whether the cells contain sentences. */
   wide?: boolean;
-  /** Whether it is short and never broken, such as the name of a vault. */
-  whole?: boolean;
+  /** Whether the cells stay on one line, such as the name of a vault. */
+  nowrap?: boolean;
   cell(item: T): ReactNode;
 }
 
@@ -60,13 +60,13 @@ interface Props<T> {
   items: readonly T[];
   columns: Column<T>[];
   keyOf(item: T): string;
-  /** What the rows are, such as "Vaults". */
+  /** Name of the table, such as "Vaults". */
   label: string;
 }
 
-/** Rows that are all there: a table, on a narrow screen one under the other. */
+/** A table. On a narrow screen, a list with the cells of a row below each other. */
 export function DataTable<T>(props: Props<T>) {
-  return useIsNarrow() ? <Stack {...props} /> : <Wide {...props} />;
+  return useIsNarrow() ? <Stack {...props} /> : <WideTable {...props} />;
 }
 
 function Stack<T>({ items, columns, keyOf, label }: Props<T>) {
@@ -93,10 +93,10 @@ function Stack<T>({ items, columns, keyOf, label }: Props<T>) {
   );
 }
 
-function Wide<T>({ items, columns, keyOf, label }: Props<T>) {
+function WideTable<T>({ items, columns, keyOf, label }: Props<T>) {
   const styles = useStyles();
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is reached by the keyboard.
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: a scrollable region must be reachable by keyboard.
     <section className={styles.scroller} aria-label={label} tabIndex={0}>
       <Table size="small" className={styles.table} aria-label={label}>
         <TableHeader>
@@ -111,10 +111,10 @@ function Wide<T>({ items, columns, keyOf, label }: Props<T>) {
         <TableBody>
           {items.map((item) => (
             <TableRow key={keyOf(item)}>
-              {columns.map(({ title, wide, whole, cell }) => (
+              {columns.map(({ title, wide, nowrap, cell }) => (
                 <TableCell
                   key={title}
-                  className={mergeClasses(styles.cell, wide && styles.wide, whole && styles.whole)}
+                  className={mergeClasses(styles.cell, wide && styles.wide, nowrap && styles.nowrap)}
                 >
                   {cell(item)}
                 </TableCell>

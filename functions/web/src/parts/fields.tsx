@@ -1,6 +1,6 @@
-/** The fields of forms. Each is read by its name from the form's data. */
-import { Checkbox, Field, Input, Select, Textarea } from "@fluentui/react-components";
-import { type ComponentProps, createContext, type ReactNode, useContext, useState } from "react";
+/** Form fields. A form reads each value by the field's name from its `FormData`. */
+import { Checkbox, Field, Input, Select, Switch, Textarea } from "@fluentui/react-components";
+import { type ComponentProps, createContext, type ReactNode, useContext, useEffect, useState } from "react";
 import type { Problem } from "../api/client.ts";
 
 interface Props {
@@ -8,117 +8,128 @@ interface Props {
   label: string;
   hint?: string | undefined;
   required?: boolean | undefined;
-  /** The member of the request's body that it becomes, such as "escalation.afterDays"; its name unless said. */
+  /** The member of the request body, such as "escalation.afterDays". Default: `name`. */
   member?: string | undefined;
 }
 
 interface InputProps extends Pick<ComponentProps<typeof Input>, "type" | "min" | "max" | "autoComplete"> {
   defaultValue?: string;
-  /** Is told whether there is anything in it. */
-  typedInto?(isAnything: boolean): void;
+  /** Called on each change with whether the field has a value. */
+  onFilled?(isFilled: boolean): void;
 }
 
 interface FormState {
-  /** What the API found wrong with what was sent. */
+  /** Validation errors of the last response. */
   errors: NonNullable<Problem["errors"]>;
-  /** Whether it was saved: what changes from then on is the form's own doing. */
+  /** Whether the change was saved. A later change of the server's values then comes from this form. */
   isSaved: boolean;
+  /** Adds a body member that a field of the form shows errors of. */
+  register(member: string): void;
 }
 
-export const FormContext = createContext<FormState>({ errors: [], isSaved: false });
+export const FormContext = createContext<FormState>({ errors: [], isSaved: false, register: () => undefined });
 
-/** What is wrong with a member of the body, in the API's words. */
+/** Returns whether a validation error is about a body member or one of its nested members. */
+export const isAbout = (member: string, { path }: { path: string }): boolean =>
+  path === `body.${member}` || path.startsWith(`body.${member}.`);
+
+/** Returns the validation errors of a body member and of its nested members, each message once. */
 function useError(member: string): string {
-  const own = `body.${member}`;
-  return useContext(FormContext)
-    .errors.filter(({ path }) => path === own || path.startsWith(`${own}.`))
-    .map(({ path, message }) => (path === own ? message : `${path.slice(own.length + 1)}: ${message}`))
-    .join(" ");
+  const { errors, register } = useContext(FormContext);
+  useEffect(() => register(member), [register, member]);
+  const own = errors.filter((error) => isAbout(member, error));
+  return [...new Set(own.map(({ message }) => asSentence(message)))].join(" ");
 }
 
-/**
- * What a field holds. Where nothing was typed it follows what is set while the form is open; otherwise what was typed stays,
- * and `other` is what was set meanwhile.
+/** The API's messages complete "<path>: must be …". */
+const asSentence = (message: string): string =>
+  `${message.charAt(0).toUpperCase()}${message.slice(1)}${/[.!?]$/.test(message) ? "" : "."}`;
+
+/** Returns the value of a field. An untouched field follows the server. An edited field keeps the edit, and `conflict` is the newer
+ * server value.
  *
- * @param initial - What it holds before anything is typed.
- * @param saved - What is set, where the field begins with something else.
+ * @param initial - The value before any edit.
+ * @param saved - The server's value, if it differs from `initial`.
  */
-function useHeld<T>(initial: T, saved: T | undefined = initial) {
-  const [typed, type] = useState<{ value: T; over: T | undefined }>();
-  const isOther = typed !== undefined && typed.over !== saved && typed.value !== saved;
+function useDraft<T>(initial: T, saved: T | undefined = initial) {
+  const [draft, setDraft] = useState<{ value: T; base: T | undefined }>();
+  const isConflict = draft !== undefined && draft.base !== saved && draft.value !== saved;
   return {
-    value: typed ? typed.value : initial,
-    set: (value: T) => type({ value, over: typed ? typed.over : saved }),
-    other: isOther ? saved : undefined,
+    value: draft ? draft.value : initial,
+    set: (value: T) => setDraft({ value, base: draft ? draft.base : saved }),
+    conflict: isConflict ? saved : undefined,
   };
 }
 
-/** A label, a hint, and what is wrong with what was typed. */
+/** The label, hint and validation message of a field. */
 function Frame({
   of: { name, label, hint, required = false, member = name },
-  other,
+  conflict,
   children,
 }: {
   of: Omit<Props, "label"> & { label?: string };
-  /** What was set meanwhile. */
-  other?: string | undefined;
+  /** The value that another user saved while the form was open. */
+  conflict?: string | undefined;
   children: ReactNode;
 }) {
   const error = useError(member);
   const { isSaved } = useContext(FormContext);
-  const meanwhile = other === undefined || isSaved ? "" : `Set meanwhile: ${other || "nothing"}`;
+  const warning = conflict === undefined || isSaved ? "" : `Changed by another user to: ${conflict || "empty"}`;
   return (
     <Field
       {...(label !== undefined && { label })}
       hint={hint}
       required={required}
-      validationState={error ? "error" : meanwhile ? "warning" : "none"}
-      validationMessage={error || meanwhile || null}
+      validationState={error ? "error" : warning ? "warning" : "none"}
+      validationMessage={error || warning || null}
     >
       {children}
     </Field>
   );
 }
 
-/** What a control of text takes; `other` is what was set meanwhile. */
-function useText(initial = "", typedInto?: InputProps["typedInto"]) {
-  const { value, set, other } = useHeld(initial);
+/** Returns the props of a text control. */
+function useText(initial = "", onFilled?: InputProps["onFilled"]) {
+  const { value, set, conflict } = useDraft(initial);
   const onChange = (_: unknown, data: { value: string }) => {
     set(data.value);
-    typedInto?.(data.value !== "");
+    onFilled?.(data.value !== "");
   };
-  return { other, control: { value, onChange } };
+  return { conflict, control: { value, onChange } };
 }
 
-export function TextField({ label, hint, required, member, defaultValue, typedInto, ...input }: Props & InputProps) {
-  const { other, control } = useText(defaultValue, typedInto);
+export function TextField({ label, hint, required, member, defaultValue, onFilled, ...input }: Props & InputProps) {
+  const { conflict, control } = useText(defaultValue, onFilled);
   return (
-    <Frame of={{ name: input.name, label, hint, required, member }} other={other}>
+    <Frame of={{ name: input.name, label, hint, required, member }} conflict={conflict}>
       <Input autoComplete="off" {...input} {...control} />
     </Frame>
   );
 }
 
-/** @param props.secret - It goes in and never comes out: shown as dots, and empty when the form is opened. */
-export const SecretField = (props: Props & Pick<InputProps, "typedInto">) => (
+/** A field for a secret. It is masked, and empty when the form opens: the API never returns secrets. */
+export const SecretField = (props: Props & Pick<InputProps, "onFilled">) => (
   <TextField {...props} type="password" autoComplete="new-password" />
 );
 
 export const NumberField = (props: Props & InputProps) => <TextField {...props} type="number" />;
 
-/**
- * The day on which a secret of the form ends, as `endOf` reads it. Left as it is, the form does not have it: the end that is
- * saved may be at any hour.
+/** The expiry date of the form's secret, read by `expiryOf`. An untouched field is not part of the form data, because the saved
+ * expiry can be at any time of day.
  *
- * @param props.end - The end of the one that is set.
- * @param props.isAnother - Whether another secret was typed: the end of one is not that of the next.
+ * @param props.end - Expiry of the current secret.
+ * @param props.isAnother - Whether a new secret was entered, which has another expiry.
  */
-export function EndField({ end, isAnother, ...props }: Props & { end: string | null | undefined; isAnother: boolean }) {
+export function ExpiryField({
+  end,
+  isAnother,
+  ...props
+}: Props & { end: string | null | undefined; isAnother: boolean }) {
   const day = end?.slice(0, 10) ?? "";
   const initial = isAnother ? "" : day;
-  const { value, set, other } = useHeld(initial, day);
+  const { value, set, conflict } = useDraft(initial, day);
   return (
-    <Frame of={props} other={isAnother ? undefined : other}>
+    <Frame of={props} conflict={isAnother ? undefined : conflict}>
       <Input
         {...(value !== initial && { name: props.name })}
         type="date"
@@ -135,18 +146,18 @@ export function LongField({
   required,
   member,
   defaultValue,
-  typedInto,
+  onFilled,
   ...area
-}: Props & Pick<InputProps, "defaultValue" | "typedInto"> & { rows?: number }) {
-  const { other, control } = useText(defaultValue, typedInto);
+}: Props & Pick<InputProps, "defaultValue" | "onFilled"> & { rows?: number }) {
+  const { conflict, control } = useText(defaultValue, onFilled);
   return (
-    <Frame of={{ name: area.name, label, hint, required, member }} other={other}>
+    <Frame of={{ name: area.name, label, hint, required, member }} conflict={conflict}>
       <Textarea resize="vertical" {...area} {...control} />
     </Frame>
   );
 }
 
-/** @param props.options - The values, or each value with its words. */
+/** @param props.options - The values, or each value with its display text. */
 export function ChoiceField<T extends string>({
   options,
   defaultValue,
@@ -162,21 +173,21 @@ export function ChoiceField<T extends string>({
   const pairs = Array.isArray(options)
     ? options.map((one: T) => [one, one] as const)
     : Object.entries<string>(options as Record<T, string>);
-  const { value: held, set, other } = useHeld<string>(defaultValue ?? pairs[0]?.[0] ?? "", defaultValue ?? "");
-  const words = pairs.find(([one]) => one === other)?.[1];
+  const { value: draft, set, conflict } = useDraft<string>(defaultValue ?? pairs[0]?.[0] ?? "", defaultValue ?? "");
+  const conflictText = pairs.find(([one]) => one === conflict)?.[1];
   return (
-    <Frame of={props} other={words}>
+    <Frame of={props} conflict={conflictText}>
       <Select
         name={props.name}
-        value={value ?? held}
+        value={value ?? draft}
         onChange={(_, data) => {
           set(data.value);
           choose?.(data.value as T);
         }}
       >
-        {pairs.map(([one, words]) => (
+        {pairs.map(([one, text]) => (
           <option key={one} value={one}>
-            {words}
+            {text}
           </option>
         ))}
       </Select>
@@ -184,7 +195,25 @@ export function ChoiceField<T extends string>({
   );
 }
 
-/** @param props.value - What the form has for it where it is checked, of several with one name. */
+export function SwitchField({
+  label,
+  hint,
+  member,
+  defaultChecked = false,
+  ...box
+}: Props & { defaultChecked?: boolean }) {
+  const { value, set, conflict } = useDraft(defaultChecked);
+  return (
+    <Frame
+      of={{ name: box.name, hint, member }}
+      conflict={conflict === undefined ? undefined : conflict ? "on" : "off"}
+    >
+      <Switch {...box} label={label} checked={value} onChange={(_, data) => set(data.checked)} />
+    </Frame>
+  );
+}
+
+/** @param props.value - The value in the form data if checked, for several checkboxes with one name. */
 export function CheckField({
   label,
   hint,
@@ -192,9 +221,12 @@ export function CheckField({
   defaultChecked = false,
   ...box
 }: Props & { value?: string; defaultChecked?: boolean }) {
-  const { value, set, other } = useHeld(defaultChecked);
+  const { value, set, conflict } = useDraft(defaultChecked);
   return (
-    <Frame of={{ name: box.name, hint, member }} other={other === undefined ? undefined : other ? "yes" : "no"}>
+    <Frame
+      of={{ name: box.name, hint, member }}
+      conflict={conflict === undefined ? undefined : conflict ? "yes" : "no"}
+    >
       <Checkbox {...box} label={label} checked={value} onChange={(_, data) => set(data.checked === true)} />
     </Frame>
   );

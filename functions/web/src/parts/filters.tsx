@@ -4,20 +4,20 @@ import { useSearchParams } from "./router.tsx";
 
 const useStyles = makeStyles({
   filters: { display: "flex", flexWrap: "wrap", gap: tokens.spacingHorizontalM, alignItems: "flex-end" },
-  // A choice is as wide as the field, however long its words are.
+  // A select is as wide as its field, whatever the length of its options.
   field: { flex: "1 1 140px", maxWidth: "260px", gridTemplateColumns: "minmax(0, 1fr)" },
 });
 
-/** A filter of a list of the API, by the name that it has there and in the address. */
+/** A filter of an API list. `name` is the query parameter of the API and of the page's address. */
 export interface Filter {
   name: string;
   label: string;
-  /** What can be chosen, the values or each value with its words; what has none is typed. */
+  /** The values, or each value with its display text. Without values, the filter is a text or date field. */
   values?: readonly string[] | Readonly<Record<string, string>>;
   type?: "date";
 }
 
-/** Those that the address has. What the API does not take it says itself. */
+/** Returns the filters that the address sets. The API validates them. */
 export const givenFilters = (params: URLSearchParams, filters: readonly Filter[]): Record<string, string> =>
   Object.fromEntries(
     filters.flatMap(({ name }) => {
@@ -28,23 +28,23 @@ export const givenFilters = (params: URLSearchParams, filters: readonly Filter[]
 
 interface Props {
   of: readonly Filter[];
-  /** Shown when somebody asks for them, or the address has one. */
+  /** Filters behind "More filters". They are shown if the address sets one of them. */
   more?: readonly Filter[];
-  /** What else there is to choose, before the button that clears. */
+  /** Additional controls before the "Clear" button. */
   children?: ReactNode;
 }
 
-/** The filters above a list. They are in the address, so that a link shows another person the same and Back the list before. */
+/** The filters of a list. They are in the address, so that the list can be shared as a link and Back restores it. */
 export function Filters({ of, more = [], children }: Props) {
   const styles = useStyles();
   const [params, setParams] = useSearchParams();
   const isUsed = more.some(({ name }) => params.has(name));
-  const [isAsked, ask] = useState(false);
-  const hasMore = isUsed || isAsked;
-  // What is typed and not looked for yet, by the filter's name. It is of one address: Back, Clear or a link leaves it.
-  const [typing, setTyping] = useState<Typing>({ at: params, texts: {} });
-  const typed = typing.at === params ? typing.texts : {};
-  const look = (texts: Record<string, string>) =>
+  const [isExpanded, setExpanded] = useState(false);
+  const hasMore = isUsed || isExpanded;
+  // Text by filter name that is not applied yet. It is discarded when the address changes by Back, Clear or a link.
+  const [drafts, setDrafts] = useState<Drafts>({ at: params, texts: {} });
+  const draft = drafts.at === params ? drafts.texts : {};
+  const apply = (texts: Record<string, string>) =>
     setParams((before) => {
       for (const [name, text] of Object.entries(texts)) {
         before.delete(name);
@@ -53,16 +53,16 @@ export function Filters({ of, more = [], children }: Props) {
       return before;
     });
   useEffect(() => {
-    if (Object.keys(typed).length === 0) return undefined;
-    const timer = setTimeout(() => look(typed), PAUSE_MS);
+    if (Object.keys(draft).length === 0) return undefined;
+    const timer = setTimeout(() => apply(draft), PAUSE_MS);
     return () => clearTimeout(timer);
   });
-  const type = (name: string, text: string, shown: string) => {
-    const { [name]: _, ...others } = typed;
-    setTyping({ at: params, texts: text === shown ? others : { ...others, [name]: text } });
+  const edit = (name: string, text: string, shown: string) => {
+    const { [name]: _, ...others } = draft;
+    setDrafts({ at: params, texts: text === shown ? others : { ...others, [name]: text } });
   };
   const clear = () => {
-    setTyping({ at: params, texts: {} });
+    setDrafts({ at: params, texts: {} });
     setParams((before) => {
       for (const { name } of [...of, ...more]) before.delete(name);
       return before;
@@ -76,14 +76,14 @@ export function Filters({ of, more = [], children }: Props) {
             <Select
               size="small"
               value={params.get(name) ?? ""}
-              onChange={(_, { value }) => look({ ...typed, [name]: value })}
+              onChange={(_, { value }) => apply({ ...draft, [name]: value })}
             >
-              <option value="">any</option>
+              <option value="">Any</option>
               {Array.isArray(values)
                 ? values.map((value) => <option key={value}>{value}</option>)
-                : Object.entries(values).map(([value, words]) => (
+                : Object.entries(values).map(([value, text]) => (
                     <option key={value} value={value}>
-                      {words}
+                      {text}
                     </option>
                   ))}
             </Select>
@@ -91,55 +91,55 @@ export function Filters({ of, more = [], children }: Props) {
             <TypedFilter
               type={kind ?? "text"}
               value={params.get(name) ?? ""}
-              typed={typed[name]}
-              change={(text, shown) => type(name, text, shown)}
-              look={() => look(typed)}
+              draft={draft[name]}
+              change={(text, shown) => edit(name, text, shown)}
+              apply={() => apply(draft)}
             />
           )}
         </Field>
       ))}
       {more.length > 0 && !isUsed && (
-        <Button size="small" aria-expanded={hasMore} onClick={() => ask(!isAsked)}>
-          {isAsked ? "Fewer filters" : "More filters"}
+        <Button size="small" aria-expanded={hasMore} onClick={() => setExpanded(!isExpanded)}>
+          {isExpanded ? "Fewer filters" : "More filters"}
         </Button>
       )}
       {children}
       {of.length > 1 && (
         <Button size="small" onClick={clear}>
-          Clear
+          Clear filters
         </Button>
       )}
     </search>
   );
 }
 
-/** What somebody types is looked for once they pause, or press Enter. */
+/** A text filter applies after this pause in typing, or on Enter. */
 const PAUSE_MS = 400;
 
-interface Typing {
+interface Drafts {
   at: URLSearchParams;
   texts: Record<string, string>;
 }
 
 interface TypedProps {
   type: "text" | "date";
-  /** As the address has it. */
+  /** The value in the address. */
   value: string;
-  typed: string | undefined;
+  draft: string | undefined;
   change(text: string, shown: string): void;
-  look(): void;
+  apply(): void;
 }
 
-function TypedFilter({ type, value, typed, change, look }: TypedProps) {
+function TypedFilter({ type, value, draft, change, apply }: TypedProps) {
   const shown = type === "date" ? value.slice(0, 10) : value;
   return (
     <Input
       size="small"
       type={type}
-      value={typed ?? shown}
+      value={draft ?? shown}
       autoComplete="off"
       onChange={(_, data) => change(data.value, shown)}
-      onKeyDown={({ key }) => key === "Enter" && look()}
+      onKeyDown={({ key }) => key === "Enter" && apply()}
     />
   );
 }

@@ -13,14 +13,14 @@ import {
   tokens,
 } from "@fluentui/react-components";
 import { useQueryClient } from "@tanstack/react-query";
-import { type FormEvent, isValidElement, type ReactNode, useEffect, useRef, useState } from "react";
+import { type FormEvent, isValidElement, type ReactNode, useCallback, useEffect, useRef, useState } from "react";
 import type { Operation } from "../api/access.ts";
 import { asProblem, type Problem } from "../api/client.ts";
-import { doneUnseen, dropChanges, onWaiting } from "../api/events.ts";
-import { Waiting } from "../shell/waiting.tsx";
-import { FormContext } from "./fields.tsx";
+import { changeFinished, dropChanges, onWaiting } from "../api/events.ts";
+import { RateLimitNotice } from "../shell/rate-limit-notice.tsx";
+import { FormContext, isAbout } from "./fields.tsx";
 import { ProblemNotice } from "./problem-notice.tsx";
-import { useHeldWidth } from "./width.ts";
+import { useFrozenWidth } from "./width.ts";
 
 const useStyles = makeStyles({
   title: { overflowWrap: "anywhere" },
@@ -29,39 +29,38 @@ const useStyles = makeStyles({
     flexDirection: "column",
     gap: tokens.spacingVerticalM,
     overflowWrap: "anywhere",
-    // A choice is as wide as the form, however long its words are.
+    // A select is as wide as the form, whatever the length of its options.
     "& .fui-Field": { gridTemplateColumns: "minmax(0, 1fr)" },
   },
 });
 
 export interface FormDialogProps {
-  /** On the button that opens it, and as its title. */
+  /** The label of the button that opens the dialog, and the dialog's title. */
   title: string;
-  /** What it is about, where its title does not say it; after the title. */
+  /** The object of the operation, such as a rule's name. Shown after the title. */
   about?: string;
-  /** On the button that does it. */
+  /** The label of the submit button. */
   action: string;
   appearance?: ButtonProps["appearance"];
-  /** What the button calls, for whoever looks at the page from outside. */
+  /** The operation that the form calls, as a data attribute for tests. */
   operation?: Operation;
-  /**
-   * What it answers is shown, if it is an element or text; the dialog is closed otherwise.
+  /** A returned element or string is shown in the dialog. Otherwise the dialog closes.
    *
-   * @throws {Problem} which is shown; the dialog stays open then, with what was typed.
+   * @throws {Problem} The dialog shows the problem and keeps the input.
    */
   submit(form: FormData): Promise<unknown>;
-  /** What would happen, shown before it does; what is typed after that takes it away again. */
+  /** Loads what would happen. Any later input hides the result. */
   preview?: { action: string; first?: boolean; load(form: FormData): Promise<ReactNode> };
-  /** The fields, or what is about to happen. */
+  /** The fields, or a description of what happens. */
   children: ReactNode;
 }
 
-/** A button, and what it asks for before it does something. Afterwards what is shown is read again. */
+/** A button that opens a form or confirmation in a dialog. After the change, all queries are refreshed. */
 export function FormDialog(props: FormDialogProps) {
   const { title, about, appearance = "secondary", operation } = props;
   const [{ isOpen, times }, set] = useState({ isOpen: false, times: 0 });
-  // The row of a table goes when the table becomes a list, and its dialog with it.
-  useHeldWidth(isOpen);
+  // When a table becomes a list, its rows unmount and would take this dialog with them.
+  useFrozenWidth(isOpen);
   const open = (isOpen: boolean) => set((before) => ({ isOpen, times: before.times + Number(isOpen) }));
   return (
     <Dialog open={isOpen} onOpenChange={(_, data) => open(data.open)}>
@@ -100,47 +99,49 @@ function Form({
   const [shown, show] = useState<ReactNode>();
   const [outcome, setOutcome] = useState<ReactNode>();
   const heading = about === undefined ? title : `${title}: ${about}`;
-  /** How often something was typed: what was looked at before is not what would be done. */
+  /** Counts edits: a preview that was loaded before the last edit is outdated. */
   const changes = useRef(0);
   const isSending = useRef(false);
   const isGone = useRef(false);
+  const members = useRef(new Set<string>());
+  const register = useCallback((member: string) => void members.current.add(member), []);
   useEffect(() => {
-    // It is still there for as long as it takes to vanish.
+    // The form stays mounted during the closing animation.
     isGone.current = !isOpen;
     return () => {
       isGone.current = true;
-      // Who closes it no longer wants what waits to be sent.
+      // Closing the form cancels a change that waits to be sent.
       dropChanges();
     };
   }, [isOpen]);
 
-  async function look(form: FormData) {
+  async function loadPreview(form: FormData) {
     const before = changes.current;
-    const found = await preview!.load(form);
-    if (changes.current === before) show(found);
+    const result = await preview!.load(form);
+    if (changes.current === before) show(result);
     setBusy(false);
   }
   async function send(form: FormData) {
     const answer = await submit(form);
     const refreshed = queries.invalidateQueries({
-      predicate: ({ queryKey: [, path] }) => !OF_THE_PERSON.includes(String(path)),
+      predicate: ({ queryKey: [, path] }) => !UNCHANGED_BY_FORMS.includes(String(path)),
     });
-    // What is shown only once waits for no list that is read again.
+    // A result that is shown only once does not wait for the refresh of lists.
     const isShown = isValidElement(answer) || typeof answer === "string";
-    if (isGone.current) doneUnseen({ title: heading, ...(isShown && { outcome: answer }) });
+    if (isGone.current) changeFinished({ title: heading, ...(isShown && { outcome: answer }) });
     else if (isShown) {
       setOutcome(answer);
       setBusy(false);
     } else {
       setSaved(true);
-      // Lists that have to wait are read again without it.
+      // The dialog closes without waiting for rate-limited lists.
       await untilDoneOrWaiting(refreshed);
-      // Whoever closed it meanwhile may be at it again.
+      // The user may have closed and reopened the dialog meanwhile.
       if (!isGone.current) close();
     }
   }
-  /** What nobody has typed into follows: what was looked at before is not what would be done. */
-  async function loadAgain() {
+  /** Loads the server's current values. Untouched fields show them; the preview is outdated. */
+  async function reload() {
     await queries.invalidateQueries();
     changes.current++;
     show(undefined);
@@ -155,28 +156,28 @@ function Form({
       const failed = asProblem(thrown);
       setProblem(failed);
       setBusy(false);
-      // What waited and was dropped was not done, as whoever closed the form wanted.
-      if (isGone.current && isChange && failed.status !== 429) doneUnseen({ title: heading, problem: failed });
+      // A rate-limited change of a closed form was not sent, as the user wanted.
+      if (isGone.current && isChange && failed.status !== 429) changeFinished({ title: heading, problem: failed });
     } finally {
       isSending.current = false;
     }
   }
-  function begin(event: FormEvent<HTMLFormElement>) {
+  function handleSubmit(event: FormEvent<HTMLFormElement>) {
     event.preventDefault();
-    // One that comes before the buttons are off, or while it closes, is the same once more.
+    // A second submit before the buttons are disabled, or while the dialog closes, is a duplicate.
     if (isSending.current || isBusy) return;
     isSending.current = true;
     const { submitter } = event.nativeEvent as SubmitEvent;
     const isPreview = submitter instanceof HTMLButtonElement && submitter.value === "preview";
     const isChange = !isPreview && (!preview?.first || shown !== undefined);
     const form = new FormData(event.currentTarget);
-    void run(isChange ? send(form) : look(form), isChange);
+    void run(isChange ? send(form) : loadPreview(form), isChange);
   }
   const isOver = outcome !== undefined;
-  const mustLook = preview?.first === true && shown === undefined;
+  const needsPreview = preview?.first === true && shown === undefined;
   return (
     <form
-      onSubmit={begin}
+      onSubmit={handleSubmit}
       onChange={() => {
         changes.current++;
         show(undefined);
@@ -185,22 +186,22 @@ function Form({
       <DialogBody>
         <DialogTitle className={styles.title}>{heading}</DialogTitle>
         <DialogContent className={styles.fields}>
-          <FormContext value={{ errors: problem?.errors ?? [], isSaved }}>
+          <FormContext value={{ errors: problem?.errors ?? [], isSaved, register }}>
             {isOver ? <div role="status">{outcome}</div> : children}
           </FormContext>
           {!isOver && shown !== undefined && (
-            <div role="status" ref={toBeSeen}>
+            <div role="status" ref={scrollIntoView}>
               {shown}
             </div>
           )}
           {problem && (
-            <div ref={toBeSeen}>
-              <ProblemNotice problem={problem} />
+            <div ref={scrollIntoView}>
+              <ProblemNotice problem={withoutFieldErrors(problem, members.current)} />
             </div>
           )}
           {problem && CONFLICTS.includes(problem.code) && (
             <div>
-              <Button onClick={() => void loadAgain()}>Load again</Button> What you typed stays.
+              <Button onClick={() => void reload()}>Reload</Button> Your input is kept.
             </div>
           )}
           {isBusy && (
@@ -208,10 +209,10 @@ function Form({
               <Spinner
                 size="tiny"
                 delay={SPINNER_AFTER_MS}
-                label={isSaved ? "Done. What is shown is read again" : "Waiting for the answer"}
+                label={isSaved ? "Saved. Refreshing data" : "Waiting for a response"}
                 labelPosition="after"
               />
-              {!isSaved && <Waiting />}
+              {!isSaved && <RateLimitNotice />}
             </>
           )}
         </DialogContent>
@@ -223,13 +224,13 @@ function Form({
             <Button
               type="submit"
               value="preview"
-              appearance={mustLook ? "primary" : "secondary"}
+              appearance={needsPreview ? "primary" : "secondary"}
               disabledFocusable={isBusy}
             >
               {preview.action}
             </Button>
           )}
-          {!isOver && !mustLook && (
+          {!isOver && !needsPreview && (
             <Button type="submit" appearance="primary" disabledFocusable={isBusy}>
               {action}
             </Button>
@@ -240,7 +241,7 @@ function Form({
   );
 }
 
-/** Until it is done, or a call waits since there were too many. */
+/** Resolves when `work` is done or a call is rate-limited, whichever comes first. */
 const untilDoneOrWaiting = (work: Promise<void>): Promise<void> =>
   new Promise((resolve) => {
     const forget = onWaiting(() => resolve());
@@ -250,44 +251,74 @@ const untilDoneOrWaiting = (work: Promise<void>): Promise<void> =>
     });
   });
 
-/** Most answers are there before anybody would see that one waits. */
+/** Most responses arrive sooner, so no spinner flashes. */
 const SPINNER_AFTER_MS = 500;
 
-/** What comes below a long form is scrolled to, unless a field above says what is wrong: then that is gone on with. */
-function toBeSeen(element: HTMLElement | null): void {
-  const wrong = element?.closest("form")?.querySelector<HTMLElement>("[aria-invalid=true]");
-  if (wrong) wrong.focus();
+/** Scrolls to content below a long form. If a field is invalid, focuses that field instead. */
+function scrollIntoView(element: HTMLElement | null): void {
+  const invalid = element?.closest("form")?.querySelector<HTMLElement>("[aria-invalid=true]");
+  if (invalid) invalid.focus();
   else element?.scrollIntoView({ block: "nearest" });
 }
 
-/** Somebody else was faster. */
-const CONFLICTS: Problem["code"][] = ["preconditionFailed", "conflict", "alreadyExists"];
-/** Who is signed in and the licence change by other ways. */
-const OF_THE_PERSON = ["/auth/me", "/system/license/status", "/auth/sso/status"];
+/** Returns the problem without the errors that a field shows. */
+function withoutFieldErrors(problem: Problem, members: ReadonlySet<string>): Problem {
+  const { errors = [] } = problem;
+  const others = errors.filter((error) => ![...members].some((member) => isAbout(member, error)));
+  if (others.length === errors.length) return problem;
+  return { ...problem, title: "Check the highlighted fields", detail: "", errors: others };
+}
 
-/** What was typed into a field of the form, without the spaces around it. */
+/** Codes of problems that say another user changed the object first. */
+const CONFLICTS: Problem["code"][] = ["preconditionFailed", "conflict", "alreadyExists"];
+/** Queries that a form does not change. */
+const UNCHANGED_BY_FORMS = ["/auth/me", "/system/license/status", "/auth/sso/status"];
+
+/** Returns the text of a field, trimmed. */
 export const typed = (form: FormData, name: string): string => String(form.get(name) ?? "").trim();
 
-/** What was typed, null where that is nothing. */
+/** Returns the text of a field, trimmed, or null if it is empty. */
 export const typedOrNull = (form: FormData, name: string): string | null => typed(form, name) || null;
 
-/** The end that was typed into an `EndField`, null where it was taken away; nothing where it was left as it is. */
-export const endOf = <N extends string>(form: FormData, name: N): Partial<Record<N, string | null>> =>
+/** Returns the value of an `ExpiryField`: null if it was cleared, no member if it was not edited. */
+export const expiryOf = <N extends string>(form: FormData, name: N): Partial<Record<N, string | null>> =>
   form.has(name)
     ? ({ [name]: typed(form, name) ? `${typed(form, name)}T00:00:00Z` : null } as Record<N, string | null>)
     : {};
 
-/** Several, between spaces or commas. */
+/** Returns the entries of a field, separated by whitespace, commas or semicolons. */
 export const typedList = (form: FormData, name: string): string[] =>
   typed(form, name)
     .split(/[\s,;]+/)
     .filter(Boolean);
 
-/** One of those that may be chosen, the first where the form has none. */
+/**
+ * Returns the numbers of a field that lists several.
+ *
+ * @throws {Problem} at the field if an entry is not a number.
+ */
+export function typedNumbers(form: FormData, name: string, unit: string): number[] {
+  const entries = typedList(form, name);
+  const wrong = entries.find((entry) => Number.isNaN(Number(entry)));
+  if (wrong === undefined) return entries.map(Number);
+  const message = `"${wrong}" is not a number of ${unit}.`;
+  const problem: Problem = {
+    type: "about:blank",
+    title: "The request is invalid",
+    status: 400,
+    detail: message,
+    instance: "",
+    code: "invalidRequest",
+    errors: [{ path: `body.${name}`, message }],
+  };
+  throw problem;
+}
+
+/** Returns the selected option, or the first one if the form has none. */
 export const chosen = <const T extends string>(form: FormData, name: string, among: readonly T[]): T =>
   among.find((one) => one === form.get(name)) ?? among[0]!;
 
-/** The members that have a value: a text that is not empty, whatever else is not null. */
+/** Returns the members that are not null, undefined or an empty string. */
 export const given = <T extends Record<string, unknown>>(members: T): Partial<{ [K in keyof T]: NonNullable<T[K]> }> =>
   Object.fromEntries(
     Object.entries(members).filter(([, value]) => value !== null && value !== undefined && value !== ""),

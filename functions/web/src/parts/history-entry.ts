@@ -1,5 +1,4 @@
-/**
- * What is remembered of an entry of the browser's history while the page is loaded, so that Back comes to the same place.
+/** Stores values per entry of the browser history, so that Back restores the scroll position. The values are lost on reload.
  */
 const entries = new Map<string, Map<string, unknown>>();
 
@@ -11,7 +10,7 @@ export const remembered = <T>(name: string): T | undefined =>
 export function remember(name: string, value: unknown): void {
   let id = idOfEntry();
   if (id === undefined) {
-    // The browser keeps the ids when the page is loaded anew, and what was remembered is gone then.
+    // The browser keeps the ids across a reload but the values are lost, so an id must differ after each load.
     id = `${performance.timeOrigin} ${entries.size + 1}`;
     history.replaceState({ entry: id }, "");
   }

@@ -11,11 +11,11 @@ const UNITS = [
   ["minute", MINUTE_MS],
 ] as const;
 
-/** An instant in the reader's own time zone; in UTC when pointed at. */
+/** A point in time in the user's time zone, with UTC in a tooltip. Null is shown as "never". */
 export function Instant({ at, relative = false }: { at: string | null; relative?: boolean }) {
   if (at === null) return <>never</>;
   const date = new Date(at);
-  // What is none is shown as it came: it takes nothing else of the view away.
+  // An invalid date is shown as text, so that the rest of the view still renders.
   if (Number.isNaN(date.getTime())) return <>{at}</>;
   return (
     <Tooltip content={`${date.toISOString().slice(0, 19).replace("T", " ")} UTC`} relationship="description">

@@ -6,19 +6,19 @@ import { FormDialog, type FormDialogProps } from "./form-dialog.tsx";
 interface Props<O extends Operation, P extends Operation>
   extends Omit<FormDialogProps, "submit" | "operation" | "preview"> {
   operation: O;
-  /** Does it, by the operation that was asked for. An element or a text that it answers is shown, such as the outcome of a test. */
+  /** Calls the operation. A returned element or string is shown in the dialog, such as the result of a test. */
   submit(form: FormData, call: Call<O>): Promise<unknown>;
-  /** What it would do, by the same operation unless another is named. */
+  /** Loads what would happen, with the same operation unless `operation` names another. */
   preview?: {
     operation?: P;
     action: string;
-    /** Whether nothing can be done before it was looked at. */
+    /** Whether the preview is required before the submit button appears. */
     first?: boolean;
     load(form: FormData, call: Call<P>): Promise<ReactNode>;
   };
 }
 
-/** A button for an operation of the API, with what it asks for first. Who may not call the operation is not offered it. */
+/** A button that opens the form of an API operation. Not rendered if the user can't call the operation. */
 export function Operate<O extends Operation, P extends Operation = O>(props: Props<O, P>) {
   const { operation, submit, preview, ...dialog } = props;
   const may = useMay();

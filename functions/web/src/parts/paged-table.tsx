@@ -10,10 +10,10 @@ const useStyles = makeStyles({
   more: { display: "flex", gap: tokens.spacingHorizontalM, alignItems: "center", marginTop: tokens.spacingVerticalS },
 });
 
-/** How every list of the API goes on: the options of `api.useInfiniteQuery`. */
+/** Options of `api.useInfiniteQuery` for the API's cursor paging. */
 export const BY_CURSOR = {
   pageParamName: "cursor",
-  // Undefined would become 0.
+  // The library turns undefined into 0.
   initialPageParam: null as string | null,
   getNextPageParam: ({ nextCursor }: { nextCursor: string | null }) => nextCursor ?? undefined,
 };
@@ -22,14 +22,14 @@ interface Props<T> {
   of: UseInfiniteQueryResult<InfiniteData<{ items: T[]; nextCursor: string | null }>, Problem>;
   columns: Column<T>[];
   keyOf(item: T): string;
-  /** What the rows are, such as "Vaults". */
+  /** Name of the table, such as "Vaults". */
   label: string;
-  /** What is said when there is none. */
-  none: string;
+  /** Text of the empty state. */
+  empty: string;
 }
 
-/** A list of the API, page after page as somebody asks for more. */
-export function PagedTable<T>({ of: query, columns, keyOf, label, none }: Props<T>) {
+/** A table of an API list. "Load more" adds the next page. */
+export function PagedTable<T>({ of: query, columns, keyOf, label, empty }: Props<T>) {
   const styles = useStyles();
   if (!query.data) return query.error ? <Failure of={query} /> : <Spinner size="small" label="Loading" />;
   const items = query.data.pages.flatMap((page) => page.items);
@@ -37,14 +37,14 @@ export function PagedTable<T>({ of: query, columns, keyOf, label, none }: Props<
     <div>
       <Failure of={query} />
       {items.length === 0 && !query.hasNextPage ? (
-        <Text role="status">{none}</Text>
+        <Text role="status">{empty}</Text>
       ) : (
         <DataTable items={items} columns={columns} keyOf={keyOf} label={label} />
       )}
       {query.hasNextPage && (
         <div className={styles.more}>
           <Button onClick={() => void query.fetchNextPage()} disabled={query.isFetchingNextPage}>
-            More
+            Load more
           </Button>
           <Text role="status">{items.length.toLocaleString()} shown</Text>
         </div>

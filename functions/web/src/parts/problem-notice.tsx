@@ -5,33 +5,35 @@ import { Instant } from "./instant.tsx";
 interface Props {
   problem: Problem;
   retry?: () => void;
-  /** When that was answered which still stands below. */
+  /** Time of the response whose data is still shown below. */
   shownFrom?: Date;
 }
 
-/** What went wrong and what to do, in the API's words, with the request id to ask about. */
+/** Shows a problem document: what went wrong, how to fix it, and the request id for support. */
 export function ProblemNotice({ problem, retry, shownFrom }: Props) {
   const { title, detail, errors = [], instance } = problem;
+  // The detail of a validation problem repeats its errors.
+  const isRepeated = errors.length > 0 && errors.every(({ message }) => detail.includes(message));
   return (
     <MessageBar intent="error" layout="multiline" role="alert">
       <MessageBarBody>
         <MessageBarTitle>{title}</MessageBarTitle>
-        {detail}
+        {!isRepeated && detail}
         {errors.length > 0 && (
           <ul>
             {errors.map(({ path, message }) => (
               <li key={`${path} ${message}`}>
-                {path}: {message}
+                {path.replace(/^body\./, "")}: {message}
               </li>
             ))}
           </ul>
         )}
         {shownFrom && (
           <div>
-            What is shown below was read <Instant at={shownFrom.toISOString()} relative />.
+            The data below was loaded <Instant at={shownFrom.toISOString()} relative />.
           </div>
         )}
-        {instance !== "" && <div>Request {instance}</div>}
+        {instance !== "" && <div>Request ID: {instance}</div>}
       </MessageBarBody>
       {retry && (
         <MessageBarActions>

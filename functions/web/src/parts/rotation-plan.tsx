@@ -3,13 +3,13 @@ import type { Schemas } from "../api/client.ts";
 import { createHref } from "./address.ts";
 import { isolated } from "./isolated.ts";
 
-/** What a rotation would do: its steps, what is written, and what happens to each who uses it. */
+/** The result of a dry run: the steps of the rotation, the vault secrets it writes, and the effect on each consumer. */
 export function RotationPlan({ of: plan }: { of: Schemas["Rotation"] }) {
   const { plan: steps, targets, consumers, notes, coverage, reasons } = plan;
   const breaking = consumers.filter(({ how, included }) => included && how === "willBreak");
   return (
     <>
-      <Text weight="semibold">What would be done</Text>
+      <Text weight="semibold">Steps</Text>
       <ol>
         {steps.map(({ step, text }) => (
           <li key={step}>{text}</li>
@@ -17,15 +17,19 @@ export function RotationPlan({ of: plan }: { of: Schemas["Rotation"] }) {
       </ol>
       {breaking.length > 0 && (
         <Text block weight="semibold">
-          It would break {breaking.map(({ name }) => isolated(name)).join(", ")}.
+          This rotation breaks {breaking.map(({ name }) => isolated(name)).join(", ")}.
         </Text>
       )}
-      <Lines title="Written" none="No vault secret is written." lines={targets.map(targetText)} />
-      <Lines title="Who uses it" none="Nobody is known to use it." lines={consumers.map(consumerText)} />
+      <Lines
+        title="Vault secrets to write"
+        none="The rotation writes no vault secret."
+        lines={targets.map(targetText)}
+      />
+      <Lines title="Consumers" none="No consumers found." lines={consumers.map(consumerText)} />
       <NotWritten of={plan} />
-      <Lines title="What stands against removing the old one" lines={reasons} />
-      <Lines title="What could not be looked into" lines={coverage} />
-      <Lines title="Decided otherwise than asked for" lines={notes} />
+      <Lines title="Blocks removal of the old secret" lines={reasons} />
+      <Lines title="Not read" lines={coverage} />
+      <Lines title="Differences from your request" lines={notes} />
     </>
   );
 }
@@ -59,19 +63,19 @@ export function NotWritten({ of: { appId, notUpdated } }: { of: Schemas["Rotatio
 }
 
 const targetText = ({ vaultName, secretName, kind }: Schemas["RotationTarget"]): string =>
-  `${vaultName}/${secretName}${kind === "handover" ? ", where people fetch it from" : ""}`;
+  `${vaultName}/${secretName}${kind === "handover" ? " (collect the new value here)" : ""}`;
 
 const HOW = {
-  automatic: "takes the new one by itself",
-  action: "is told to take the new one",
-  blind: "nobody can see when it takes the new one",
-  willBreak: "goes on with the old one and breaks",
+  automatic: "updates automatically",
+  action: "the rotation updates it",
+  blind: "update can't be observed",
+  willBreak: "keeps the old value and breaks",
 } as const;
 
 const consumerText = ({ name, kind, environment, evidence, how, included }: Schemas["RotationConsumer"]): string =>
-  `${isolated(name)} (${[kind, environment === null ? "" : isolated(environment), isolated(evidence)].filter(Boolean).join(", ")}): ${included ? HOW[how] : "left out"}`;
+  `${isolated(name)} (${[kind, environment === null ? "" : isolated(environment), isolated(evidence)].filter(Boolean).join(", ")}): ${included ? HOW[how] : "excluded"}`;
 
-/** A titled list; nothing at all where it is empty and nothing is said of that. */
+/** A list with a title. Renders nothing if the list is empty and `none` is not given. */
 export function Lines({ title, lines, none }: { title: string; lines: string[]; none?: string }) {
   if (lines.length === 0 && none === undefined) return null;
   return (

@@ -1,11 +1,10 @@
-/**
- * Which view is shown, and with which filters: the part of the address after `#`, such as `#/inventory?type=key`. A link to
- * another view is a plain `href` of `createHref`.
+/** A router for the URL fragment, such as `#/inventory?type=key`: the path selects the view, the query holds its filters. Links are
+ * plain `href` attributes from `createHref`.
  */
 import { createContext, type ReactNode, useContext, useMemo, useSyncExternalStore } from "react";
 
 interface Route {
-  /** Such as `/inventory/:assetId`: a part that begins with a colon stands for any text, which `useParams` answers. */
+  /** A path such as `/inventory/:assetId`. A segment with a colon matches any text; `useParams` returns that text. */
   path: string;
   element: ReactNode;
 }
@@ -27,7 +26,7 @@ export function useLocation(): { pathname: string; search: string } {
   }, [address]);
 }
 
-/** @param options.replace - The address before is not gone back to. */
+/** @param options.replace - Whether to replace the current history entry. */
 export function navigate(address: string, { replace = false } = {}): void {
   if (!replace) location.hash = address;
   else {
@@ -38,7 +37,7 @@ export function navigate(address: string, { replace = false } = {}): void {
 
 type Search = URLSearchParams | Record<string, string>;
 
-/** The filters of the address; setting them keeps the view. */
+/** Returns the query of the current address and a function that sets it for the same view. */
 export function useSearchParams(): [URLSearchParams, (next: Search | ((before: URLSearchParams) => Search)) => void] {
   const { search } = useLocation();
   return useMemo(() => [new URLSearchParams(search), setSearch], [search]);
@@ -52,20 +51,20 @@ function setSearch(next: Search | ((before: URLSearchParams) => Search)): void {
   navigate(after === "" ? pathname : `${pathname}?${after}`);
 }
 
-/** What the address has in the places that the view's path names. */
+/** Returns the values of the path's named segments. */
 export const useParams = (): Partial<Record<string, string>> => useContext(ParamsContext);
 
-/** The first whose path fits the address, else `otherwise`. */
+/** Renders the first route that matches the address, or `otherwise`. */
 export function Routes({ routes, otherwise }: { routes: readonly Route[]; otherwise: ReactNode }) {
   const { pathname } = useLocation();
   for (const { path, element } of routes) {
-    const params = matched(path, pathname);
+    const params = matchPath(path, pathname);
     if (params) return <ParamsContext value={params}>{element}</ParamsContext>;
   }
   return otherwise;
 }
 
-function matched(path: string, pathname: string): Record<string, string> | undefined {
+function matchPath(path: string, pathname: string): Record<string, string> | undefined {
   const [wanted, given] = [path.split("/"), pathname.split("/")];
   if (wanted.length !== given.length) return undefined;
   const params: Record<string, string> = {};

@@ -1,11 +1,11 @@
 import { TextField } from "./fields.tsx";
 import { typed } from "./form-dialog.tsx";
 
-/** Why something is silenced, and until when. */
+/** The reason and end date of a snooze. */
 export const SnoozeFields = () => (
   <>
     <TextField name="reason" label="Reason" required />
-    <TextField name="until" label="Until the end of" type="date" required />
+    <TextField name="until" label="Until (end of day)" type="date" required />
   </>
 );
 

@@ -11,7 +11,7 @@ const useStyles = makeStyles({ badge: { flexShrink: 0 } });
 
 type Status = Schemas["Asset"]["status"];
 
-/** From worst to best, as lists and legends name them. */
+/** Asset statuses from worst to best. */
 export const STATUSES = ["expired", "critical", "warning", "healthy"] as const satisfies Status[];
 
 const LOOKS = {
@@ -33,7 +33,7 @@ export function SeverityBadge({ severity }: { severity: Severity }) {
   );
 }
 
-/** An asset's status, by word and picture as well as by colour. */
+/** The status of an asset as text, icon and color. */
 export function StatusBadge({ status }: { status: Status }) {
   const { color, icon } = LOOKS[status];
   return (

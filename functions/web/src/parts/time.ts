@@ -1,4 +1,4 @@
-// Lengths of time, as in shared/time.ts, of which the page knows nothing.
+// Durations in milliseconds. The page can't import shared/time.ts.
 
 export const SECOND_MS = 1000;
 export const MINUTE_MS = 60 * SECOND_MS;

@@ -7,10 +7,9 @@ const useStyles = makeStyles({
   title: { margin: 0, overflowWrap: "anywhere", unicodeBidi: "isolate" },
 });
 
-/**
- * A view with its heading.
+/** A view with its page heading.
  *
- * @param props.fills - Whether it is as high as the screen at least.
+ * @param props.fills - Whether the view is at least as high as the screen.
  */
 export function View({ title, fills = false, children }: { title: string; fills?: boolean; children: ReactNode }) {
   const styles = useStyles();

@@ -17,11 +17,11 @@ function listen(listener: () => void): () => void {
   return () => listeners.delete(listener);
 }
 
-/** Whether the screen is too narrow for more than the most important. */
+/** Returns whether the screen is narrower than 768 pixels. */
 export const useIsNarrow = (): boolean => useSyncExternalStore(listen, () => isNarrow);
 
-/** While it is held, what is shown stays as it is, whatever becomes of the screen. */
-export function useHeldWidth(isHeld: boolean): void {
+/** Freezes the result of `useIsNarrow` while `isHeld` is true, so that an open dialog keeps the layout it belongs to. */
+export function useFrozenWidth(isHeld: boolean): void {
   useEffect(() => {
     if (!isHeld) return undefined;
     holders++;

@@ -4,7 +4,10 @@ import { api } from "../api/client.ts";
 import { ProblemNotice } from "../parts/problem-notice.tsx";
 import { useStyles } from "./styles.ts";
 
-/** After an administrator's reset nothing else is open. The change ends the session: one signs in with the new password. */
+/**
+ * The form after an administrator reset the password: no other view is available. The change ends the session, so the user signs
+ * in with the new password.
+ */
 export function ChangePassword() {
   const styles = useStyles();
   const title = useId();
@@ -21,10 +24,10 @@ export function ChangePassword() {
     <main className={styles.signIn}>
       <form className={styles.card} onSubmit={submit} aria-labelledby={title}>
         <Title3 as="h1" id={title}>
-          Choose another password
+          Change your password
         </Title3>
-        <Text>An administrator set yours. After this, sign in with the new one.</Text>
-        <Field label="Password now" required>
+        <Text>An administrator reset your password. Choose a new one, then sign in with it.</Text>
+        <Field label="Current password" required>
           <Input name="current" type="password" autoComplete="current-password" autoFocus />
         </Field>
         <Field label="New password" hint="At least 12 characters" required>
@@ -32,7 +35,7 @@ export function ChangePassword() {
         </Field>
         {change.error && <ProblemNotice problem={change.error} />}
         <Button type="submit" appearance="primary" disabled={change.isPending}>
-          Change the password
+          Change password
         </Button>
       </form>
     </main>

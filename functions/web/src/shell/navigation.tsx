@@ -5,7 +5,7 @@ import { useLocation } from "../parts/router.tsx";
 import { VIEWS, viewOf } from "../views/views.ts";
 import { useStyles } from "./styles.ts";
 
-/** The views that this person's role may open. What needs a licence says so itself. */
+/** Links to the views that the user's role can open. A view that needs a license says so when opened. */
 export function Navigation({ isNarrow, isOpen, close }: { isNarrow: boolean; isOpen: boolean; close(): void }) {
   const may = useRoleMay();
   const { pathname } = useLocation();

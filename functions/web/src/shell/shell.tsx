@@ -1,4 +1,4 @@
-/** What stands around every view: header, navigation, and what the calls have to say. */
+/** The frame of every view: header, navigation, and notices about calls. */
 import {
   Button,
   Menu,
@@ -20,12 +20,12 @@ import { remember, remembered } from "../parts/history-entry.ts";
 import { Routes, useLocation } from "../parts/router.tsx";
 import { useIsNarrow } from "../parts/width.ts";
 import { titleOf, VIEWS } from "../views/views.ts";
+import { FinishedChanges } from "./finished-changes.tsx";
 import { Navigation } from "./navigation.tsx";
+import { RateLimitNotice } from "./rate-limit-notice.tsx";
 import { useStyles } from "./styles.ts";
 import { chooseTheme, useIsDark } from "./theme.ts";
-import { Unseen } from "./unseen.tsx";
 import { ForRoles, NoSuchView, ViewBoundary } from "./view-failed.tsx";
-import { Waiting } from "./waiting.tsx";
 
 const ROUTES = VIEWS.map(({ path, needs, load }) => {
   const View = lazy(load);
@@ -47,7 +47,7 @@ export function Shell() {
   const { pathname } = useLocation();
   const title = titleOf(pathname);
 
-  // A screen reader and the keyboard go on where the new view begins.
+  // Move the focus to the new view, for screen readers and keyboard users.
   const shown = useRef(pathname);
   useEffect(() => {
     document.title = title === undefined ? PRODUCT : `${title} - ${PRODUCT}`;
@@ -61,7 +61,7 @@ export function Shell() {
   return (
     <div className={styles.page}>
       <Button className={styles.skip} onClick={() => main.current?.focus()}>
-        To the content
+        Skip to content
       </Button>
       <header className={styles.header}>
         {isNarrow && (
@@ -71,8 +71,8 @@ export function Shell() {
         <ThemeButton />
         <PersonMenu />
       </header>
-      <Waiting />
-      <Unseen />
+      <RateLimitNotice />
+      <FinishedChanges />
       <div className={styles.body}>
         <Navigation isNarrow={isNarrow} isOpen={isOpen || !isNarrow} close={() => open(false)} />
         <main
@@ -104,7 +104,7 @@ function ThemeButton() {
     <Button
       appearance="subtle"
       icon={<DarkThemeRegular />}
-      aria-label={`Show the page ${other}`}
+      aria-label={`Switch to ${other} theme`}
       onClick={() => chooseTheme(other)}
     />
   );
@@ -112,7 +112,7 @@ function ThemeButton() {
 
 function PersonMenu() {
   const { username, role, tier } = usePerson();
-  // Nothing of what was read or typed stays in memory.
+  // A reload clears everything that was read or entered from memory.
   const signOut = api.useMutation("post", "/auth/logout", { onSettled: () => location.reload() });
   return (
     <Menu>

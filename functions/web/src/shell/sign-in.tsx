@@ -2,13 +2,12 @@ import { Button, Divider, Field, Input, mergeClasses, Text, Title3 } from "@flue
 import { type FormEvent, useId } from "react";
 import { api } from "../api/client.ts";
 import { ProblemNotice } from "../parts/problem-notice.tsx";
-import { rememberPlace } from "./place.ts";
+import { rememberPlace } from "./restored-view.ts";
 import { useStyles } from "./styles.ts";
 
-/**
- * By username and password, and where it is set up by single sign-on.
+/** The sign-in form: username and password, and single sign-on if it is configured.
  *
- * @param props.hasEnded - Whether there was a session: the view stays behind it, with what was typed there.
+ * @param props.hasEnded - Whether a session expired. The form then appears over the current view, which keeps its input.
  */
 export function SignIn({ hasEnded = false, signedIn }: { hasEnded?: boolean; signedIn(username: string): void }) {
   const styles = useStyles();
@@ -29,7 +28,7 @@ export function SignIn({ hasEnded = false, signedIn }: { hasEnded?: boolean; sig
       <Title3 as="h1" id={title}>
         Credentials and secrets
       </Title3>
-      {hasEnded && <Text>Your session has ended. Sign in to go on where you were.</Text>}
+      {hasEnded && <Text>Your session has expired. Sign in to continue where you left off.</Text>}
       {sso.data?.enabled && (
         <>
           <Button

@@ -1,4 +1,4 @@
-/** Shows what it holds to who is signed in, and to anybody else the sign-in. */
+/** Renders its children for a signed-in user, and the sign-in form for anyone else. */
 import { Dialog, DialogSurface, Spinner } from "@fluentui/react-components";
 import { useQueryClient } from "@tanstack/react-query";
 import { type ReactNode, useEffect, useRef, useState } from "react";
@@ -7,9 +7,9 @@ import { api } from "../api/client.ts";
 import { onSessionEnded } from "../api/events.ts";
 import { ProblemNotice } from "../parts/problem-notice.tsx";
 import { ChangePassword } from "./change-password.tsx";
+import { RateLimitNotice } from "./rate-limit-notice.tsx";
 import { SignIn } from "./sign-in.tsx";
 import { useStyles } from "./styles.ts";
-import { Waiting } from "./waiting.tsx";
 
 export function SignedIn({ children }: { children: ReactNode }) {
   const styles = useStyles();
@@ -20,14 +20,14 @@ export function SignedIn({ children }: { children: ReactNode }) {
     {},
     {
       staleTime: Number.POSITIVE_INFINITY,
-      // While a new version is brought out, a host of the one before may answer, which says no tier: asked until one does.
+      // During a deployment, a host of the previous version may respond, without a tier. Poll until a response has one.
       refetchInterval: ({ state: { data } }) => data !== undefined && data.tier === undefined && TIER_UNKNOWN_MS,
     },
   );
   const [person, setPerson] = useState<Person>();
   const [hasEnded, setEnded] = useState(false);
   useEffect(() => onSessionEnded(() => setEnded(true)), []);
-  // Who was in a form goes on there: the sign-in has taken the focus from it.
+  // Return the focus from the sign-in form to the open dialog.
   const wasEnded = useRef(false);
   useEffect(() => {
     if (wasEnded.current && !hasEnded)
@@ -40,7 +40,7 @@ export function SignedIn({ children }: { children: ReactNode }) {
     const { username, role, tier } = me.data;
     setPerson({ username, role, tier });
   }
-  function begin(): Promise<void> {
+  function startSession(): Promise<void> {
     setEnded(false);
     return queries.resetQueries();
   }
@@ -48,7 +48,7 @@ export function SignedIn({ children }: { children: ReactNode }) {
   if (me.isPending) {
     return (
       <div className={styles.signIn}>
-        <Waiting />
+        <RateLimitNotice />
         <Spinner label="Loading" />
       </div>
     );
@@ -60,21 +60,21 @@ export function SignedIn({ children }: { children: ReactNode }) {
         {me.error && me.error.status !== 401 ? (
           <ProblemNotice problem={me.error} retry={() => void me.refetch()} />
         ) : (
-          <SignIn signedIn={() => void begin()} />
+          <SignIn signedIn={() => void startSession()} />
         )}
       </main>
     );
   }
 
-  /** What failed meanwhile is read again. Another person sees nothing of what the one before was answered or typed. */
+  /** Refreshes failed queries. If another user signs in, the page reloads, so that no data of the previous user remains. */
   async function signedIn(username: string) {
     if (username !== person?.username) return location.reload();
     setEnded(false);
-    // The role may be another one by now, and a password that was reset must be changed first.
-    const isAsked = (path: unknown, status: string) => path === "/auth/me" || status === "error";
+    // The role may have changed, or the password may have been reset.
+    const needsRefresh = (path: unknown, status: string) => path === "/auth/me" || status === "error";
     await queries.refetchQueries({
       type: "active",
-      predicate: ({ queryKey: [, path], state }) => isAsked(path, state.status),
+      predicate: ({ queryKey: [, path], state }) => needsRefresh(path, state.status),
     });
   }
   return (

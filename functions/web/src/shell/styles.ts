@@ -27,7 +27,7 @@ export const useStyles = makeStyles({
     overflow: "auto",
     padding: tokens.spacingHorizontalL,
     backgroundColor: tokens.colorNeutralBackground2,
-    // It gets the focus from the page alone, when another view is shown.
+    // Only the page itself focuses this element, when the view changes, so it needs no focus ring.
     outlineStyle: "none",
     "@media (max-width: 767px)": { padding: tokens.spacingHorizontalM },
   },

@@ -1,4 +1,4 @@
-/** Light or dark: as the system says, until somebody chooses. */
+/** The theme, light or dark: the system's, until the user chooses one. */
 import { useSyncExternalStore } from "react";
 
 const KEY = "theme";

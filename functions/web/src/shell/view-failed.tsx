@@ -4,7 +4,7 @@ import { type Operation, usePerson, useRoleMay, whoMay } from "../api/access.ts"
 import { createHref } from "../parts/address.ts";
 import { useStyles } from "./styles.ts";
 
-/** Holds a view that could not be loaded or drawn: the navigation and the other views go on. */
+/** An error boundary for one view. The navigation and the other views keep working. */
 export class ViewBoundary extends Component<{ children: ReactNode }, { error?: unknown }> {
   override state: { error?: unknown } = {};
   static getDerivedStateFromError(error: unknown): { error: unknown } {
@@ -19,10 +19,10 @@ function ViewFailed({ error }: { error: unknown }) {
   const styles = useStyles();
   return (
     <div role="alert" className={styles.notice}>
-      <Subtitle1 as="h1">This view could not be shown</Subtitle1>
-      <Text>{error instanceof Error ? error.message : "It failed for an unknown reason."}</Text>
+      <Subtitle1 as="h1">Can't show this view</Subtitle1>
+      <Text>{error instanceof Error ? error.message : "Unknown error. Reload the page."}</Text>
       <Button appearance="primary" onClick={() => location.reload()}>
-        Load the page again
+        Reload page
       </Button>
     </div>
   );
@@ -32,13 +32,13 @@ export function NoSuchView() {
   const styles = useStyles();
   return (
     <div className={styles.notice}>
-      <Subtitle1 as="h1">There is no such view</Subtitle1>
-      <Link href={createHref("/")}>To the overview</Link>
+      <Subtitle1 as="h1">Page not found</Subtitle1>
+      <Link href={createHref("/")}>Go to the overview</Link>
     </div>
   );
 }
 
-/** A view for those roles that may call what it needs. To another, who got its address from somebody, it says whom it is for. */
+/** Renders a view if the user's role can call the operation it needs. Otherwise names the roles that can. */
 export function ForRoles({ needs, children }: { needs: Operation; children: ReactNode }) {
   const styles = useStyles();
   const { role } = usePerson();
@@ -46,11 +46,11 @@ export function ForRoles({ needs, children }: { needs: Operation; children: Reac
   if (roleMay(needs)) return children;
   return (
     <div className={styles.notice}>
-      <Subtitle1 as="h1">This view is not for your role</Subtitle1>
+      <Subtitle1 as="h1">Your role can't open this view</Subtitle1>
       <Text>
-        Your role is {role}; this is for {whoMay(needs).roles.join(" and ")}.
+        Your role is {role}. Required: {whoMay(needs).roles.join(" or ")}. Ask an administrator for access.
       </Text>
-      <Link href={createHref("/")}>To the overview</Link>
+      <Link href={createHref("/")}>Go to the overview</Link>
     </div>
   );
 }

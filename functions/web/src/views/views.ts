@@ -1,13 +1,13 @@
-/** The views, in the order of the navigation. Each is loaded when it is first opened. */
+/** The views, in the order of the navigation. A view's code is loaded when the view is first opened. */
 import type { ComponentType } from "react";
 import type { Operation } from "../api/access.ts";
 
 export interface View {
-  /** The part of the address after `#`. */
+  /** The path in the URL fragment. */
   path: string;
-  /** As the navigation calls it; a view without one is reached from another. */
+  /** The label in the navigation. A view without a title is reached through a link in another view. */
   title?: string;
-  /** Who may not call this is not offered the view. */
+  /** The operation that a role must be able to call to open the view. */
   needs: Operation;
   load(): Promise<{ default: ComponentType }>;
 }
@@ -44,11 +44,11 @@ export const VIEWS: View[] = [
   { path: "/access", title: "Access", needs: "listTokens", load: () => import("./people/people.tsx") },
   { path: "/sso", title: "Single sign-on", needs: "getSsoConfiguration", load: () => import("./sso/sso.tsx") },
   { path: "/settings", title: "Settings", needs: "getAllSettings", load: () => import("./settings/settings.tsx") },
-  { path: "/license", title: "Licence", needs: "getLicenseStatus", load: () => import("./license/license.tsx") },
+  { path: "/license", title: "License", needs: "getLicenseStatus", load: () => import("./license/license.tsx") },
   { path: "/inventory/:assetId", needs: "getAsset", load: () => import("./asset/asset.tsx") },
 ];
 
-/** The view with a place in the navigation that an address belongs to. */
+/** Returns the navigation entry of an address: its own view, or the view it is below. */
 export const viewOf = (pathname: string): View | undefined =>
   VIEWS.filter(({ path, title }) => title !== undefined && (pathname === path || pathname.startsWith(`${path}/`))).at(
     -1,

@@ -5,7 +5,7 @@ import { Owners } from "./owners.tsx";
 import { Rules } from "./rules.tsx";
 import { Snoozes } from "./snoozes.tsx";
 
-/** Who is told of what, what was told, and what is silenced. */
+/** Alert rules, sent notifications, snoozes, and the address table of owners. */
 export default function Alerts() {
   return (
     <View title="Alerts">

@@ -5,49 +5,41 @@ import { chosen, given, typed } from "../../parts/form-dialog.tsx";
 
 type Filters = Schemas["AlertRuleFilters"];
 
-const TYPES = { "": "any", secret: "secrets", key: "keys", certificate: "certificates" } as const;
-const SOURCES = { "": "any", keyVault: "key vaults", entra: "applications of Entra", b2c: "B2C tenants" } as const;
+const TYPES = { "": "Any", secret: "Secrets", key: "Keys", certificate: "Certificates" } as const;
+const SOURCES = { "": "Any", keyVault: "Key vaults", entra: "Entra applications", b2c: "B2C tenants" } as const;
 const SEVERITIES = {
-  "": "any",
-  low: "low or higher",
-  medium: "medium or higher",
-  high: "high or higher",
-  critical: "critical",
+  "": "Any",
+  low: "Low or higher",
+  medium: "Medium or higher",
+  high: "High or higher",
+  critical: "Critical",
 } as const;
 
-/** What a rule or a snooze is about, by the filters that `of` names. Nothing filled in means everything. */
+/** The filter fields of a rule or snooze, those that `of` names. An empty filter matches everything. */
 export function FilterFields({ filters = {}, of }: { filters?: Filters; of: readonly (keyof Filters)[] }) {
   const { vault = "", type = "", subscription = "", source = "", tag = "", owner = "", severity = "" } = filters;
   const fields: Record<keyof Filters, ReactNode> = {
-    vault: <TextField name="vault" member="filters.vault" label="Only this vault" defaultValue={vault} />,
-    type: <ChoiceField name="type" member="filters.type" label="Only this type" options={TYPES} defaultValue={type} />,
+    vault: <TextField name="vault" member="filters.vault" label="Vault" defaultValue={vault} />,
+    type: <ChoiceField name="type" member="filters.type" label="Asset type" options={TYPES} defaultValue={type} />,
     subscription: (
       <TextField
         name="subscription"
         member="filters.subscription"
-        label="Only this subscription"
-        hint="Its id"
+        label="Subscription ID"
+        hint="A GUID"
         defaultValue={subscription}
       />
     ),
     source: (
-      <ChoiceField name="source" member="filters.source" label="Only from" options={SOURCES} defaultValue={source} />
+      <ChoiceField name="source" member="filters.source" label="Source" options={SOURCES} defaultValue={source} />
     ),
-    tag: (
-      <TextField
-        name="tag"
-        member="filters.tag"
-        label="Only with this tag"
-        hint="name or name=value"
-        defaultValue={tag}
-      />
-    ),
-    owner: <TextField name="owner" member="filters.owner" label="Only of this owner" defaultValue={owner} />,
+    tag: <TextField name="tag" member="filters.tag" label="Tag" hint="A tag name, or name=value" defaultValue={tag} />,
+    owner: <TextField name="owner" member="filters.owner" label="Owner" defaultValue={owner} />,
     severity: (
       <ChoiceField
         name="severity"
         member="filters.severity"
-        label="Only of this severity"
+        label="Minimum severity"
         options={SEVERITIES}
         defaultValue={severity}
       />

@@ -3,23 +3,15 @@ import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { Filters, givenFilters } from "../../parts/filters.tsx";
 import { Instant } from "../../parts/instant.tsx";
+import { DELIVERY_STATUSES, METHODS } from "../../parts/notification-texts.ts";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
-import { METHODS } from "./rule-words.ts";
 
 type Entry = Schemas["AlertHistoryEntry"];
 
-const STATUSES = {
-  pending: "waiting",
-  delivered: "delivered",
-  partial: "partly delivered",
-  failed: "failed",
-  cancelled: "cancelled",
-} as const satisfies Record<Entry["status"], string>;
-
 const COLUMNS: Column<Entry>[] = [
   {
-    title: "When",
+    title: "Sent",
     cell: ({ id, createdAt }) => (
       <Link href={createHref(`/alerts/history/${id}`, {})}>
         <Instant at={createdAt} />
@@ -27,20 +19,20 @@ const COLUMNS: Column<Entry>[] = [
     ),
   },
   { title: "Rule", cell: ({ ruleName, test }) => `${ruleName}${test ? " (test)" : ""}` },
-  { title: "Told of", cell: ({ itemsTotal }) => itemsTotal.toLocaleString() },
+  { title: "Items", cell: ({ itemsTotal }) => itemsTotal.toLocaleString() },
   {
-    title: "To",
+    title: "Recipients",
     cell: ({ deliveryMethod, recipients }) =>
       recipients.map(({ recipient }) => recipient).join(", ") || METHODS[deliveryMethod],
   },
   {
-    title: "Outcome",
+    title: "Status",
     cell: ({ status, error, nextAttemptAt, recipients }) => (
       <>
-        {STATUSES[status]} {error}
+        {DELIVERY_STATUSES[status]} {error}
         {nextAttemptAt && (
           <>
-            , tried again <Instant at={nextAttemptAt} relative />
+            . Next attempt <Instant at={nextAttemptAt} relative />
           </>
         )}
         {[...new Set(recipients.map(({ waitsFor }) => waitsFor))].map((reason) => reason && ` ${reason}`)}
@@ -49,9 +41,9 @@ const COLUMNS: Column<Entry>[] = [
   },
 ];
 
-const FILTERS = [{ name: "status", label: "Outcome", values: STATUSES }];
+const FILTERS = [{ name: "status", label: "Status", values: DELIVERY_STATUSES }];
 
-/** What was told, newest first, and what waits to be delivered. */
+/** Sent and pending notifications, newest first. */
 export function History() {
   const [params] = useSearchParams();
   const query = { limit: 50, ...givenFilters(params, FILTERS) };
@@ -59,7 +51,13 @@ export function History() {
   return (
     <>
       <Filters of={FILTERS} />
-      <PagedTable of={list} columns={COLUMNS} keyOf={({ id }) => id} label="History" none="Nothing was told yet." />
+      <PagedTable
+        of={list}
+        columns={COLUMNS}
+        keyOf={({ id }) => id}
+        label="History"
+        empty="No notifications yet. They appear here once a rule finds something."
+      />
     </>
   );
 }

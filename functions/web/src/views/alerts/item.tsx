@@ -7,24 +7,24 @@ import { isolated } from "../../parts/isolated.ts";
 type AlertItem = Schemas["AlertItem"];
 
 const KINDS: Partial<Record<AlertItem["kind"], string>> = {
-  violation: "violation",
-  scan: "scan",
-  scanFailure: "can't be read:",
-  breakGlass: "sign-in",
-  renewed: "renewed:",
-  recovered: "in order again:",
-  stillFailing: "still failing:",
-  escalated: "nobody acknowledged",
+  violation: "Violation",
+  scan: "Scan",
+  scanFailure: "Can't be read:",
+  breakGlass: "Sign-in:",
+  renewed: "Renewed:",
+  recovered: "Recovered:",
+  stillFailing: "Still failing:",
+  escalated: "Not acknowledged:",
 };
 
-/** One thing that a rule tells of; an asset leads to it, and a violation to all of its check, with what mends them. */
+/** An item of a notification. An asset links to its page, a violation to all violations of its check. */
 export function Item({ item: { kind, id, credentialTitle, expiresOn, since } }: { item: AlertItem }) {
   return (
     <>
       {KINDS[kind]} <What kind={kind} id={id} name={credentialTitle === null ? id : isolated(credentialTitle)} />
       {expiresOn && (
         <>
-          , expiry <Instant at={expiresOn} />
+          , expires <Instant at={expiresOn} />
         </>
       )}
       {since && (
@@ -39,11 +39,11 @@ export function Item({ item: { kind, id, credentialTitle, expiresOn, since } }: 
 function What({ kind, id, name }: Pick<AlertItem, "kind" | "id"> & { name: string }) {
   if (kind === "asset") return <Link href={createHref(`/inventory/${encodeURIComponent(id)}`)}>{name}</Link>;
   if (kind !== "violation") return name;
-  // The id of its check, and of what it is about.
-  const [check = "", ...about] = id.split(".");
+  // A violation's id is the check's id and the resource's id.
+  const [check = "", ...resource] = id.split(".");
   return (
     <>
-      of <Link href={createHref("/compliance", { check })}>{check}</Link> by {about.join(".")}
+      of <Link href={createHref("/compliance", { check })}>{check}</Link> by {resource.join(".")}
     </>
   );
 }

@@ -6,6 +6,7 @@ import { Card } from "../../parts/card.tsx";
 import { TextField } from "../../parts/fields.tsx";
 import { given, typed } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
+import { DELIVERY_STATUSES, RECIPIENT_STATUSES } from "../../parts/notification-texts.ts";
 import { Operate } from "../../parts/operate.tsx";
 import { useParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
@@ -13,7 +14,7 @@ import { Item } from "./item.tsx";
 
 type Recipient = Schemas["AlertRecipient"];
 
-/** One message of the history, with all it tells: where the links of mails and cards lead. */
+/** One notification with its recipients and items. Links in mails and chat messages open this view. */
 export default function OneEntry() {
   const { entryId = "" } = useParams();
   const entry = api.useQuery("get", "/alerts/history/{entry_id}", { params: { path: { entry_id: entryId } } });
@@ -22,10 +23,10 @@ export default function OneEntry() {
       {({ ruleId, ruleName, test, status, createdAt, recipients, items }) => (
         <View title={ruleName}>
           <Text>
-            {status}, made <Instant at={createdAt} relative />.{" "}
-            <Link href={createHref("/alerts", {})}>To the alerts</Link>
+            {DELIVERY_STATUSES[status]}, created <Instant at={createdAt} relative />.{" "}
+            <Link href={createHref("/alerts", {})}>All alerts</Link>
           </Text>
-          <Card title="To whom">
+          <Card title="Recipients">
             <ul>
               {recipients.map((one) => (
                 <li key={`${one.recipient} ${one.owner} ${one.reason}`}>
@@ -34,20 +35,20 @@ export default function OneEntry() {
               ))}
             </ul>
           </Card>
-          <Card title="What it tells">
+          <Card title="Items">
             {!test && (
               <div>
                 <Operate
                   operation="acknowledgeAlerts"
-                  title="Acknowledge all of it"
+                  title="Acknowledge all"
                   action="Acknowledge"
                   submit={async (form, acknowledge) => {
                     const body = { ruleId, historyId: entryId, ...given({ note: typed(form, "note") }) };
                     const { acknowledged } = await acknowledge({ body });
-                    return `${acknowledged.toLocaleString()} acknowledged. What has ended is not counted.`;
+                    return `${acknowledged.toLocaleString()} acknowledged. Items that are already resolved are not counted.`;
                   }}
                 >
-                  <TextField name="note" label="Note" hint="Such as who is at it" />
+                  <TextField name="note" label="Note" hint="Example: Anna is working on it" />
                 </Operate>
               </div>
             )}
@@ -68,11 +69,11 @@ export default function OneEntry() {
 function Outcome({ recipient, status, owner, reason, error, itemsTotal, notBefore, waitsFor }: Recipient) {
   return (
     <>
-      {recipient}: {status}, {itemsTotal.toLocaleString()} of the items. {owner && `A tag names the owner ${owner}.`}{" "}
-      {reason && `Not told to an owner: ${reason}.`} {error} {waitsFor}{" "}
+      {recipient}: {RECIPIENT_STATUSES[status]}, {itemsTotal.toLocaleString()} items.{" "}
+      {owner && `Owner in the tags: ${owner}.`} {reason && `Not sent to an owner: ${reason}.`} {error} {waitsFor}{" "}
       {notBefore && (
         <>
-          It waits until <Instant at={notBefore} />.
+          Delayed until <Instant at={notBefore} />.
         </>
       )}
     </>

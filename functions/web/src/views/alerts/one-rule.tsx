@@ -6,15 +6,16 @@ import { Card } from "../../parts/card.tsx";
 import { TextField } from "../../parts/fields.tsx";
 import { given, typed } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
+import { METHODS } from "../../parts/notification-texts.ts";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { useParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
 import { Item } from "./item.tsx";
 import { Preview } from "./preview.tsx";
-import { filtersText, hasThresholds, METHODS, sent, TYPES } from "./rule-words.ts";
+import { filtersText, frequencyOf, hasThresholds, TYPES } from "./rule-texts.ts";
 
-/** One rule: what it would tell, and what it has told that has not ended. */
+/** One alert rule: a preview of its next notification, and its open alerts. */
 export default function OneRule() {
   const { ruleId = "" } = useParams();
   const params = { path: { rule_id: ruleId } };
@@ -26,15 +27,15 @@ export default function OneRule() {
         <View title={data.name}>
           <Text>
             {TYPES[data.alertType]}
-            {hasThresholds(data.alertType) && `, ${data.thresholds.join(", ")} days before`}. {confinedTo(data)}
-            By {METHODS[data.deliveryMethod]} {data.recipients.join(", ") || data.webhookHost}, {sent(data)}.{" "}
-            {escalated(data)} {data.enabled ? "" : "It is switched off. "}
-            <Link href={createHref("/alerts", {})}>To the alerts</Link>
+            {hasThresholds(data.alertType) && `, ${data.thresholds.join(", ")} days before expiry`}. {filterOf(data)}
+            Sent by {METHODS[data.deliveryMethod]} to {data.recipients.join(", ") || data.webhookHost},{" "}
+            {frequencyOf(data)}. {escalationOf(data)} {data.enabled ? "" : "This rule is disabled. "}
+            <Link href={createHref("/alerts", {})}>All alerts</Link>
           </Text>
-          <Card title="What it would tell now">
+          <Card title="Preview">
             <Answer of={preview}>{(found) => <Preview of={found} />}</Answer>
           </Card>
-          <Card title="Told and not ended">
+          <Card title="Open alerts">
             <Open ruleId={ruleId} />
           </Card>
         </View>
@@ -43,24 +44,24 @@ export default function OneRule() {
   );
 }
 
-const confinedTo = ({ filters }: Schemas["AlertRule"]): string => {
+const filterOf = ({ filters }: Schemas["AlertRule"]): string => {
   const text = filtersText(filters);
-  return text === "" ? "" : `Only ${text}. `;
+  return text === "" ? "" : `Only for ${text}. `;
 };
 
-function escalated({ escalation }: Schemas["AlertRule"]): string {
+function escalationOf({ escalation }: Schemas["AlertRule"]): string {
   if (escalation === null) return "";
-  const to = escalation.ruleId === null ? escalation.recipients.join(", ") : "as another rule tells";
-  return `What nobody acknowledges goes after ${escalation.afterDays} days to ${to}.`;
+  const to = escalation.ruleId === null ? escalation.recipients.join(", ") : "the recipients of another rule";
+  return `Alerts without acknowledgment are escalated after ${escalation.afterDays} days to ${to}.`;
 }
 
 function Open({ ruleId }: { ruleId: string }) {
   const params = { path: { rule_id: ruleId }, query: { limit: 100 } };
   const list = api.useInfiniteQuery("get", "/alerts/rules/{rule_id}/open", { params }, BY_CURSOR);
   const columns: Column<Schemas["OpenAlert"]>[] = [
-    { title: "What", cell: ({ item }) => <Item item={item} /> },
-    { title: "Told first", cell: ({ since }) => <Instant at={since} relative /> },
-    { title: "Told last", cell: ({ toldAt }) => <Instant at={toldAt} relative /> },
+    { title: "Item", cell: ({ item }) => <Item item={item} /> },
+    { title: "First notified", cell: ({ since }) => <Instant at={since} relative /> },
+    { title: "Last notified", cell: ({ toldAt }) => <Instant at={toldAt} relative /> },
     {
       title: "Acknowledged",
       cell: ({ acknowledgement }) =>
@@ -78,8 +79,8 @@ function Open({ ruleId }: { ruleId: string }) {
       of={list}
       columns={columns}
       keyOf={({ item: { kind, id } }) => `${kind} ${id}`}
-      label="Told and not ended"
-      none="Nothing that it told is open."
+      label="Open alerts"
+      empty="No open alerts. Everything this rule sent is resolved."
     />
   );
 }
@@ -89,13 +90,13 @@ function Acknowledge({ ruleId, alert: { item, acknowledgement } }: { ruleId: str
     return (
       <Operate
         operation="deleteAlertAcknowledgement"
-        title="Take back"
+        title="Remove acknowledgment"
         about={item.id}
-        action="Take back"
+        action="Remove acknowledgment"
         appearance="transparent"
         submit={(_, remove) => remove({ params: { path: { acknowledgement_id: acknowledgement.id } } })}
       >
-        <Text>It is escalated again if the rule escalates.</Text>
+        <Text>If the rule has an escalation, this alert is escalated again.</Text>
       </Operate>
     );
   return (
@@ -109,7 +110,7 @@ function Acknowledge({ ruleId, alert: { item, acknowledgement } }: { ruleId: str
         acknowledge({ body: { ruleId, itemId: item.id, ...given({ note: typed(form, "note") }) } })
       }
     >
-      <TextField name="note" label="Note" hint="Such as who is at it" />
+      <TextField name="note" label="Note" hint="Example: Anna is working on it" />
     </Operate>
   );
 }

@@ -8,12 +8,12 @@ import { Operate } from "../../parts/operate.tsx";
 
 type Owner = Schemas["AlertOwner"];
 
-/** The most that one page holds. */
+/** Maximum page size of the API. */
 const PAGE = 1_000;
 
-/** Whom a mail goes to where a tag names an owner: the administrators' table. */
+/** The table of owners and their mail addresses. */
 export function Owners() {
-  // The table is put as a whole, so all of it is read: at most two pages.
+  // The API replaces the whole table, so the form needs all of it: at most two pages.
   const owners = api.useQuery("get", "/alerts/owners", { params: { query: { limit: PAGE } } });
   const isLong = (owners.data?.total ?? 0) > PAGE;
   const others = api.useQuery(
@@ -28,11 +28,11 @@ export function Owners() {
       {({ items, updatedAt, updatedBy, etag }) => (
         <>
           <Text>
-            A mail about what a tag names the owner of goes to the owner, and the rule's addresses get the rest.
+            If an asset's owner tag is listed here, the owner gets the mail. The rule's recipients get everything else.
             {updatedAt && (
               <>
                 {" "}
-                Changed by {updatedBy} <Instant at={updatedAt} relative />.
+                Last modified by {updatedBy} <Instant at={updatedAt} relative />.
               </>
             )}
           </Text>
@@ -40,7 +40,7 @@ export function Owners() {
             {(!isLong || others.isSuccess) && (
               <Operate
                 operation="replaceAlertOwners"
-                title="Change the owners"
+                title="Edit owners"
                 action="Save"
                 submit={(form, replace) =>
                   replace({
@@ -52,7 +52,7 @@ export function Owners() {
                 <LongField
                   name="owners"
                   label="Owners"
-                  hint="A line each: the owner as tags write it, a colon, and the e-mail address."
+                  hint="One per line, as owner: address. Example: payments: payments@example.com"
                   rows={10}
                   defaultValue={[...items, ...rest].map(({ owner, address }) => `${owner}: ${address}`).join("\n")}
                 />
@@ -60,7 +60,7 @@ export function Owners() {
             )}
           </div>
           {items.length === 0 ? (
-            <Text>No owner is known.</Text>
+            <Text>No owners yet. Add owners to send them the alerts for their assets.</Text>
           ) : (
             <ul>
               {[...items, ...rest].map(({ owner, address }) => (
@@ -76,7 +76,7 @@ export function Owners() {
   );
 }
 
-/** The address is what follows the last colon, since an owner's name may have some. */
+/** The last colon separates the address, because an owner's name can contain colons. */
 const ownersOf = (text: string): Owner[] =>
   text
     .split("\n")

@@ -3,7 +3,7 @@ import type { Schemas } from "../../api/client.ts";
 import { Instant } from "../../parts/instant.tsx";
 import { Item } from "./item.tsx";
 
-/** What a rule would tell now, and when next. */
+/** The notification that a rule would send now, and the time of its next evaluation. */
 export function Preview({ of: preview }: { of: Schemas["AlertPreview"] }) {
   const { total, totalAtLeast = 0, items, isFirst, evaluatedAt, next } = preview;
   const count = total ?? totalAtLeast;
@@ -11,8 +11,8 @@ export function Preview({ of: preview }: { of: Schemas["AlertPreview"] }) {
     <>
       <Text block>
         {count === 0
-          ? "It would tell of nothing now."
-          : `It would tell of ${total === null ? "at least " : ""}${count.toLocaleString()} now${isFirst ? ", at its first evaluation" : ""}:`}
+          ? "The rule would send nothing now."
+          : `The rule would send ${total === null ? "at least " : ""}${count.toLocaleString()} ${count === 1 ? "item" : "items"} now${isFirst ? ", on its first evaluation" : ""}:`}
       </Text>
       <ul>
         {items.slice(0, SHOWN).map((item) => (
@@ -24,15 +24,15 @@ export function Preview({ of: preview }: { of: Schemas["AlertPreview"] }) {
       </ul>
       <Text block>
         {evaluatedAt === null ? (
-          "It is switched off."
+          "This rule is disabled."
         ) : (
           <>
-            It is evaluated next <Instant at={evaluatedAt} relative />.
+            Next evaluation: <Instant at={evaluatedAt} relative />.
           </>
         )}{" "}
         {next && (
           <>
-            The next to come: <Item item={next.item} />, which crosses its threshold <Instant at={next.at} relative />.
+            Next item: <Item item={next.item} />, reaches a threshold <Instant at={next.at} relative />.
           </>
         )}
       </Text>

@@ -2,21 +2,22 @@ import { Divider } from "@fluentui/react-components";
 import { useState } from "react";
 import type { Schemas } from "../../api/client.ts";
 import { CheckField, ChoiceField, LongField, NumberField, SecretField, TextField } from "../../parts/fields.tsx";
-import { chosen, given, typed, typedList } from "../../parts/form-dialog.tsx";
+import { chosen, given, typed, typedList, typedNumbers } from "../../parts/form-dialog.tsx";
+import { METHODS } from "../../parts/notification-texts.ts";
 import { FilterFields, filtersOf } from "./filter-fields.tsx";
-import { filtersFor, hasThresholds, isFollowed, METHODS, TYPES } from "./rule-words.ts";
+import { canEscalate, filtersFor, hasThresholds, TYPES } from "./rule-texts.ts";
 
 type Rule = Schemas["AlertRule"];
 type NewRule = Schemas["NewAlertRule"];
 type Method = Rule["deliveryMethod"];
 
-const WHEN = { immediate: "At once", daily: "In a daily digest", weekly: "In a weekly digest" } as const;
-const ESCALATIONS = { none: "Nobody", recipients: "These addresses", rule: "Where another rule tells" } as const;
+const WHEN = { immediate: "Immediately", daily: "Daily digest", weekly: "Weekly digest" } as const;
+const ESCALATIONS = { none: "None", recipients: "Email addresses", rule: "Recipients of another rule" } as const;
 type EscalatesTo = keyof typeof ESCALATIONS;
 
-/** @param props.rule - The rule that is changed; none for a new one. */
+/** @param props.rule - The rule to edit. Undefined for a new rule. */
 export function RuleFields({ rule, others }: { rule?: Rule; others: Rule[] }) {
-  // What nobody has chosen here follows what somebody else sets.
+  // Untouched selections follow the server.
   const [chosenType, setType] = useState<Rule["alertType"]>();
   const [chosenMethod, setMethod] = useState<Method>();
   const type = chosenType ?? rule?.alertType ?? "expiration";
@@ -26,7 +27,7 @@ export function RuleFields({ rule, others }: { rule?: Rule; others: Rule[] }) {
       <TextField name="name" label="Name" required defaultValue={rule?.name ?? ""} />
       <ChoiceField
         name="alertType"
-        label="Tells when"
+        label="Trigger"
         options={TYPES}
         defaultValue={rule?.alertType ?? "expiration"}
         choose={setType}
@@ -34,29 +35,25 @@ export function RuleFields({ rule, others }: { rule?: Rule; others: Rule[] }) {
       {hasThresholds(type) && (
         <TextField
           name="thresholds"
-          label="Days before the end"
-          hint="Several, such as 30, 7, 1. Each asset is told of once at each."
+          label="Days before expiry"
+          hint="Example: 30, 7, 1. Each asset causes one notification per threshold."
           required
           defaultValue={rule && rule.thresholds.length > 0 ? rule.thresholds.join(", ") : "30, 7, 1"}
         />
       )}
       <FilterFields {...(rule && { filters: rule.filters })} of={filtersFor(type)} />
-      <Divider>To whom</Divider>
+      <Divider>Notification</Divider>
       <ChoiceField
         name="deliveryMethod"
-        label="Told by"
+        label="Channel"
         options={METHODS}
         defaultValue={rule?.deliveryMethod ?? "email"}
         choose={setMethod}
       />
       <Address method={method} {...(rule && { rule })} />
-      <ChoiceField name="mode" label="When it is sent" options={WHEN} defaultValue={modeOf(rule)} />
-      <CheckField
-        name="tellRecovery"
-        label="Also tells when what it told of has ended"
-        defaultChecked={rule?.tellRecovery ?? true}
-      />
-      {isFollowed(type) && <Escalation others={others} {...(rule && { rule })} />}
+      <ChoiceField name="mode" label="Frequency" options={WHEN} defaultValue={modeOf(rule)} />
+      <CheckField name="tellRecovery" label="Also notify when resolved" defaultChecked={rule?.tellRecovery ?? true} />
+      {canEscalate(type) && <Escalation others={others} {...(rule && { rule })} />}
     </>
   );
 }
@@ -68,13 +65,19 @@ function Escalation({ rule, others }: { rule?: Rule; others: Rule[] }) {
   const escalates = chosenStep ?? saved;
   return (
     <>
-      <Divider>When nobody acknowledges</Divider>
-      <ChoiceField name="escalates" label="Told then" options={ESCALATIONS} defaultValue={saved} choose={escalateTo} />
+      <Divider>Escalation of alerts without acknowledgment</Divider>
+      <ChoiceField
+        name="escalates"
+        label="Escalate to"
+        options={ESCALATIONS}
+        defaultValue={saved}
+        choose={escalateTo}
+      />
       {escalates !== "none" && (
         <NumberField
           name="afterDays"
           member="escalation.afterDays"
-          label="After days"
+          label="After (days)"
           required
           min={1}
           max={90}
@@ -85,7 +88,7 @@ function Escalation({ rule, others }: { rule?: Rule; others: Rule[] }) {
         <LongField
           name="escalationRecipients"
           member="escalation.recipients"
-          label="E-mail addresses"
+          label="Email addresses"
           required
           defaultValue={escalation?.recipients.join("\n") ?? ""}
         />
@@ -106,18 +109,18 @@ function Escalation({ rule, others }: { rule?: Rule; others: Rule[] }) {
 const modeOf = (rule?: Rule): keyof typeof WHEN =>
   rule?.deliveryMode === "digest" ? rule.digestFrequency : "immediate";
 
-const KEPT = "It is kept in the service's own key vault and never shown.";
+const KEPT = "Stored in the service's own key vault. Never shown again.";
 
-/** Where a rule tells. Addresses and credentials that are set stay where nothing is typed. */
+/** The recipient fields of a channel. An empty secret field keeps the stored value. */
 function Address({ method, rule }: { method: Method; rule?: Rule }) {
   const isSet = rule !== undefined && rule.deliveryMethod === method && rule.webhookHost !== null;
-  const unchanged = isSet ? ` Empty: ${rule.webhookHost} as it is.` : "";
+  const unchanged = isSet ? ` Leave empty to keep the current value (${rule.webhookHost}).` : "";
   if (method === "email")
     return (
       <LongField
         name="recipients"
-        label="E-mail addresses"
-        hint="An owner who is known gets what is theirs; these get the rest."
+        label="Email addresses"
+        hint="One per line. Listed owners get the alerts for their assets; these recipients get the rest."
         required
         defaultValue={rule?.recipients.join("\n") ?? ""}
       />
@@ -126,16 +129,18 @@ function Address({ method, rule }: { method: Method; rule?: Rule }) {
     <>
       <TextField
         name="webhookUrl"
-        label={method === "serviceNow" ? "Address of the instance" : "Address"}
+        label={method === "serviceNow" ? "Instance URL" : "URL"}
         type="url"
-        hint={method === "pagerDuty" ? "Only where it is not PagerDuty's own, such as in the EU." : KEPT + unchanged}
+        hint={
+          method === "pagerDuty" ? "Only for another region, such as https://events.eu.pagerduty.com" : KEPT + unchanged
+        }
         required={method !== "pagerDuty" && !isSet}
       />
       {method === "pagerDuty" && (
         <SecretField
           name="routingKey"
           member="credentials.routingKey"
-          label="Integration key of the Events API v2"
+          label="Integration key (Events API v2)"
           hint={KEPT + unchanged}
           required={!isSet}
         />
@@ -146,23 +151,18 @@ function Address({ method, rule }: { method: Method; rule?: Rule }) {
             name="username"
             member="credentials.username"
             label="Username"
-            hint={`With a password, or with OAuth.${unchanged}`}
+            hint={`For basic authentication or OAuth.${unchanged}`}
           />
           <SecretField name="password" member="credentials.password" label="Password" hint={KEPT} />
-          <TextField name="clientId" member="credentials.clientId" label="Client id of OAuth" />
-          <SecretField
-            name="clientSecret"
-            member="credentials.clientSecret"
-            label="Client secret of OAuth"
-            hint={KEPT}
-          />
+          <TextField name="clientId" member="credentials.clientId" label="OAuth client ID" />
+          <SecretField name="clientSecret" member="credentials.clientSecret" label="OAuth client secret" hint={KEPT} />
         </>
       )}
     </>
   );
 }
 
-/** What the form says, for a new rule and for a change alike. */
+/** Returns the rule from the form data, for both a new rule and a change. @throws {Problem} at an invalid threshold. */
 export function ruleOf(form: FormData): NewRule & { deliveryMethod: Method } {
   const alertType = chosen(form, "alertType", Object.keys(TYPES) as Rule["alertType"][]);
   const deliveryMethod = chosen(form, "deliveryMethod", Object.keys(METHODS) as Method[]);
@@ -175,7 +175,7 @@ export function ruleOf(form: FormData): NewRule & { deliveryMethod: Method } {
   return {
     name: typed(form, "name"),
     alertType,
-    ...(hasThresholds(alertType) && { thresholds: typedList(form, "thresholds").map(Number) }),
+    ...(hasThresholds(alertType) && { thresholds: typedNumbers(form, "thresholds", "days") }),
     filters: filtersOf(form),
     deliveryMethod,
     deliveryMode: mode === "immediate" ? mode : "digest",

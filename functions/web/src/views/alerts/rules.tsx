@@ -3,15 +3,16 @@ import type { Call } from "../../api/calls.ts";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { Copyable } from "../../parts/copyable.tsx";
+import { METHODS } from "../../parts/notification-texts.ts";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { Preview } from "./preview.tsx";
 import { RuleFields, ruleOf } from "./rule-form.tsx";
-import { hasThresholds, METHODS, sent, TYPES } from "./rule-words.ts";
+import { frequencyOf, hasThresholds, TYPES } from "./rule-texts.ts";
 
 type Rule = Schemas["AlertRule"];
 
-/** Who is told of what. */
+/** The alert rules. */
 export function Rules() {
   const list = api.useInfiniteQuery("get", "/alerts/rules", { params: { query: { limit: 100 } } }, BY_CURSOR);
   const all = list.data?.pages.flatMap(({ items }) => items) ?? [];
@@ -21,18 +22,21 @@ export function Rules() {
       cell: ({ id, name, enabled }) => (
         <>
           <Link href={createHref(`/alerts/rules/${id}`, {})}>{name}</Link>
-          {enabled ? "" : " (off)"}
+          {enabled ? "" : " (disabled)"}
         </>
       ),
     },
-    { title: "When", cell: ({ alertType }) => TYPES[alertType] ?? alertType },
-    { title: "Days before", cell: ({ alertType, thresholds }) => hasThresholds(alertType) && thresholds.join(", ") },
+    { title: "Trigger", cell: ({ alertType }) => TYPES[alertType] ?? alertType },
     {
-      title: "To",
+      title: "Days before expiry",
+      cell: ({ alertType, thresholds }) => hasThresholds(alertType) && thresholds.join(", "),
+    },
+    {
+      title: "Recipients",
       cell: ({ deliveryMethod, recipients, webhookHost }) =>
         deliveryMethod === "email" ? recipients.join(", ") : `${METHODS[deliveryMethod]} ${webhookHost ?? ""}`,
     },
-    { title: "How", cell: sent },
+    { title: "Frequency", cell: frequencyOf },
     { title: "", cell: (rule) => <RuleActions rule={rule} others={all.filter(({ id }) => id !== rule.id)} /> },
   ];
   return (
@@ -43,7 +47,7 @@ export function Rules() {
         columns={columns}
         keyOf={({ id }) => id}
         label="Rules"
-        none="Nobody is told of anything yet."
+        empty="No alert rules yet, so nobody is notified. Create a rule to get notified before credentials expire."
       />
     </>
   );
@@ -54,9 +58,9 @@ function NewRule({ others }: { others: Rule[] }) {
     <div>
       <Operate
         operation="createAlertRule"
-        title="New rule"
-        action="Create"
-        preview={WOULD_TELL}
+        title="Create rule"
+        action="Create rule"
+        preview={PREVIEW}
         submit={async (form, create) => webhookSecret(await create({ body: ruleOf(form) }))}
       >
         <RuleFields others={others} />
@@ -65,7 +69,7 @@ function NewRule({ others }: { others: Rule[] }) {
   );
 }
 
-/** What may be done to a rule by whoever looks at it. */
+/** The actions on a rule that the user is allowed to take. */
 export function RuleActions({ rule, others }: { rule: Rule; others: Rule[] }) {
   const { id, name, enabled, etag } = rule;
   const params = { path: { rule_id: id } };
@@ -74,24 +78,24 @@ export function RuleActions({ rule, others }: { rule: Rule; others: Rule[] }) {
     <>
       <Operate
         operation="testAlertRule"
-        title="Test"
+        title="Send test"
         about={name}
-        action="Send"
+        action="Send test"
         appearance="transparent"
         submit={async (_, test) => <TestOutcome of={await test({ params })} />}
       >
-        <Text>Sends an example as the rule would.</Text>
+        <Text>Sends an example notification to the rule's recipients.</Text>
       </Operate>
       <Operate
         operation="updateAlertRule"
-        title="Change"
+        title="Edit"
         about={name}
-        action="Change"
+        action="Save"
         appearance="transparent"
         preview={{
           operation: "previewAlertRuleChange",
-          action: WOULD_TELL.action,
-          load: async (form, preview) => <Preview of={await preview({ params, body: toldBy(form) })} />,
+          action: PREVIEW.action,
+          load: async (form, preview) => <Preview of={await preview({ params, body: withoutDelivery(form) })} />,
         }}
         submit={async (form, change) => webhookSecret(await change({ params: held, body: ruleOf(form) }))}
       >
@@ -99,57 +103,62 @@ export function RuleActions({ rule, others }: { rule: Rule; others: Rule[] }) {
       </Operate>
       <Operate
         operation="updateAlertRule"
-        title={enabled ? "Switch off" : "Switch on"}
+        title={enabled ? "Disable" : "Enable"}
         about={name}
-        action={enabled ? "Switch off" : "Switch on"}
+        action={enabled ? "Disable" : "Enable"}
         appearance="transparent"
         submit={(_, change) => change({ params: held, body: { enabled: !enabled } })}
       >
-        <Text>{enabled ? "It tells nobody until it is switched on again." : "It tells again."}</Text>
+        <Text>{enabled ? "The rule sends no alerts until you enable it again." : "The rule sends alerts again."}</Text>
       </Operate>
       {rule.deliveryMethod === "webhook" && (
         <Operate
           operation="rotateAlertRuleSecret"
-          title="New key"
+          title="Rotate signing key"
           about={name}
-          action="Make a new key"
+          action="Rotate key"
           appearance="transparent"
           submit={async (_, renew) => webhookSecret(await renew({ params: held }))}
         >
-          <Text>Its webhooks are signed with another key from then on. The receiver must know it.</Text>
+          <Text>
+            Webhooks are signed with a new key immediately. Update the receiver: the old key can't be restored.
+          </Text>
         </Operate>
       )}
       <Operate
         operation="deleteAlertRule"
         title="Delete"
         about={name}
-        action="Delete"
+        action="Delete rule"
         appearance="transparent"
         submit={(_, remove) => remove({ params: held })}
       >
-        <Text>It tells nobody any more. What it told stays in the history.</Text>
+        <Text>The rule stops sending alerts. Past alerts stay in the history. You can't undo this.</Text>
       </Operate>
     </>
   );
 }
 
-/** How it is delivered makes no difference to what it tells, so what was typed of that is not sent. */
-function toldBy(form: FormData) {
+/** Returns the rule without its delivery settings: a preview does not depend on them, so their secrets are not sent. */
+function withoutDelivery(form: FormData) {
   const { webhookUrl, credentials, escalation, ...rule } = ruleOf(form);
   return rule;
 }
 
-const WOULD_TELL = {
+const PREVIEW = {
   operation: "previewNewAlertRule",
-  action: "Show what it would tell",
+  action: "Preview alerts",
   load: async (form: FormData, preview: Call<"previewNewAlertRule">) => (
-    <Preview of={await preview({ body: toldBy(form) })} />
+    <Preview of={await preview({ body: withoutDelivery(form) })} />
   ),
 } as const;
 
 const webhookSecret = ({ webhookSecret }: Schemas["AlertRuleWithSecret"]) =>
   webhookSecret === undefined ? null : (
-    <Copyable label="The key that signs the rule's webhooks is shown only now." text={webhookSecret} />
+    <Copyable
+      label="Signing key for the rule's webhooks. Copy the key now: it is shown only once."
+      text={webhookSecret}
+    />
   );
 
 const TestOutcome = ({ of: { message, receiver } }: { of: Schemas["AlertTestResult"] }) => (
@@ -157,7 +166,7 @@ const TestOutcome = ({ of: { message, receiver } }: { of: Schemas["AlertTestResu
     <Text block>{message}</Text>
     {receiver && (
       <Text block>
-        The receiver answered {receiver.status}: {receiver.body}
+        Response of the receiver: {receiver.status} {receiver.body}
       </Text>
     )}
   </>

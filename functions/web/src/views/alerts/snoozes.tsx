@@ -7,9 +7,9 @@ import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { SnoozeFields, snoozeOf } from "../../parts/snooze-fields.tsx";
 import { FilterFields, filtersOf } from "./filter-fields.tsx";
-import { filtersText, SNOOZE_FILTERS } from "./rule-words.ts";
+import { filtersText, SNOOZE_FILTERS } from "./rule-texts.ts";
 
-/** What is silenced for a while. */
+/** Active snoozes. */
 export function Snoozes() {
   const list = api.useInfiniteQuery("get", "/alerts/snoozes", { params: { query: { limit: 100 } } }, BY_CURSOR);
   const rules = api.useInfiniteQuery("get", "/alerts/rules", { params: { query: { limit: 100 } } }, BY_CURSOR);
@@ -17,23 +17,23 @@ export function Snoozes() {
     (rules.data?.pages ?? []).flatMap(({ items }) => items.map(({ id, name }) => [id, name])),
   );
   const columns: Column<Schemas["AlertSnooze"]>[] = [
-    { title: "What", cell: ({ assetId, filters }) => whatOf(assetId, filters) },
-    { title: "Rule", cell: ({ ruleId }) => (ruleId === null ? "every rule" : (names[ruleId] ?? ruleId)) },
+    { title: "Snoozed", cell: ({ assetId, filters }) => subjectOf(assetId, filters) },
+    { title: "Rule", cell: ({ ruleId }) => (ruleId === null ? "All rules" : (names[ruleId] ?? ruleId)) },
     { title: "Reason", cell: ({ reason }) => reason },
     { title: "Until", cell: ({ until }) => <Instant at={until} /> },
-    { title: "By", cell: ({ createdBy }) => createdBy },
+    { title: "Created by", cell: ({ createdBy }) => createdBy },
     {
       title: "",
       cell: ({ id, assetId, filters }) => (
         <Operate
           operation="deleteAlertSnooze"
-          title="End now"
-          about={whatOf(assetId, filters)}
-          action="End"
+          title="End snooze"
+          about={subjectOf(assetId, filters)}
+          action="End snooze"
           appearance="transparent"
           submit={(_, end) => end({ params: { path: { snooze_id: id } } })}
         >
-          <Text>It is told of again.</Text>
+          <Text>Rules notify about it again.</Text>
         </Operate>
       ),
     },
@@ -43,13 +43,19 @@ export function Snoozes() {
       <div>
         <NewSnooze names={names} /> <SnoozeAll names={names} />
       </div>
-      <PagedTable of={list} columns={columns} keyOf={({ id }) => id} label="Snoozes" none="Nothing is silenced." />
+      <PagedTable
+        of={list}
+        columns={columns}
+        keyOf={({ id }) => id}
+        label="Snoozes"
+        empty="No snoozes. Snooze an asset to stop its notifications for a while."
+      />
     </>
   );
 }
 
-const whatOf = (assetId: string | null, filters: Schemas["AlertSnooze"]["filters"]): string =>
-  assetId ?? (filtersText(filters) || "everything");
+const subjectOf = (assetId: string | null, filters: Schemas["AlertSnooze"]["filters"]): string =>
+  assetId ?? (filtersText(filters) || "Everything");
 
 type Names = Record<string, string>;
 
@@ -63,8 +69,8 @@ function NewSnooze({ names }: { names: Names }) {
         create({ body: { ...snoozeOf(form), ruleId: typed(form, "ruleId"), assetId: typed(form, "assetId") } })
       }
     >
-      <TextField name="assetId" label="Asset" hint="Its id, such as kv-shop.secret.smtp" required />
-      <ChoiceField name="ruleId" label="In the rule" options={names} />
+      <TextField name="assetId" label="Asset" hint="Asset ID, such as kv-shop.secret.smtp" required />
+      <ChoiceField name="ruleId" label="Rule" options={names} />
       <SnoozeFields />
     </Operate>
   );
@@ -74,7 +80,7 @@ function SnoozeAll({ names }: { names: Names }) {
   return (
     <Operate
       operation="createAlertSnooze"
-      title="Snooze all that fit"
+      title="Snooze by filter"
       action="Snooze"
       submit={(form, create) =>
         create({
@@ -83,7 +89,7 @@ function SnoozeAll({ names }: { names: Names }) {
       }
     >
       <FilterFields of={SNOOZE_FILTERS} />
-      <ChoiceField name="ruleId" label="In the rule" options={{ "": "every rule", ...names }} />
+      <ChoiceField name="ruleId" label="Rule" options={{ "": "All rules", ...names }} />
       <SnoozeFields />
     </Operate>
   );

@@ -10,7 +10,7 @@ import { useParams } from "../../parts/router.tsx";
 import { StatusBadge } from "../../parts/status.tsx";
 import { View } from "../../parts/view.tsx";
 import { Dependencies } from "./dependencies.tsx";
-import { Tellings } from "./tellings.tsx";
+import { Notifications } from "./notifications.tsx";
 import { Versions } from "./versions.tsx";
 import { Violations } from "./violations.tsx";
 
@@ -28,7 +28,7 @@ const useStyles = makeStyles({
   value: { margin: 0, overflowWrap: "anywhere", unicodeBidi: "isolate" },
 });
 
-/** All that is known of one asset. */
+/** One asset: properties, violations, consumers, versions and notifications. */
 export default function AssetDetails() {
   const styles = useStyles();
   const may = useMay();
@@ -46,11 +46,11 @@ export default function AssetDetails() {
               Open in the Azure portal
             </Link>
             {data.vaultName !== null && (
-              <Link href={createHref("/inventory", { vault: data.vaultName })}>All of {data.vaultName}</Link>
+              <Link href={createHref("/inventory", { vault: data.vaultName })}>All assets in {data.vaultName}</Link>
             )}
-            <Link href={createHref("/inventory")}>To the inventory</Link>
+            <Link href={createHref("/inventory")}>Go to the inventory</Link>
           </div>
-          <Card title="Facts">
+          <Card title="Properties">
             <dl className={styles.facts}>
               {factsOf(data).map(([name, value]) => (
                 <Fragment key={name}>
@@ -63,18 +63,18 @@ export default function AssetDetails() {
           <Card title="Violations">
             <Violations asset={data} />
           </Card>
-          <Card title="Who uses it">
+          <Card title="Used by">
             {may("listDependencies") ? (
               <Dependencies asset={data} />
             ) : (
-              "Which resources use it, and what a new version does to each. This needs a PRO licence."
+              "Shows the resources that use this asset and how a new version affects each of them. This feature needs a PRO license."
             )}
           </Card>
           <Card title="Versions">
-            {data.source === "keyVault" ? <Versions asset={data} /> : "A directory's credential has no versions."}
+            {data.source === "keyVault" ? <Versions asset={data} /> : "Application credentials have no versions."}
           </Card>
-          <Card title="Alerts that told of it">
-            <Tellings asset={data} />
+          <Card title="Notifications">
+            <Notifications asset={data} />
           </Card>
         </View>
       )}
@@ -83,33 +83,33 @@ export default function AssetDetails() {
 }
 
 const NOT_COUNTED: Record<NonNullable<Asset["notCounted"]>, string> = {
-  outOfScope: "its subscription is not watched any more",
-  notSeen: "it was not seen for 7 days",
-  noLicense: "there is no PRO licence",
+  outOfScope: "Its subscription is no longer monitored",
+  notSeen: "Not seen for 7 days",
+  noLicense: "Needs a PRO license",
 };
 
-// biome-ignore-start lint/correctness/useJsxKeyInIterable: each is drawn under its own name.
+// biome-ignore-start lint/correctness/useJsxKeyInIterable: each fact has its name as the key.
 function factsOf(asset: Asset): [string, ReactNode][] {
   const facts: [string, ReactNode][] = [
     ["Type", asset.type],
     ["Vault", asset.vaultName],
     ["Subscription", [asset.subscriptionName, asset.subscriptionId].filter(Boolean).join(", ")],
     ["Application", asset.credential?.applicationName],
-    ["Not counted", asset.notCounted && NOT_COUNTED[asset.notCounted]],
-    ["Ends", asset.expiresOn === null ? "never" : <Instant at={asset.expiresOn} />],
+    ["Excluded from totals", asset.notCounted && NOT_COUNTED[asset.notCounted]],
+    ["Expires", asset.expiresOn === null ? "Never" : <Instant at={asset.expiresOn} />],
     ["Valid from", asset.notBefore && <Instant at={asset.notBefore} />],
-    ["Enabled", asset.enabled ? "yes" : "no"],
+    ["Enabled", asset.enabled ? "Yes" : "No"],
     ["Owner", asset.owner],
     ["Version", asset.version],
-    ["Made", asset.createdOn && <Instant at={asset.createdOn} />],
-    ["Changed", asset.updatedOn && <Instant at={asset.updatedOn} />],
+    ["Created", asset.createdOn && <Instant at={asset.createdOn} />],
+    ["Last modified", asset.updatedOn && <Instant at={asset.updatedOn} />],
     ["Content type", asset.contentType],
     ["Key", [asset.keyType, asset.keySize, asset.keyCurve].filter(Boolean).join(" ")],
     ["Subject", asset.subject],
     ["Issuer", asset.issuer],
-    ["Also for", asset.subjectAlternativeNames?.join(", ")],
+    ["Subject alternative names", asset.subjectAlternativeNames?.join(", ")],
     ["Thumbprint", asset.thumbprint],
-    ["Renews by itself", asset.autoRenew == null ? null : asset.autoRenew ? "yes" : "no"],
+    ["Auto-renewal", asset.autoRenew == null ? null : asset.autoRenew ? "Yes" : "No"],
     [
       "Tags",
       Object.entries(asset.tags)

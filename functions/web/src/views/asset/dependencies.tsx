@@ -3,15 +3,15 @@ import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { Answer } from "../../parts/answer.tsx";
 import { type Column, DataTable } from "../../parts/data-table.tsx";
-import { kindOf, REFRESHES, STRENGTHS } from "../../parts/dependency-words.ts";
+import { kindOf, REFRESHES, STRENGTHS } from "../../parts/dependency-texts.ts";
 import { isolated } from "../../parts/isolated.ts";
 
 const COLUMNS: Column<Schemas["Dependency"]>[] = [
   { title: "Used by", cell: ({ resource }) => `${isolated(resource.name)} (${kindOf(resource)})` },
-  { title: "How", cell: ({ strength, evidence }) => `${STRENGTHS[strength]}: ${isolated(evidence)}` },
+  { title: "Evidence", cell: ({ strength, evidence }) => `${STRENGTHS[strength]}: ${isolated(evidence)}` },
   {
-    title: "On a new version",
-    cell: ({ refresh, pinned }) => `${REFRESHES[refresh.how]}${pinned === null ? "" : ", pinned"}`,
+    title: "After a new version",
+    cell: ({ refresh, pinned }) => `${REFRESHES[refresh.how]}${pinned === null ? "" : ", pinned to a version"}`,
   },
 ];
 
@@ -22,17 +22,17 @@ export function Dependencies({ asset: { id } }: { asset: Schemas["AssetDetails"]
       {({ items, nextCursor }) => (
         <>
           {items.length === 0 ? (
-            <Text>No use is known.</Text>
+            <Text>No consumers found.</Text>
           ) : (
             <DataTable
               items={items}
               columns={COLUMNS}
               keyOf={({ resource, evidence }) => `${resource.id} ${evidence}`}
-              label="Who uses it"
+              label="Used by"
             />
           )}
           <Link href={createHref(`/dependencies/${encodeURIComponent(id)}`)}>
-            {nextCursor === null ? "What a rotation would do" : "All of them, and what a rotation would do"}
+            {nextCursor === null ? "Blast radius of a rotation" : "All consumers and the blast radius of a rotation"}
           </Link>
         </>
       )}

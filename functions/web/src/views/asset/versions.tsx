@@ -6,7 +6,7 @@ import { Instant } from "../../parts/instant.tsx";
 
 type Version = Schemas["AssetVersion"];
 
-/** Read from the vault now, the newest first. */
+/** The versions of an asset, newest first, read from the vault on demand. */
 export function Versions({ asset: { id, version: current } }: { asset: Schemas["AssetDetails"] }) {
   const versions = api.useQuery("get", "/api/assets/discovery/assets/{asset_id}/versions", {
     params: { path: { asset_id: id } },
@@ -20,18 +20,18 @@ export function Versions({ asset: { id, version: current } }: { asset: Schemas["
         </>
       ),
     },
-    { title: "Made", cell: ({ createdOn }) => <Instant at={createdOn} /> },
+    { title: "Created", cell: ({ createdOn }) => <Instant at={createdOn} /> },
     { title: "Valid from", cell: ({ notBefore }) => notBefore && <Instant at={notBefore} /> },
-    { title: "Ends", cell: ({ expiresOn }) => <Instant at={expiresOn} /> },
-    { title: "Changed", cell: ({ updatedOn }) => <Instant at={updatedOn} /> },
-    { title: "Enabled", cell: ({ enabled }) => (enabled ? "yes" : "no") },
+    { title: "Expires", cell: ({ expiresOn }) => <Instant at={expiresOn} /> },
+    { title: "Last modified", cell: ({ updatedOn }) => <Instant at={updatedOn} /> },
+    { title: "Enabled", cell: ({ enabled }) => (enabled ? "Yes" : "No") },
   ];
   return (
     <Answer of={versions}>
       {({ versions, complete }) => (
         <>
           <DataTable items={versions} columns={columns} keyOf={({ version }) => version} label="Versions" />
-          {!complete && <Text>There are more; the newest {versions.length} are shown.</Text>}
+          {!complete && <Text>Only the newest {versions.length} versions are shown.</Text>}
         </>
       )}
     </Answer>

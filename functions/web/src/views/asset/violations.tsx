@@ -9,14 +9,14 @@ import { SeverityBadge } from "../../parts/status.tsx";
 const COLUMNS: Column<Schemas["Violation"]>[] = [
   { title: "Severity", cell: ({ severity }) => <SeverityBadge severity={severity} /> },
   {
-    title: "Check that fails",
+    title: "Failed check",
     wide: true,
     cell: ({ title, evidence, exempted, remediation }) => (
       <>
         <strong>{title}</strong>
-        {exempted && " (exempted)"}
+        {exempted && " (exempt)"}
         <Text block>{evidence}</Text>
-        <Copyable label="What mends it" text={remediation.cli} />
+        <Copyable label="Remediation" text={remediation.cli} />
       </>
     ),
   },
@@ -33,7 +33,7 @@ export function Violations({ asset: { id, vaultName } }: { asset: Schemas["Asset
         columns={COLUMNS}
         keyOf={(one) => one.id}
         label="Violations of this asset"
-        none="None is known."
+        empty="No violations. All checks of this asset pass."
       />
       {vaultName !== null && (
         <Link href={createHref("/compliance", { vault: vaultName })}>All violations in {vaultName}</Link>

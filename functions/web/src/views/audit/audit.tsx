@@ -19,10 +19,10 @@ const FILTERS = [
   { name: "event_type", label: "Event" },
   { name: "actor", label: "Actor" },
   { name: "start_date", label: "From", type: "date" },
-  { name: "end_date", label: "Until", type: "date" },
+  { name: "end_date", label: "To", type: "date" },
 ] as const;
 
-/** Who did what, when, and whether the log is whole. */
+/** The audit log and its verification. */
 export default function Audit() {
   const may = useMay();
   return (
@@ -40,7 +40,7 @@ export default function Audit() {
 }
 
 const COLUMNS: Column<Entry>[] = [
-  { title: "When", cell: ({ occurredAt }) => <Instant at={occurredAt} /> },
+  { title: "Time", cell: ({ occurredAt }) => <Instant at={occurredAt} /> },
   { title: "Event", cell: ({ eventType }) => eventType },
   { title: "Outcome", cell: ({ outcome }) => outcome },
   { title: "Actor", cell: ({ actor, address }) => `${actor} ${address ?? ""}` },
@@ -62,10 +62,16 @@ function Entries() {
   return (
     <>
       <Filters of={FILTERS} />
-      <PagedTable of={list} columns={COLUMNS} keyOf={({ id }) => id} label="Entries" none="There is none." />
+      <PagedTable
+        of={list}
+        columns={COLUMNS}
+        keyOf={({ id }) => id}
+        label="Entries"
+        empty="No entries match the filters."
+      />
       {may("exportAudit") && (
         <Text>
-          These as{" "}
+          Download these entries as{" "}
           {(["json", "csv", "pdf"] as const).map((format) => (
             <Link
               key={format}
@@ -83,7 +89,7 @@ function Entries() {
 
 function detailsOf({ details, before, after, count }: Entry) {
   const lines = [
-    ...(count > 1 ? [`${count} times`] : []),
+    ...(count > 1 ? [`repeated ${count} times`] : []),
     ...linesOf("", details),
     ...linesOf("before: ", before),
     ...linesOf("after: ", after),
@@ -91,7 +97,7 @@ function detailsOf({ details, before, after, count }: Entry) {
   return lines.length > 0 && lines.map((line) => <div key={line}>{line}</div>);
 }
 
-/** A line for each member, as the log has it. */
+/** Returns a line per member of a details object. */
 const linesOf = (prefix: string, members: Entry["details"]): string[] =>
   Object.entries(members ?? {}).map(
     ([name, value]) => `${prefix}${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`,

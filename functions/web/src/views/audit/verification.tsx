@@ -5,7 +5,7 @@ import { Failure } from "../../parts/answer.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { BY_CURSOR } from "../../parts/paged-table.tsx";
-import { FINDINGS } from "./words.ts";
+import { FINDINGS } from "./finding-texts.ts";
 
 type Part = Schemas["AuditVerification"];
 
@@ -40,18 +40,18 @@ const useStyles = makeStyles({
   open: { ":before": { backgroundColor: tokens.colorNeutralStroke1 } },
 });
 
-/** Checks the chain of signed digests when somebody asks, since it reads the whole log. */
+/** Verifies the chain of signed digests on demand, because a verification reads the whole log. */
 export function Verification() {
-  const [isAsked, ask] = useState(false);
-  if (isAsked) return <Result />;
+  const [isStarted, setStarted] = useState(false);
+  if (isStarted) return <Result />;
   return (
     <div>
-      <Button onClick={() => ask(true)}>Verify the log</Button>
+      <Button onClick={() => setStarted(true)}>Verify audit log</Button>
     </div>
   );
 }
 
-/** A long log is checked part by part. */
+/** Verifies a long log in several requests, one per part. */
 function Result() {
   const parts = api.useInfiniteQuery("get", "/audit/verify", { params: { query: {} } }, BY_CURSOR);
   const { data, hasNextPage, isFetching, error, fetchNextPage } = parts;
@@ -67,7 +67,7 @@ function Result() {
       <div role="status">
         {!isOver && !error && (
           <>
-            <Text>{entries.toLocaleString()} entries checked</Text>
+            <Text>{entries.toLocaleString()} entries verified</Text>
             <ProgressBar />
           </>
         )}
@@ -83,10 +83,13 @@ const sum = (parts: Part[], of: (part: Part) => number): number => parts.reduce(
 function Verdict({ parts }: { parts: Part[] }) {
   const findings = sum(parts, (part) => part.findingsTotal);
   const [intent, text] = parts.some(({ sealing }) => sealing === "notConfigured")
-    ? (["warning", "Nothing is sealed, so nothing can be verified: AUDIT_SIGNING_KEYS is not set."] as const)
+    ? ([
+        "warning",
+        "The audit log can't be verified because it is not signed. Set AUDIT_SIGNING_KEYS to sign new entries.",
+      ] as const)
     : parts.every(({ intact }) => intact)
-      ? (["success", "The log is whole: nothing that is sealed was changed, removed or inserted."] as const)
-      : (["error", `The log is not whole: ${findings.toLocaleString()} findings.`] as const);
+      ? (["success", "The audit log is intact: no signed entry was changed, removed or inserted."] as const)
+      : (["error", `Verification failed: ${findings.toLocaleString()} findings. See the list below.`] as const);
   return (
     <MessageBar intent={intent} layout="multiline">
       <MessageBarBody>{text}</MessageBarBody>
@@ -94,23 +97,23 @@ function Verdict({ parts }: { parts: Part[] }) {
   );
 }
 
-/** From the beginning of the log to what is not sealed yet. */
+/** The verified chain, from the start of the log to the first unsigned entry. */
 function Chain({ parts, isOver }: { parts: Part[]; isOver: boolean }) {
   const styles = useStyles();
-  const link = (key: string, kind: "whole" | "broken" | "open", children: ReactNode) => (
-    <li key={key} className={`${styles.link} ${kind === "whole" ? "" : styles[kind]}`}>
+  const link = (key: string, kind: "intact" | "broken" | "open", children: ReactNode) => (
+    <li key={key} className={`${styles.link} ${kind === "intact" ? "" : styles[kind]}`}>
       {children}
     </li>
   );
   const [first, last] = [parts[0]!, parts.at(-1)!];
   return (
-    <ol className={styles.chain} aria-label="The chain of digests">
+    <ol className={styles.chain} aria-label="Digest chain">
       {first.beginning &&
         link(
           "beginning",
-          "whole",
+          "intact",
           <>
-            The log begins <Instant at={first.beginning} />.
+            Start of the log: <Instant at={first.beginning} />.
           </>,
         )}
       {parts
@@ -120,8 +123,8 @@ function Chain({ parts, isOver }: { parts: Part[]; isOver: boolean }) {
             `purge ${from}`,
             "open",
             <>
-              {entries.toLocaleString()} entries from <Instant at={from} /> to <Instant at={to} /> were removed by
-              retention, by {actor}, <Instant at={purgedAt} />.
+              {actor} purged {entries.toLocaleString()} entries from <Instant at={from} /> to <Instant at={to} /> by
+              retention on <Instant at={purgedAt} />.
             </>,
           ),
         )}
@@ -130,10 +133,10 @@ function Chain({ parts, isOver }: { parts: Part[]; isOver: boolean }) {
           ? null
           : link(
               checkedFrom,
-              intact ? "whole" : "broken",
+              intact ? "intact" : "broken",
               <>
-                <Instant at={checkedFrom} /> to <Instant at={checkedTo} />: {digests.toLocaleString()} digests over{" "}
-                {entries.toLocaleString()} entries {intact ? "hold" : "do not all hold"}.
+                <Instant at={checkedFrom} /> to <Instant at={checkedTo} />: {digests.toLocaleString()} digests of{" "}
+                {entries.toLocaleString()} entries {intact ? "verified" : "failed verification"}.
                 {findings.length > 0 && (
                   <ul>
                     {findings.map(({ kind, entryId, interval, detail }) => (
@@ -141,11 +144,11 @@ function Chain({ parts, isOver }: { parts: Part[]; isOver: boolean }) {
                         {FINDINGS[kind]}
                         {interval !== undefined && (
                           <>
-                            , in the ten minutes from <Instant at={interval} />
+                            , in the 10-minute interval from <Instant at={interval} />
                           </>
                         )}
                         : {detail}
-                        {entryId !== undefined && ` Its id is ${isolated(entryId)}.`}
+                        {entryId !== undefined && ` Entry ID: ${isolated(entryId)}.`}
                       </li>
                     ))}
                   </ul>
@@ -157,10 +160,10 @@ function Chain({ parts, isOver }: { parts: Part[]; isOver: boolean }) {
         last.lastDigest &&
         link(
           "last",
-          "whole",
+          "intact",
           <>
-            The last digest is number {last.lastDigest.number}, of <Instant at={last.lastDigest.interval} />, signed
-            with the key {last.lastDigest.kid}.
+            Last digest: number {last.lastDigest.number}, interval <Instant at={last.lastDigest.interval} />, signed
+            with key {last.lastDigest.kid}.
           </>,
         )}
       {isOver &&
@@ -169,7 +172,7 @@ function Chain({ parts, isOver }: { parts: Part[]; isOver: boolean }) {
           "unsealed",
           "open",
           <>
-            What came after <Instant at={last.unsealedFrom} /> is not sealed yet.
+            Entries after <Instant at={last.unsealedFrom} /> are not signed yet.
           </>,
         )}
     </ol>

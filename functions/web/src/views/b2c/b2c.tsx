@@ -1,14 +1,14 @@
 import { Badge, Link } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
+import { FeatureGate } from "../../parts/feature-gate.tsx";
 import { Instant } from "../../parts/instant.tsx";
-import { Kept } from "../../parts/kept.tsx";
-import { Offered } from "../../parts/offered.tsx";
+import { LapsedProData } from "../../parts/lapsed-pro-data.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { View } from "../../parts/view.tsx";
 import { NewTenantFields, newTenantOf } from "./tenant-form.tsx";
-import { STATE_COLORS } from "./words.ts";
+import { STATE_COLORS, STATES } from "./tenant-states.ts";
 
 const COLUMNS: Column<Schemas["B2cTenant"]>[] = [
   {
@@ -16,43 +16,43 @@ const COLUMNS: Column<Schemas["B2cTenant"]>[] = [
     cell: ({ tenantId, displayName }) => <Link href={createHref(`/b2c/${tenantId}`, {})}>{displayName}</Link>,
   },
   { title: "Domain", cell: ({ tenantDomain }) => tenantDomain },
-  { title: "Type", cell: ({ tenantType }) => tenantType ?? "not known yet" },
+  { title: "Type", cell: ({ tenantType }) => tenantType ?? "Unknown" },
   {
-    title: "State",
+    title: "Status",
     cell: ({ state }) => (
       <Badge appearance="tint" color={STATE_COLORS[state]}>
-        {state}
+        {STATES[state]}
       </Badge>
     ),
   },
-  { title: "Ends soon", cell: ({ counts }) => counts?.expiring.toLocaleString() },
-  { title: "Read", cell: ({ lastDiscoveredAt }) => <Instant at={lastDiscoveredAt} relative /> },
-  { title: "Failure", cell: ({ failure }) => failure && `${failure.message} ${failure.remedy}` },
+  { title: "Expiring soon", cell: ({ counts }) => counts?.expiring.toLocaleString() },
+  { title: "Last refreshed", cell: ({ lastDiscoveredAt }) => <Instant at={lastDiscoveredAt} relative /> },
+  { title: "Error", cell: ({ failure }) => failure && `${failure.message} ${failure.remedy}` },
 ];
 
-/** The tenants that customers and partners sign in to, whose credentials are watched. */
+/** Tenants for customers and partners whose credentials the service monitors. */
 export default function B2c() {
   return (
     <View title="B2C tenants">
-      <Offered
+      <FeatureGate
         operation="registerB2cTenant"
         isQuiet
-        what="The credentials of the tenants that customers and partners sign in to are watched beside those of your key vaults."
+        description="Monitors the application secrets, certificates and policy keys of your B2C and External ID tenants."
       >
         <div>
           <Operate
             operation="registerB2cTenant"
-            title="Add a tenant"
-            action="Add"
+            title="Add tenant"
+            action="Add tenant"
             submit={(form, register) => register({ body: newTenantOf(form) })}
           >
             <NewTenantFields />
           </Operate>
         </div>
-      </Offered>
-      <Kept>
+      </FeatureGate>
+      <LapsedProData>
         <Tenants />
-      </Kept>
+      </LapsedProData>
     </View>
   );
 }
@@ -65,7 +65,7 @@ function Tenants() {
       columns={COLUMNS}
       keyOf={({ tenantId }) => tenantId}
       label="B2C tenants"
-      none="No tenant is added."
+      empty="No tenants yet. Add a tenant to monitor its credentials."
     />
   );
 }

@@ -3,37 +3,38 @@ import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { Answer } from "../../parts/answer.tsx";
 import { Card } from "../../parts/card.tsx";
-import { untilOver } from "../../parts/follow.ts";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
+import { pollUntil } from "../../parts/polling.ts";
 import { useParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
 import { TenantFields, tenantOf } from "./tenant-form.tsx";
+import { STATES } from "./tenant-states.ts";
 
 type Tenant = Schemas["B2cTenant"];
 
-/** One tenant: how it is read, and what it holds. */
+/** One tenant: its status, errors and credential counts. */
 export default function OneTenant() {
   const { tenantId = "" } = useParams();
   const tenant = api.useQuery(
     "get",
     "/b2c/tenants/{tenant_id}",
     { params: { path: { tenant_id: tenantId } } },
-    untilOver<Tenant>(({ state }) => state !== "discovering"),
+    pollUntil<Tenant>(({ state }) => state !== "discovering"),
   );
   return (
     <Answer of={tenant}>
       {(data) => (
         <View title={data.displayName}>
           <Text>
-            {data.tenantId}, {data.tenantDomain}. <Link href={createHref("/b2c", {})}>To the tenants</Link>
+            {data.tenantId}, {data.tenantDomain}. <Link href={createHref("/b2c", {})}>All tenants</Link>
           </Text>
           <Actions tenant={data} />
-          <Card title="How it is">
+          <Card title="Status">
             <State tenant={data} />
           </Card>
-          <Card title="What it holds">
-            <Holds tenant={data} />
+          <Card title="Credentials">
+            <Counts tenant={data} />
           </Card>
         </View>
       )}
@@ -49,16 +50,16 @@ function State({
   return (
     <>
       <Text>
-        {state}, read <Instant at={lastDiscoveredAt} relative />
+        {STATES[state]}. Last refreshed: <Instant at={lastDiscoveredAt} relative />
         {nextDiscoveryAt && (
           <>
-            , next <Instant at={nextDiscoveryAt} relative />
+            , next refresh <Instant at={nextDiscoveryAt} relative />
           </>
         )}
-        . The service signs in as {clientId}
+        . The service signs in with client ID {clientId}
         {clientSecretExpiresOn && (
           <>
-            , whose secret ends <Instant at={clientSecretExpiresOn} relative />
+            , whose secret expires <Instant at={clientSecretExpiresOn} relative />
           </>
         )}
         .
@@ -76,17 +77,17 @@ function State({
   );
 }
 
-function Holds({ tenant: { counts } }: { tenant: Tenant }) {
-  if (counts === null) return <Text>It was not read yet.</Text>;
+function Counts({ tenant: { counts } }: { tenant: Tenant }) {
+  if (counts === null) return <Text>This tenant was not read yet. Select Refresh to read it now.</Text>;
   return (
     <>
       <ul>
-        <li>{counts.applications.toLocaleString()} secrets and certificates of applications</li>
-        <li>{counts.policyKeys.toLocaleString()} keys of policies</li>
+        <li>{counts.applications.toLocaleString()} application secrets and certificates</li>
+        <li>{counts.policyKeys.toLocaleString()} policy keys</li>
         <li>{counts.identityProviders.toLocaleString()} identity providers</li>
-        <li>{counts.expiring.toLocaleString()} of them end soon</li>
+        <li>{counts.expiring.toLocaleString()} expire soon</li>
       </ul>
-      <Link href={createHref("/inventory", { source: "b2c" })}>In the inventory</Link>
+      <Link href={createHref("/inventory", { source: "b2c" })}>Show in the inventory</Link>
     </>
   );
 }
@@ -99,23 +100,23 @@ function Actions({ tenant }: { tenant: Tenant }) {
     <div>
       <Operate
         operation="testB2cTenant"
-        title="Test"
-        action="Test"
+        title="Test connection"
+        action="Test connection"
         submit={async (_, test) => <Outcome of={await test({ params })} />}
       >
-        <Text>Signs in there and looks what can be read. Nothing is changed.</Text>
+        <Text>Signs in to the tenant and checks what the service can read. This makes no changes.</Text>
       </Operate>{" "}
       <Operate
         operation="discoverB2cTenant"
-        title="Read it now"
-        action="Read"
+        title="Refresh"
+        action="Refresh"
         submit={(_, discover) => discover({ params })}
       >
-        <Text>Its credentials are read into the inventory. Nothing is changed there.</Text>
+        <Text>Reads the tenant's credentials into the inventory now. This makes no changes in the tenant.</Text>
       </Operate>{" "}
       <Operate
         operation="changeB2cTenant"
-        title="Change"
+        title="Edit"
         action="Save"
         submit={(form, change) => change({ params: held, body: tenantOf(form) })}
       >
@@ -123,39 +124,42 @@ function Actions({ tenant }: { tenant: Tenant }) {
       </Operate>{" "}
       <Operate
         operation="deleteB2cTenant"
-        title="Remove"
-        action="Remove"
+        title="Remove tenant"
+        action="Remove tenant"
         submit={async (_, remove) => {
           await remove({ params: held });
           location.hash = createHref("/b2c", {});
         }}
       >
-        <Text>{displayName} is no longer read, and its credentials leave the inventory. Nothing is changed there.</Text>
+        <Text>
+          The service stops reading {displayName} and deletes its credentials from the inventory. Nothing in the tenant
+          is changed.
+        </Text>
       </Operate>
     </div>
   );
 }
 
 const CHECKS: Record<Schemas["B2cTenantTest"]["checks"][number]["name"], string> = {
-  signIn: "Signs in",
-  consent: "Consent",
-  tenant: "The tenant's id",
-  domain: "The domain",
+  signIn: "Sign-in",
+  consent: "Admin consent",
+  tenant: "Tenant ID",
+  domain: "Domain",
   applications: "Applications",
-  policyKeys: "Keys of policies",
+  policyKeys: "Policy keys",
   identityProviders: "Identity providers",
 };
 const OUTCOMES = {
-  ok: "good",
-  failed: "not good",
-  notApplicable: "there are none in such a tenant",
-  notTried: "not tried",
+  ok: "passed",
+  failed: "failed",
+  notApplicable: "not available in this type of tenant",
+  notTried: "not tested",
 } as const;
 
 const Outcome = ({ of: { ok, checks } }: { of: Schemas["B2cTenantTest"] }) => (
   <>
     <Text block weight="semibold">
-      {ok ? "All can be read." : "Not all can be read yet."}
+      {ok ? "Connection test passed." : "Connection test failed."}
     </Text>
     <ul>
       {checks.map(({ name, outcome, permission, message, remedy }) => (

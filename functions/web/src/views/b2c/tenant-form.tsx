@@ -1,19 +1,19 @@
 import { useState } from "react";
 import type { Schemas } from "../../api/client.ts";
-import { CheckField, EndField, NumberField, SecretField, TextField } from "../../parts/fields.tsx";
-import { endOf, given, typed } from "../../parts/form-dialog.tsx";
+import { CheckField, ExpiryField, NumberField, SecretField, TextField } from "../../parts/fields.tsx";
+import { expiryOf, given, typed } from "../../parts/form-dialog.tsx";
 
 type Tenant = Schemas["B2cTenant"];
 
-/** What a new tenant is added with. */
+/** The fields of a new tenant. */
 export const NewTenantFields = () => (
   <>
-    <TextField name="tenantId" label="Tenant id" hint="A GUID" required />
+    <TextField name="tenantId" label="Tenant ID" hint="A GUID" required />
     <TenantFields />
   </>
 );
 
-/** What can be changed of a tenant. The secret goes in and never comes out. */
+/** The fields of a tenant that can be edited. The API never returns the client secret. */
 export function TenantFields({ tenant }: { tenant?: Tenant }) {
   const [isAnother, setAnother] = useState(false);
   return (
@@ -22,35 +22,39 @@ export function TenantFields({ tenant }: { tenant?: Tenant }) {
       <TextField
         name="tenantDomain"
         label="Domain"
-        hint="A verified one of the tenant"
+        hint="A verified domain of the tenant, such as contoso.onmicrosoft.com"
         required
         defaultValue={tenant?.tenantDomain ?? ""}
       />
       <TextField
         name="clientId"
-        label="Client id"
-        hint="Of an application in that tenant, with the permissions that docs/b2c.md names"
+        label="Client ID"
+        hint="Application in that tenant. docs/b2c.md lists the permissions it needs."
         required
         defaultValue={tenant?.clientId ?? ""}
       />
       <SecretField
         name="clientSecret"
         label="Client secret"
-        hint={tenant ? "Empty: as it is. Another client id needs it." : "The value, not its id"}
+        hint={
+          tenant
+            ? "Leave empty to keep the current secret. Required for another client ID."
+            : "The secret's value, not its ID"
+        }
         required={!tenant}
-        typedInto={setAnother}
+        onFilled={setAnother}
       />
-      <EndField
+      <ExpiryField
         name="clientSecretExpiresOn"
-        label="The client secret ends on"
-        hint="Empty: as the tenant says"
+        label="Client secret expires"
+        hint="Leave empty to read the expiry date from the tenant"
         end={tenant?.clientSecretExpiresOn}
         isAnother={isAnother}
       />
-      <CheckField name="autoDiscover" label="Read it by itself" defaultChecked={tenant?.autoDiscover ?? true} />
+      <CheckField name="autoDiscover" label="Refresh automatically" defaultChecked={tenant?.autoDiscover ?? true} />
       <NumberField
         name="discoveryIntervalHours"
-        label="Every so many hours"
+        label="Refresh interval (hours)"
         required
         min={1}
         max={720}
@@ -60,7 +64,7 @@ export function TenantFields({ tenant }: { tenant?: Tenant }) {
   );
 }
 
-/** What was typed; of a secret only what there is. */
+/** Returns the tenant from the form data, without an empty client secret. */
 export function tenantOf(form: FormData) {
   return {
     displayName: typed(form, "displayName"),
@@ -69,7 +73,7 @@ export function tenantOf(form: FormData) {
     autoDiscover: form.has("autoDiscover"),
     discoveryIntervalHours: Number(typed(form, "discoveryIntervalHours")),
     ...given({ clientSecret: typed(form, "clientSecret") }),
-    ...endOf(form, "clientSecretExpiresOn"),
+    ...expiryOf(form, "clientSecretExpiresOn"),
   };
 }
 

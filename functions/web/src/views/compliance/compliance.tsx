@@ -4,7 +4,7 @@ import { Exemptions } from "./exemptions.tsx";
 import { Frameworks } from "./frameworks.tsx";
 import { Violations } from "./violations.tsx";
 
-/** What is not as it should be, why it matters, and what mends it. */
+/** Framework scores, violations with their remediation, and exemptions. */
 export default function Compliance() {
   return (
     <View title="Compliance">

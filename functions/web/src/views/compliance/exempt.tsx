@@ -4,9 +4,15 @@ import { chosen, typed } from "../../parts/form-dialog.tsx";
 import { Operate } from "../../parts/operate.tsx";
 
 const SCOPES = ["asset", "vault", "subscription", "all"] as const;
-const CATEGORIES = { waiver: "The risk is taken", mitigated: "It is mended in another way" } as const;
+const CATEGORIES = { waiver: "Risk accepted", mitigated: "Mitigated in another way" } as const;
+const SCOPE_TEXTS = {
+  asset: "This asset",
+  vault: "This vault",
+  subscription: "This subscription",
+  all: "All resources",
+};
 
-/** Takes a finding out of the score for a while, with a reason that is kept. */
+/** Exempts a violation from the score until a date. */
 export function Exempt({ violation }: { violation: Schemas["Violation"] }) {
   if (violation.exempted) return null;
   const { checkId, resourceType, resourceId, vaultName, subscriptionId } = violation;
@@ -32,10 +38,15 @@ export function Exempt({ violation }: { violation: Schemas["Violation"] }) {
         });
       }}
     >
-      <ChoiceField name="scope" member="scope.id" label="For" options={scopes} />
-      <ChoiceField name="category" label="Why it counts no longer" options={CATEGORIES} />
+      <ChoiceField
+        name="scope"
+        member="scope.id"
+        label="Scope"
+        options={Object.fromEntries(scopes.map((scope) => [scope, SCOPE_TEXTS[scope]]))}
+      />
+      <ChoiceField name="category" label="Category" options={CATEGORIES} />
       <LongField name="reason" label="Reason" required />
-      <TextField name="until" label="Until" type="date" required />
+      <TextField name="until" label="Expires" type="date" required />
     </Operate>
   );
 }

@@ -8,29 +8,37 @@ type Exemption = Schemas["Exemption"];
 
 const COLUMNS: Column<Exemption>[] = [
   { title: "Check", cell: ({ checkId }) => checkId },
-  { title: "For", cell: ({ scope }) => `${scope.type} ${scope.id ?? ""}` },
+  { title: "Scope", cell: ({ scope }) => `${scope.type} ${scope.id ?? ""}` },
   { title: "Reason", cell: ({ reason, ticket }) => `${reason} ${ticket ?? ""}` },
-  { title: "Until", cell: ({ until, active }) => (active ? <Instant at={until} /> : "ended") },
-  { title: "By", cell: ({ createdBy }) => createdBy },
+  { title: "Expires", cell: ({ until, active }) => (active ? <Instant at={until} /> : "Expired") },
+  { title: "Created by", cell: ({ createdBy }) => createdBy },
   { title: "", cell: (exemption) => <Remove exemption={exemption} /> },
 ];
 
 export function Exemptions() {
   const list = api.useInfiniteQuery("get", "/compliance/exemptions", { params: { query: { limit: 100 } } }, BY_CURSOR);
-  return <PagedTable of={list} columns={COLUMNS} keyOf={({ id }) => id} label="Exemptions" none="There is none." />;
+  return (
+    <PagedTable
+      of={list}
+      columns={COLUMNS}
+      keyOf={({ id }) => id}
+      label="Exemptions"
+      empty="No exemptions. To exempt a violation, open it in the list above."
+    />
+  );
 }
 
 function Remove({ exemption: { id, checkId } }: { exemption: Exemption }) {
   return (
     <Operate
       operation="removeExemption"
-      title="Remove"
+      title="Remove exemption"
       about={checkId}
-      action="Remove"
+      action="Remove exemption"
       appearance="transparent"
       submit={(_, remove) => remove({ params: { path: { exemption_id: id } } })}
     >
-      <Text>What {checkId} finds counts again.</Text>
+      <Text>Violations of {checkId} count toward the score again.</Text>
     </Operate>
   );
 }

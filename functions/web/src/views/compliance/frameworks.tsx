@@ -17,39 +17,39 @@ import { Answer } from "../../parts/answer.tsx";
 type FrameworkId = Schemas["Framework"]["id"];
 
 const CONTROL_STATUSES = {
-  pass: "passes",
-  fail: "fails",
-  notApplicable: "applies to nothing here",
-  manual: "only a person can tell",
+  pass: "Passed",
+  fail: "Failed",
+  notApplicable: "Not applicable",
+  manual: "Manual review",
 } as const satisfies Record<Schemas["FrameworkDetails"]["controls"][number]["status"], string>;
 
 const useStyles = makeStyles({
-  // Several lines on a narrow screen.
+  // The header wraps on a narrow screen.
   header: { "& button": { paddingBlock: tokens.spacingVerticalXS } },
 });
 
-/** The frameworks with their scores, and the controls of the one that is opened. */
+/** The frameworks with their scores. An expanded framework shows its controls. */
 export function Frameworks() {
   const frameworks = api.useQuery("get", "/compliance/frameworks");
   const styles = useStyles();
-  const [opened, open] = useState<FrameworkId[]>([]);
+  const [expanded, setExpanded] = useState<FrameworkId[]>([]);
   return (
     <Answer of={frameworks}>
       {({ items }) => (
         <Accordion
           multiple
           collapsible
-          openItems={opened}
-          onToggle={(_, data) => open(data.openItems as FrameworkId[])}
+          openItems={expanded}
+          onToggle={(_, data) => setExpanded(data.openItems as FrameworkId[])}
         >
           {items.map(({ id, name, version, score, failed, controlsByStatus }) => (
             <AccordionItem key={id} value={id}>
               <AccordionHeader className={styles.header}>
-                {name} {version}: {score} of 100, {controlsByStatus.fail} controls fail, {failed} violations
+                {name} {version}: score {score} of 100, {controlsByStatus.fail} failed controls, {failed} violations
               </AccordionHeader>
               <AccordionPanel>
                 <ProgressBar value={score / 100} aria-label={`Score of ${name}`} />
-                {opened.includes(id) && <Controls framework={id} />}
+                {expanded.includes(id) && <Controls framework={id} />}
               </AccordionPanel>
             </AccordionItem>
           ))}
@@ -68,13 +68,13 @@ function Controls({ framework }: { framework: FrameworkId }) {
       {({ source, controls }) => (
         <>
           <Text block>{source}</Text>
-          <Link href={createHref("/compliance", { framework })}>What fails</Link>
+          <Link href={createHref("/compliance", { framework })}>Show violations</Link>
           <ul>
             {controls.map(({ id, title, status, passed, failed, exempted }) => (
               <li key={id}>
                 <strong>{id}</strong> {title}: {CONTROL_STATUSES[status]}
-                {passed + failed > 0 && `, ${passed} pass, ${failed} fail`}
-                {exempted > 0 && `, ${exempted} exempted`}
+                {passed + failed > 0 && `, ${passed} passed and ${failed} failed results`}
+                {exempted > 0 && `, ${exempted} exempt`}
               </li>
             ))}
           </ul>

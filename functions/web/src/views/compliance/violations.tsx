@@ -16,10 +16,10 @@ type Query = NonNullable<paths["/compliance/violations"]["get"]["parameters"]["q
 
 const FILTERS = [
   { name: "severity", label: "Severity", values: SEVERITIES },
-  { name: "exempted", label: "Exempted", values: { true: "yes", false: "no" } },
+  { name: "exempted", label: "Exempt", values: { true: "Yes", false: "No" } },
   { name: "vault", label: "Vault" },
   { name: "owner", label: "Owner" },
-  { name: "check", label: "Check" },
+  { name: "check", label: "Check ID" },
 ] as const satisfies Filter[];
 
 const COLUMNS: Column<Violation>[] = [
@@ -27,9 +27,9 @@ const COLUMNS: Column<Violation>[] = [
     title: "Severity",
     cell: ({ severity }) => <SeverityBadge severity={severity} />,
   },
-  { title: "Check that fails", wide: true, cell: (violation) => <Details violation={violation} /> },
+  { title: "Failed check", wide: true, cell: (violation) => <Details violation={violation} /> },
   {
-    title: "Where",
+    title: "Resource",
     cell: ({ resourceType, resourceId, resourceName, credentialTitle, vaultName }) =>
       resourceType === "vault" ? (
         resourceName
@@ -43,7 +43,7 @@ const COLUMNS: Column<Violation>[] = [
   { title: "Since", cell: ({ firstSeenAt }) => <Instant at={firstSeenAt} relative /> },
 ];
 
-/** By severity; the filters are in the address. */
+/** Violations, most severe first. The filters are in the address. */
 export function Violations() {
   const [params] = useSearchParams();
   const frameworks = api.useQuery("get", "/compliance/frameworks");
@@ -54,7 +54,13 @@ export function Violations() {
   return (
     <>
       <Filters of={filters} />
-      <PagedTable of={list} columns={COLUMNS} keyOf={({ id }) => id} label="Violations" none="There is none." />
+      <PagedTable
+        of={list}
+        columns={COLUMNS}
+        keyOf={({ id }) => id}
+        label="Violations"
+        empty="No violations match the filters."
+      />
     </>
   );
 }
@@ -66,14 +72,14 @@ function Details({ violation }: { violation: Violation }) {
       <AccordionItem value="details">
         <AccordionHeader size="small">
           {title}
-          {exempted && " (exempted)"}
+          {exempted && " (exempt)"}
         </AccordionHeader>
         <AccordionPanel>
           <Text block>{evidence}</Text>
           <Text block>{rationale}</Text>
-          <Text block>In the portal: {remediation.portal}</Text>
-          <Copyable label="By the command line" text={remediation.cli} />
-          {remediation.bicep !== null && <Copyable label="By Bicep" text={remediation.bicep} />}
+          <Text block>Azure portal: {remediation.portal}</Text>
+          <Copyable label="Azure CLI" text={remediation.cli} />
+          {remediation.bicep !== null && <Copyable label="Bicep" text={remediation.bicep} />}
           {controls.length > 0 && (
             <Text block>{controls.map(({ framework, control }) => `${framework} ${control}`).join(", ")}</Text>
           )}

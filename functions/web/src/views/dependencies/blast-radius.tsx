@@ -3,9 +3,9 @@ import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { Answer } from "../../parts/answer.tsx";
 import { Card } from "../../parts/card.tsx";
-import { kindOf, REFRESHES } from "../../parts/dependency-words.ts";
+import { kindOf, REFRESHES } from "../../parts/dependency-texts.ts";
+import { FeatureGate } from "../../parts/feature-gate.tsx";
 import { isolated } from "../../parts/isolated.ts";
-import { Offered } from "../../parts/offered.tsx";
 import { useParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
 import { Graph } from "./graph.tsx";
@@ -14,13 +14,16 @@ import { Usage } from "./usage.tsx";
 
 type Radius = Schemas["BlastRadius"];
 
-/** What a rotation of one asset touches, as a picture and in words. */
+/** The consumers of one asset and the effect of a rotation on each, as a graph and as a list. */
 export default function BlastRadius() {
   const { assetId = "" } = useParams();
   return (
-    <Offered operation="getBlastRadius" what="Who uses this asset, and what a rotation would do to each.">
+    <FeatureGate
+      operation="getBlastRadius"
+      description="Shows the consumers of this asset and the effect of a rotation on each of them."
+    >
       <Loaded assetId={assetId} />
-    </Offered>
+    </FeatureGate>
   );
 }
 
@@ -33,23 +36,23 @@ function Loaded({ assetId }: { assetId: string }) {
       {(data) => (
         <View title={`Blast radius of ${data.secret}`}>
           <Text>
-            <strong>{data.score}</strong> of 100, {data.more && "at least "}
+            Score: <strong>{data.score}</strong> of 100, {data.more && "at least "}
             {data.total.toLocaleString()} consumers.{" "}
-            <Link href={createHref(`/inventory/${encodeURIComponent(data.secret)}`, {})}>The asset</Link>
+            <Link href={createHref(`/inventory/${encodeURIComponent(data.secret)}`, {})}>Asset details</Link>
           </Text>
           <Rotate radius={data} />
-          <Card title="Picture">
+          <Card title="Graph">
             <Graph nodes={data.nodes} edges={data.edges} />
-            {data.leftOut > 0 && <Text>{data.leftOut.toLocaleString()} more are not drawn.</Text>}
+            {data.leftOut > 0 && <Text>{data.leftOut.toLocaleString()} more consumers are not drawn.</Text>}
           </Card>
-          <Card title="What makes it so">
+          <Card title="Score factors">
             {data.drivers.length === 0 ? (
-              <Text>Nobody is known to use it.</Text>
+              <Text>No consumers found.</Text>
             ) : (
               <ul>
                 {data.drivers.map(({ driver, message, points }) => (
                   <li key={driver}>
-                    {message} ({points})
+                    {message} ({points} points)
                   </li>
                 ))}
               </ul>
@@ -58,11 +61,11 @@ function Loaded({ assetId }: { assetId: string }) {
           <Card title="Consumers">
             <Consumers consumers={data.consumers} />
           </Card>
-          <Card title="Who read it">
+          <Card title="Reads in logs">
             <Usage assetId={data.secret} />
           </Card>
-          <Card title="What could not be looked into">
-            <NotSeen coverage={data.coverage} />
+          <Card title="Not read">
+            <Gaps coverage={data.coverage} />
           </Card>
         </View>
       )}
@@ -71,25 +74,25 @@ function Loaded({ assetId }: { assetId: string }) {
 }
 
 function Consumers({ consumers }: Pick<Radius, "consumers">) {
-  if (consumers.length === 0) return <Text>None is known.</Text>;
+  if (consumers.length === 0) return <Text>No consumers found.</Text>;
   return (
     <ul>
       {consumers.map(({ resource, strength, effect, refresh, evidence, resolved }) => (
         <li key={`${resource.id} ${strength}`}>
           <strong>{isolated(resource.name)}</strong> ({kindOf(resource)}){" "}
           <Badge appearance="tint">{REFRESHES[refresh]}</Badge> {effect} {evidence.map(isolated).join(", ")}
-          {resolved === false && " Its reference can't be followed now."}
+          {resolved === false && " Its Key Vault reference is not resolved."}
         </li>
       ))}
     </ul>
   );
 }
 
-function NotSeen({ coverage: { total, items } }: Pick<Radius, "coverage">) {
-  if (total === 0) return <Text>All that can be read was looked into.</Text>;
+function Gaps({ coverage: { total, items } }: Pick<Radius, "coverage">) {
+  if (total === 0) return <Text>Dependency discovery read everything.</Text>;
   return (
     <>
-      <Text>{total.toLocaleString()} places, so that there may be more consumers.</Text>
+      <Text>Dependency discovery could not read {total.toLocaleString()} scopes, so there may be more consumers.</Text>
       <ul>
         {items.map(({ scope, source, code, message, remedy }) => (
           <li key={`${scope} ${source} ${code}`}>
@@ -97,7 +100,7 @@ function NotSeen({ coverage: { total, items } }: Pick<Radius, "coverage">) {
           </li>
         ))}
       </ul>
-      <Link href={createHref("/dependencies", {})}>All of them</Link>
+      <Link href={createHref("/dependencies", {})}>Show all</Link>
     </>
   );
 }

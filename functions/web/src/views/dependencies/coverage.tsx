@@ -7,18 +7,18 @@ const SOURCES: Record<string, string> = {
   devops: "Azure DevOps",
   sync: "Sync",
   logs: "Logs",
-  literals: "Copies in settings",
+  literals: "Plaintext copies in settings",
 };
 
 const COLUMNS: Column<Schemas["NotLookedInto"]>[] = [
-  { title: "Where", cell: ({ scope }) => scope },
-  { title: "What", cell: ({ source }) => (source === null ? "" : (SOURCES[source] ?? source)) },
-  { title: "Why", cell: ({ message }) => message },
-  { title: "What mends it", cell: ({ remedy }) => remedy },
+  { title: "Scope", cell: ({ scope }) => scope },
+  { title: "Source", cell: ({ source }) => (source === null ? "" : (SOURCES[source] ?? source)) },
+  { title: "Reason", cell: ({ message }) => message },
+  { title: "Remediation", cell: ({ remedy }) => remedy },
   { title: "Since", cell: ({ since }) => since && <Instant at={since} relative /> },
 ];
 
-/** What could not be read, and which role mends it. */
+/** Scopes that dependency discovery could not read, with the role that is missing. */
 export function Coverage() {
   const list = api.useInfiniteQuery(
     "get",
@@ -31,8 +31,8 @@ export function Coverage() {
       of={list}
       columns={COLUMNS}
       keyOf={({ scope, source, code }) => [scope, source, code].join(" ")}
-      label="What could not be looked into"
-      none="All was looked into."
+      label="Not read"
+      empty="Dependency discovery read everything."
     />
   );
 }

@@ -1,26 +1,26 @@
 import { Card } from "../../parts/card.tsx";
-import { Offered } from "../../parts/offered.tsx";
+import { FeatureGate } from "../../parts/feature-gate.tsx";
 import { View } from "../../parts/view.tsx";
 import { Coverage } from "./coverage.tsx";
+import { DependencyTable } from "./dependency-table.tsx";
 import { Discover } from "./discover.tsx";
-import { Uses } from "./uses.tsx";
 
-/** Who uses which asset, and what could not be looked into. */
+/** The consumers of each asset, and the scopes that discovery could not read. */
 export default function Dependencies() {
   return (
     <View title="Dependencies">
-      <Offered
+      <FeatureGate
         operation="listDependencies"
-        what="Who uses which secret, key and certificate, what a rotation would do to each, and what could not be looked into."
+        description="Shows the resources that use each secret, key and certificate, and the effect of a rotation on each of them."
       >
-        <Card title="Who uses what">
+        <Card title="Consumers">
           <Discover />
-          <Uses />
+          <DependencyTable />
         </Card>
-        <Card title="What could not be looked into">
+        <Card title="Not read">
           <Coverage />
         </Card>
-      </Offered>
+      </FeatureGate>
     </View>
   );
 }

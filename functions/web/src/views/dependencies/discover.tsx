@@ -2,42 +2,52 @@ import { Text } from "@fluentui/react-components";
 import { useState } from "react";
 import { api, type Schemas } from "../../api/client.ts";
 import { Answer } from "../../parts/answer.tsx";
-import { untilOver } from "../../parts/follow.ts";
 import { Operate } from "../../parts/operate.tsx";
+import { pollUntil } from "../../parts/polling.ts";
 
 type Run = Schemas["DependencyRun"];
 
-/** Reads anew who uses what, and says how far that is. */
+/** Starts dependency discovery and shows its progress. */
 export function Discover() {
-  const [runId, follow] = useState<string>();
+  const [runId, setRunId] = useState<string>();
   return (
     <div>
       <Operate
         operation="discoverDependencies"
-        title="Read who uses what"
-        action="Read"
-        submit={async (_, discover) => follow((await discover({})).runId)}
+        title="Discover dependencies"
+        action="Discover"
+        submit={async (_, discover) => setRunId((await discover({})).runId)}
       >
-        <Text>All resources, pipelines and logs are looked into. Nothing is changed.</Text>
+        <Text>Reads the configuration of all resources, pipelines and logs. This makes no changes.</Text>
       </Operate>
       {runId !== undefined && <Progress runId={runId} />}
     </div>
   );
 }
 
+const STATUSES = {
+  queued: "Queued",
+  running: "In progress",
+  completed: "Completed",
+  partial: "Partially completed",
+  failed: "Failed",
+} as const satisfies Record<Run["status"], string>;
+
 function Progress({ runId }: { runId: string }) {
   const run = api.useQuery(
     "get",
     "/api/assets/dependencies/runs/{run_id}",
     { params: { path: { run_id: runId } } },
-    untilOver<Run>(({ status }) => status !== "queued" && status !== "running"),
+    pollUntil<Run>(({ status }) => status !== "queued" && status !== "running"),
   );
   return (
     <div role="status">
       <Answer of={run}>
         {({ status, resources, edges, failures }) => (
           <>
-            {resources === null ? status : `${status}: ${resources} consumers, ${edges ?? 0} uses.`}
+            {resources === null
+              ? STATUSES[status]
+              : `${STATUSES[status]}: ${resources} consumers, ${edges ?? 0} dependencies.`}
             {failures.map(({ source, unit, message, remedy }) => (
               <Text key={`${source} ${unit}`} block>
                 {unit ?? source}: {message} {remedy}

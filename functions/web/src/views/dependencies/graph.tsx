@@ -3,7 +3,7 @@ import { makeStyles, Text, tokens } from "@fluentui/react-components";
 import { type Edge, type Node, Position, ReactFlow, useReactFlow, useStore } from "@xyflow/react";
 import { useEffect, useMemo } from "react";
 import type { Schemas } from "../../api/client.ts";
-import { kindOf, REFRESHES } from "../../parts/dependency-words.ts";
+import { kindOf, REFRESHES } from "../../parts/dependency-texts.ts";
 import { isolated } from "../../parts/isolated.ts";
 import { useIsDark } from "../../shell/theme.ts";
 import "@xyflow/react/dist/style.css";
@@ -12,7 +12,7 @@ type Radius = Schemas["BlastRadius"];
 
 const WIDTH_PX = 240;
 const HEIGHT_PX = 72;
-/** What a new version does to a consumer, by the colour and the dashes of its line. */
+/** Color and dash pattern of a line, by the effect of a new version on the consumer. */
 const LINES = {
   automatic: { color: tokens.colorStatusSuccessForeground1, dashes: "0" },
   action: { color: tokens.colorPaletteDarkOrangeForeground1, dashes: "12 4" },
@@ -24,7 +24,7 @@ const REFRESHED = Object.keys(LINES) as (keyof typeof LINES)[];
 const useStyles = makeStyles({
   picture: { height: "420px", width: "100%" },
   legend: { display: "flex", flexWrap: "wrap", columnGap: tokens.spacingHorizontalL },
-  // A long name would lie over the nodes below; the list of consumers has all of it.
+  // A longer name would overlap the node below. The list of consumers shows it in full.
   label: {
     display: "-webkit-box",
     WebkitBoxOrient: "vertical",
@@ -35,24 +35,24 @@ const useStyles = makeStyles({
   line: { verticalAlign: "middle", marginRight: tokens.spacingHorizontalXS },
 });
 
-/** The asset to the right, who uses it to the left. */
+/** The dependency graph: consumers on the left, the asset on the right. */
 export function Graph({ nodes, edges }: Pick<Radius, "nodes" | "edges">) {
   const styles = useStyles();
   const isDark = useIsDark();
-  const drawn = useMemo(() => laidOut(nodes, edges, styles.label), [nodes, edges, styles.label]);
+  const layout = useMemo(() => layOut(nodes, edges, styles.label), [nodes, edges, styles.label]);
   return (
     <>
       <div
         className={styles.picture}
         role="img"
-        aria-label={`${nodes.length} nodes; the list of consumers says the same in words`}
+        aria-label={`Dependency graph with ${nodes.length} nodes. The list of consumers contains the same data as text.`}
       >
         <ReactFlow
-          nodes={drawn.nodes}
-          edges={drawn.edges}
+          nodes={layout.nodes}
+          edges={layout.edges}
           colorMode={isDark ? "dark" : "light"}
           fitView
-          // On a phone all of it is smaller than half.
+          // A large graph on a phone needs a scale below the default minimum of 0.5.
           minZoom={0.2}
           nodesDraggable={false}
           nodesConnectable={false}
@@ -61,11 +61,14 @@ export function Graph({ nodes, edges }: Pick<Radius, "nodes" | "edges">) {
           elementsSelectable={false}
           proOptions={{ hideAttribution: true }}
         >
-          <Fitted />
+          <FitToWidth />
         </ReactFlow>
       </div>
       <div className={styles.legend}>
-        <Text size={200}>Thick: its configuration names the asset. Thin: it may read it, or was seen to.</Text>
+        <Text size={200}>
+          Thick line: the consumer's configuration references the asset. Thin line: the consumer has access, or a log
+          contains a read.
+        </Text>
         {REFRESHED.filter((refresh) => edges.some((edge) => edge.refresh === refresh)).map((refresh) => (
           <Text key={refresh} size={200}>
             <svg className={styles.line} width="36" height="6" aria-hidden="true">
@@ -87,8 +90,8 @@ export function Graph({ nodes, edges }: Pick<Radius, "nodes" | "edges">) {
   );
 }
 
-/** Keeps all of the picture in sight when the screen becomes another one. */
-function Fitted() {
+/** Fits the graph into its frame again when the width of the screen changes. */
+function FitToWidth() {
   const { fitView } = useReactFlow();
   const width = useStore((flow) => flow.width);
   useEffect(() => {
@@ -97,7 +100,7 @@ function Fitted() {
   return null;
 }
 
-function laidOut(nodes: Radius["nodes"], edges: Radius["edges"], labelClass: string): { nodes: Node[]; edges: Edge[] } {
+function layOut(nodes: Radius["nodes"], edges: Radius["edges"], labelClass: string): { nodes: Node[]; edges: Edge[] } {
   const graph = new dagre.graphlib.Graph().setDefaultEdgeLabel(() => ({}));
   graph.setGraph({ rankdir: "LR", nodesep: 12, ranksep: 120 });
   for (const { id } of nodes) graph.setNode(id, { width: WIDTH_PX, height: HEIGHT_PX });
@@ -112,7 +115,7 @@ function laidOut(nodes: Radius["nodes"], edges: Radius["edges"], labelClass: str
       return {
         id,
         position: { x: x - WIDTH_PX / 2, y: y - HEIGHT_PX / 2 },
-        // What uses nothing has no line to its left, and what nobody else uses none to its right.
+        // A consumer has no line to its left, and the asset none to its right.
         type: users.has(id) ? "input" : "output",
         data: { label: <span className={labelClass}>{text}</span> },
         sourcePosition: Position.Right,

@@ -2,7 +2,7 @@ import { Link } from "@fluentui/react-components";
 import { useState } from "react";
 import type { Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
-import { kindOf } from "../../parts/dependency-words.ts";
+import { kindOf } from "../../parts/dependency-texts.ts";
 import { CheckField, ChoiceField, NumberField, SecretField } from "../../parts/fields.tsx";
 import { given, typed } from "../../parts/form-dialog.tsx";
 import { isolated } from "../../parts/isolated.ts";
@@ -12,26 +12,26 @@ import { RotationPlan } from "../../parts/rotation-plan.tsx";
 type Radius = Schemas["BlastRadius"];
 
 const VALUES = {
-  application: "It is an application's secret: the application gets a new one",
-  given: "The value that is typed here",
-  made: "A value that is made here",
+  application: "New client secret of the application in Entra",
+  given: "Enter a value",
+  made: "Generate a random value",
 } as const;
 const ALPHABETS = ["alphanumeric", "hex", "base64url", "symbols"] as const;
 
-/** Gives the asset a new value and everybody who uses it, once the plan was looked at. */
+/** Rotates the asset and updates its consumers. The plan must be shown first. */
 export function Rotate({ radius: { secret, consumers: all } }: { radius: Radius }) {
-  // Who merely may read it is told nothing.
+  // A rotation updates only consumers that reference the asset, not those that merely have access.
   const consumers = all.filter(({ strength }) => strength === "references");
   if (!isRotatable(secret)) return null;
   const bodyOf = (form: FormData, dryRun: boolean) => {
     const included = form.getAll("consumer").map(String);
-    const known = new Set(consumers.map(({ resource }) => resource.id));
+    const updatable = new Set(consumers.map(({ resource }) => resource.id));
     return {
       params: { path: { secret_id: secret } },
       body: {
         ...newValueOf(form),
         ...given({ expiryDays: Number(typed(form, "expiryDays")) || null }),
-        ...(included.length < known.size && { includeResources: included }),
+        ...(included.length < updatable.size && { includeResources: included }),
         restartApps: form.has("restartApps"),
         skipVerification: form.has("skipVerification"),
         dryRun,
@@ -42,53 +42,49 @@ export function Rotate({ radius: { secret, consumers: all } }: { radius: Radius 
     <div>
       <Operate
         operation="rotateAsset"
-        title="Rotate"
+        title="Rotate secret"
         about={secret}
-        action="Rotate"
+        action="Rotate secret"
         preview={{
-          action: "Show the plan",
+          action: "Show plan",
           first: true,
           load: async (form, rotate) => <RotationPlan of={await rotate(bodyOf(form, true))} />,
         }}
         submit={async (form, rotate) => {
           const { rotationId } = await rotate(bodyOf(form, false));
-          return <Link href={createHref(`/rotation/${rotationId}`, {})}>It has begun: see its steps</Link>;
+          return <Link href={createHref(`/rotation/${rotationId}`, {})}>Rotation started. View its steps.</Link>;
         }}
       >
         <Value />
         <NumberField
           name="expiryDays"
-          label="Days the new one holds"
-          hint="Empty: as the settings say"
+          label="Validity (days)"
+          hint="Leave empty to use the default in Settings"
           min={1}
           max={730}
         />
         <Consumers consumers={consumers} />
-        <CheckField name="restartApps" label="Restart apps that need it to take the new one" defaultChecked />
-        <CheckField name="skipVerification" label="Do not look whether everybody took the new one" />
+        <CheckField name="restartApps" label="Restart apps that read the secret only at startup" defaultChecked />
+        <CheckField name="skipVerification" label="Skip verification that consumers use the new value" />
       </Operate>
     </div>
   );
 }
 
-/** Keys and certificates have no value to be replaced: ids are `<vault>.<type>.<name>` and `entra.<tenant>.<app>.<key>`. */
+/** Only secrets have a value to replace. Ids are `<vault>.<type>.<name>` and `entra.<tenant>.<app>.<key>`. */
 const isRotatable = (id: string): boolean => id.startsWith("entra.") || id.split(".")[1] === "secret";
 
 function Value() {
-  const [how, choose] = useState<keyof typeof VALUES>("application");
+  const [how, setHow] = useState<keyof typeof VALUES>("application");
   return (
     <>
-      <ChoiceField name="value" label="The new value" options={VALUES} value={how} choose={choose} />
-      {how === "given" && <SecretField name="newValue" label="Value" hint="It is never shown or logged." required />}
+      <ChoiceField name="value" label="New value" options={VALUES} value={how} choose={setHow} />
+      {how === "given" && <SecretField name="newValue" label="Value" hint="Never shown or logged" required />}
       {how === "made" && (
         <>
-          <NumberField name="length" label="Characters" required min={8} max={4096} defaultValue="32" />
-          <ChoiceField name="alphabet" label="Of" options={ALPHABETS} />
-          <CheckField
-            name="issuerAccepts"
-            label="What checks the value takes any: no other system must know it first"
-            required
-          />
+          <NumberField name="length" label="Length (characters)" required min={8} max={4096} defaultValue="32" />
+          <ChoiceField name="alphabet" label="Alphabet" options={ALPHABETS} />
+          <CheckField name="issuerAccepts" label="No other system needs to know the value in advance" required />
         </>
       )}
     </>
@@ -105,7 +101,7 @@ function newValueOf(form: FormData) {
   };
 }
 
-/** Those who are told to take the new value; those left out are still looked at before an old one goes. */
+/** The consumers to update. The service still checks excluded consumers before it removes the old value. */
 function Consumers({ consumers }: Pick<Radius, "consumers">) {
   const resources = new Map(consumers.map(({ resource }) => [resource.id, resource]));
   return [...resources.values()].map((one) => (
@@ -113,7 +109,7 @@ function Consumers({ consumers }: Pick<Radius, "consumers">) {
       key={one.id}
       name="consumer"
       value={one.id}
-      label={`Touch ${isolated(one.name)} (${kindOf(one)})`}
+      label={`Update ${isolated(one.name)} (${kindOf(one)})`}
       defaultChecked
     />
   ));

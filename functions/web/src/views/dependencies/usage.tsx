@@ -3,7 +3,7 @@ import { api, type Schemas } from "../../api/client.ts";
 import { Answer } from "../../parts/answer.tsx";
 import { Instant } from "../../parts/instant.tsx";
 
-/** Who was seen to read it in the vaults' logs. */
+/** Reads of the asset that were found in the vaults' logs. */
 export function Usage({ assetId }: { assetId: string }) {
   const usage = api.useQuery("get", "/api/assets/dependencies/usage/{secret_id}", {
     params: { path: { secret_id: assetId } },
@@ -12,12 +12,14 @@ export function Usage({ assetId }: { assetId: string }) {
     <Answer of={usage}>
       {({ readers, more, lastSignInAt, logs }) => (
         <>
-          {logs.length === 0 && <Text>No workspace with the vaults' logs is named, so nothing is known here.</Text>}
+          {logs.length === 0 && (
+            <Text>No logs to search. Configure a Log Analytics workspace that collects the vaults' audit logs.</Text>
+          )}
           {logs.map((log) => (
             <Log key={log.workspaceId} log={log} />
           ))}
           {logs.length > 0 && readers.length === 0 && (
-            <Text>Nobody was seen to read it. That proves nothing: a log may be late.</Text>
+            <Text>No reads found. Logs can lag, so this does not prove that the secret is unused.</Text>
           )}
           {readers.length > 0 && (
             <ul>
@@ -26,10 +28,10 @@ export function Usage({ assetId }: { assetId: string }) {
               ))}
             </ul>
           )}
-          {more && <Text>There were others, longer ago.</Text>}
+          {more && <Text>Older readers are not shown.</Text>}
           {lastSignInAt && (
             <Text>
-              It last signed in <Instant at={lastSignInAt} relative />.
+              Last sign-in with this credential: <Instant at={lastSignInAt} relative />.
             </Text>
           )}
         </>
@@ -44,9 +46,9 @@ const Reader = ({
   reader: Schemas["AssetReader"];
 }) => (
   <li>
-    {name} ({kind}): {reads.toLocaleString()} reads in 30 days by {operations.join(", ")}, the last{" "}
+    {name} ({kind}): {reads.toLocaleString()} reads in 30 days ({operations.join(", ")}), last read{" "}
     <Instant at={lastReadAt} relative />
-    {expected === false && ". Nothing let one expect this."}
+    {expected === false && ". Unexpected: this identity is not a known consumer."}
   </li>
 );
 
@@ -60,12 +62,12 @@ const Log = ({
     {failure ? (
       `${failure.message} ${failure.remedy}`
     ) : readFrom === null ? (
-      "not read yet."
+      "Not read yet."
     ) : (
       <>
-        read since <Instant at={readFrom} />.
+        Read since <Instant at={readFrom} />.
       </>
     )}
-    {!failure && vaultSince === null && " It has none of the vault's events."}
+    {!failure && vaultSince === null && " This workspace contains no events of the vault."}
   </Text>
 );

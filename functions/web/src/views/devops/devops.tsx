@@ -2,36 +2,36 @@ import { Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { Answer } from "../../parts/answer.tsx";
 import { Card } from "../../parts/card.tsx";
+import { FeatureGate } from "../../parts/feature-gate.tsx";
 import { LongField, TextField } from "../../parts/fields.tsx";
 import { typed, typedOrNull } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
-import { Offered } from "../../parts/offered.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { View } from "../../parts/view.tsx";
-import { Found } from "./found.tsx";
+import { Consumers } from "./consumers.tsx";
 import { Projects } from "./projects.tsx";
 
 type Settings = Schemas["DevopsSettings"];
 
-/** The organization of Azure DevOps that is looked into, and what was found there. */
+/** The Azure DevOps organization that dependency discovery reads, and the consumers it found. */
 export default function Devops() {
   return (
     <View title="Azure DevOps">
       <Card title="Organization">
-        <Offered
+        <FeatureGate
           operation="getDevopsSettings"
-          what="Which variable groups read a key vault, and which service connections sign in with an application's secret."
+          description="Finds variable groups that read a key vault and service connections that sign in with an application's secret."
         >
           <Organization />
-        </Offered>
+        </FeatureGate>
       </Card>
-      <Card title="What it finds">
-        <Offered
+      <Card title="Consumers">
+        <FeatureGate
           operation="listDependencies"
-          what="Variable groups and service connections become dependencies, and a rotation gives them the new value."
+          description="Shows variable groups and service connections as consumers. A rotation updates them with the new value."
         >
-          <Found />
-        </Offered>
+          <Consumers />
+        </FeatureGate>
       </Card>
     </View>
   );
@@ -44,18 +44,18 @@ function Organization() {
       {(now) => (
         <>
           <Text>
-            {now.orgUrl === null ? "None is looked into." : `${now.orgUrl}.`}
+            {now.orgUrl === null ? "No organization is connected." : `${now.orgUrl}.`}
             {now.updatedAt && (
               <>
                 {" "}
-                Changed by {now.updatedBy} <Instant at={now.updatedAt} relative />.
+                Last modified by {now.updatedBy} <Instant at={now.updatedAt} relative />.
               </>
             )}
           </Text>
           <div>
             <Operate
               operation="putDevopsSettings"
-              title="Change the organization"
+              title="Edit organization"
               action="Save"
               submit={(form, put) =>
                 put({ params: { header: { "If-Match": now.etag } }, body: { orgUrl: typedOrNull(form, "orgUrl") } })
@@ -63,8 +63,8 @@ function Organization() {
             >
               <TextField
                 name="orgUrl"
-                label="Address of the organization"
-                hint="https://dev.azure.com/{organization}. Empty switches it off."
+                label="Organization URL"
+                hint="https://dev.azure.com/{organization}. Leave empty to disconnect."
                 type="url"
                 defaultValue={now.orgUrl ?? ""}
               />
@@ -72,11 +72,13 @@ function Organization() {
             {now.orgUrl !== null && (
               <Operate
                 operation="testDevops"
-                title="Test"
-                action="Test"
+                title="Test connection"
+                action="Test connection"
                 submit={async (_, test) => <Outcome of={await test({})} />}
               >
-                <Text>Looks what the service's identity can see and change there. Nothing is changed.</Text>
+                <Text>
+                  Checks what the service's identity can read and edit in the organization. This makes no changes.
+                </Text>
               </Operate>
             )}
           </div>
@@ -89,9 +91,9 @@ function Organization() {
 }
 
 const STEPS: Record<Schemas["DevopsTest"]["steps"][number]["step"], string> = {
-  signIn: "Signs in",
-  projects: "Sees projects",
-  project: "Sees the project",
+  signIn: "Sign-in",
+  projects: "Projects",
+  project: "Project",
   variableGroups: "Variable groups",
   serviceConnections: "Service connections",
 };
@@ -99,30 +101,30 @@ const STEPS: Record<Schemas["DevopsTest"]["steps"][number]["step"], string> = {
 const Outcome = ({ of: { ok, identity, steps, projectsNotTested } }: { of: Schemas["DevopsTest"] }) => (
   <>
     <Text block weight="semibold">
-      {ok ? "It works" : "It does not work yet"}
-      {identity && `, as ${identity.name ?? identity.id}`}.
+      {ok ? "Connection test passed" : "Connection test failed"}
+      {identity && ` as ${identity.name ?? identity.id}`}.
     </Text>
     <ul>
-      {steps.map(({ step, project, ok: isGood, found, changeable, detail, remedy }) => (
+      {steps.map(({ step, project, ok: passed, found, changeable, detail, remedy }) => (
         <li key={`${step} ${project}`}>
           {STEPS[step]}
-          {project && ` of ${project}`}: {isGood ? "good" : "not good"}
-          {found !== null && `, ${found} seen`}
-          {changeable !== null && `, ${changeable} may be changed`}. {detail} {remedy}
+          {project && ` of ${project}`}: {passed ? "passed" : "failed"}
+          {found !== null && `, ${found} found`}
+          {changeable !== null && `, ${changeable} can be edited`}. {detail} {remedy}
         </li>
       ))}
     </ul>
-    {projectsNotTested > 0 && <Text block>{projectsNotTested} more projects were not tried.</Text>}
+    {projectsNotTested > 0 && <Text block>{projectsNotTested} more projects were not tested.</Text>}
   </>
 );
 
-/** Secret variables that hold a copy of a vault's secret. DevOps shows no value, so that only people can say so. */
+/** Secret variables with a copy of a vault secret. Azure DevOps never returns secret values, so users list the copies here. */
 function Copies({ now: { copies, etag } }: { now: Settings }) {
   return (
     <>
-      <Text weight="semibold">Variables that hold a copy of a vault's secret</Text>
+      <Text weight="semibold">Variables with a copy of a vault secret</Text>
       {copies.length === 0 ? (
-        <Text>None is named.</Text>
+        <Text>No copies listed. List copies so that a rotation can update them.</Text>
       ) : (
         <ul>
           {copies.map(({ projectId, groupId, variable, vaultName, secretName }) => (
@@ -135,7 +137,7 @@ function Copies({ now: { copies, etag } }: { now: Settings }) {
       <div>
         <Operate
           operation="putDevopsCopies"
-          title="Change the copies"
+          title="Edit copies"
           action="Save"
           submit={(form, put) =>
             put({ params: { header: { "If-Match": etag } }, body: { copies: copiesOf(typed(form, "copies")) } })
@@ -144,7 +146,7 @@ function Copies({ now: { copies, etag } }: { now: Settings }) {
           <LongField
             name="copies"
             label="Copies"
-            hint="A line each: project id, number of the variable group, variable, vault/secret"
+            hint="One per line: project ID, variable group ID, variable, vault/secret"
             rows={6}
             defaultValue={copies
               .map((one) => `${one.projectId}, ${one.groupId}, ${one.variable}, ${one.vaultName}/${one.secretName}`)

@@ -4,7 +4,7 @@ import { CheckField } from "../../parts/fields.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, PagedTable } from "../../parts/paged-table.tsx";
 
-/** The projects that the service's identity sees; those that are scanned can be chosen. */
+/** The projects that the service's identity can read, and the selection of projects to scan. */
 export function Projects({ now: { projectIds, etag } }: { now: Schemas["DevopsSettings"] }) {
   const query = { limit: 100 };
   const list = api.useInfiniteQuery(
@@ -17,22 +17,22 @@ export function Projects({ now: { projectIds, etag } }: { now: Schemas["DevopsSe
   return (
     <>
       <Text weight="semibold">
-        {projectIds.length === 0 ? "All projects that the service sees are looked into" : "Projects"}
+        {projectIds.length === 0 ? "All projects are scanned" : "Selected projects are scanned"}
       </Text>
       <PagedTable
         of={list}
         columns={[
           { title: "Project", cell: ({ name }) => name },
-          { title: "Looked into", cell: ({ selected }) => (selected ? "yes" : "no") },
+          { title: "Scanned", cell: ({ selected }) => (selected ? "Yes" : "No") },
         ]}
         keyOf={({ id }) => id}
         label="Projects"
-        none="The service's identity sees no project."
+        empty="No projects. Add the service's identity to a project in Azure DevOps."
       />
       <div>
         <Operate
           operation="putDevopsProjects"
-          title="Choose projects"
+          title="Select projects"
           action="Save"
           submit={(form, put) =>
             put({
@@ -41,7 +41,7 @@ export function Projects({ now: { projectIds, etag } }: { now: Schemas["DevopsSe
             })
           }
         >
-          <CheckField name="all" label="All, and those that are made later" defaultChecked={projectIds.length === 0} />
+          <CheckField name="all" label="All projects, including future ones" defaultChecked={projectIds.length === 0} />
           {projects.map(({ id, name, selected }) => (
             <CheckField
               key={id}

@@ -1,5 +1,5 @@
-// biome-ignore-all lint/a11y/useFocusableInteractive: the links in the rows are what is reached by the keyboard.
-// biome-ignore-all lint/a11y/useSemanticElements: elements of a table lose their meaning once they are laid out as a grid.
+// biome-ignore-all lint/a11y/useFocusableInteractive: the links in the rows are reachable by keyboard.
+// biome-ignore-all lint/a11y/useSemanticElements: table elements lose their semantics when they are laid out as a grid.
 import { makeStyles, mergeClasses, Text, tokens } from "@fluentui/react-components";
 import { useQueries } from "@tanstack/react-query";
 import { useVirtualizer } from "@tanstack/react-virtual";
@@ -10,7 +10,7 @@ import { type Column, useColumns } from "./columns.tsx";
 import { type Asset, type Filters, type Page, pageOf } from "./query.ts";
 
 const ROW_PX = 40;
-/** A page is read once so many rows before it are drawn, and forgotten once so many behind it are. */
+/** A page is loaded when the visible rows come this close to it, and dropped when they are this far away. */
 const AHEAD_ROWS = 200;
 
 const useStyles = makeStyles({
@@ -44,13 +44,13 @@ const useStyles = makeStyles({
   cell: { overflow: "hidden", textOverflow: "ellipsis", whiteSpace: "nowrap", unicodeBidi: "isolate" },
 });
 
-/** A page that can be asked for: the index of its first row, and its cursor. */
+/** A page that can be loaded: the index of its first row, and its cursor. */
 interface KnownPage {
   start: number;
   cursor: string | undefined;
 }
 
-/** How far the list was read and scrolled. */
+/** The known pages and the scroll position. */
 interface Place {
   known: KnownPage[];
   count: number;
@@ -58,9 +58,8 @@ interface Place {
 }
 const PLACE = "assets";
 
-/**
- * Rows are drawn, and their pages read, as they are scrolled to. Each page names the cursor of the next, so the list grows as
- * its end is reached.
+/** A virtualized table: rows are rendered, and their pages loaded, when they scroll into view. Each page contains the cursor of the
+ * next page, so the list grows as the user reaches its end.
  */
 export function AssetTable({ filters }: { filters: Filters }) {
   const styles = useStyles();
@@ -68,14 +67,14 @@ export function AssetTable({ filters }: { filters: Filters }) {
   const scroller = useRef<HTMLDivElement>(null);
   const [before] = useState(() => remembered<Place>(PLACE));
   const [known, setKnown] = useState<KnownPage[]>(before?.known ?? [{ start: 0, cursor: undefined }]);
-  /** Rows of which the pages are known, those of the last as far as it was read. */
+  /** Number of rows in the known pages. */
   const [count, setCount] = useState(before?.count ?? 1);
   const rows = useVirtualizer({
     count,
     getScrollElement: () => scroller.current,
     estimateSize: () => ROW_PX,
     overscan: 10,
-    // The head takes the first row's place.
+    // Leave room for the sticky header.
     paddingStart: ROW_PX,
     initialOffset: before?.top ?? 0,
     onChange: ({ scrollOffset }) => remember(PLACE, { known, count, top: scrollOffset ?? 0 }),
@@ -88,13 +87,13 @@ export function AssetTable({ filters }: { filters: Filters }) {
   const pages = useQueries({ queries: wanted.map(({ cursor }) => pageOf(filters, cursor)) });
 
   const seen = pages.flatMap(({ data }, at) => (data ? [{ page: wanted[at]!, data }] : []));
-  // A page may be empty where a filter without an index looked through many rows: the next one has the same start.
+  // A filter without an index can return empty pages, so several pages can have the same start.
   const newest = seen.find(({ page }) => page === known.at(-1));
   if (newest) {
     const { page, data } = newest;
     const end = page.start + data.items.length;
     if (data.nextCursor !== null) setKnown([...known, { start: end, cursor: data.nextCursor }]);
-    // One row more, so that what comes next can be scrolled to.
+    // One additional row, so that the user can scroll on to the next page.
     const reachable = data.nextCursor === null ? end : end + 1;
     if (reachable !== count) setCount(reachable);
   }
@@ -110,7 +109,7 @@ export function AssetTable({ filters }: { filters: Filters }) {
     <>
       {failed && <Failure of={failed} />}
       <Text role="status">{shown}</Text>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is reached by the keyboard. */}
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a scrollable region must be reachable by keyboard. */}
       <div className={styles.scroller} ref={scroller} tabIndex={0} aria-label="Assets" role="region">
         <div
           role="table"
@@ -153,10 +152,10 @@ function Cells({ asset, columns }: { asset: Asset | undefined; columns: Column[]
   ));
 }
 
-/** How many there are, as far as it is known: a filter without an index is looked for part by part. */
+/** Returns the number of assets. With a filter without an index, only a lower bound is known. */
 function totalText(page: Page | undefined, count: number): string {
   if (!page) return "Loading";
   const { total, totalAtLeast } = page;
   if (total != null) return total === 1 ? "1 asset" : `${total.toLocaleString()} assets`;
-  return `At least ${Math.max(totalAtLeast ?? 0, count - 1).toLocaleString()} assets: more are looked for as the list is scrolled`;
+  return `At least ${Math.max(totalAtLeast ?? 0, count - 1).toLocaleString()} assets. Scroll down to load more.`;
 }

@@ -28,29 +28,34 @@ export const COLUMNS: Column[] = [
   { id: "status", title: "Status", width: "92px", cell: ({ status }) => <StatusBadge status={status} /> },
   {
     id: "expires",
-    title: "Ends",
+    title: "Expires",
     width: "100px",
-    cell: ({ expiresOn }) => (expiresOn === null ? "never" : <Instant at={expiresOn} relative />),
+    cell: ({ expiresOn }) => (expiresOn === null ? "Never" : <Instant at={expiresOn} relative />),
   },
   { id: "type", title: "Type", width: "100px", cell: ({ type }) => type },
   { id: "vault", title: "Vault", width: "minmax(120px, 2fr)", cell: ({ vaultName }) => vaultName ?? "" },
   { id: "owner", title: "Owner", width: "minmax(120px, 2fr)", cell: ({ owner }) => owner ?? "" },
-  { id: "enabled", title: "Enabled", width: "80px", cell: ({ enabled }) => (enabled ? "yes" : "no") },
+  { id: "enabled", title: "Enabled", width: "80px", cell: ({ enabled }) => (enabled ? "Yes" : "No") },
   {
     id: "subscription",
     title: "Subscription",
     width: "minmax(120px, 2fr)",
     cell: (asset) => asset.subscriptionId ?? "",
   },
-  { id: "updated", title: "Changed", width: "130px", cell: ({ updatedOn }) => <Instant at={updatedOn} relative /> },
+  {
+    id: "updated",
+    title: "Last modified",
+    width: "130px",
+    cell: ({ updatedOn }) => <Instant at={updatedOn} relative />,
+  },
   { id: "contentType", title: "Content type", width: "minmax(120px, 1fr)", cell: (asset) => asset.contentType ?? "" },
 ];
 
-/** Those shown before somebody chooses, on a wide and on a narrow screen. */
+/** Default columns on a wide and on a narrow screen. */
 const WIDE = ["name", "status", "expires", "type", "vault", "owner"];
 const NARROW = ["name", "status", "expires"];
 
-/** As the address says, else what fits the screen. */
+/** Returns the columns in the address, or the default columns. */
 export function useColumns(): Column[] {
   const [params] = useSearchParams();
   const isNarrow = useIsNarrow();

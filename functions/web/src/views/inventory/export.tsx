@@ -4,7 +4,7 @@ import { client, type Problem } from "../../api/client.ts";
 import { ProblemNotice } from "../../parts/problem-notice.tsx";
 import type { Filters } from "./query.ts";
 
-/** Everything the filters let through, in one file: part after part by the cursor that each names, waiting where it must. */
+/** Downloads all assets that match the filters as one CSV file. The API returns the file in parts, by cursor. */
 export function CsvExport({ filters }: { filters: Filters }) {
   const [state, setState] = useState<{ bytes: number; isOver: boolean }>();
   const [problem, setProblem] = useState<Problem>();
@@ -31,9 +31,9 @@ export function CsvExport({ filters }: { filters: Filters }) {
   return (
     <div>
       <Button size="small" onClick={() => (isBusy ? running.current?.abort() : void download())}>
-        {isBusy ? "Stop the export" : "Export all as CSV"}
+        {isBusy ? "Cancel export" : "Export as CSV"}
       </Button>{" "}
-      <Text role="status">{state && `${megabytes(state.bytes)} ${state.isOver ? "saved: all of them" : "read"}`}</Text>
+      <Text role="status">{state && `${megabytes(state.bytes)} ${state.isOver ? "exported" : "loaded"}`}</Text>
       {problem && <ProblemNotice problem={problem} />}
     </div>
   );
@@ -42,12 +42,12 @@ export function CsvExport({ filters }: { filters: Filters }) {
 const megabytes = (bytes: number): string =>
   `${(bytes / 1e6).toLocaleString(undefined, { minimumFractionDigits: 1, maximumFractionDigits: 1 })} MB`;
 
-/** By which Excel knows UTF-8; reading a part as text takes it away. */
+/** Excel needs the byte order mark to detect UTF-8. Reading a response as text removes it. */
 const BYTE_ORDER_MARK = "\uFEFF";
 
 /** @throws {Problem} */
 async function readAll(filters: Filters, signal: AbortSignal, read: (bytes: number) => void): Promise<Blob> {
-  // The browser keeps blobs outside of the page's memory.
+  // Browsers can store blobs outside the page's memory.
   let file = new Blob([BYTE_ORDER_MARK]);
   let cursor: string | undefined;
   do {
@@ -57,7 +57,7 @@ async function readAll(filters: Filters, signal: AbortSignal, read: (bytes: numb
       signal,
     });
     if (error) throw error;
-    // Each part is a file of its own, with the header line.
+    // Each part starts with a header line.
     file = new Blob([file, cursor === undefined ? data : data.slice(data.indexOf("\n") + 1)], { type: "text/csv" });
     read(file.size);
     cursor = nextCursor(response);
@@ -65,7 +65,7 @@ async function readAll(filters: Filters, signal: AbortSignal, read: (bytes: numb
   return file;
 }
 
-/** Of the header `Link: <address>; rel="next"`. */
+/** Returns the cursor from the header `Link: <address>; rel="next"`. */
 function nextCursor({ headers }: Response): string | undefined {
   const address = /<([^>]+)>; rel="next"/.exec(headers.get("link") ?? "")?.[1];
   return address === undefined
@@ -78,6 +78,6 @@ function save(file: Blob): void {
   link.href = URL.createObjectURL(file);
   link.download = "assets.csv";
   link.click();
-  // The browser has begun to read it by then.
+  // The download must have started before the URL is revoked.
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }

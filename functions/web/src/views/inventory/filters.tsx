@@ -12,7 +12,7 @@ export const AssetFilters = () => (
   </Filters>
 );
 
-/** Which columns the list has, in the address as the filters are. */
+/** The column picker. The selected columns are in the address, like the filters. */
 function ColumnChoice() {
   const styles = useStyles();
   const [, setParams] = useSearchParams();

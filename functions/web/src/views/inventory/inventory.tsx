@@ -10,7 +10,7 @@ const useStyles = makeStyles({
   whole: { display: "flex", flexDirection: "column", gap: tokens.spacingVerticalM, flex: "1 0 480px", minHeight: 0 },
 });
 
-/** Every asset. Filters and columns are in the address, so that a link shows another person the same. */
+/** All assets. Filters and columns are in the address, so that the view can be shared as a link. */
 export default function Inventory() {
   const styles = useStyles();
   const [params] = useSearchParams();
@@ -19,7 +19,7 @@ export default function Inventory() {
   return (
     <View title="Inventory" fills>
       <AssetFilters />
-      {/* Before the list: the Tab key would come to it only after the last of all assets. */}
+      {/* Above the list, so that Tab reaches the button before thousands of rows. */}
       <CsvExport key={`csv ${key}`} filters={filters} />
       <div className={styles.whole}>
         <AssetTable key={key} filters={filters} />

@@ -9,10 +9,10 @@ export type Asset = Schemas["Asset"];
 
 export type Page = Schemas["AssetList"];
 
-/** As many as the API gives at once. */
+/** Maximum page size of the API. */
 const PAGE = 1000;
 
-const YES_NO = { true: "yes", false: "no" } as const;
+const YES_NO = { true: "Yes", false: "No" } as const;
 
 export const FILTERS = [
   { name: "search", label: "Name contains" },
@@ -23,27 +23,26 @@ export const FILTERS = [
 
 export const MORE_FILTERS = [
   { name: "owner", label: "Owner" },
-  { name: "subscription", label: "Subscription id" },
+  { name: "subscription", label: "Subscription ID" },
   { name: "tag", label: "Tag (name or name=value)" },
   { name: "enabled", label: "Enabled", values: YES_NO },
   {
     name: "source",
-    label: "From",
-    values: { keyVault: "key vaults", entra: "applications of Entra", b2c: "B2C tenants" },
+    label: "Source",
+    values: { keyVault: "Key vaults", entra: "Entra applications", b2c: "B2C tenants" },
   },
-  { name: "counted", label: "Part of the figures", values: YES_NO },
-  { name: "expiresAfter", label: "Ends after", type: "date" },
-  { name: "expiresBefore", label: "Ends before", type: "date" },
-  { name: "sort", label: "Sorted by", values: { name: "name", expiresOn: "end" } },
+  { name: "counted", label: "Included in totals", values: YES_NO },
+  { name: "expiresAfter", label: "Expires after", type: "date" },
+  { name: "expiresBefore", label: "Expires before", type: "date" },
+  { name: "sort", label: "Sort by", values: { name: "Name", expiresOn: "Expiry date" } },
 ] as const satisfies AssetFilter[];
 
 type AssetFilter = Filter & { name: keyof Filters };
 
 export const filtersOf = (params: URLSearchParams): Filters => givenFilters(params, [...FILTERS, ...MORE_FILTERS]);
 
-/**
- * One page by its cursor; the first has none. A page that is no longer looked at is forgotten at once, so that memory does not grow
- * with the estate.
+/** Returns the query of one page. The first page has no cursor. Pages that are no longer visible are dropped immediately, so that
+ * memory use does not grow with the number of assets.
  */
 export const pageOf = (filters: Filters, cursor: string | undefined) =>
   api.queryOptions(

@@ -9,56 +9,62 @@ import { View } from "../../parts/view.tsx";
 type License = Schemas["LicenseStatus"];
 
 const REASONS: Record<NonNullable<License["reason"]>, string> = {
-  missing: "No licence is given.",
-  malformed: "What the setting holds is no licence. Copy it again, as a whole.",
-  unknownKey: "The licence was signed with a key that this version does not know. Install a newer version.",
-  badSignature: "The licence was changed after it was signed. Copy it again, as a whole.",
-  wrongTenant: "The licence is for another Entra tenant than the one in AZURE_TENANT_ID.",
-  expired: "The licence has ended.",
+  missing: "No license is installed.",
+  malformed: "LICENSE_KEY does not contain a license. Copy the complete license text again.",
+  unknownKey: "The license was signed with a key that this version does not support. Install a newer version.",
+  badSignature: "The license was modified after it was signed. Copy the complete license text again.",
+  wrongTenant: "The license was issued for another Entra tenant than the one in AZURE_TENANT_ID.",
+  expired: "The license has expired.",
 };
 
-const FEATURES: Record<License["features"][number], { pro: boolean; what: string }> = {
-  discovery: { pro: false, what: "Discovery: all secrets, keys and certificates of your key vaults" },
-  compliance: { pro: false, what: "Compliance: checks, frameworks, score, exemptions" },
-  alerts: { pro: false, what: "Alerts: who is told of what, and when" },
-  subscriptions: { pro: false, what: "Subscriptions: which are watched" },
-  audit: { pro: false, what: "Audit log: what was done by whom, with proof that nothing was changed" },
-  settings: { pro: false, what: "Settings" },
-  rotation: { pro: true, what: "Rotation: applications' secrets replaced step by step, with a way back" },
-  sync: { pro: true, what: "Sync: copies of vault secrets in other stores, kept the same" },
-  dependencies: { pro: true, what: "Dependencies: who uses which secret, and what a rotation would do to each" },
-  sso: { pro: true, what: "Single sign-on: OpenID Connect and SAML" },
-  users: { pro: true, what: "Users: more people than the first administrator, with roles" },
-  b2c: { pro: true, what: "B2C tenants: the credentials of customers' and partners' tenants" },
+const FEATURES: Record<License["features"][number], { pro: boolean; description: string }> = {
+  discovery: {
+    pro: false,
+    description: "Discovery: inventory of all secrets, keys and certificates in your key vaults",
+  },
+  compliance: { pro: false, description: "Compliance: checks, frameworks, score and exemptions" },
+  alerts: { pro: false, description: "Alerts: notifications by email, chat, webhook and incident tools" },
+  subscriptions: { pro: false, description: "Subscriptions: selection of the monitored subscriptions" },
+  audit: { pro: false, description: "Audit log: tamper-evident record of all actions" },
+  settings: { pro: false, description: "Settings: runtime configuration" },
+  rotation: { pro: true, description: "Rotation: replacement of secrets, with verification and rollback" },
+  sync: { pro: true, description: "Sync: copies of vault secrets in other secret stores" },
+  dependencies: {
+    pro: true,
+    description: "Dependencies: consumers of each secret, and the effect of a rotation on them",
+  },
+  sso: { pro: true, description: "Single sign-on: OpenID Connect and SAML" },
+  users: { pro: true, description: "Users: more accounts than the first administrator, with roles" },
+  b2c: { pro: true, description: "B2C tenants: credentials of B2C and External ID tenants" },
 };
 
-/** Which licence holds, until when, and what it opens. */
+/** The license: tier, expiry date and features. */
 export default function LicenseView() {
   const license = api.useQuery("get", "/system/license/status");
   return (
-    <View title="Licence">
+    <View title="License">
       <Answer of={license}>
         {(status) => (
           <>
             <Card title={status.tier === "pro" ? "PRO" : "Core"}>
               <Status of={status} />
             </Card>
-            <Card title={status.tier === "pro" ? "What it opens" : "What PRO would add"}>
+            <Card title={status.tier === "pro" ? "Included features" : "PRO features"}>
               <ul>
                 {Object.entries(FEATURES)
                   .filter(([name, { pro }]) =>
                     status.tier === "pro" ? status.features.includes(name as keyof typeof FEATURES) : pro,
                   )
-                  .map(([name, { what }]) => (
-                    <li key={name}>{what}</li>
+                  .map(([name, { description }]) => (
+                    <li key={name}>{description}</li>
                   ))}
               </ul>
             </Card>
-            <Card title="Where it is put">
-              <Copyable label="Setting of the function app" text="LICENSE_KEY" />
+            <Card title="Installation">
+              <Copyable label="App setting of the function app" text="LICENSE_KEY" />
               <Text>
-                It holds the licence's text, best as a reference to a key vault's secret. The app is restarted after a
-                change. The licence is checked here; nothing outside is asked.
+                Set this app setting to the license text, preferably as a Key Vault reference. The app restarts after
+                the change. The license is verified offline.
               </Text>
             </Card>
           </>
@@ -74,13 +80,13 @@ function Status({ of: { valid, reason, expiresAt, daysLeft, inGrace, graceEndsAt
       {reason !== null && <Text>{REASONS[reason]}</Text>}
       {expiresAt !== null && (
         <Text>
-          {valid && !inGrace ? "It holds until" : "It ended"} <Instant at={expiresAt} />
-          {daysLeft !== null && daysLeft >= 0 && `, ${daysLeft.toLocaleString()} days from now`}.
+          {valid && !inGrace ? "Expires" : "Expired"} <Instant at={expiresAt} />
+          {daysLeft !== null && daysLeft >= 0 && `, in ${daysLeft.toLocaleString()} days`}.
         </Text>
       )}
       {inGrace && graceEndsAt !== null && (
         <Text>
-          What it opens stays open until <Instant at={graceEndsAt} />. Nothing that is stored is lost after that.
+          PRO features stay available until <Instant at={graceEndsAt} />. Stored data is kept after that.
         </Text>
       )}
     </>

@@ -18,7 +18,7 @@ const TYPES = [
 
 const useStyles = makeStyles({
   bar: { display: "flex", gap: "2px", height: "12px", borderRadius: tokens.borderRadiusMedium, overflow: "hidden" },
-  // A few among many are seen, too.
+  // Small counts stay visible.
   part: { minWidth: "4px" },
   title: { display: "flex", justifyContent: "space-between" },
   links: { display: "flex", flexWrap: "wrap", gap: tokens.spacingHorizontalL, lineHeight: "24px" },
@@ -31,7 +31,7 @@ const useStyles = makeStyles({
   },
 });
 
-/** How many assets of each type are in which state, and what changed lately. */
+/** Counts of assets by type and status, and recent changes. */
 export function Health() {
   const styles = useStyles();
   return (
@@ -42,7 +42,7 @@ export function Health() {
             {assets.toLocaleString()}
           </Text>
           <Text>
-            assets in {vaults.total.toLocaleString()} vaults, {owners.none.toLocaleString()} of them without an owner
+            assets in {vaults.total.toLocaleString()} vaults, {owners.none.toLocaleString()} without an owner
           </Text>
           {TYPES.filter(([type]) => byType[type] > 0).map(([type, title]) => (
             <div key={type}>
@@ -76,9 +76,9 @@ export function Health() {
             ))}
           </div>
           <Text>
-            In the last 7 days {changes.complete ? "" : "at least "}
-            {changes.added.toLocaleString()} were added, {changes.updated.toLocaleString()} changed and{" "}
-            {changes.removed.toLocaleString()} removed.
+            Last 7 days: {changes.complete ? "" : "at least "}
+            {changes.added.toLocaleString()} added, {changes.updated.toLocaleString()} modified,{" "}
+            {changes.removed.toLocaleString()} deleted.
           </Text>
         </>
       )}

@@ -11,21 +11,21 @@ import { ProblemNotice } from "../../parts/problem-notice.tsx";
 const isOver = ({ status }: Schemas["Scan"]): boolean => status !== "queued" && status !== "running";
 
 const STATUSES: Record<Schemas["Scan"]["status"], string> = {
-  queued: "It waits to begin.",
-  running: "It is under way.",
+  queued: "Queued.",
+  running: "In progress.",
   completed: "Completed.",
   partial: "Completed, but some subscriptions or vaults could not be read.",
-  failed: "It failed.",
-  timedOut: "It did not end in time.",
-  cancelled: "It was cancelled.",
+  failed: "Failed.",
+  timedOut: "Timed out.",
+  cancelled: "Canceled.",
 };
 const MODES: Record<Schemas["Scan"]["mode"], string> = {
-  full: "everything",
-  delta: "what changed",
-  force: "everything, also of vaults that failed lately",
+  full: "full scan",
+  delta: "changed vaults only",
+  force: "full scan, with retry of failing vaults",
 };
 
-/** The newest scan; one can be started and watched. */
+/** The most recent scan with its progress, and a button that starts a new one. */
 export function LastScan() {
   const may = useMay();
   const queries = useQueryClient();
@@ -39,9 +39,9 @@ export function LastScan() {
             <>
               {isOver(scan) && scan.status !== "completed" && <UnreadSubscriptions scanId={scan.scanId} />}
               <Text>
-                {STATUSES[scan.status]} Begun by {scan.requestedBy} <Instant at={scan.createdAt} relative />, reading{" "}
+                {STATUSES[scan.status]} Started by {scan.requestedBy} <Instant at={scan.createdAt} relative /> (
                 {MODES[scan.mode]}
-                {scan.subscriptions && ` in ${scan.subscriptions.length.toLocaleString()} selected subscriptions`}.
+                {scan.subscriptions && `, ${scan.subscriptions.length.toLocaleString()} selected subscriptions`}).
               </Text>
               {scan.failure && (
                 <Text>
@@ -51,7 +51,7 @@ export function LastScan() {
               {!isOver(scan) && <Progress scanId={scan.scanId} ended={() => void queries.invalidateQueries()} />}
             </>
           ) : (
-            <Text>Nothing was scanned yet.</Text>
+            <Text>No scan yet. Start a scan to build the inventory.</Text>
           )}
           {start.error && <ProblemNotice problem={start.error} />}
           {may("startScan") && (
@@ -60,7 +60,7 @@ export function LastScan() {
                 disabled={start.isPending || (scan && !isOver(scan))}
                 onClick={() => start.mutate({ body: { mode: "full" } })}
               >
-                Scan now
+                Start scan
               </Button>
             </div>
           )}
@@ -97,7 +97,7 @@ function UnreadSubscriptions({ scanId }: { scanId: string }) {
   );
 }
 
-/** Asks less and less often, and not while the page is hidden. */
+/** Polls with a growing interval, and not while the page is hidden. */
 function Progress({ scanId, ended }: { scanId: string; ended(): void }) {
   const status = api.useQuery(
     "get",
@@ -113,13 +113,13 @@ function Progress({ scanId, ended }: { scanId: string; ended(): void }) {
   useEffect(() => {
     if (over) ended();
   }, [over, ended]);
-  if (!status.data) return <ProgressBar aria-label="Scanning" />;
+  if (!status.data) return <ProgressBar aria-label="Scan in progress" />;
   const { vaultsDone, vaultsTotal } = status.data.progress;
   return (
     <>
-      <ProgressBar aria-label="Vaults that were read" value={vaultsTotal ? vaultsDone / vaultsTotal : undefined} />
+      <ProgressBar aria-label="Vaults scanned" value={vaultsTotal ? vaultsDone / vaultsTotal : undefined} />
       <Text role="status">
-        {vaultsDone} of {vaultsTotal ?? "some"} vaults
+        {vaultsTotal === null ? `${vaultsDone} vaults scanned` : `${vaultsDone} of ${vaultsTotal} vaults scanned`}
       </Text>
     </>
   );

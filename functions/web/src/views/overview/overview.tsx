@@ -1,7 +1,7 @@
 import { makeStyles, tokens } from "@fluentui/react-components";
 import { Card } from "../../parts/card.tsx";
 import { View } from "../../parts/view.tsx";
-import { EndsNext } from "./ends-next.tsx";
+import { ExpiringSoon } from "./expiring-soon.tsx";
 import { AlertFailures } from "./failures.tsx";
 import { Health } from "./health.tsx";
 import { LastScan } from "./last-scan.tsx";
@@ -16,13 +16,13 @@ const useStyles = makeStyles({
   },
 });
 
-/** What ends next, how healthy everything is, and what does not work. */
+/** Assets that expire soon, health, compliance score, last scan, and failures. */
 export default function Overview() {
   const styles = useStyles();
   return (
     <View title="Overview">
-      <Card title="What ends next">
-        <EndsNext />
+      <Card title="Expiring soon">
+        <ExpiringSoon />
       </Card>
       <div className={styles.cards}>
         <Card title="Health">

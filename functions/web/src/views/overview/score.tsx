@@ -4,7 +4,7 @@ import { Answer } from "../../parts/answer.tsx";
 import { Line } from "../../parts/charts.tsx";
 import { Instant } from "../../parts/instant.tsx";
 
-/** The score now and over the last 90 days. */
+/** The compliance score and its history over 90 days. */
 export function Score() {
   const score = api.useQuery("get", "/compliance/score", { params: { query: { history: "90" } } });
   return (
@@ -16,7 +16,7 @@ export function Score() {
           </Text>
           <Text>
             {bySeverity.critical} critical, {bySeverity.high} high, {bySeverity.medium} medium and {bySeverity.low} low
-            violations; evaluated <Instant at={evaluatedAt} relative />.
+            violations. Evaluated <Instant at={evaluatedAt} relative />.
           </Text>
           {history.length > 1 && (
             <Line
@@ -25,7 +25,7 @@ export function Score() {
               yMaxValue={100}
               hideLegend
               data={{
-                chartTitle: "Score by day",
+                chartTitle: "Compliance score by day",
                 lineChartData: [
                   {
                     legend: "Score",

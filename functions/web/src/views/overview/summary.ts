@@ -1,4 +1,4 @@
 import { api } from "../../api/client.ts";
 
-/** One query for the cards that are about the inventory: the service counts, however many assets and vaults there are. */
+/** The inventory summary that several cards share. The service aggregates it, so its size does not grow with the inventory. */
 export const useSummary = () => api.useQuery("get", "/api/assets/summary", { params: { query: {} } });

@@ -7,45 +7,45 @@ import { chosen, typed } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
-import { ROLE_WORDS, ROLES } from "./roles.ts";
+import { ROLE_TEXTS, ROLES } from "./roles.ts";
 
 const COLUMNS: Column<Schemas["ApiToken"]>[] = [
   { title: "Name", cell: ({ name }) => name },
-  { title: "Of", cell: ({ user }) => user },
+  { title: "Owner", cell: ({ user }) => user },
   { title: "Role", cell: ({ role }) => role },
-  { title: "Ends", cell: ({ expiresAt, expired }) => (expired ? "ended" : <Instant at={expiresAt} relative />) },
-  { title: "Last used", cell: ({ lastUsedOn }) => lastUsedOn ?? "never" },
+  { title: "Expires", cell: ({ expiresAt, expired }) => (expired ? "Expired" : <Instant at={expiresAt} relative />) },
+  { title: "Last used", cell: ({ lastUsedOn }) => lastUsedOn ?? "Never" },
   {
     title: "",
     cell: ({ id, name }) => (
       <Operate
         operation="endToken"
-        title="End"
+        title="Revoke"
         about={name}
-        action="End"
+        action="Revoke token"
         appearance="transparent"
         submit={(_, end) => end({ params: { path: { token_id: id } } })}
       >
-        <Text>What signs in with it is refused at its next call.</Text>
+        <Text>Requests with this token fail immediately. You can't undo this.</Text>
       </Operate>
     ),
   },
 ];
 
-/** What programs sign in with. A token is shown once. */
+/** API tokens for programs. A token is shown once, when it is created. */
 export function ApiTokens() {
   const { role } = usePerson();
   const list = api.useInfiniteQuery("get", "/auth/tokens", { params: { query: { limit: 100 } } }, BY_CURSOR);
   const options = Object.fromEntries(
-    ROLES.filter((one) => one === "user" || one === role || role === "admin").map((one) => [one, ROLE_WORDS[one]]),
+    ROLES.filter((one) => one === "user" || one === role || role === "admin").map((one) => [one, ROLE_TEXTS[one]]),
   );
   return (
     <>
       <div>
         <Operate
           operation="createToken"
-          title="New token"
-          action="Create"
+          title="Create token"
+          action="Create token"
           submit={async (form, create) => {
             const { token } = await create({
               body: {
@@ -54,15 +54,21 @@ export function ApiTokens() {
                 expiresInDays: Number(typed(form, "expiresInDays")),
               },
             });
-            return <Copyable label="The token is shown only now." text={token} />;
+            return <Copyable label="Copy the token now: it is shown only once." text={token} />;
           }}
         >
-          <TextField name="name" label="Name" hint="What it is for" required />
+          <TextField name="name" label="Name" hint="Example: Nightly export" required />
           <ChoiceField name="role" label="Role" options={options} />
-          <NumberField name="expiresInDays" label="Days it holds" required min={1} max={365} defaultValue="90" />
+          <NumberField name="expiresInDays" label="Validity (days)" required min={1} max={365} defaultValue="90" />
         </Operate>
       </div>
-      <PagedTable of={list} columns={COLUMNS} keyOf={({ id }) => id} label="API tokens" none="There is none." />
+      <PagedTable
+        of={list}
+        columns={COLUMNS}
+        keyOf={({ id }) => id}
+        label="API tokens"
+        empty="No API tokens. Create a token to call the API from a program."
+      />
     </>
   );
 }

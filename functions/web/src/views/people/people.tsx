@@ -1,13 +1,13 @@
 import { useMay } from "../../api/access.ts";
 import { Card } from "../../parts/card.tsx";
-import { Offered } from "../../parts/offered.tsx";
+import { FeatureGate } from "../../parts/feature-gate.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
 import { ApiTokens } from "./api-tokens.tsx";
 import { Sessions } from "./sessions.tsx";
 import { Users } from "./users.tsx";
 
-/** Who gets in, and with what. */
+/** API tokens, sessions and users. */
 export default function People() {
   const [params] = useSearchParams();
   const mayOthers = useMay()("listUsers");
@@ -21,15 +21,15 @@ export default function People() {
         <Sessions />
       </Card>
       <Card title="Users">
-        <Offered
+        <FeatureGate
           operation="listUsers"
-          what="Users are made, changed and unlocked here; single sign-on makes them by itself."
+          description="Create, edit and unlock users. Single sign-on creates users automatically."
         >
           <Users />
-        </Offered>
+        </FeatureGate>
       </Card>
       {mayOthers && user !== null && (
-        <div key={user} ref={toBeSeen}>
+        <div key={user} ref={scrollIntoView}>
           <Card title={`Sessions of ${user}`}>
             <Sessions user={user} />
           </Card>
@@ -39,5 +39,5 @@ export default function People() {
   );
 }
 
-/** It comes below a long list of users. */
-const toBeSeen = (element: HTMLElement | null) => element?.scrollIntoView({ block: "nearest" });
+/** Scrolls to the sessions of a user, which are below a long list of users. */
+const scrollIntoView = (element: HTMLElement | null) => element?.scrollIntoView({ block: "nearest" });

@@ -2,10 +2,10 @@ import type { Role } from "../../api/access.ts";
 
 export const ROLES = ["user", "auditor", "operator", "admin"] as const satisfies Role[];
 
-/** What each may, in a few words. */
-export const ROLE_WORDS: Record<Role, string> = {
-  user: "user: reads",
-  auditor: "auditor: reads, the audit log too",
-  operator: "operator: reads, scans, snoozes, exempts",
-  admin: "admin: everything",
+/** Each role with its permissions. */
+export const ROLE_TEXTS: Record<Role, string> = {
+  user: "User: read access",
+  auditor: "Auditor: read access, including the audit log",
+  operator: "Operator: read access, scans, snoozes and exemptions",
+  admin: "Admin: full access",
 };

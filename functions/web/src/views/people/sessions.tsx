@@ -6,38 +6,43 @@ import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 
+const METHODS = { password: "Password", sso: "Single sign-on" } as const satisfies Record<
+  Schemas["Session"]["by"],
+  string
+>;
+
 const COLUMNS: Column<Schemas["Session"]>[] = [
   {
-    title: "Since",
+    title: "Created",
     cell: ({ createdAt, current }) => (
       <>
         <Instant at={createdAt} relative />
-        {current && " (this one)"}
+        {current && " (current session)"}
       </>
     ),
   },
-  { title: "By", cell: ({ by }) => by },
-  { title: "From", cell: ({ address, userAgent }) => `${address ?? ""} ${userAgent ?? ""}` },
-  { title: "Ends", cell: ({ endsAt }) => <Instant at={endsAt} relative /> },
+  { title: "Sign-in method", cell: ({ by }) => METHODS[by] },
+  { title: "Client", cell: ({ address, userAgent }) => `${address ?? ""} ${userAgent ?? ""}` },
+  { title: "Expires", cell: ({ endsAt }) => <Instant at={endsAt} relative /> },
   {
     title: "",
     cell: ({ id, current, userAgent }) =>
       !current && (
         <Operate
           operation="endSession"
-          title="End"
-          about={userAgent ?? "a session"}
-          action="End"
+          title="End session"
+          about={userAgent ?? "unknown client"}
+          action="End session"
           appearance="transparent"
           submit={(_, end) => end({ params: { path: { session_id: id } } })}
         >
-          <Text>That browser must sign in again.</Text>
+          <Text>The user must sign in again in that browser.</Text>
         </Operate>
       ),
   },
 ];
 
-/** Where the person is signed in, or another whom an administrator asks about. */
+/** The sessions of the signed-in user, or of another user for an administrator. */
 export function Sessions({ user }: { user?: string }) {
   const query = { limit: 100, ...(user !== undefined && { user }) };
   const list = api.useInfiniteQuery("get", "/auth/sessions", { params: { query } }, BY_CURSOR);
@@ -45,7 +50,7 @@ export function Sessions({ user }: { user?: string }) {
   return (
     <>
       {user === undefined && <SignOutEverywhere />}
-      <PagedTable of={list} columns={COLUMNS} keyOf={({ id }) => id} label={label} none="There is none." />
+      <PagedTable of={list} columns={COLUMNS} keyOf={({ id }) => id} label={label} empty="No active sessions." />
     </>
   );
 }
@@ -55,14 +60,14 @@ const SignOutEverywhere = () => (
     <Operate
       operation="signOut"
       title="Sign out everywhere"
-      action="Sign out"
+      action="Sign out everywhere"
       submit={async (form, signOut) => {
         await signOut({ body: { everywhere: true, apiTokens: form.has("apiTokens") } });
         sessionEnded();
       }}
     >
-      <Text>All your sessions and sign-ins end, this one too.</Text>
-      <CheckField name="apiTokens" label="Your API tokens as well" />
+      <Text>Ends all your sessions, including this one. Sign-ins in progress are canceled.</Text>
+      <CheckField name="apiTokens" label="Also revoke my API tokens" />
     </Operate>
   </div>
 );

@@ -6,24 +6,30 @@ import { chosen, typed, typedOrNull } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
-import { ROLE_WORDS, ROLES } from "./roles.ts";
+import { ROLE_TEXTS, ROLES } from "./roles.ts";
 
 type UserAccount = Schemas["UserAccount"];
 
+const STATES = { active: "Active", disabled: "Disabled" } as const satisfies Record<UserAccount["state"], string>;
+const SOURCES = { local: "Local", sso: "Single sign-on" } as const satisfies Record<UserAccount["source"], string>;
+
 const COLUMNS: Column<UserAccount>[] = [
-  { title: "Name", cell: ({ username, email }) => `${username} ${email ?? ""}` },
+  { title: "User", cell: ({ username, email }) => `${username} ${email ?? ""}` },
   { title: "Role", cell: ({ role }) => role },
-  { title: "Source", cell: ({ source, sso }) => (sso && source === "local" ? "local, linked" : source) },
   {
-    title: "State",
+    title: "Source",
+    cell: ({ source, sso }) => (sso && source === "local" ? "Local, linked to single sign-on" : SOURCES[source]),
+  },
+  {
+    title: "Status",
     cell: ({ state, lockedUntil, mustChangePassword }) =>
-      `${lockedUntil === null ? state : "locked"}${mustChangePassword ? ", must choose a password" : ""}`,
+      `${lockedUntil === null ? STATES[state] : "Locked"}${mustChangePassword ? ", must change password" : ""}`,
   },
   { title: "Last sign-in", cell: ({ lastSignInAt }) => <Instant at={lastSignInAt} relative /> },
   { title: "", cell: (user) => <Actions user={user} /> },
 ];
 
-/** The people who may sign in, and as what. */
+/** The user accounts. */
 export function Users() {
   const list = api.useInfiniteQuery("get", "/auth/users", { params: { query: { limit: 100 } } }, BY_CURSOR);
   return (
@@ -31,8 +37,8 @@ export function Users() {
       <div>
         <Operate
           operation="createUser"
-          title="New user"
-          action="Create"
+          title="Create user"
+          action="Create user"
           submit={(form, create) =>
             create({
               body: {
@@ -45,17 +51,17 @@ export function Users() {
           }
         >
           <TextField name="username" label="Username" required />
-          <TextField name="email" label="E-mail address" type="email" />
+          <TextField name="email" label="Email address" type="email" />
           <SecretField
             name="password"
             label="Password"
-            hint="At least 12 characters. Another one must be chosen at the first sign-in."
+            hint="At least 12 characters. The user must change it at the first sign-in."
             required
           />
-          <ChoiceField name="role" label="Role" options={ROLE_WORDS} />
+          <ChoiceField name="role" label="Role" options={ROLE_TEXTS} />
         </Operate>
       </div>
-      <PagedTable of={list} columns={COLUMNS} keyOf={({ id }) => id} label="Users" none="There is none." />
+      <PagedTable of={list} columns={COLUMNS} keyOf={({ id }) => id} label="Users" empty="No users." />
     </>
   );
 }
@@ -67,21 +73,21 @@ function Actions({ user }: { user: UserAccount }) {
   return (
     <>
       <Link href={createHref("/access", { user: username })}>Sessions</Link>
-      <Change user={user} />
+      <EditUser user={user} />
       {source === "local" && (
         <Operate
           operation="changeUser"
-          title="Reset the password"
+          title="Reset password"
           about={username}
-          action="Reset"
+          action="Reset password"
           appearance="transparent"
           submit={(form, change) => change({ params: held, body: { password: String(form.get("password")) } })}
         >
-          <Text>All sessions and API tokens of the user end.</Text>
+          <Text>Ends all sessions of the user and revokes their API tokens.</Text>
           <SecretField
             name="password"
             label="New password"
-            hint="At least 12 characters. Another one must be chosen at the next sign-in."
+            hint="At least 12 characters. The user must change it at the next sign-in."
             required
           />
         </Operate>
@@ -95,34 +101,34 @@ function Actions({ user }: { user: UserAccount }) {
           appearance="transparent"
           submit={(_, unlock) => unlock({ params })}
         >
-          <Text>The user may try again at once.</Text>
+          <Text>The user can sign in again immediately.</Text>
         </Operate>
       )}
       <Operate
         operation="deleteUser"
         title="Delete"
         about={username}
-        action="Delete"
+        action="Delete user"
         appearance="transparent"
         submit={(_, remove) => remove({ params: held })}
       >
         <Text>
-          The user is deleted, with all sessions and API tokens.
-          {source === "sso" && " Who it was is refused by single sign-on until an administrator lets them in again."}
+          Deletes the user with all sessions and API tokens. You can't undo this.
+          {source === "sso" && " The identity can't sign in through single sign-on until an administrator unblocks it."}
         </Text>
       </Operate>
     </>
   );
 }
 
-/** Only what was changed is sent: a role, for one, is not anybody's to give where single sign-on says it. */
-function Change({ user: { id, username, email, role, state, sso, source, etag } }: { user: UserAccount }) {
+/** Sends only edited fields: the API rejects, for example, a role that single sign-on manages. */
+function EditUser({ user: { id, username, email, role, state, sso, source, etag } }: { user: UserAccount }) {
   return (
     <Operate
       operation="changeUser"
-      title="Change"
+      title="Edit"
       about={username}
-      action="Change"
+      action="Save"
       appearance="transparent"
       submit={(form, change) => {
         const issuer = typed(form, "issuer");
@@ -144,16 +150,16 @@ function Change({ user: { id, username, email, role, state, sso, source, etag } 
         });
       }}
     >
-      <ChoiceField name="role" label="Role" options={ROLE_WORDS} defaultValue={role} />
-      <ChoiceField name="state" label="State" options={["active", "disabled"]} defaultValue={state} />
-      <TextField name="email" label="E-mail address" type="email" defaultValue={email ?? ""} />
+      <ChoiceField name="role" label="Role" options={ROLE_TEXTS} defaultValue={role} />
+      <ChoiceField name="state" label="Status" options={STATES} defaultValue={state} />
+      <TextField name="email" label="Email address" type="email" defaultValue={email ?? ""} />
       {source === "local" && (
         <>
           <TextField
             name="issuer"
             member="sso.issuer"
             label="Single sign-on: issuer"
-            hint="Lets this identity sign in as the user. The audit log has it of who was refused. Empty: none."
+            hint="Links an identity to this user. The audit log shows issuer and subject of denied sign-ins. Leave empty to unlink."
             defaultValue={sso?.issuer ?? ""}
           />
           <TextField

@@ -13,8 +13,8 @@ import { Rotate } from "./rotate.tsx";
 type Application = Schemas["Application"];
 
 const FILTERS = [
-  { name: "search", label: "Part of the name" },
-  { name: "rotatable", label: "Can be rotated", values: { true: "yes", false: "no" } },
+  { name: "search", label: "Name contains" },
+  { name: "rotatable", label: "Rotation", values: { true: "Available", false: "Not available" } },
 ];
 
 const COLUMNS: Column<Application>[] = [
@@ -24,21 +24,21 @@ const COLUMNS: Column<Application>[] = [
       kind === "application" ? (
         <Link href={createHref(`/rotation/apps/${appId}`, {})}>{displayName}</Link>
       ) : (
-        `${isolated(displayName)} (another tenant's)`
+        `${isolated(displayName)} (registered in another tenant)`
       ),
   },
   {
     title: "Owners",
     cell: ({ owners }) => owners?.map((one) => one.displayName ?? one.userPrincipalName ?? one.id).join(", "),
   },
-  { title: "Signs in with", cell: (application) => <Credentials application={application} /> },
+  { title: "Credentials", cell: (application) => <Credentials application={application} /> },
   {
-    title: "Can be rotated",
-    cell: ({ rotatable, reasons }) => (rotatable ? "yes" : reasons.map(({ message }) => message).join(" ")),
+    title: "Rotation",
+    cell: ({ rotatable, reasons }) => (rotatable ? "Available" : reasons.map(({ message }) => message).join(" ")),
   },
 ];
 
-/** The applications and what they sign in with. */
+/** The Entra applications with their credentials. */
 export function Applications() {
   const [params] = useSearchParams();
   const query = { limit: 50, ...givenFilters(params, FILTERS) };
@@ -52,18 +52,18 @@ export function Applications() {
         columns={COLUMNS}
         keyOf={({ objectId }) => objectId}
         label="Applications"
-        none="No application was found."
+        empty="No applications match the filters. Select Refresh applications to read them from Entra."
       />
     </>
   );
 }
 
-/** Each credential with its end, and what may be done about it. */
+/** The credentials of an application, each with its status, expiry date and rotation button. */
 export function Credentials({ application }: { application: Application }) {
   return application.credentials.map((credential) => (
     <div key={credential.keyId}>
       <StatusBadge status={credential.status} /> {credential.kind}{" "}
-      {isolated(credential.displayName ?? credential.keyId)}, ends <Instant at={credential.expiresOn} relative />
+      {isolated(credential.displayName ?? credential.keyId)}, expires <Instant at={credential.expiresOn} relative />
       {application.rotatable && credential.kind === "secret" && (
         <Rotate application={application} credential={credential} />
       )}

@@ -2,33 +2,40 @@ import { Text } from "@fluentui/react-components";
 import { useState } from "react";
 import { api, type Schemas } from "../../api/client.ts";
 import { Answer } from "../../parts/answer.tsx";
-import { untilOver } from "../../parts/follow.ts";
 import { Operate } from "../../parts/operate.tsx";
+import { pollUntil } from "../../parts/polling.ts";
 
-/** Reads the applications anew, and says how far that is. */
+/** Refreshes the applications from Entra and shows the progress. */
 export function Discover() {
-  const [runId, follow] = useState<string>();
+  const [runId, setRunId] = useState<string>();
   return (
     <div>
       <Operate
         operation="discoverApplications"
-        title="Read the applications"
-        action="Read"
-        submit={async (_, discover) => follow((await discover({})).runId)}
+        title="Refresh applications"
+        action="Refresh"
+        submit={async (_, discover) => setRunId((await discover({})).runId)}
       >
-        <Text>All applications of the tenant are read with what they sign in with. Nothing is changed.</Text>
+        <Text>Reads all applications of the tenant and their credentials from Entra. This makes no changes.</Text>
       </Operate>
       {runId !== undefined && <Run runId={runId} />}
     </div>
   );
 }
 
+const STATUSES = {
+  running: "In progress",
+  completed: "Completed",
+  partial: "Partially completed",
+  failed: "Failed",
+} as const satisfies Record<Schemas["ApplicationDiscovery"]["status"], string>;
+
 function Run({ runId }: { runId: string }) {
   const run = api.useQuery(
     "get",
     "/api/automation/rotation/runs/{run_id}",
     { params: { path: { run_id: runId } } },
-    untilOver<Schemas["ApplicationDiscovery"]>(({ status }) => status !== "running"),
+    pollUntil<Schemas["ApplicationDiscovery"]>(({ status }) => status !== "running"),
   );
   return (
     <div role="status">
@@ -36,8 +43,8 @@ function Run({ runId }: { runId: string }) {
         {({ status, apps, credentials, failures }) => (
           <>
             {status === "running"
-              ? "Reading"
-              : `${status}: ${apps ?? 0} applications, ${credentials ?? 0} credentials.`}
+              ? "Refresh in progress"
+              : `${STATUSES[status]}: ${apps ?? 0} applications, ${credentials ?? 0} credentials.`}
             {failures.map(({ list, message, remedy }) => (
               <Text key={list} block>
                 {list}: {message} {remedy}

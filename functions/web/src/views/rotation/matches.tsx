@@ -7,25 +7,30 @@ import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx"
 
 type Match = Schemas["RotationMatch"];
 
-/** Why a secret is thought to hold it; the service's own words for them are longer. */
+/** Evidence that a vault secret stores the application's secret, from strong to weak. */
 const EVIDENCE = {
-  tag: "its tags name it",
-  contentType: "its content type names it",
-  confirmed: "a person said so",
-  signIn: "its value signed in",
-  hint: "its value begins so",
-  appIdTag: "it names the application",
-  companion: "a secret beside it names the application",
-  expiry: "it alone expires with it",
-  expirySameDay: "it expires with it, as others do",
-  createdTogether: "it was made with it",
-  name: "it is called so",
-  conflict: "its tags and its content type name different ones",
+  tag: "credential ID in a tag",
+  contentType: "credential ID in the content type",
+  confirmed: "confirmed by a user",
+  signIn: "sign-in with its value succeeded",
+  hint: "its value starts with the credential's hint",
+  appIdTag: "application ID in a tag",
+  companion: "related secret with the application ID",
+  expiry: "same expiry date, no other candidate",
+  expirySameDay: "same expiry date, several candidates",
+  createdTogether: "same creation date",
+  name: "similar name",
+  conflict: "tag and content type name different credentials",
 } as const satisfies Record<Match["evidence"][number], string>;
 
-const VERIFIED = { none: "not tried", hint: "begins as it should", signIn: "signs in" } as const;
+const VERIFIED = { none: "Not verified", hint: "Hint matches", signIn: "Sign-in succeeded" } as const;
+const CONFIDENCE = {
+  certain: "Certain",
+  likely: "Likely",
+  possible: "Possible",
+} as const satisfies Record<Match["confidence"], string>;
 
-/** The vault secrets that are thought to hold what the application signs in with. A rotation writes the certain ones. */
+/** Vault secrets that may store the application's secret. A rotation writes only certain matches. */
 export function Matches({ application }: { application: Schemas["Application"] }) {
   const { appId } = application;
   const params = { path: { app_id: appId }, query: { limit: 100 } };
@@ -41,10 +46,11 @@ export function Matches({ application }: { application: Schemas["Application"] }
       ),
     },
     {
-      title: "Holds it",
-      cell: ({ confidence, evidence }) => `${confidence}: ${evidence.map((one) => EVIDENCE[one]).join(", ")}`,
+      title: "Match",
+      cell: ({ confidence, evidence }) =>
+        `${CONFIDENCE[confidence]}: ${evidence.map((one) => EVIDENCE[one]).join(", ")}`,
     },
-    { title: "Value", cell: ({ verified }) => VERIFIED[verified] },
+    { title: "Verification", cell: ({ verified }) => VERIFIED[verified] },
     { title: "", cell: (match) => <Actions application={application} match={match} /> },
   ];
   return (
@@ -52,8 +58,8 @@ export function Matches({ application }: { application: Schemas["Application"] }
       of={list}
       columns={columns}
       keyOf={({ assetId }) => assetId}
-      label="Vault secrets that hold it"
-      none="No vault secret is known to hold it."
+      label="Matching vault secrets"
+      empty="No matching vault secrets. A rotation then hands over the new value to you."
     />
   );
 }
@@ -73,19 +79,21 @@ function Actions({
     <>
       <Operate
         operation="verifyRotationMatch"
-        title="Prove"
+        title="Verify match"
         about={assetId}
-        action="Read it and sign in"
+        action="Read secret and sign in"
         appearance="transparent"
         submit={async (_, verify) => (await verify({ params, body: { assetId } })).message}
       >
-        <Text>Its value is read once and tried as the application's secret. It is shown and kept nowhere.</Text>
+        <Text>
+          Reads the secret's value once and signs in as the application with it. The value is not shown or stored.
+        </Text>
       </Operate>
       <Operate
         operation="confirmRotationMatch"
-        title={isConfirmed ? "Take the word back" : "Confirm"}
+        title={isConfirmed ? "Remove confirmation" : "Confirm match"}
         about={assetId}
-        action={isConfirmed ? "Take it back" : "Confirm"}
+        action={isConfirmed ? "Remove confirmation" : "Confirm match"}
         appearance="transparent"
         submit={(form, confirm) =>
           confirm({
@@ -95,13 +103,13 @@ function Actions({
         }
       >
         {isConfirmed ? (
-          <Text>A rotation writes it no longer, unless something else proves it.</Text>
+          <Text>A rotation no longer writes this secret, unless other evidence makes the match certain.</Text>
         ) : (
           <>
-            <Text>A rotation writes the new value into it.</Text>
+            <Text>A rotation writes the new value to this secret.</Text>
             <ChoiceField
               name="keyId"
-              label="The credential it holds"
+              label="Credential"
               options={Object.fromEntries(secrets.map((one) => [one.keyId, one.displayName ?? one.keyId]))}
               defaultValue={keyId ?? secrets[0]?.keyId ?? ""}
             />

@@ -3,26 +3,26 @@ import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { Answer } from "../../parts/answer.tsx";
 import { Card } from "../../parts/card.tsx";
+import { FeatureGate } from "../../parts/feature-gate.tsx";
 import { CheckField, LongField, NumberField } from "../../parts/fields.tsx";
 import { typed, typedList } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
-import { Offered } from "../../parts/offered.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { useParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
 import { Credentials } from "./applications.tsx";
 import { Matches } from "./matches.tsx";
 
-/** One application: what it signs in with, which vault secrets hold that, and whether it is rotated by itself. */
+/** One application: its credentials, the vault secrets that store them, and its rotation policy. */
 export default function OneApplication() {
   const { appId = "" } = useParams();
   return (
-    <Offered
+    <FeatureGate
       operation="getApplication"
-      what="What an application signs in with, which vault secrets hold it, and when it is rotated by itself."
+      description="Shows the credentials of an application, the vault secrets that store them, and the rotation policy."
     >
       <Application appId={appId} />
-    </Offered>
+    </FeatureGate>
   );
 }
 
@@ -35,23 +35,25 @@ function Application({ appId }: { appId: string }) {
       {(data) => (
         <View title={data.displayName}>
           <Text>
-            {data.appId}. <Link href={createHref("/rotation", {})}>To the rotations</Link>
+            {data.appId}. <Link href={createHref("/rotation", {})}>All rotations</Link>
           </Text>
           {data.reasons.map(({ code, message }) => (
             <Text key={code}>{message}</Text>
           ))}
-          <Card title="Signs in with">
+          <Card title="Credentials">
             <Credentials application={data} />
             {data.federated?.map(({ id, name, issuer, subject }) => (
               <div key={id}>
-                without a secret: {name}, {issuer}, {subject}
+                Federated credential: {name}, {issuer}, {subject}
               </div>
             ))}
           </Card>
-          <Card title="Vault secrets that hold it">
+          <Card title="Matching vault secrets">
             <Matches application={data} />
           </Card>
-          <Card title="By itself">{data.policy === null ? <NoPolicy appId={appId} /> : <Policy appId={appId} />}</Card>
+          <Card title="Rotation policy">
+            {data.policy === null ? <NoPolicy appId={appId} /> : <Policy appId={appId} />}
+          </Card>
         </View>
       )}
     </Answer>
@@ -60,9 +62,9 @@ function Application({ appId }: { appId: string }) {
 
 const NoPolicy = ({ appId }: { appId: string }) => (
   <>
-    <Text>Nobody has said when it is rotated by itself.</Text>
+    <Text>No policy. Set a policy to rotate this application's secrets automatically.</Text>
     <div>
-      <ChangePolicy appId={appId} />
+      <EditPolicy appId={appId} />
     </div>
   </>
 );
@@ -75,9 +77,9 @@ function Policy({ appId }: { appId: string }) {
       {(data) => (
         <>
           <Text>
-            {data.automatic ? "It is rotated by itself" : "It is not rotated by itself"}, with {data.overlapDays} days
-            in which both secrets hold. {data.targets.length > 0 && `Only ${data.targets.join(", ")} are written.`} Set
-            by {data.updatedBy} <Instant at={data.updatedAt} relative />.
+            Automatic rotation is {data.automatic ? "on" : "off"}. Overlap period: {data.overlapDays} days.{" "}
+            {data.targets.length > 0 && `Vault secrets to write: ${data.targets.join(", ")}.`} Last modified by{" "}
+            {data.updatedBy} <Instant at={data.updatedAt} relative />.
           </Text>
           {data.attention && (
             <Text>
@@ -85,14 +87,14 @@ function Policy({ appId }: { appId: string }) {
             </Text>
           )}
           <div>
-            <ChangePolicy appId={appId} policy={data} />{" "}
+            <EditPolicy appId={appId} policy={data} />{" "}
             <Operate
               operation="deleteRotationPolicy"
-              title="Remove the policy"
-              action="Remove"
+              title="Delete policy"
+              action="Delete policy"
               submit={(_, remove) => remove({ params: { ...params, header: { "If-Match": data.etag } } })}
             >
-              <Text>It is no longer rotated by itself. A rotation that has begun goes on.</Text>
+              <Text>Stops automatic rotation of this application. A rotation in progress continues.</Text>
             </Operate>
           </div>
         </>
@@ -101,12 +103,12 @@ function Policy({ appId }: { appId: string }) {
   );
 }
 
-function ChangePolicy({ appId, policy }: { appId: string; policy?: Schemas["RotationPolicy"] }) {
+function EditPolicy({ appId, policy }: { appId: string; policy?: Schemas["RotationPolicy"] }) {
   const params = { path: { app_id: appId }, ...(policy && { header: { "If-Match": policy.etag } }) };
   return (
     <Operate
       operation="setRotationPolicy"
-      title={policy ? "Change the policy" : "Set a policy"}
+      title={policy ? "Edit policy" : "Set policy"}
       action="Save"
       submit={async (form, set) => {
         const expiryDays = typed(form, "expiryDays");
@@ -124,12 +126,13 @@ function ChangePolicy({ appId, policy }: { appId: string; policy?: Schemas["Rota
     >
       <CheckField
         name="automatic"
-        label="Rotate what ends soon without anybody asking"
+        label="Rotate secrets automatically before they expire"
         defaultChecked={policy?.automatic ?? false}
       />
       <NumberField
         name="overlapDays"
-        label="Days in which both hold"
+        label="Overlap period (days)"
+        hint="Both secrets are valid during this period"
         required
         min={1}
         max={90}
@@ -137,21 +140,21 @@ function ChangePolicy({ appId, policy }: { appId: string; policy?: Schemas["Rota
       />
       <NumberField
         name="expiryDays"
-        label="Days the new one holds"
-        hint="Empty: as the settings say"
+        label="Validity (days)"
+        hint="Leave empty to use the default in Settings"
         min={1}
         max={730}
         defaultValue={String(policy?.expiryDays ?? "")}
       />
       <CheckField
         name="updateKeyVaults"
-        label="Write it into the key vault secrets that are known to hold the old one"
+        label="Write the new value to matching vault secrets"
         defaultChecked={policy?.updateKeyVaults ?? true}
       />
       <LongField
         name="targets"
-        label="Only these vault secrets"
-        hint="Asset ids. Empty: every certain match."
+        label="Vault secrets to write"
+        hint="Asset IDs, one per line. Leave empty for every certain match."
         defaultValue={policy?.targets.join("\n") ?? ""}
       />
     </Operate>

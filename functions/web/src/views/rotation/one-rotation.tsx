@@ -3,44 +3,44 @@ import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { Answer } from "../../parts/answer.tsx";
 import { Card } from "../../parts/card.tsx";
-import { kindOf } from "../../parts/dependency-words.ts";
+import { kindOf } from "../../parts/dependency-texts.ts";
 import { CheckField } from "../../parts/fields.tsx";
-import { untilOver } from "../../parts/follow.ts";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { Operate } from "../../parts/operate.tsx";
+import { pollUntil } from "../../parts/polling.ts";
 import { Lines, NotWritten } from "../../parts/rotation-plan.tsx";
 import { useParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
-import { CONSUMER_STATES, HOLDS, STATUSES, STEPS, TARGET_STATES } from "./words.ts";
+import { CONSUMER_STATES, HOLDS, STATUSES, STEP_STATUSES, STEPS, TARGET_STATES } from "./status-texts.ts";
 
 type Rotation = Schemas["Rotation"];
 
 const OVER: Rotation["status"][] = ["completed", "failed", "cancelled", "rolledBack"];
 const COLORS = { done: "success", failed: "danger", running: "brand", waiting: "subtle", skipped: "subtle" } as const;
 
-/** One rotation, its steps as they happen. */
+/** One rotation with the progress of its steps. */
 export default function OneRotation() {
   const { rotationId = "" } = useParams();
   const rotation = api.useQuery(
     "get",
     "/api/automation/rotation/rotations/{rotation_id}",
     { params: { path: { rotation_id: rotationId } } },
-    untilOver<Rotation>(({ status }) => OVER.includes(status)),
+    pollUntil<Rotation>(({ status }) => OVER.includes(status)),
   );
   return (
     <Answer of={rotation}>
       {(data) => (
         <View title={data.appName ?? data.assetId ?? "Rotation"}>
           <Text>
-            {STATUSES[data.status]}, asked for by {data.automatic ? "its policy" : data.requestedBy}{" "}
+            {STATUSES[data.status]}. Requested by {data.automatic ? "the rotation policy" : data.requestedBy}{" "}
             <Instant at={data.createdAt} relative />
             {data.nextAt && (
               <>
-                ; it goes on <Instant at={data.nextAt} relative />
+                , next step <Instant at={data.nextAt} relative />
               </>
             )}
-            . <Link href={createHref("/rotation", {})}>To the rotations</Link>
+            . <Link href={createHref("/rotation", {})}>All rotations</Link>
           </Text>
           {data.attention && <Attention attention={data.attention} />}
           {data.failure && (
@@ -50,7 +50,7 @@ export default function OneRotation() {
           )}
           <Actions rotation={data} />
           <Steps rotation={data} />
-          <Touched rotation={data} />
+          <Affected rotation={data} />
         </View>
       )}
     </Answer>
@@ -63,7 +63,7 @@ function Steps({ rotation: { steps, overlapEndsAt, reasons, notes } }: { rotatio
       <ol>
         {steps.map(({ name, status, finishedAt, failure }) => (
           <li key={name}>
-            {STEPS[name]} <Badge color={COLORS[status]}>{status}</Badge>{" "}
+            {STEPS[name]} <Badge color={COLORS[status]}>{STEP_STATUSES[status]}</Badge>{" "}
             {finishedAt && <Instant at={finishedAt} relative />}
             {name === "overlap" && status !== "done" && overlapEndsAt && (
               <>
@@ -74,24 +74,24 @@ function Steps({ rotation: { steps, overlapEndsAt, reasons, notes } }: { rotatio
           </li>
         ))}
       </ol>
-      <Lines title="What stands against removing the old one" lines={reasons} />
-      <Lines title="Decided otherwise than asked for" lines={notes} />
+      <Lines title="Blocks removal of the old secret" lines={reasons} />
+      <Lines title="Differences from the request" lines={notes} />
     </Card>
   );
 }
 
-function Touched({ rotation }: { rotation: Rotation }) {
+function Affected({ rotation }: { rotation: Rotation }) {
   const { targets, consumers, verifiedMeans, coverage } = rotation;
   return (
-    <Card title="Who is touched">
+    <Card title="Affected resources">
       <Lines
         title="Vault secrets"
-        none="None is written."
+        none="The rotation writes no vault secret."
         lines={targets.map(({ vaultName, secretName, state }) => `${vaultName}/${secretName}: ${TARGET_STATES[state]}`)}
       />
       <Lines
-        title="Who uses it"
-        none="Nobody is known to."
+        title="Consumers"
+        none="No consumers found."
         lines={consumers.map(
           ({ name, kind, evidence, state, holds, problem }) =>
             `${isolated(name)} (${kindOf({ kind, environment: null })}, ${isolated(evidence)}): ${CONSUMER_STATES[state]}${holds ? `, ${HOLDS[holds]}` : ""}${problem ? `. ${problem}` : ""}`,
@@ -99,7 +99,7 @@ function Touched({ rotation }: { rotation: Rotation }) {
       />
       <Text>{verifiedMeans}</Text>
       <NotWritten of={rotation} />
-      <Lines title="What could not be looked into" lines={coverage} />
+      <Lines title="Not read" lines={coverage} />
     </Card>
   );
 }
@@ -123,35 +123,35 @@ function Actions({ rotation: { rotationId, status, needsConfirmation, goingBack 
       {goingBack === null && (
         <Operate
           operation="cancelRotation"
-          title="Cancel and go back"
-          action="Put it back"
+          title="Cancel and roll back"
+          action="Roll back"
           submit={(_, cancel) => cancel({ params })}
         >
-          <Text>Everybody gets the old secret back, and the new one goes.</Text>
+          <Text>Restores the old secret for all consumers and deletes the new secret.</Text>
         </Operate>
       )}{" "}
       {(needsConfirmation || status === "overlapping" || status === "needsAttention") && (
         <Operate
           operation="finishRotation"
-          title="Finish"
-          action="Remove the old secret"
+          title="Finish rotation"
+          action="Delete old secret"
           submit={(form, finish) => finish({ params, body: { force: form.has("force") } })}
         >
           <Text>
-            The old secret is removed for good, if everybody who is known to use it holds the new one. Whoever still
-            signs in with the old one can no longer.
+            Deletes the old secret if all known consumers use the new one. You can't undo this. Anything that still uses
+            the old secret stops working.
           </Text>
-          <CheckField name="force" label="Whatever stands against it. This is entered in the audit log." />
+          <CheckField name="force" label="Delete it even if consumers still use it. Recorded in the audit log." />
         </Operate>
       )}{" "}
       {status === "needsAttention" && (
         <Operate
           operation="retryRotation"
-          title="Try again"
-          action="Try again"
+          title="Retry step"
+          action="Retry step"
           submit={(_, retry) => retry({ params })}
         >
-          <Text>The step that failed is tried again.</Text>
+          <Text>Retries the failed step.</Text>
         </Operate>
       )}
     </div>

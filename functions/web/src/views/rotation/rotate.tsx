@@ -12,7 +12,7 @@ interface Props {
   credential: Schemas["ApplicationCredential"];
 }
 
-/** Replaces one client secret of an application, once its plan was looked at. */
+/** Rotates one client secret of an application. The plan must be shown first. */
 export function Rotate({ application: { appId, displayName }, credential: { keyId, displayName: name } }: Props) {
   const bodyOf = (form: FormData, dryRun: boolean) => ({
     body: {
@@ -30,36 +30,43 @@ export function Rotate({ application: { appId, displayName }, credential: { keyI
   return (
     <Operate
       operation="rotateSecret"
-      title="Rotate"
+      title="Rotate secret"
       about={`${isolated(name ?? keyId)} of ${isolated(displayName)}`}
-      action="Rotate"
+      action="Rotate secret"
       appearance="transparent"
       preview={{
-        action: "Show the plan",
+        action: "Show plan",
         first: true,
         load: async (form, rotate) => <RotationPlan of={await rotate(bodyOf(form, true))} />,
       }}
       submit={async (form, rotate) => {
         const { rotationId } = await rotate(bodyOf(form, false));
-        return <Link href={createHref(`/rotation/${rotationId}`, {})}>It has begun: see its steps</Link>;
+        return <Link href={createHref(`/rotation/${rotationId}`, {})}>Rotation started. View its steps.</Link>;
       }}
     >
-      <NumberField name="overlapDays" label="Days in which both hold" required min={0} max={90} defaultValue="7" />
+      <NumberField
+        name="overlapDays"
+        label="Overlap period (days)"
+        hint="Both secrets are valid during this period"
+        required
+        min={0}
+        max={90}
+        defaultValue="7"
+      />
       <NumberField
         name="expiryDays"
-        label="Days the new one holds"
-        hint="Empty: as the settings say"
+        label="Validity (days)"
+        hint="Leave empty to use the default in Settings"
         min={1}
         max={730}
       />
+      <CheckField name="updateKeyVaults" label="Write the new value to matching vault secrets" defaultChecked />
+      <CheckField name="restartApps" label="Restart apps that read the secret only at startup" defaultChecked />
       <CheckField
-        name="updateKeyVaults"
-        label="Write it into the key vault secrets that are known to hold the old one"
-        defaultChecked
+        name="removeExpired"
+        label="Delete an expired secret first if the application has no room for a new one"
       />
-      <CheckField name="restartApps" label="Restart apps that need it to take the new one" defaultChecked />
-      <CheckField name="removeExpired" label="Remove an expired secret first where there is no room for a new one" />
-      <CheckField name="skipVerification" label="Do not look whether everybody took the new one" />
+      <CheckField name="skipVerification" label="Skip verification that consumers use the new value" />
     </Operate>
   );
 }

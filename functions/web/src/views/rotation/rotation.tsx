@@ -1,26 +1,26 @@
 import { Card } from "../../parts/card.tsx";
-import { Kept } from "../../parts/kept.tsx";
-import { Offered } from "../../parts/offered.tsx";
+import { FeatureGate } from "../../parts/feature-gate.tsx";
+import { LapsedProData } from "../../parts/lapsed-pro-data.tsx";
 import { View } from "../../parts/view.tsx";
 import { Applications } from "./applications.tsx";
 import { Rotations } from "./rotations.tsx";
 
-/** What applications sign in with, and how their secrets are replaced. */
+/** Applications with their credentials, and the rotations of their secrets. */
 export default function Rotation() {
   return (
     <View title="Rotation">
       <Card title="Applications">
-        <Offered
+        <FeatureGate
           operation="listApplications"
-          what="Secrets of applications and of key vaults are replaced step by step: the new one is proven and given to everybody who uses it before the old one goes."
+          description="Rotates application secrets and vault secrets: the service verifies the new secret and updates all consumers before it deletes the old one."
         >
           <Applications />
-        </Offered>
+        </FeatureGate>
       </Card>
       <Card title="Rotations">
-        <Kept>
+        <LapsedProData>
           <Rotations />
-        </Kept>
+        </LapsedProData>
       </Card>
     </View>
   );

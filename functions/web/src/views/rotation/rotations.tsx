@@ -3,7 +3,7 @@ import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { Instant } from "../../parts/instant.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
-import { STATUSES } from "./words.ts";
+import { STATUSES } from "./status-texts.ts";
 
 type Summary = Schemas["RotationSummary"];
 
@@ -17,7 +17,7 @@ const COLORS: Partial<Record<Summary["status"], "success" | "danger" | "warning"
 
 const COLUMNS: Column<Summary>[] = [
   {
-    title: "Of",
+    title: "Secret",
     cell: ({ rotationId, appName, appId, assetId }) =>
       rotationId === null ? (
         appName
@@ -30,13 +30,13 @@ const COLUMNS: Column<Summary>[] = [
     cell: ({ status, needsConfirmation }) => (
       <Badge appearance="tint" color={COLORS[status] ?? "informative"}>
         {STATUSES[status]}
-        {needsConfirmation && ", waits for a person"}
+        {needsConfirmation && ", waiting for confirmation"}
       </Badge>
     ),
   },
-  { title: "Begun", cell: ({ createdAt }) => <Instant at={createdAt} relative /> },
-  { title: "By", cell: ({ requestedBy, automatic }) => (automatic ? "its policy" : requestedBy) },
-  { title: "Failure", cell: ({ failure }) => failure && `${failure.message} ${failure.remedy}` },
+  { title: "Started", cell: ({ createdAt }) => <Instant at={createdAt} relative /> },
+  { title: "Requested by", cell: ({ requestedBy, automatic }) => (automatic ? "Rotation policy" : requestedBy) },
+  { title: "Error", cell: ({ failure }) => failure && `${failure.message} ${failure.remedy}` },
 ];
 
 export function Rotations() {
@@ -52,7 +52,7 @@ export function Rotations() {
       columns={COLUMNS}
       keyOf={({ rotationId, createdAt }) => rotationId ?? createdAt}
       label="Rotations"
-      none="Nothing was rotated yet."
+      empty="No rotations yet."
     />
   );
 }

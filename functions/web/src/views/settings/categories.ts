@@ -1,7 +1,7 @@
 import type { Operation } from "../../api/access.ts";
 import type { Schemas } from "../../api/client.ts";
 
-/** The categories by their member in the answer, with the part of the address and the operation that change them. */
+/** The categories of settings: the member of the API response, the path segment and the operation that changes them. */
 export const CATEGORIES = [
   { member: "performance", path: "performance", change: "updatePerformanceSettings", title: "Performance" },
   { member: "features", path: "features", change: "updateFeaturesSettings", title: "Features" },

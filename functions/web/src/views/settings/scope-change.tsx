@@ -3,28 +3,34 @@ import type { Schemas } from "../../api/client.ts";
 
 type Change = NonNullable<Schemas["FeatureSetting"]["scopeChange"]>;
 
-/** What a change of `watchAll` would take out of the inventory and bring back. */
+/** Preview of a change of `watchAll`: the assets that would leave the inventory or return to it. */
 export function ScopeChange({ of: change }: { of: Change | undefined }) {
-  if (!change) return <Text>Nothing would change.</Text>;
+  if (!change) return <Text>No assets are affected.</Text>;
   return (
     <>
-      <Moved what="No longer watched" of={change.leaves} />
-      <Moved what="Watched again" of={change.returns} />
+      <ScopePart title="No longer monitored" of={change.leaves} />
+      <ScopePart title="Monitored again" of={change.returns} />
       {change.warning && <Text block>{change.warning}</Text>}
     </>
   );
 }
 
-const Moved = ({ what, of: { subscriptions, vaults, assets, largest } }: { what: string; of: Change["leaves"] }) => (
+const ScopePart = ({
+  title,
+  of: { subscriptions, vaults, assets, largest },
+}: {
+  title: string;
+  of: Change["leaves"];
+}) => (
   <>
     <Text block weight="semibold">
-      {what}: {subscriptions.toLocaleString()} subscriptions, {vaults.toLocaleString()} vaults,{" "}
+      {title}: {subscriptions.toLocaleString()} subscriptions, {vaults.toLocaleString()} vaults,{" "}
       {assets.toLocaleString()} assets
     </Text>
     <ul>
-      {largest.map(({ subscriptionId, name, assets: held }) => (
+      {largest.map(({ subscriptionId, name, assets: count }) => (
         <li key={subscriptionId}>
-          {name ?? subscriptionId}: {held.toLocaleString()} assets
+          {name ?? subscriptionId}: {count.toLocaleString()} assets
         </li>
       ))}
     </ul>

@@ -1,11 +1,12 @@
 import { Text } from "@fluentui/react-components";
 import type { Call } from "../../api/calls.ts";
 import { client, type Problem, type Schemas } from "../../api/client.ts";
-import { CheckField, ChoiceField, NumberField, TextField } from "../../parts/fields.tsx";
+import { ChoiceField, NumberField, SwitchField, TextField } from "../../parts/fields.tsx";
 import { typed } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import type { Category } from "./categories.ts";
+import { labelOf, unitOf } from "./labels.ts";
 import { ScopeChange } from "./scope-change.tsx";
 
 type OneSetting = Schemas["Setting"];
@@ -14,47 +15,52 @@ interface Props {
   category: Category;
 }
 
-/** One setting with where its value comes from. */
+/** One setting: its value, where the value comes from, and its key. */
 export function Setting({ setting, category }: Props) {
   const { key, value, source, description, environmentVariable, updatedAt, updatedBy, ignored } = setting;
   return (
     <div>
-      <Text weight="semibold">{key}</Text>: {String(value)} <Text>({SOURCES[source]})</Text>
+      <Text weight="semibold">{labelOf(key)}</Text>: {valueText(key, value)} <Text>({SOURCES[source]})</Text>
       <Text block>{description}</Text>
       <Text block size={200}>
-        {environmentVariable}
+        {key}, {environmentVariable}
         {updatedAt && (
           <>
-            , changed by {updatedBy} <Instant at={updatedAt} relative />
+            , last modified by {updatedBy} <Instant at={updatedAt} relative />
           </>
         )}
-        {ignored.map((one) => `, ${SOURCES[one.source]} is ignored: ${one.reason}`)}
+        {ignored.map((one) => `. Ignored value (${SOURCES[one.source]}): ${one.reason}`)}
       </Text>
-      <Change setting={setting} category={category} />{" "}
+      <Edit setting={setting} category={category} />{" "}
       {source === "override" && <Reset setting={setting} category={category} />}
     </div>
   );
 }
 
 const SOURCES: Record<OneSetting["source"], string> = {
-  override: "changed here",
+  override: "set here",
   appConfiguration: "from App Configuration",
-  environment: "from the environment",
-  default: "by default",
+  environment: "from an environment variable",
+  default: "default",
 };
 
-function Change({ setting, category }: Props) {
+function valueText(key: string, value: OneSetting["value"]): string {
+  if (typeof value === "boolean") return value ? "On" : "Off";
+  return typeof value === "number" ? `${value.toLocaleString()} ${unitOf(key)}` : value;
+}
+
+function Edit({ setting, category }: Props) {
   const bodyOf = (form: FormData) => ({ [setting.key]: typedValue(setting, form) });
   return (
     <Operate
-      // One type for all categories: their bodies differ in the names of their members alone.
+      // The operations of all categories have the same shape; only the members of their bodies differ.
       operation={category.change as "updateFeaturesSettings"}
-      title="Change"
-      about={setting.key}
-      action="Change"
+      title="Edit"
+      about={labelOf(setting.key)}
+      action="Save"
       {...(setting.key === "watchAll" && {
         preview: {
-          action: "Show what would change",
+          action: "Preview changes",
           first: true,
           load: async (form: FormData, change: Call<"updateFeaturesSettings">) => (
             <ScopeChange of={scopeIn(await change({ params: { query: { preview: "true" } }, body: bodyOf(form) }))} />
@@ -72,16 +78,22 @@ function Change({ setting, category }: Props) {
 }
 
 function Value({ setting: { key, type, value, minimum, maximum, allowed, description } }: { setting: OneSetting }) {
-  if (type === "boolean")
-    return <CheckField name="value" member={key} label={description} defaultChecked={value === true} />;
-  if (allowed)
-    return <ChoiceField name="value" member={key} label={description} options={allowed} defaultValue={String(value)} />;
-  if (type !== "integer")
-    return <TextField name="value" member={key} label={description} defaultValue={String(value)} />;
+  const field = { name: "value", member: key, label: labelOf(key), hint: description };
+  if (type === "boolean") return <SwitchField {...field} defaultChecked={value === true} />;
+  if (allowed) return <ChoiceField {...field} options={allowed} defaultValue={String(value)} />;
+  if (type !== "integer") return <TextField {...field} defaultValue={String(value)} />;
   const bounds =
-    minimum === null || maximum === null ? {} : { min: minimum, max: maximum, hint: `${minimum} to ${maximum}` };
+    minimum === null || maximum === null
+      ? {}
+      : { min: minimum, max: maximum, hint: `${minimum} to ${maximum}. ${description}` };
   return (
-    <NumberField name="value" member={key} label={description} required defaultValue={String(value)} {...bounds} />
+    <NumberField
+      {...field}
+      label={`${labelOf(key)} (${unitOf(key)})`}
+      required
+      defaultValue={String(value)}
+      {...bounds}
+    />
   );
 }
 
@@ -90,10 +102,9 @@ function typedValue({ type }: OneSetting, form: FormData): OneSetting["value"] {
   return type === "integer" ? Number(typed(form, "value")) : typed(form, "value");
 }
 
-/**
- * The etag of the category, if the setting in it is still as it was shown.
+/** Returns the etag of the category.
  *
- * @throws {Problem} when somebody else has changed it.
+ * @throws {Problem} if another user changed the setting since it was shown.
  */
 async function unchangedSince({ key, value, source }: OneSetting, { path }: Category): Promise<string> {
   const { data, error, response } = await client.GET(`/api/settings/${path}`, {});
@@ -102,9 +113,9 @@ async function unchangedSince({ key, value, source }: OneSetting, { path }: Cate
   if (now?.value === value && now.source === source) return response.headers.get("etag") ?? "";
   const problem: Problem = {
     type: "about:blank",
-    title: "It was changed in the meantime",
+    title: "Another user changed this setting",
     status: 412,
-    detail: `${key} is ${String(now?.value)} now${now?.updatedBy ? `, by ${now.updatedBy}` : ""}. Load again to see it.`,
+    detail: `${labelOf(key)} is now ${now ? valueText(key, now.value) : "unknown"}${now?.updatedBy ? `, set by ${now.updatedBy}` : ""}. Reload to see the current value.`,
     instance: "",
     code: "preconditionFailed",
   };
@@ -113,7 +124,7 @@ async function unchangedSince({ key, value, source }: OneSetting, { path }: Cate
 
 const scopeIn = (settings: Schemas["FeatureSetting"][]) => settings.find(({ scopeChange }) => scopeChange)?.scopeChange;
 
-/** No state has this etag: a host of a version before, which knows no preview here, refuses in place of a reset. */
+/** An etag that never matches: a host of an earlier version, without previews, then rejects the request instead of resetting. */
 export const ONLY_PREVIEW = { query: { preview: "true" }, header: { "If-Match": '"preview"' } } as const;
 
 function Reset({ setting: { key }, category }: Props) {
@@ -122,11 +133,11 @@ function Reset({ setting: { key }, category }: Props) {
     <Operate
       operation="removeOverride"
       title="Reset"
-      about={key}
-      action="Reset"
+      about={labelOf(key)}
+      action="Reset setting"
       {...(key === "watchAll" && {
         preview: {
-          action: "Show what would change",
+          action: "Preview changes",
           first: true,
           load: async (_: FormData, reset: Call<"removeOverride">) => (
             <ScopeChange of={scopeIn([(await reset({ params: { path, ...ONLY_PREVIEW } })).setting])} />
@@ -135,7 +146,7 @@ function Reset({ setting: { key }, category }: Props) {
       })}
       submit={(_, reset) => reset({ params: { path } })}
     >
-      <Text>What App Configuration or the environment says, or else the default, counts again.</Text>
+      <Text>The value from App Configuration or the environment variable, or else the default, applies again.</Text>
     </Operate>
   );
 }

@@ -5,11 +5,12 @@ import { Card } from "../../parts/card.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { View } from "../../parts/view.tsx";
 import { CATEGORIES } from "./categories.ts";
-import { Histories } from "./histories.tsx";
+import { labelOf } from "./labels.ts";
+import { Retention } from "./retention.tsx";
 import { ScopeChange } from "./scope-change.tsx";
 import { ONLY_PREVIEW, Setting } from "./setting.tsx";
 
-/** What is in force, where it comes from, and what it may be. */
+/** The runtime settings with their values and sources, and the retention of histories. */
 export default function Settings() {
   const settings = api.useQuery("get", "/api/settings/all");
   return (
@@ -20,18 +21,18 @@ export default function Settings() {
             <div>
               <Operate
                 operation="removeAllOverrides"
-                title="Reset all"
-                action="Reset all"
+                title="Reset all settings"
+                action="Reset all settings"
                 preview={{
-                  action: "Show what would change",
+                  action: "Preview changes",
                   first: true,
                   load: async (_, reset) => <Resets of={await reset({ params: ONLY_PREVIEW })} />,
                 }}
                 submit={async (_, reset) => <Resets of={await reset({})} />}
               >
                 <Text>
-                  All that was changed here goes. What App Configuration or the environment says, or else the default,
-                  counts again.
+                  Deletes all values that were set here. The values from App Configuration or environment variables, or
+                  else the defaults, apply again.
                 </Text>
               </Operate>
             </div>
@@ -45,8 +46,8 @@ export default function Settings() {
           </>
         )}
       </Answer>
-      <Card title="Histories">
-        <Histories />
+      <Card title="Stored histories">
+        <Retention />
       </Card>
     </View>
   );
@@ -55,7 +56,9 @@ export default function Settings() {
 const Resets = ({ of: { deleted, keys, scopeChange } }: { of: Schemas["RemovedOverrides"] }) => (
   <>
     <Text block>
-      {keys.length === 0 ? "None was changed here." : `${deleted ? "Reset" : "To be reset"}: ${keys.join(", ")}.`}
+      {keys.length === 0
+        ? "No setting was changed here."
+        : `${deleted ? "Reset" : "Settings to reset"}: ${keys.map(labelOf).join(", ")}.`}
     </Text>
     {scopeChange && <ScopeChange of={scopeChange} />}
   </>

@@ -1,9 +1,9 @@
 import { useState } from "react";
 import type { Schemas } from "../../api/client.ts";
-import { EndField, SecretField, TextField } from "../../parts/fields.tsx";
-import { endOf, given, typed, typedList } from "../../parts/form-dialog.tsx";
+import { ExpiryField, SecretField, TextField } from "../../parts/fields.tsx";
+import { expiryOf, given, typed, typedList } from "../../parts/form-dialog.tsx";
 
-/** What is typed of OpenID Connect. */
+/** The OpenID Connect fields. */
 export function OidcFields({ now }: { now: Schemas["SsoConfiguration"] }) {
   const [isAnother, setAnother] = useState(false);
   return (
@@ -11,48 +11,50 @@ export function OidcFields({ now }: { now: Schemas["SsoConfiguration"] }) {
       <TextField
         name="oidcIssuer"
         label="Issuer"
-        hint="As the provider's discovery document has it, to the letter"
+        hint="Must match issuer in the provider's discovery document exactly"
         type="url"
         required
         defaultValue={now.oidcIssuer ?? ""}
       />
-      <TextField name="oidcClientId" label="Client id" required defaultValue={now.oidcClientId ?? ""} />
+      <TextField name="oidcClientId" label="Client ID" required defaultValue={now.oidcClientId ?? ""} />
       <SecretField
         name="oidcClientSecret"
         label="Client secret"
         hint={
-          now.oidcClientSecretSet ? "Set. Empty: as it is; another issuer needs it again." : "Empty: a public client"
+          now.oidcClientSecretSet
+            ? "Leave empty to keep the current secret. Required for another issuer."
+            : "Leave empty for a public client"
         }
-        typedInto={setAnother}
+        onFilled={setAnother}
       />
-      <EndField
+      <ExpiryField
         name="oidcClientSecretExpiresOn"
-        label="The client secret ends on"
-        hint="An alert tells of it before"
+        label="Client secret expires"
+        hint="Alert rules notify before this date"
         end={now.oidcClientSecretExpiresOn}
         isAnother={isAnother}
       />
       <TextField
         name="oidcScopes"
         label="Scopes"
-        hint="openid is always asked for"
+        hint="Example: profile email. The service always adds openid."
         defaultValue={now.oidcScopes.join(" ")}
       />
     </>
   );
 }
 
-/** `tried` is what a test takes. */
+/** Returns the configuration from the form data: `tested` is the part that a connection test uses. */
 export function oidcOf(form: FormData) {
   return {
-    tried: {
+    tested: {
       oidcIssuer: typed(form, "oidcIssuer"),
       oidcClientId: typed(form, "oidcClientId"),
       ...given({ oidcClientSecret: typed(form, "oidcClientSecret") }),
     },
     others: {
       oidcScopes: typedList(form, "oidcScopes"),
-      ...endOf(form, "oidcClientSecretExpiresOn"),
+      ...expiryOf(form, "oidcClientSecretExpiresOn"),
     },
   };
 }

@@ -6,10 +6,10 @@ import { Operate } from "../../parts/operate.tsx";
 
 type Configuration = Schemas["SsoConfiguration"];
 
-const DEFAULTS = { "": "nothing: they are refused", user: "user", auditor: "auditor", operator: "operator" } as const;
+const DEFAULTS = { "": "None (deny sign-in)", user: "User", auditor: "Auditor", operator: "Operator" } as const;
 type Role = "user" | "auditor" | "operator" | "admin";
 
-/** Who becomes a user by signing in, and which role they get. */
+/** Account creation and roles of users who sign in through single sign-on. */
 export function People({ now }: { now: Configuration }) {
   const { autoCreateUsers, defaultRole, rolesClaim, roleMapping, allowedEmailDomains, etag } = now;
   const mapping = mappingText(roleMapping as Record<string, Role> | null);
@@ -17,11 +17,13 @@ export function People({ now }: { now: Configuration }) {
   return (
     <>
       <Text>
-        Who is unknown {autoCreateUsers ? "becomes a user" : "is refused"}.{" "}
+        {autoCreateUsers
+          ? "A new user gets an account at the first sign-in."
+          : "Only users with an account can sign in."}{" "}
         {roleMapping === null
-          ? autoCreateUsers && `New users get ${fallback}.`
-          : `What they may is said by ${rolesClaim} at every sign-in; who has none of these gets ${fallback}.`}{" "}
-        {allowedEmailDomains && `Only with an address in ${allowedEmailDomains.join(", ")}.`}
+          ? autoCreateUsers && `Role of new users: ${fallback}.`
+          : `Roles come from "${rolesClaim}" at each sign-in. Role without a match: ${fallback}.`}{" "}
+        {allowedEmailDomains && `Allowed email domains: ${allowedEmailDomains.join(", ")}.`}
       </Text>
       {roleMapping !== null && (
         <ul>
@@ -33,7 +35,7 @@ export function People({ now }: { now: Configuration }) {
       <div>
         <Operate
           operation="putSsoConfiguration"
-          title="Change who comes in"
+          title="Edit user access"
           action="Save"
           submit={(form, put) => {
             const roles = mappingOf(typed(form, "roleMapping"));
@@ -50,35 +52,35 @@ export function People({ now }: { now: Configuration }) {
             });
           }}
         >
-          {now.ssoOnlyMode && <Text>Passwords are off. A change of this switches them on again.</Text>}
+          {now.ssoOnlyMode && <Text>Passwords are off. Saving a change turns them on again.</Text>}
           <CheckField
             name="autoCreateUsers"
-            label="Who is unknown here becomes a user"
+            label="Create an account at the first sign-in"
             defaultChecked={autoCreateUsers}
           />
           <ChoiceField
             name="defaultRole"
-            label="Who has no role by the mapping gets"
+            label="Role without a match"
             options={DEFAULTS}
             defaultValue={(defaultRole ?? "") as keyof typeof DEFAULTS}
           />
           <TextField
             name="rolesClaim"
-            label="Where the provider says the roles"
-            hint="A claim's or attribute's name, or a JSON pointer"
+            label="Roles claim or attribute"
+            hint="A name such as roles, or a JSON pointer such as /realm_access/roles"
             defaultValue={rolesClaim ?? ""}
           />
           <LongField
             name="roleMapping"
             label="Role mapping"
-            hint="A line each: the provider's value, an equals sign, and user, auditor, operator or admin. Empty: none."
+            hint="One per line, as value = role. Roles: user, auditor, operator, admin. Leave empty for no mapping."
             rows={4}
             defaultValue={mapping}
           />
           <TextField
             name="allowedEmailDomains"
-            label="Only with a verified address in"
-            hint="Domains. Empty: any."
+            label="Allowed email domains"
+            hint="Example: contoso.com. Leave empty to allow any domain."
             defaultValue={allowedEmailDomains?.join(", ") ?? ""}
           />
         </Operate>
@@ -92,7 +94,7 @@ const mappingText = (mapping: Record<string, Role> | null): string =>
     .map(([value, role]) => `${value} = ${role}`)
     .join("\n");
 
-/** The role is what follows the last equals sign; what is no role is for the API to refuse. */
+/** The last equals sign separates the role. The API validates the role. */
 function mappingOf(text: string): Record<string, Role> | null {
   const lines = text.split("\n").filter((line) => line.trim() !== "");
   if (lines.length === 0) return null;

@@ -9,40 +9,42 @@ import { SamlFields, samlOf } from "./saml.tsx";
 
 type Configuration = Schemas["SsoConfiguration"];
 
-/** The provider as it is saved, and the forms that try it before they save it. */
+/** The saved identity provider, and the forms that test a configuration before they save it. */
 export function Provider({ now }: { now: Configuration }) {
   const { providerType, isEnabled, totalSsoLogins, lastSuccessfulLoginAt, updatedAt, updatedBy, etag } = now;
   const isSet = providerType === "oidc" ? now.oidcIssuer !== null : now.samlIdpEntityId !== null;
   return (
     <>
       <Text>
-        {isSet ? `${providerType === "oidc" ? "OpenID Connect" : "SAML"} with ` : "None is set up."}
+        {isSet ? `${providerType === "oidc" ? "OpenID Connect" : "SAML"} with ` : "No identity provider is configured."}
         {isSet && (providerType === "oidc" ? now.oidcIssuer : now.samlIdpEntityId)}
-        {isSet && (isEnabled ? ", switched on." : ", switched off.")} {totalSsoLogins.toLocaleString()} sign-ins
+        {isSet && (isEnabled ? ", enabled." : ", disabled.")} {totalSsoLogins.toLocaleString()} sign-ins
         {lastSuccessfulLoginAt && (
           <>
-            , the last <Instant at={lastSuccessfulLoginAt} relative />
+            , last sign-in <Instant at={lastSuccessfulLoginAt} relative />
           </>
         )}
         .
         {updatedAt && (
           <>
             {" "}
-            Changed by {updatedBy} <Instant at={updatedAt} relative />.
+            Last modified by {updatedBy} <Instant at={updatedAt} relative />.
           </>
         )}
       </Text>
-      <Ends now={now} />
+      <ExpiryDates now={now} />
       <div>
-        <Change now={now} type="oidc" /> <Change now={now} type="saml" />{" "}
+        <ConfigureProvider now={now} type="oidc" /> <ConfigureProvider now={now} type="saml" />{" "}
         {updatedAt !== null && (
           <Operate
             operation="deleteSsoConfiguration"
-            title="Remove"
-            action="Remove"
+            title="Delete configuration"
+            action="Delete configuration"
             submit={(_, remove) => remove({ params: { header: { "If-Match": etag } } })}
           >
-            <Text>Nobody signs in by it any more. Its credentials are deleted; passwords work again.</Text>
+            <Text>
+              Single sign-on stops working and its credentials are deleted. Passwords work again. You can't undo this.
+            </Text>
           </Operate>
         )}
       </div>
@@ -50,24 +52,24 @@ export function Provider({ now }: { now: Configuration }) {
   );
 }
 
-function Ends({ now }: { now: Configuration }) {
-  const ends = [
-    ["The client secret", now.oidcClientSecretExpiresOn],
-    ...now.samlIdpCertificates.map(({ expiresOn }) => ["A certificate of the provider", expiresOn] as const),
-    ["Our own certificate", now.samlServiceCertificate?.expiresOn ?? null],
+function ExpiryDates({ now }: { now: Configuration }) {
+  const dates = [
+    ["Client secret", now.oidcClientSecretExpiresOn],
+    ...now.samlIdpCertificates.map(({ expiresOn }) => ["Provider certificate", expiresOn] as const),
+    ["Certificate of this service", now.samlServiceCertificate?.expiresOn ?? null],
   ] as const;
-  return ends.map(
-    ([what, at]) =>
+  return dates.map(
+    ([name, at]) =>
       at && (
-        <Text key={`${what} ${at}`} block>
-          {what} ends <Instant at={at} />.
+        <Text key={`${name} ${at}`} block>
+          {name} expires <Instant at={at} />.
         </Text>
       ),
   );
 }
 
-/** The form of one protocol. It is tried as it is typed before it can be saved. */
-function Change({ now, type }: { now: Configuration; type: "oidc" | "saml" }) {
+/** The form of one protocol. The test must run before the form can be saved. */
+function ConfigureProvider({ now, type }: { now: Configuration; type: "oidc" | "saml" }) {
   const { Fields, membersOf, title } = FORMS[type];
   return (
     <Operate
@@ -76,43 +78,43 @@ function Change({ now, type }: { now: Configuration; type: "oidc" | "saml" }) {
       action="Save"
       preview={{
         operation: "testSsoConfiguration",
-        action: "Test",
+        action: "Test connection",
         first: true,
         load: async (form, test) => (
-          <Outcome of={await test({ body: { providerType: type, ...membersOf(form).tried } })} />
+          <Outcome of={await test({ body: { providerType: type, ...membersOf(form).tested } })} />
         ),
       }}
       submit={(form, put) => {
-        const { tried, others } = membersOf(form);
+        const { tested, others } = membersOf(form);
         return put({
           params: { header: { "If-Match": now.etag } },
           body: {
             providerType: type,
             isEnabled: form.has("isEnabled"),
             ...given({ loginButtonText: typed(form, "loginButtonText") }),
-            ...tried,
+            ...tested,
             ...others,
           },
         });
       }}
     >
-      {now.ssoOnlyMode && <Text>Passwords are off. A change of the provider switches them on again.</Text>}
+      {now.ssoOnlyMode && <Text>Passwords are off. Saving a changed provider turns them on again.</Text>}
       <Fields now={now} />
-      <CheckField name="isEnabled" label="People sign in by it" defaultChecked={now.isEnabled} />
-      <TextField name="loginButtonText" label="Text of the sign-in button" defaultValue={now.loginButtonText} />
+      <CheckField name="isEnabled" label="Enable single sign-on" defaultChecked={now.isEnabled} />
+      <TextField name="loginButtonText" label="Sign-in button text" defaultValue={now.loginButtonText} />
     </Operate>
   );
 }
 
 const FORMS = {
-  oidc: { Fields: OidcFields, membersOf: oidcOf, title: "Set up OpenID Connect" },
-  saml: { Fields: SamlFields, membersOf: samlOf, title: "Set up SAML" },
+  oidc: { Fields: OidcFields, membersOf: oidcOf, title: "Configure OpenID Connect" },
+  saml: { Fields: SamlFields, membersOf: samlOf, title: "Configure SAML" },
 } as const;
 
 const CHECKS = {
-  address: "Address",
+  address: "URL",
   document: "Discovery document",
-  keys: "Keys",
+  keys: "Signing keys",
   client: "Client",
 } as const;
 
@@ -120,12 +122,12 @@ function Outcome({ of: { success, checks } }: { of: Schemas["SsoTestResult"] }) 
   return (
     <>
       <Text block weight="semibold">
-        {success ? "It works." : "It does not work yet."}
+        {success ? "Connection test passed." : "Connection test failed."}
       </Text>
       <ul>
         {checks.map(({ name, passed, detail }) => (
           <li key={`${name} ${detail}`}>
-            {CHECKS[name]}: {passed ? "good" : "not good"}. {detail}
+            {CHECKS[name]}: {passed ? "passed" : "failed"}. {detail}
           </li>
         ))}
       </ul>

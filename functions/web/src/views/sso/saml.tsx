@@ -2,51 +2,46 @@ import type { Schemas } from "../../api/client.ts";
 import { CheckField, LongField, TextField } from "../../parts/fields.tsx";
 import { typed, typedOrNull } from "../../parts/form-dialog.tsx";
 
-/** What is typed of SAML: the provider's metadata, or what it would say one by one. */
+/** The SAML fields: the provider's metadata, or its entity ID, sign-in URL and certificates. */
 export function SamlFields({ now }: { now: Schemas["SsoConfiguration"] }) {
   return (
     <>
       <LongField
         name="samlIdpMetadataXml"
-        label="The provider's metadata"
-        hint="XML. Empty: as the three below say."
+        label="Provider metadata"
+        hint="XML. Leave empty to use the three fields below."
         rows={4}
       />
-      <TextField
-        name="samlEntryPoint"
-        label="Address to sign in at"
-        type="url"
-        defaultValue={now.samlEntryPoint ?? ""}
-      />
-      <TextField name="samlIdpEntityId" label="The provider's entity id" defaultValue={now.samlIdpEntityId ?? ""} />
+      <TextField name="samlEntryPoint" label="Sign-in URL" type="url" defaultValue={now.samlEntryPoint ?? ""} />
+      <TextField name="samlIdpEntityId" label="Provider entity ID" defaultValue={now.samlIdpEntityId ?? ""} />
       <LongField
         name="samlIdpCertificates"
-        label="The provider's certificates"
-        hint="PEM, one after the other; two while it changes them"
+        label="Provider certificates"
+        hint="PEM. Add the old and the new certificate during a rollover."
         rows={6}
         defaultValue={now.samlIdpCertificates.map(({ certificate }) => certificate).join("\n")}
       />
       <TextField
         name="samlIdAttribute"
-        label="Attribute that names a person for good"
-        hint="Never an e-mail address. Empty: Entra's object identifier, else a persistent NameID."
+        label="Immutable user ID attribute"
+        hint="Not an email address. Leave empty for Entra's object identifier or a persistent NameID."
         defaultValue={now.samlIdAttribute ?? ""}
       />
       <CheckField
         name="samlSignRequests"
-        label="Sign our requests, with a key of our own"
+        label="Sign requests with the service's own key"
         defaultChecked={now.samlSignRequests}
       />
     </>
   );
 }
 
-/** `tried` is what a test takes. */
+/** Returns the configuration from the form data: `tested` is the part that a connection test uses. */
 export function samlOf(form: FormData) {
   const samlIdpMetadataXml = typed(form, "samlIdpMetadataXml");
   const certificates = typed(form, "samlIdpCertificates").match(/-----BEGIN [^-]+-----[^-]+-----END [^-]+-----/g);
   return {
-    tried:
+    tested:
       samlIdpMetadataXml === ""
         ? {
             samlEntryPoint: typedOrNull(form, "samlEntryPoint"),

@@ -1,24 +1,24 @@
 import { api } from "../../api/client.ts";
 import { Answer } from "../../parts/answer.tsx";
 import { Card } from "../../parts/card.tsx";
-import { Offered } from "../../parts/offered.tsx";
+import { FeatureGate } from "../../parts/feature-gate.tsx";
 import { View } from "../../parts/view.tsx";
-import { Addresses } from "./addresses.tsx";
+import { BlockedIdentities } from "./blocked-identities.tsx";
 import { Passwords } from "./passwords.tsx";
 import { People } from "./people.tsx";
 import { Provider } from "./provider.tsx";
-import { Refused } from "./refused.tsx";
+import { ServiceMetadata } from "./service-metadata.tsx";
 
-/** How people sign in by the company's own identity provider. */
+/** The configuration of single sign-on. */
 export default function Sso() {
   return (
     <View title="Single sign-on">
-      <Offered
+      <FeatureGate
         operation="getSsoConfiguration"
-        what="People sign in by OpenID Connect or SAML with your own identity provider, which also says what they may do. Passwords can then be switched off."
+        description="Lets users sign in with your identity provider through OpenID Connect or SAML, with roles from the provider. You can then turn off passwords."
       >
         <Configuration />
-      </Offered>
+      </FeatureGate>
     </View>
   );
 }
@@ -29,20 +29,20 @@ function Configuration() {
     <Answer of={configuration}>
       {(now) => (
         <>
-          <Card title="For the identity provider">
-            <Addresses />
+          <Card title="Values for the identity provider">
+            <ServiceMetadata />
           </Card>
-          <Card title="Provider">
+          <Card title="Identity provider">
             <Provider now={now} />
           </Card>
-          <Card title="Who comes in, and as what">
+          <Card title="Accounts and roles">
             <People now={now} />
           </Card>
           <Card title="Passwords">
             <Passwords now={now} />
           </Card>
-          <Card title="Refused">
-            <Refused />
+          <Card title="Blocked identities">
+            <BlockedIdentities />
           </Card>
         </>
       )}

@@ -4,18 +4,18 @@ import { ChoiceField, TextField } from "../../parts/fields.tsx";
 import { chosen, given, typed } from "../../parts/form-dialog.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { RecordFields, recordOf } from "./record-fields.tsx";
-import { SERVICES } from "./targets.ts";
+import { PROVIDER_NAMES, SERVICES, serviceNames } from "./targets.ts";
 
 type Provider = Schemas["NewSyncRecord"]["targetProvider"];
 const PROVIDERS = Object.keys(SERVICES) as Provider[];
 
-/** A copy of a vault secret in another store, from now on. */
+/** Creates a sync record: a copy of a vault secret in another store, kept up to date. */
 export const NewRecord = () => (
   <div>
     <Operate
       operation="createSyncRecord"
-      title="New copy"
-      action="Create"
+      title="Create sync"
+      action="Create sync"
       submit={(form, create) => {
         const targetProvider = chosen(form, "targetProvider", PROVIDERS);
         return create({
@@ -41,15 +41,21 @@ function Place() {
   const [provider, setProvider] = useState<Provider>("azure");
   return (
     <>
-      <TextField name="sourceVault" label="Key vault" required />
-      <TextField name="sourceSecret" label="Secret" required />
-      <ChoiceField name="targetProvider" label="To" options={PROVIDERS} value={provider} choose={setProvider} />
-      <ChoiceField key={provider} name="targetService" label="Kept in" options={SERVICES[provider]} />
-      <TextField name="targetName" label="Name there" required />
+      <TextField name="sourceVault" label="Source key vault" required />
+      <TextField name="sourceSecret" label="Source secret" required />
+      <ChoiceField
+        name="targetProvider"
+        label="Target"
+        options={PROVIDER_NAMES}
+        value={provider}
+        choose={setProvider}
+      />
+      <ChoiceField key={provider} name="targetService" label="Target service" options={serviceNames(provider)} />
+      <TextField name="targetName" label="Target name" required />
       {provider === "aws" && (
-        <TextField name="targetRegion" label="Region" hint="Empty: as the provider's settings say" />
+        <TextField name="targetRegion" label="Region" hint="Leave empty to use the provider's region" />
       )}
-      {provider === "azure" && <TextField name="targetRegion" label="Key vault there" required />}
+      {provider === "azure" && <TextField name="targetRegion" label="Target key vault" required />}
     </>
   );
 }

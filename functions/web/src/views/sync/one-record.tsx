@@ -4,20 +4,20 @@ import { createHref } from "../../parts/address.ts";
 import { Answer } from "../../parts/answer.tsx";
 import { Card } from "../../parts/card.tsx";
 import { CheckField } from "../../parts/fields.tsx";
-import { untilOver } from "../../parts/follow.ts";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
+import { pollUntil } from "../../parts/polling.ts";
 import { useParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
 import { Plan } from "./plan.tsx";
 import { RecordFields, recordOf } from "./record-fields.tsx";
-import { StateBadge } from "./state.tsx";
+import { StateBadge } from "./state-badge.tsx";
 import { targetText } from "./targets.ts";
 
 type SyncRecord = Schemas["SyncRecord"];
 
-/** One copy: how it is, what its next run would do, and what its runs did. */
+/** One sync record: its status, a plan of the next run, and its history. */
 export default function OneRecord() {
   const { recordId = "" } = useParams();
   const params = { path: { record_id: recordId } };
@@ -25,17 +25,17 @@ export default function OneRecord() {
     "get",
     "/api/automation/sync/records/{record_id}",
     { params },
-    untilOver<SyncRecord>(({ state }) => state !== "pending" && state !== "new"),
+    pollUntil<SyncRecord>(({ state }) => state !== "pending" && state !== "new"),
   );
   return (
     <Answer of={record}>
       {(data) => (
         <View title={`${data.sourceVault}/${data.sourceSecret}`}>
           <Text>
-            To {targetText(data)}. <Link href={createHref("/sync", {})}>To the copies</Link>
+            Target: {targetText(data)}. <Link href={createHref("/sync", {})}>All sync records</Link>
           </Text>
           <Actions record={data} />
-          <Card title="How it is">
+          <Card title="Status">
             <State record={data} />
           </Card>
           <Card title="History">
@@ -63,11 +63,11 @@ function State({
         </Text>
       )}
       <Text>
-        Copied <Instant at={lastSyncedAt} relative />, looked at <Instant at={lastCheckedAt} relative />, every{" "}
-        {scheduleHours === 1 ? "hour" : `${scheduleHours} hours`}
+        Last synced: <Instant at={lastSyncedAt} relative />. Last checked: <Instant at={lastCheckedAt} relative />.
+        Checked every {scheduleHours === 1 ? "hour" : `${scheduleHours} hours`}
         {nextRunAt && (
           <>
-            , next <Instant at={nextRunAt} relative />
+            , next check <Instant at={nextRunAt} relative />
           </>
         )}
         .
@@ -84,59 +84,63 @@ function Actions({ record }: { record: SyncRecord }) {
     <div>
       <Operate
         operation="runSyncRecord"
-        title="Copy now"
-        action="Copy"
+        title="Sync now"
+        action="Sync now"
         preview={{
           operation: "planSyncRecord",
-          action: "Show what would be done",
+          action: "Show plan",
           first: true,
           load: async (_, plan) => <Plan of={await plan({ params })} />,
         }}
         submit={(_, run) => run({ params })}
       >
-        <Text>Both sides are compared, and {targetName} is written where it differs.</Text>
+        <Text>Compares both secrets and overwrites {targetName} if it differs.</Text>
       </Operate>{" "}
       <Operate
         operation="updateSyncRecord"
-        title="Change"
-        action="Change"
+        title="Edit"
+        action="Save"
         submit={(form, change) => change({ params: held, body: recordOf(form) })}
       >
         <RecordFields record={record} />
       </Operate>{" "}
       <Operate
         operation="deleteSyncRecord"
-        title="Delete"
-        action="Delete"
+        title="Delete sync"
+        action="Delete sync"
         submit={async (form, remove) => {
           await remove({ params: { ...held, query: { removeTarget: form.has("removeTarget") ? "true" : "false" } } });
           location.hash = createHref("/sync", {});
         }}
       >
-        <Text>It is no longer kept the same.</Text>
-        <CheckField name="removeTarget" label={`Delete ${targetName} there as well`} />
+        <Text>Stops the sync. The source secret is not changed.</Text>
+        <CheckField name="removeTarget" label={`Also delete ${targetName} in the target`} />
       </Operate>
     </div>
   );
 }
 
+const EVENTS = {
+  created: "Created",
+  updated: "Updated",
+  mended: "Drift corrected",
+  driftFound: "Drift found",
+  failed: "Failed",
+  recovered: "Recovered",
+  removed: "Removed",
+} as const satisfies Record<Schemas["SyncHistoryEntry"]["kind"], string>;
+
 const HISTORY: Column<Schemas["SyncHistoryEntry"]>[] = [
-  { title: "When", cell: ({ at }) => <Instant at={at} /> },
-  { title: "What", cell: ({ kind }) => kind },
+  { title: "Time", cell: ({ at }) => <Instant at={at} /> },
+  { title: "Event", cell: ({ kind }) => EVENTS[kind] },
   { title: "Version", cell: ({ sourceVersion }) => sourceVersion },
-  { title: "Failure", cell: ({ failure }) => failure && `${failure.message} ${failure.remedy}` },
+  { title: "Error", cell: ({ failure }) => failure && `${failure.message} ${failure.remedy}` },
 ];
 
 function History({ recordId }: { recordId: string }) {
   const params = { path: { record_id: recordId }, query: { limit: 50 } };
   const list = api.useInfiniteQuery("get", "/api/automation/sync/records/{record_id}/history", { params }, BY_CURSOR);
   return (
-    <PagedTable
-      of={list}
-      columns={HISTORY}
-      keyOf={({ entryId }) => entryId}
-      label="History"
-      none="Nothing was done yet."
-    />
+    <PagedTable of={list} columns={HISTORY} keyOf={({ entryId }) => entryId} label="History" empty="No runs yet." />
   );
 }

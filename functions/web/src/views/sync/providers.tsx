@@ -2,8 +2,8 @@ import { Text } from "@fluentui/react-components";
 import { useState } from "react";
 import { api, type Schemas } from "../../api/client.ts";
 import { Answer } from "../../parts/answer.tsx";
-import { EndField, LongField, SecretField, TextField } from "../../parts/fields.tsx";
-import { endOf, given, typed } from "../../parts/form-dialog.tsx";
+import { ExpiryField, LongField, SecretField, TextField } from "../../parts/fields.tsx";
+import { expiryOf, given, typed } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 
@@ -12,45 +12,45 @@ type Member = Exclude<keyof Schemas["SyncProviderChange"], "expiresOn">;
 
 type Members = { name: Member; label: string; kind?: "secret" | "secretLines" | "lines" | "url" }[];
 
-/** What each provider takes. A `secret` goes in and never comes out; `lines` are text of several lines. */
+/** The fields of each provider. The API never returns a `secret`. `lines` is multiline text. */
 const MEMBERS: Record<string, Members> = {
   azure: [],
   aws: [
-    { name: "accessKeyId", label: "Access key id" },
+    { name: "accessKeyId", label: "Access key ID" },
     { name: "secretAccessKey", label: "Secret access key", kind: "secret" },
     { name: "region", label: "Region" },
   ],
   hashicorp: [
     { name: "address", label: "Address", kind: "url" },
     { name: "namespace", label: "Namespace" },
-    { name: "mount", label: "Mount" },
-    { name: "caCertificate", label: "Certificate of its authority (PEM)", kind: "lines" },
+    { name: "mount", label: "Mount path" },
+    { name: "caCertificate", label: "CA certificate (PEM)", kind: "lines" },
     { name: "token", label: "Token", kind: "secret" },
-    { name: "roleId", label: "Role id, in place of a token" },
-    { name: "secretId", label: "Secret id of the role", kind: "secret" },
-    { name: "authMount", label: "Mount of AppRole" },
+    { name: "roleId", label: "AppRole role ID (instead of a token)" },
+    { name: "secretId", label: "AppRole secret ID", kind: "secret" },
+    { name: "authMount", label: "AppRole mount path" },
   ],
   google: [
-    { name: "projectId", label: "Project id" },
-    { name: "serviceAccountKey", label: "Content of the service account's key file", kind: "secretLines" },
+    { name: "projectId", label: "Project ID" },
+    { name: "serviceAccountKey", label: "Service account key file (JSON)", kind: "secretLines" },
     { name: "location", label: "Location" },
   ],
   github: [
-    { name: "apiUrl", label: "Address of the API, of a server of your own", kind: "url" },
+    { name: "apiUrl", label: "API URL (GitHub Enterprise Server)", kind: "url" },
     { name: "token", label: "Token", kind: "secret" },
-    { name: "appId", label: "Id of the app, in place of a token" },
-    { name: "installationId", label: "Installation id" },
-    { name: "privateKey", label: "Private key of the app (PEM)", kind: "secretLines" },
+    { name: "appId", label: "GitHub App ID (instead of a token)" },
+    { name: "installationId", label: "Installation ID" },
+    { name: "privateKey", label: "GitHub App private key (PEM)", kind: "secretLines" },
   ],
   kubernetes: [
     { name: "address", label: "Address", kind: "url" },
-    { name: "caCertificate", label: "Certificate of its authority (PEM)", kind: "lines" },
+    { name: "caCertificate", label: "CA certificate (PEM)", kind: "lines" },
     { name: "namespace", label: "Namespace" },
-    { name: "token", label: "Token of the service account", kind: "secret" },
+    { name: "token", label: "Service account token", kind: "secret" },
   ],
 };
 
-/** How the service signs in where secrets are copied to. */
+/** The sync providers and their credentials. */
 export function Providers() {
   const providers = api.useQuery("get", "/api/automation/sync/providers");
   return (
@@ -59,15 +59,15 @@ export function Providers() {
         <ul>
           {items.map((one) => (
             <li key={one.provider}>
-              {one.title}: {one.configured ? "set up" : "not set up"}
+              {one.title}: {one.configured ? "configured" : "not configured"}
               {one.refusedAt && (
                 <>
-                  , refused <Instant at={one.refusedAt} relative />
+                  , credentials rejected <Instant at={one.refusedAt} relative />
                 </>
               )}
               {one.expiresOn && (
                 <>
-                  , its credential ends <Instant at={one.expiresOn} relative />
+                  , credential expires <Instant at={one.expiresOn} relative />
                 </>
               )}{" "}
               <Actions provider={one} />
@@ -88,15 +88,15 @@ function Actions({ provider: one }: { provider: Provider }) {
     <>
       <Operate
         operation="configureSyncProvider"
-        title={etag === null ? "Set up" : "Change"}
+        title={etag === null ? "Configure" : "Edit"}
         about={title}
-        action="Try and save"
+        action="Test and save"
         submit={(form, configure) => {
           const texts = Object.fromEntries(members.map(({ name }) => [name, typed(form, name)]));
-          return configure({ params, body: { ...given(texts), ...endOf(form, "expiresOn") } });
+          return configure({ params, body: { ...given(texts), ...expiryOf(form, "expiresOn") } });
         }}
       >
-        <Text>What is typed is tried first. Nothing changes unless it works.</Text>
+        <Text>The service tests the credentials and saves them only if the test passes.</Text>
         <Fields provider={one} members={members} />
       </Operate>{" "}
       {etag !== null && (
@@ -104,10 +104,13 @@ function Actions({ provider: one }: { provider: Provider }) {
           operation="deleteSyncProvider"
           title="Remove"
           about={title}
-          action="Remove"
+          action="Remove credentials"
           submit={(_, remove) => remove({ params })}
         >
-          <Text>Its credentials are deleted. Copies there fail until it is set up again; what lies there stays.</Text>
+          <Text>
+            Deletes the credentials. Syncs to this provider fail until you configure it again. Existing copies stay
+            there.
+          </Text>
         </Operate>
       )}
     </>
@@ -116,14 +119,14 @@ function Actions({ provider: one }: { provider: Provider }) {
 
 function Fields({ provider: { secretsSet, settings, expiresOn }, members }: { provider: Provider; members: Members }) {
   const [filled, setFilled] = useState<readonly string[]>([]);
-  function note(name: string, isAnything: boolean): void {
-    setFilled((before) => [...before.filter((one) => one !== name), ...(isAnything ? [name] : [])]);
+  function note(name: string, isFilled: boolean): void {
+    setFilled((before) => [...before.filter((one) => one !== name), ...(isFilled ? [name] : [])]);
   }
   return (
     <>
       {members.map(({ name, label, kind }) => {
-        const hint = secretsSet.includes(name) ? "Set. Empty: as it is." : "";
-        const secret = { name, label, hint, typedInto: (isAnything: boolean) => note(name, isAnything) };
+        const hint = secretsSet.includes(name) ? "Leave empty to keep the current value" : "";
+        const secret = { name, label, hint, onFilled: (isFilled: boolean) => note(name, isFilled) };
         if (kind === "secret") return <SecretField key={name} {...secret} />;
         if (kind === "secretLines") return <LongField key={name} {...secret} />;
         const now = (settings as Record<string, unknown>)[name];
@@ -134,10 +137,10 @@ function Fields({ provider: { secretsSet, settings, expiresOn }, members }: { pr
           <TextField key={name} name={name} label={label} type={kind ?? "text"} defaultValue={defaultValue} />
         );
       })}
-      <EndField
+      <ExpiryField
         name="expiresOn"
-        label="The credential ends on"
-        hint="An alert tells of it before"
+        label="Credential expires"
+        hint="Alert rules notify before this date"
         end={expiresOn}
         isAnother={filled.length > 0}
       />

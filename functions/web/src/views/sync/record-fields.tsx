@@ -3,18 +3,18 @@ import { CheckField, ChoiceField, NumberField } from "../../parts/fields.tsx";
 import { chosen, typed } from "../../parts/form-dialog.tsx";
 
 const ON_DRIFT = {
-  overwrite: "is mended",
-  report: "is told of",
+  overwrite: "Overwrite the target",
+  report: "Report the difference",
 } as const;
 
-/** What can be changed of a copy. */
+/** The fields of a sync record that can be edited. */
 export function RecordFields({ record }: { record?: Schemas["SyncRecord"] }) {
   return (
     <>
       <NumberField
         name="scheduleHours"
-        label="Looked at every so many hours"
-        hint="A new version is copied as soon as it is heard of."
+        label="Check interval (hours)"
+        hint="New versions sync immediately when Event Grid reports them"
         required
         min={1}
         max={720}
@@ -22,16 +22,12 @@ export function RecordFields({ record }: { record?: Schemas["SyncRecord"] }) {
       />
       <ChoiceField
         name="onDrift"
-        label="What somebody else changes there"
+        label="If the target was changed"
         options={ON_DRIFT}
         defaultValue={record?.onDrift ?? "overwrite"}
       />
-      <CheckField
-        name="adopt"
-        label="Take over a secret that is there already: its value is overwritten"
-        defaultChecked={record?.adopt ?? false}
-      />
-      <CheckField name="enabled" label="Switched on" defaultChecked={record?.enabled ?? true} />
+      <CheckField name="adopt" label="Overwrite an existing target secret" defaultChecked={record?.adopt ?? false} />
+      <CheckField name="enabled" label="Enabled" defaultChecked={record?.enabled ?? true} />
     </>
   );
 }

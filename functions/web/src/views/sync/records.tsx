@@ -5,12 +5,12 @@ import { Filters, givenFilters } from "../../parts/filters.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
-import { STATES, StateBadge } from "./state.tsx";
+import { STATES, StateBadge } from "./state-badge.tsx";
 import { targetText } from "./targets.ts";
 
 type SyncRecord = Schemas["SyncRecord"];
 
-const FILTERS = [{ name: "state", label: "State", values: STATES }];
+const FILTERS = [{ name: "state", label: "Status", values: STATES }];
 
 const COLUMNS: Column<SyncRecord>[] = [
   {
@@ -21,17 +21,17 @@ const COLUMNS: Column<SyncRecord>[] = [
       </Link>
     ),
   },
-  { title: "To", cell: targetText },
+  { title: "Target", cell: targetText },
   {
-    title: "State",
+    title: "Status",
     cell: StateBadge,
   },
-  { title: "Copied", cell: ({ lastSyncedAt }) => <Instant at={lastSyncedAt} relative /> },
-  { title: "Looked at", cell: ({ lastCheckedAt }) => <Instant at={lastCheckedAt} relative /> },
-  { title: "Failure", cell: ({ failure }) => failure && `${failure.message} ${failure.remedy}` },
+  { title: "Last synced", cell: ({ lastSyncedAt }) => <Instant at={lastSyncedAt} relative /> },
+  { title: "Last checked", cell: ({ lastCheckedAt }) => <Instant at={lastCheckedAt} relative /> },
+  { title: "Error", cell: ({ failure }) => failure && `${failure.message} ${failure.remedy}` },
 ];
 
-/** The copies and how they are. */
+/** The sync records with their status. */
 export function Records() {
   const [params] = useSearchParams();
   const query = { limit: 100, ...givenFilters(params, FILTERS) };
@@ -43,8 +43,8 @@ export function Records() {
         of={list}
         columns={COLUMNS}
         keyOf={({ recordId }) => recordId}
-        label="Copies"
-        none="Nothing is copied."
+        label="Sync records"
+        empty="No sync records match the filters. Select Create sync to copy a vault secret to another store."
       />
     </>
   );

@@ -1,34 +1,34 @@
 import { Card } from "../../parts/card.tsx";
-import { Kept } from "../../parts/kept.tsx";
-import { Offered } from "../../parts/offered.tsx";
+import { FeatureGate } from "../../parts/feature-gate.tsx";
+import { LapsedProData } from "../../parts/lapsed-pro-data.tsx";
 import { View } from "../../parts/view.tsx";
 import { NewRecord } from "./new-record.tsx";
 import { Providers } from "./providers.tsx";
 import { Records } from "./records.tsx";
 
-/** Copies of vault secrets in other stores. */
+/** Sync of vault secrets to other secret stores. */
 export default function Sync() {
   return (
     <View title="Sync">
-      <Card title="Copies">
-        <Offered
+      <Card title="Sync records">
+        <FeatureGate
           operation="createSyncRecord"
           isQuiet
-          what="Secrets of your key vaults are copied to AWS, other key vaults, HashiCorp Vault, Google Cloud, GitHub Actions and Kubernetes, and kept the same."
+          description="Syncs secrets from your key vaults to AWS, other key vaults, HashiCorp Vault, Google Cloud, GitHub Actions and Kubernetes."
         >
           <NewRecord />
-        </Offered>
-        <Kept>
+        </FeatureGate>
+        <LapsedProData>
           <Records />
-        </Kept>
+        </LapsedProData>
       </Card>
       <Card title="Providers">
-        <Offered
+        <FeatureGate
           operation="listSyncProviders"
-          what="The stores that secrets are copied to, and how the service signs in there."
+          description="Configures the credentials for the secret stores that the service syncs to."
         >
           <Providers />
-        </Offered>
+        </FeatureGate>
       </Card>
     </View>
   );

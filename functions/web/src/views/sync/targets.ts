@@ -2,7 +2,26 @@ import type { Schemas } from "../../api/client.ts";
 
 type Provider = Schemas["NewSyncRecord"]["targetProvider"];
 
-/** What each provider's secrets can be kept in. */
+export const PROVIDER_NAMES = {
+  azure: "Azure Key Vault",
+  aws: "AWS",
+  hashicorp: "HashiCorp Vault",
+  google: "Google Cloud",
+  github: "GitHub",
+  kubernetes: "Kubernetes",
+} as const satisfies Record<Provider, string>;
+
+const SERVICE_NAMES = {
+  keyvault: "Key vault",
+  secretsmanager: "Secrets Manager",
+  parameterstore: "Parameter Store",
+  kv: "KV secrets engine",
+  secretmanager: "Secret Manager",
+  actions: "Actions secret",
+  secret: "Secret",
+} as const;
+
+/** The services of each provider that store secrets. */
 export const SERVICES = {
   azure: ["keyvault"],
   aws: ["secretsmanager", "parameterstore"],
@@ -12,6 +31,20 @@ export const SERVICES = {
   kubernetes: ["secret"],
 } as const satisfies Record<Provider, readonly string[]>;
 
-/** Where a record's copy is, in a line. */
+/** Returns the services of a provider with their display names. */
+export const serviceNames = <P extends Provider>(provider: P) =>
+  Object.fromEntries(SERVICES[provider].map((service) => [service, SERVICE_NAMES[service]])) as Record<
+    (typeof SERVICES)[P][number],
+    string
+  >;
+
+/** Returns the target of a sync record as one line. */
 export const targetText = (one: Schemas["SyncRecord"]): string =>
-  [one.targetProvider, one.targetService, one.targetRegion, one.targetName].filter(Boolean).join(" ");
+  [
+    PROVIDER_NAMES[one.targetProvider],
+    (SERVICE_NAMES as Record<string, string>)[one.targetService] ?? one.targetService,
+    one.targetRegion,
+    one.targetName,
+  ]
+    .filter(Boolean)
+    .join(", ");

@@ -10,7 +10,29 @@ import { Only } from "./only.tsx";
 
 type Subscription = Schemas["Subscription"];
 
-/** The subscriptions that are watched; one can be added, tried and taken out. */
+const SOURCES = {
+  api: "Added here",
+  configuration: "App setting",
+  discovered: "Discovered",
+} as const satisfies Record<Subscription["source"], string>;
+const SCAN_STATUSES = {
+  queued: "Queued",
+  running: "In progress",
+  completed: "Completed",
+  partial: "Partially completed",
+  failed: "Failed",
+  timedOut: "Timed out",
+  cancelled: "Canceled",
+} as const satisfies Record<Schemas["Scan"]["status"], string>;
+const STEPS = {
+  subscriptionReadable: "Read subscription",
+  vaultsListable: "List vaults",
+  secretsListable: "List secrets",
+  keysListable: "List keys",
+  certificatesListable: "List certificates",
+} as const satisfies Record<Schemas["ConnectionTest"]["steps"][number]["step"], string>;
+
+/** The subscriptions, and forms that add, test and remove one. */
 export function Subscriptions() {
   const [params] = useSearchParams();
   const unread = params.get("unread") === "true";
@@ -23,13 +45,13 @@ export function Subscriptions() {
   const listFailure = list.data?.pages[0]?.lastFailure;
   const columns: Column<Subscription>[] = [
     { title: "Name", cell: ({ name }) => name },
-    { title: "Id", cell: ({ subscriptionId }) => subscriptionId },
-    { title: "Source", cell: ({ source }) => source },
-    { title: "State", cell: stateOf },
+    { title: "Subscription ID", cell: ({ subscriptionId }) => subscriptionId },
+    { title: "Source", cell: ({ source }) => SOURCES[source] },
+    { title: "Status", cell: statusOf },
     { title: "Vaults", cell: ({ counts }) => counts.vaults.toLocaleString() },
-    { title: "Last scan", cell: ({ lastScan }) => lastScan?.status ?? "none yet" },
+    { title: "Last scan", cell: ({ lastScan }) => lastScan && SCAN_STATUSES[lastScan.status] },
     {
-      title: "What can't be read",
+      title: "Access problems",
       cell: ({ lastFailure }) => lastFailure && `${lastFailure.message} ${lastFailure.remedy}`,
     },
     { title: "Added", cell: ({ addedAt }) => (addedAt === null ? "" : <Instant at={addedAt} relative />) },
@@ -40,13 +62,13 @@ export function Subscriptions() {
       <div>
         <Operate
           operation="addSubscription"
-          title="Add a subscription"
-          action="Add"
+          title="Add subscription"
+          action="Add subscription"
           submit={(form, add) =>
             add({ body: { subscriptionId: typed(form, "subscriptionId"), name: typed(form, "name") } })
           }
         >
-          <TextField name="subscriptionId" label="Subscription id" required />
+          <TextField name="subscriptionId" label="Subscription ID" hint="A GUID" required />
           <TextField name="name" label="Name" required />
         </Operate>
       </div>
@@ -61,22 +83,22 @@ export function Subscriptions() {
         columns={columns}
         keyOf={({ subscriptionId }) => subscriptionId}
         label="Subscriptions"
-        none={
+        empty={
           unread
-            ? "No known subscription failed at its last scan."
-            : "None is known yet. A scan lists those that the service's identity may see."
+            ? "The last scan could read all known subscriptions."
+            : "No subscriptions yet. Start a scan to list the subscriptions that the service can read, or add one."
         }
       />
     </>
   );
 }
 
-function stateOf({ state, watched, outOfScopeSince }: Subscription) {
-  if (state === "removing") return "is being removed: remove it again if this stays";
-  if (watched) return "watched";
+function statusOf({ state, watched, outOfScopeSince }: Subscription) {
+  if (state === "removing") return "Removal in progress. If this does not change, remove the subscription again.";
+  if (watched) return "Monitored";
   return (
     <>
-      not watched{" "}
+      Not monitored{" "}
       {outOfScopeSince !== null && (
         <>
           since <Instant at={outOfScopeSince} />
@@ -92,26 +114,26 @@ function Actions({ subscription: { subscriptionId, name, source } }: { subscript
     <>
       <Operate
         operation="testSubscription"
-        title="Test"
+        title="Test access"
         about={name}
-        action="Test"
+        action="Test access"
         appearance="transparent"
         submit={async (_, test) => <Outcome of={await test({ params })} />}
       >
-        <Text>Looks whether the service's identity can list the vaults of {name}.</Text>
+        <Text>Checks whether the service's identity can list the vaults of {name}.</Text>
       </Operate>
       {source === "api" && (
         <Operate
           operation="removeSubscription"
           title="Remove"
           about={name}
-          action="Remove"
+          action="Remove subscription"
           appearance="transparent"
           submit={(_, remove) => remove({ params })}
         >
           <Text>
-            {name} is no longer named. It stays watched while the setting watchAll is on, and is not watched any more
-            otherwise.
+            Removes {name} from the list of added subscriptions. The service keeps monitoring it if the setting Monitor
+            all subscriptions (watchAll) is on. Otherwise its assets leave the inventory.
           </Text>
         </Operate>
       )}
@@ -122,6 +144,6 @@ function Actions({ subscription: { subscriptionId, name, source } }: { subscript
 const Outcome = ({ of: { steps } }: { of: Schemas["ConnectionTest"] }) =>
   steps.map(({ step, resource, ok, detail, remedy }) => (
     <div key={`${step} ${resource}`}>
-      {ok ? "✓" : "✗"} {step} {resource} {detail} {remedy?.text}
+      {ok ? "✓" : "✗"} {STEPS[step]}: {resource} {detail} {remedy?.text}
     </div>
   ));

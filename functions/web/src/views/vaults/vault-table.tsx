@@ -11,7 +11,7 @@ type Vault = Schemas["Vault"];
 const COLUMNS: Column<Vault>[] = [
   {
     title: "Vault",
-    whole: true,
+    nowrap: true,
     cell: ({ name }) => <Link href={createHref("/inventory", { vault: name })}>{name}</Link>,
   },
   { title: "Subscription", cell: ({ subscriptionId, subscriptionName }) => subscriptionName ?? subscriptionId },
@@ -21,10 +21,10 @@ const COLUMNS: Column<Vault>[] = [
   { title: "Certificates", cell: ({ assets }) => assets.certificate.toLocaleString() },
   { title: "Expired", cell: ({ health }) => health.expired.toLocaleString() },
   { title: "Critical", cell: ({ health }) => health.critical.toLocaleString() },
-  { title: "What can't be read", wide: true, cell: failuresOf },
+  { title: "Access problems", wide: true, cell: failuresOf },
 ];
 
-/** Every vault, and which roles are missing where it can't be read. */
+/** All vaults. A vault that can't be read shows the missing role. */
 export function VaultTable() {
   const [params] = useSearchParams();
   const failing = params.get("failing") === "true";
@@ -36,13 +36,13 @@ export function VaultTable() {
   );
   return (
     <>
-      <Only name="failing" label="Only vaults that could not be read" />
+      <Only name="failing" label="Only vaults with access problems" />
       <PagedTable
         of={list}
         columns={COLUMNS}
         keyOf={({ id }) => id}
         label="Vaults"
-        none={failing ? "No known vault failed at its last scan." : "No vault was found yet."}
+        empty={failing ? "The last scan could read all known vaults." : "No vaults yet. Start a scan to list them."}
       />
     </>
   );
@@ -59,7 +59,7 @@ function failuresOf({ failures, retryAt }: Vault) {
       ))}
       {retryAt !== null && (
         <div>
-          Tried again <Instant at={retryAt} relative />
+          Next attempt <Instant at={retryAt} relative />
         </div>
       )}
     </>

@@ -3,7 +3,7 @@ import { View } from "../../parts/view.tsx";
 import { Subscriptions } from "./subscriptions.tsx";
 import { VaultTable } from "./vault-table.tsx";
 
-/** What is watched, and what of it can't be read. */
+/** Subscriptions and vaults, with their access problems. */
 export default function Vaults() {
   return (
     <View title="Vaults and subscriptions">

@@ -1,0 +1,51 @@
+/** Display texts for the API's alert enums. */
+import type { Schemas } from "../../api/client.ts";
+
+type Rule = Schemas["AlertRule"];
+
+export const TYPES: Record<Rule["alertType"], string> = {
+  expiration: "Asset expires soon",
+  expired: "Asset expired",
+  credentialExpiry: "Application credential expires soon",
+  complianceViolation: "Compliance violation",
+  scanFailure: "Scan failure",
+  serviceCredentialExpiry: "Credential of this service expires soon",
+  breakGlass: "Break-glass administrator signed in",
+  rotationDue: "Rotation due",
+  rotationDone: "Rotation completed",
+  rotationFailed: "Rotation failed",
+  syncFailed: "Sync failed",
+  referenceUnresolved: "Key Vault reference not resolved",
+  unexpectedReader: "Unexpected reader of an asset",
+};
+
+/** Returns whether rules of this type have thresholds in days before expiry. */
+export const hasThresholds = (type: Rule["alertType"]): boolean => type === "expiration" || type === "credentialExpiry";
+
+/** Returns whether alerts of this type stay open until resolved, so that they can be escalated. */
+export const canEscalate = (type: Rule["alertType"]): boolean =>
+  hasThresholds(type) || ["expired", "complianceViolation", "scanFailure"].includes(type);
+
+type Filter = keyof Schemas["AlertRuleFilters"];
+const OF_ASSETS = ["vault", "type", "subscription", "tag", "owner"] as const satisfies Filter[];
+
+/** The filters of a snooze. */
+export const SNOOZE_FILTERS: readonly Filter[] = [...OF_ASSETS, "source"];
+
+/** Returns the filters of a rule type. The API rejects others. */
+export function filtersFor(type: Rule["alertType"]): readonly Filter[] {
+  if (type === "expiration" || type === "expired") return SNOOZE_FILTERS;
+  if (type === "complianceViolation") return [...OF_ASSETS, "severity"];
+  if (type === "credentialExpiry") return ["type", "owner"];
+  return type === "scanFailure" ? ["subscription"] : [];
+}
+
+/** Returns how often a rule sends notifications. */
+export const frequencyOf = ({ deliveryMode, digestFrequency }: Rule): string =>
+  deliveryMode === "digest" ? `as a ${digestFrequency} digest` : "immediately";
+
+/** Returns the filters of a rule or snooze as text, such as "vault kv-shop, owner payments". */
+export const filtersText = (filters: Schemas["AlertRuleFilters"] | null): string =>
+  Object.entries(filters ?? {})
+    .map(([name, value]) => `${name} ${String(value)}`)
+    .join(", ");

@@ -1,0 +1,44 @@
+import { Link } from "@fluentui/react-components";
+import { api, type Schemas } from "../../api/client.ts";
+import { createHref } from "../../parts/address.ts";
+import { REFRESHES } from "../../parts/dependency-texts.ts";
+import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
+
+type Dependency = Schemas["Dependency"];
+
+const COLUMNS: Column<Dependency>[] = [
+  { title: "Consumer", cell: ({ resource }) => resource.name },
+  {
+    title: "Uses",
+    cell: ({ secret, vaultName }) =>
+      secret === null ? (
+        `all secrets in ${vaultName}`
+      ) : (
+        <Link href={createHref(`/dependencies/${encodeURIComponent(secret)}`, {})}>{secret}</Link>
+      ),
+  },
+  { title: "Evidence", cell: ({ evidence }) => evidence },
+  { title: "After a new version", cell: ({ refresh }) => REFRESHES[refresh.how] },
+];
+
+/** Variable groups and service connections that use a secret. */
+export const Consumers = () => (
+  <>
+    <ConsumerTable kind="devopsVariableGroup" label="Variable groups" />
+    <ConsumerTable kind="devopsServiceConnection" label="Service connections" />
+  </>
+);
+
+function ConsumerTable({ kind, label }: { kind: "devopsVariableGroup" | "devopsServiceConnection"; label: string }) {
+  const query = { limit: 50, kind };
+  const list = api.useInfiniteQuery("get", "/api/assets/dependencies", { params: { query } }, BY_CURSOR);
+  return (
+    <PagedTable
+      of={list}
+      columns={COLUMNS}
+      keyOf={({ secret, vaultName, resource, evidence }) => [secret, vaultName, resource.id, evidence].join(" ")}
+      label={label}
+      empty={`No ${label.toLowerCase()} that use a secret were found.`}
+    />
+  );
+}

@@ -1,0 +1,137 @@
+import { Link, makeStyles, Text, tokens } from "@fluentui/react-components";
+import type { Schemas } from "../../api/client.ts";
+import { createHref } from "../../parts/address.ts";
+import { Answer } from "../../parts/answer.tsx";
+import { assetName } from "../../parts/asset-name.ts";
+import { Bars } from "../../parts/charts.tsx";
+import { Instant } from "../../parts/instant.tsx";
+import { navigate } from "../../parts/router.tsx";
+import { StatusBadge } from "../../parts/status.tsx";
+import { DAY_MS } from "../../parts/time.ts";
+import { useIsNarrow } from "../../parts/width.ts";
+import { useSummary } from "./summary.ts";
+
+/** The summary contains counts per UTC day for this many past and future days. */
+const PAST_DAYS = 28;
+const NEXT_DAYS = 90;
+
+const TYPES = [
+  { type: "secret", legend: "Secrets", color: tokens.colorPaletteBlueBorderActive },
+  { type: "key", legend: "Keys", color: tokens.colorPaletteMarigoldBorderActive },
+  { type: "certificate", legend: "Certificates", color: tokens.colorPaletteGreenBorderActive },
+] as const;
+
+/** Text that is truncated to the available width. */
+const CUT = { overflow: "hidden", textOverflow: "ellipsis", whiteSpace: "nowrap", unicodeBidi: "isolate" } as const;
+
+const useStyles = makeStyles({
+  list: {
+    display: "grid",
+    gridTemplateColumns: "repeat(auto-fill, minmax(min(100%, 340px), 1fr))",
+    columnGap: tokens.spacingHorizontalXXL,
+    rowGap: tokens.spacingVerticalS,
+    margin: 0,
+    padding: 0,
+    listStyleType: "none",
+  },
+  item: { display: "flex", gap: tokens.spacingHorizontalS, alignItems: "center", minWidth: 0 },
+  name: { ...CUT, flexShrink: 1, minWidth: "96px" },
+  // A phone has no room for the vault's name, so it is visually hidden and available to screen readers only.
+  vault: {
+    ...CUT,
+    flex: "1 3 0",
+    minWidth: 0,
+    "@media (max-width: 479px)": { position: "absolute", width: "1px", height: "1px", clipPath: "inset(50%)" },
+  },
+  when: { flexShrink: 0, marginLeft: "auto" },
+});
+
+/** A chart of assets that expired recently or expire soon, and a list of the first ones to expire. */
+export function ExpiringSoon() {
+  const styles = useStyles();
+  return (
+    <Answer of={useSummary()}>
+      {({ generatedAt, endsByDay, endsNext }) => (
+        <>
+          <Timeline days={endsByDay} today={Math.floor(Date.parse(generatedAt) / DAY_MS) * DAY_MS} />
+          <ul className={styles.list} aria-label="Next to expire">
+            {endsNext.map((asset) => (
+              <li key={asset.id} className={styles.item}>
+                <StatusBadge status={asset.status} />
+                <Link
+                  className={styles.name}
+                  href={createHref(`/inventory/${encodeURIComponent(asset.id)}`)}
+                  title={assetName(asset)}
+                >
+                  {assetName(asset)}
+                </Link>
+                <span className={styles.vault}>{asset.vaultName}</span>
+                <span className={styles.when}>
+                  <Instant at={asset.expiresOn} relative />
+                </span>
+              </li>
+            ))}
+          </ul>
+        </>
+      )}
+    </Answer>
+  );
+}
+
+/** @param today - Start of the current UTC day, in milliseconds. */
+function Timeline({ days, today }: { days: Schemas["AssetSummary"]["endsByDay"]; today: number }) {
+  const first = today - PAST_DAYS * DAY_MS;
+  // One bar per week, or per four weeks on a narrow screen.
+  const [length, period] = useIsNarrow() ? [28, "four weeks"] : [7, "week"];
+  const spans = Array.from({ length: Math.ceil((PAST_DAYS + NEXT_DAYS + 1) / length) }, (_, span) => {
+    const start = first + span * length * DAY_MS;
+    const end = Math.min(start + length * DAY_MS, today + (NEXT_DAYS + 1) * DAY_MS);
+    return { start, end, within: days.filter(({ date }) => Date.parse(date) >= start && Date.parse(date) < end) };
+  });
+  const count = (of: typeof days) => of.reduce((sum, one) => sum + one.secret + one.key + one.certificate, 0);
+  const past = count(days.filter(({ date }) => Date.parse(date) < today));
+  const next = count(days) - past;
+  const list = (from: number, until: number) => ({
+    sort: "expiresOn",
+    // Like the summary.
+    counted: "true",
+    // The filter excludes the boundary itself.
+    expiresAfter: new Date(from - 1).toISOString(),
+    expiresBefore: new Date(until).toISOString(),
+  });
+  return (
+    <>
+      <Text size={200}>Assets by expiry date, per {period} (UTC)</Text>
+      <Bars
+        data={spans.map(({ start, end, within }) => ({
+          xAxisPoint: rangeText(start, end),
+          xAxisCalloutData: rangeText(start, end),
+          chartData: TYPES.map(({ type, legend, color }) => ({
+            legend,
+            color,
+            data: within.reduce((sum, one) => sum + one[type], 0),
+          })),
+          onClick: () => navigate(createHref("/inventory", list(start, end)).slice(1)),
+        }))}
+        chartTitle={`Assets by expiry date and type, per ${period}: ${past} expired in the last ${PAST_DAYS} days, ${next} expire in the next ${NEXT_DAYS} days`}
+        height={220}
+        barWidth="auto"
+        enableReflow
+        roundCorners
+      />
+      <Text>
+        <Link href={createHref("/inventory", list(first, today))}>{past.toLocaleString()} expired</Link> in the last{" "}
+        {PAST_DAYS} days,{" "}
+        <Link href={createHref("/inventory", list(today, today + (NEXT_DAYS + 1) * DAY_MS))}>
+          {next.toLocaleString()} expire
+        </Link>{" "}
+        in the next {NEXT_DAYS} days.
+      </Text>
+    </>
+  );
+}
+
+/** Returns the days from `start` to before `end`, in milliseconds, such as "Nov 26 – Dec 2". */
+const rangeText = (start: number, end: number): string => DATE.formatRange(start, end - DAY_MS);
+
+const DATE = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", timeZone: "UTC" });

@@ -1,0 +1,24 @@
+/** Labels and units of the settings. The API describes a setting by its key; the page shows the key as secondary text. */
+const LABELS: Record<string, { label: string; unit?: string }> = {
+  discoveryMaxWorkers: { label: "Vaults scanned in parallel", unit: "vaults" },
+  discoveryScanTimeout: { label: "Scan timeout", unit: "seconds" },
+  enableNotifications: { label: "Send alerts" },
+  enableComplianceScanning: { label: "Evaluate compliance" },
+  watchAll: { label: "Monitor all subscriptions" },
+  logLevel: { label: "Log level" },
+  defaultThresholdDays: { label: "Default alert threshold", unit: "days" },
+  criticalExpiryDays: { label: "Critical expiry threshold", unit: "days" },
+  warningExpiryDays: { label: "Warning expiry threshold", unit: "days" },
+  unusedSecretDays: { label: "Unused secret threshold", unit: "days" },
+  auditRetentionDays: { label: "Audit log and alert history retention", unit: "days" },
+  rotationRetentionDays: { label: "Rotation and sync history retention", unit: "days" },
+  scanRetentionDays: { label: "Scan history retention", unit: "days" },
+  outOfScopeRetentionDays: { label: "Out-of-scope asset retention", unit: "days" },
+  rotationTriggerDays: { label: "Rotation lead time before expiry", unit: "days" },
+  defaultValidityDays: { label: "Default validity of rotated secrets", unit: "days" },
+};
+
+export const labelOf = (key: string): string => LABELS[key]?.label ?? key;
+
+/** Returns the unit of a number, such as "days". Empty for a setting that is not a number. */
+export const unitOf = (key: string): string => LABELS[key]?.unit ?? "";

@@ -1,0 +1,42 @@
+import { Text } from "@fluentui/react-components";
+import { api, type Schemas } from "../../api/client.ts";
+import { Instant } from "../../parts/instant.tsx";
+import { Operate } from "../../parts/operate.tsx";
+import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
+
+const COLUMNS: Column<Schemas["RefusedIdentity"]>[] = [
+  { title: "User", cell: ({ username }) => username },
+  { title: "Issuer", cell: ({ issuer }) => issuer },
+  { title: "Subject", cell: ({ subject }) => subject },
+  { title: "Blocked", cell: ({ refusedAt }) => <Instant at={refusedAt} relative /> },
+  { title: "Blocked by", cell: ({ refusedBy }) => refusedBy },
+  {
+    title: "",
+    cell: ({ id, username }) => (
+      <Operate
+        operation="allowIdentity"
+        title="Unblock"
+        about={username}
+        action="Unblock"
+        appearance="transparent"
+        submit={(_, allow) => allow({ params: { path: { identity_id: id } } })}
+      >
+        <Text>Unblocks this identity. Whether it can sign in still depends on the SSO configuration.</Text>
+      </Operate>
+    ),
+  },
+];
+
+/** Identities of deleted single sign-on users. They can't sign in until an administrator unblocks them. */
+export function BlockedIdentities() {
+  const list = api.useInfiniteQuery("get", "/auth/sso/refused", { params: { query: { limit: 100 } } }, BY_CURSOR);
+  return (
+    <PagedTable
+      of={list}
+      columns={COLUMNS}
+      keyOf={({ id }) => id}
+      label="Blocked identities"
+      empty="No blocked identities. The identity of a deleted single sign-on user appears here."
+    />
+  );
+}

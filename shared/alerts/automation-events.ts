@@ -1,0 +1,126 @@
+import { onOneLine } from "../http/text.ts";
+import { DAY_MS } from "../time.ts";
+import type { AutomationItem } from "./items.ts";
+import type { NotificationLog } from "./notification-log.ts";
+import type { RuleRecord } from "./rule.ts";
+
+export type AutomationType =
+  | "rotationDue"
+  | "rotationDone"
+  | "rotationFailed"
+  | "syncFailed"
+  | "referenceUnresolved"
+  | "unexpectedReader";
+
+/** An event that may cause a notification. Its text is created when it is sent; undefined if the event is no longer current. */
+export interface PendingNotice {
+  /** Unique id. */
+  id: string;
+  /** Time of the event. Events before the rule's activation are ignored. Undefined for a current state without a start time. */
+  at?: string;
+  notice(): Promise<Omit<AutomationItem, "kind" | "id" | "at"> | undefined>;
+}
+
+/** A module whose events cause notifications. */
+export interface AutomationSource {
+  /** Returns events since this time and current states, in pages. An event may be returned repeatedly. */
+  notices(type: AutomationType, from: Date): AsyncIterable<readonly PendingNotice[]>;
+}
+
+/** Maximum delay until an event appears in its table. */
+const LATE_MS = DAY_MS;
+
+/** Failures that persist until fixed. A rule's first evaluation reports those that exist, regardless of their age. */
+const LASTING: ReadonlySet<AutomationType> = new Set(["syncFailed", "referenceUnresolved"]);
+
+/** Returns events since the rule's activation without an earlier notification. */
+export async function automationItems(
+  rule: RuleRecord,
+  from: Date,
+  deps: { sources: readonly AutomationSource[]; notifications: NotificationLog },
+  limit: number,
+): Promise<{ items: AutomationItem[]; more: boolean }> {
+  const type = rule.alertType as AutomationType;
+  const isFirst = from.toISOString() === rule.activeSince;
+  const start = isFirst && LASTING.has(type) ? new Date(0) : new Date(from.getTime() - LATE_MS);
+  const since = start.getTime() === 0 ? "" : rule.activeSince;
+  const items: AutomationItem[] = [];
+  for (const source of deps.sources) {
+    for await (const pending of source.notices(type, start)) {
+      const recent = pending.filter(({ at }) => at === undefined || at > since);
+      for (const { id, at, notice } of await deps.notifications.unnotifiedAutomation(rule.ruleId, recent)) {
+        if (items.length === limit) return { items, more: true };
+        const text = await notice();
+        if (text) items.push({ kind: "automation", id, at: at ?? from.toISOString(), ...withoutLineBreaks(text) });
+      }
+    }
+  }
+  return { items, more: false };
+}
+
+/** Names of applications and targets are chosen by users and can contain line breaks. */
+const withoutLineBreaks = <T extends object>(texts: T): T =>
+  Object.fromEntries(
+    Object.entries(texts).map(([name, value]) => [name, typeof value === "string" ? onOneLine(value) : value]),
+  ) as T;
+
+/** Returns the example item of a test. Its resources don't exist. */
+export function automationExample(type: AutomationType, now: Date): AutomationItem {
+  const example = { kind: "automation", id: "example", at: now.toISOString(), urgency: "notice" } as const;
+  if (type === "syncFailed") {
+    return {
+      ...example,
+      title: "kv-example/example-password to aws/secretsmanager/example",
+      what: "failed to sync",
+      why: "Example: the target rejected the credentials.",
+      done: "No value was written.",
+      safe: "The target has its previous value.",
+      next: "No action is needed.",
+    };
+  }
+  if (type === "referenceUnresolved") {
+    return {
+      ...example,
+      title: "app-example to kv-example/example-password",
+      what: "is a Key Vault reference that does not resolve",
+      why: "Example: EXAMPLE_PASSWORD of app-example (webApp): AccessToKeyVaultDenied.",
+      done: "No changes were made.",
+      safe: "The secret is unchanged.",
+      next: "No action is needed.",
+    };
+  }
+  if (type === "unexpectedReader") {
+    return {
+      ...example,
+      title: "kv-example/example-password",
+      what: "was read by an unexpected identity: example-application",
+      why: "Example: SecretGet. No known role, access policy or reference covers this identity.",
+      done: "No changes were made.",
+      safe: "",
+      next: "No action is needed.",
+    };
+  }
+  const title = "Example application";
+  if (type === "rotationDue") {
+    const next = "No action is needed.";
+    return {
+      ...example,
+      title,
+      what: "has a client secret that expires soon",
+      why: "Example.",
+      done: "",
+      safe: "",
+      next,
+    };
+  }
+  const done = type === "rotationDone";
+  return {
+    ...example,
+    title,
+    what: done ? "has a new client secret" : "was not rotated",
+    why: "Example.",
+    done: done ? "The new secret was written to kv-example/example-password." : "No changes were made.",
+    safe: done ? "Sign-in with the new secret works." : "The old secret works.",
+    next: "No action is needed.",
+  };
+}

@@ -1,0 +1,56 @@
+import * as z from "zod";
+import { entity } from "../storage/entity.ts";
+import { HOUR_MS, MINUTE_MS } from "../time.ts";
+import { TABLE } from "./mailbox.ts";
+
+/** Maximum number of mails per minute and per hour. 0: no limit. */
+export interface MailRateLimits {
+  perMinute: number;
+  perHour: number;
+}
+
+/** Times of the mails in the last hour, unix milliseconds, oldest first. Stored in the partition of the mailboxes, so that the
+ * transaction that starts a mail also counts it. One row for all instances, with times of the storage account's clock.
+ */
+export const Pace = entity(TABLE, z.object({ sent: z.array(z.int()) }));
+export const PACE_ROW = "pace";
+
+const windows = ({ perMinute, perHour }: MailRateLimits): [count: number, lengthMs: number][] =>
+  [[perMinute, MINUTE_MS] as [number, number], [perHour, HOUR_MS] as [number, number]].filter(([count]) => count > 0);
+
+export const isLimited = (limits: MailRateLimits): boolean => windows(limits).length > 0;
+
+/** Returns the earliest time at or after `now` at which one more mail can be sent, unix milliseconds. */
+export function freeAt(sent: readonly number[], now: number, limits: MailRateLimits): number {
+  return windows(limits).reduce((free, [count, lengthMs]) => {
+    const before = sent.at(-count);
+    return before === undefined ? free : Math.max(free, before + lengthMs);
+  }, now);
+}
+
+/** Returns the times with another mail, without times that no longer count. */
+export const withSent = (sent: readonly number[], at: number): number[] => [
+  ...sent.filter((one) => one > at - HOUR_MS),
+  // Keep the order if the clock is set back.
+  Math.max(at, sent.at(-1) ?? at),
+];
+
+/** Returns when the next `count` mails can be sent, if no other mail is sent in between. */
+export function nextSlots(sent: readonly number[], now: number, limits: MailRateLimits, count: number): number[] {
+  const slots: number[] = [];
+  let taken = [...sent];
+  let at = now;
+  for (let slot = 0; slot < count; slot++) {
+    at = freeAt(taken, at, limits);
+    slots.push(at);
+    taken = withSent(taken, at);
+  }
+  return slots;
+}
+
+/** Returns the limits as text, such as `5 mails per minute and 10 per hour`. */
+export function rateLimitText({ perMinute, perHour }: MailRateLimits): string {
+  const minute = perMinute > 0 ? [`${perMinute} mails per minute`] : [];
+  const hour = perHour > 0 ? [perMinute > 0 ? `${perHour} per hour` : `${perHour} mails per hour`] : [];
+  return [...minute, ...hour].join(" and ");
+}

@@ -1,0 +1,121 @@
+import pMap from "p-map";
+import { type AssetRecord, Assets } from "../inventory/asset.ts";
+import { nameKey, partitions } from "../inventory/layout.ts";
+import type { Tables } from "../storage/tables.ts";
+import { DAY_MS } from "../time.ts";
+import type { Acknowledgements } from "./acknowledgements.ts";
+import type { EvaluationContext } from "./find-items.ts";
+import {
+  alertKey,
+  type EscalatedItem,
+  type Item,
+  type StillFailingItem,
+  type TrackedItem,
+  trackedItemOf,
+} from "./items.ts";
+import type { NotificationLog } from "./notification-log.ts";
+import { fits, isAboutExpiry, type RuleRecord } from "./rule.ts";
+import { matchesRule } from "./scan-failures.ts";
+import { isSnoozed, type Snoozes } from "./snoozes.ts";
+import type { TrackedAlert, TrackedAlerts } from "./tracked-alerts.ts";
+
+/** Interval between reminders of a persisting failure. */
+export const REMINDER_MS = 7 * DAY_MS;
+/** Delay before the next check of an alert that can't be escalated now, because it is snoozed or exempt. */
+const LATER_MS = DAY_MS;
+const PARALLEL = 8;
+
+/** Reminders and escalations of a rule's open alerts. */
+export interface FollowUps {
+  stillFailing: StillFailingItem[];
+  escalated: EscalatedItem[];
+  /** Time of the next reminder or escalation, ISO 8601. */
+  nextAt: string | undefined;
+}
+
+export function createFollowUps(deps: {
+  tables: Tables;
+  trackedAlerts: TrackedAlerts;
+  notifications: NotificationLog;
+  acknowledgements: Pick<Acknowledgements, "of">;
+  snoozes: Pick<Snoozes, "split">;
+  ownerTag: string;
+}) {
+  const { tables, trackedAlerts, notifications } = deps;
+
+  /** Checks all open alerts of the rule: one request per 1,000, and one per alert to escalate. */
+  return async function followUps(rule: RuleRecord, run: EvaluationContext): Promise<FollowUps> {
+    const now = run.now.getTime();
+    const alerts = [...(await trackedAlerts.of(rule.ruleId)).values()].filter(({ item }) => isOf(rule, item));
+    const instants: number[] = [];
+    const dueOf = (instant: number): boolean => {
+      if (instant > now) instants.push(instant);
+      return instant <= now;
+    };
+    const stillFailing = alerts.flatMap(({ item: of, since, toldAt, times }): StillFailingItem[] => {
+      if (of.kind !== "scanFailure" || !matchesRule(rule, of) || !dueOf(Date.parse(toldAt) + REMINDER_MS)) return [];
+      instants.push(now + REMINDER_MS);
+      return [{ kind: "stillFailing", id: of.id, of, since, times }];
+    });
+    const escalated = await findEscalations(rule, alerts, run, dueOf);
+    if (escalated.later) instants.push(now + LATER_MS);
+    const next = instants.length === 0 ? undefined : new Date(Math.min(...instants)).toISOString();
+    return { stillFailing, escalated: escalated.items, nextAt: next };
+  };
+
+  async function findEscalations(
+    rule: RuleRecord,
+    alerts: readonly TrackedAlert[],
+    run: EvaluationContext,
+    dueOf: (instant: number) => boolean,
+  ): Promise<{ items: EscalatedItem[]; later: boolean }> {
+    const { escalation } = rule;
+    if (!escalation) return { items: [], later: false };
+    const { afterDays } = escalation;
+    const acknowledged = await deps.acknowledgements.of(rule.ruleId);
+    const due = alerts.filter(
+      ({ item, since }) =>
+        acknowledged.get(alertKey(item))?.since !== since && dueOf(Date.parse(since) + afterDays * DAY_MS),
+    );
+    const items = due.map(
+      ({ item: of, since }): EscalatedItem => ({ kind: "escalated", id: of.id, of, since, afterDays }),
+    );
+    const candidates = await notifications.unnotified(rule.ruleId, items);
+    const violations = candidates.flatMap(({ of }) => (of.kind === "violation" ? [of] : []));
+    const existing = violations.length > 0 ? await (await run.violations()).standing(violations) : new Map();
+    const snoozed = deps.snoozes.split(run.snoozes, rule.ruleId, run.now, run.now);
+    const canEscalate = await pMap(
+      candidates,
+      async ({ of }) => {
+        if (of.kind === "violation") return existing.get(of.id)?.exempted === false;
+        if (of.kind === "scanFailure") return matchesRule(rule, of);
+        if (run.vaults?.hidden.includes(of.vaultName.toLowerCase())) return false;
+        const place = [partitions.vault(of.vaultName), nameKey(of.type, of.name, of.vaultName)] as const;
+        const asset: AssetRecord | undefined = await tables.get(Assets, ...place);
+        if (!asset?.enabled || asset.expiresOn !== of.expiresOn) return false;
+        return fits(rule.filters, asset, deps.ownerTag) && !isSnoozed(snoozed, of.id, asset, deps.ownerTag);
+      },
+      { concurrency: PARALLEL },
+    );
+    // An acknowledgment can be removed later.
+    const held = alerts.some(({ item, since }) => acknowledged.get(alertKey(item))?.since === since);
+    return { items: candidates.filter((_, at) => canEscalate[at]), later: held || canEscalate.includes(false) };
+  }
+}
+
+/** Returns whether an alert matches the rule's type, which may have changed since. */
+const isOf = ({ alertType }: RuleRecord, { kind }: TrackedItem): boolean =>
+  kind === "asset"
+    ? isAboutExpiry(alertType)
+    : kind === (alertType === "complianceViolation" ? "violation" : alertType);
+
+/** Returns when new items need a reminder or an escalation. Undefined if never. */
+export function followUpAfter(rule: RuleRecord, items: readonly Item[], now: Date): string | undefined {
+  const tracked = items.filter((one) => trackedItemOf(one) === one || one.kind === "stillFailing");
+  if (tracked.length === 0) return undefined;
+  const instants = [
+    ...(rule.escalation ? [rule.escalation.afterDays * DAY_MS] : []),
+    ...(tracked.some((one) => trackedItemOf(one)?.kind === "scanFailure") ? [REMINDER_MS] : []),
+  ];
+  return instants.length === 0 ? undefined : new Date(now.getTime() + Math.min(...instants)).toISOString();
+}

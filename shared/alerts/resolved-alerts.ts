@@ -1,0 +1,138 @@
+import pMap from "p-map";
+import { type AssetRecord, Assets, placesOf } from "../inventory/asset.ts";
+import { nameKey, namePrefix, partitions } from "../inventory/layout.ts";
+import { VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
+import { keyEnd } from "../storage/keys.ts";
+import type { Tables } from "../storage/tables.ts";
+import { DAY_MS, MINUTE_MS } from "../time.ts";
+import { thresholdsOf } from "./expiring-assets.ts";
+import type { AssetItem, ViolationItem } from "./items.ts";
+import { fits, type RuleRecord } from "./rule.ts";
+import type { ResolvedItem, TrackedAlert } from "./tracked-alerts.ts";
+import type { VaultSnapshot } from "./vault-changes.ts";
+import type { ViolationReading } from "./violation-items.ts";
+
+/** Alerts of one kind. */
+type Of<T> = Omit<TrackedAlert, "item"> & { item: T };
+
+/** Splits alerts into those of one kind and the others, which are left from before the rule's type was changed. */
+export function ofKind<K extends TrackedAlert["item"]["kind"]>(alerts: Iterable<TrackedAlert>, kind: K) {
+  const own: Of<Extract<TrackedAlert["item"], { kind: K }>>[] = [];
+  const others: Pick<ResolvedItem, "of" | "since">[] = [];
+  for (const one of alerts) {
+    if (one.item.kind === kind) own.push(one as (typeof own)[number]);
+    else others.push({ of: one.item, since: one.since });
+  }
+  return { own, others };
+}
+
+/** Up to this many assets of one vault and type are read individually. For more, all assets of the vault are read. */
+const SINGLE_LOOK_UPS = 20;
+const PARALLEL = 8;
+/** Maximum delay from the time of a compliance evaluation until its rows are written. */
+const LATE_MS = 10 * MINUTE_MS;
+
+/** Returns resolved alerts about assets in vaults that changed since the revision: the asset was renewed beyond the rule's thresholds,
+ * disabled or deleted, or its vault is no longer monitored.
+ */
+export async function endedAssets(
+  rule: RuleRecord,
+  alerts: readonly Of<AssetItem>[],
+  span: { to: Date; revision: number },
+  snapshot: VaultSnapshot,
+  deps: { tables: Tables; ownerTag: string },
+): Promise<ResolvedItem[]> {
+  const vaults = new Map(snapshot.vaults.map((vault) => [vault.name.toLowerCase(), vault]));
+  const hidden = new Set(snapshot.hidden);
+  const maybe = alerts.filter(({ item }) => {
+    const name = item.vaultName.toLowerCase();
+    const vault = vaults.get(name);
+    // Without a license, alerts about application credentials stay unchanged.
+    const isUnlicensed = item.credential !== undefined && hidden.has(name);
+    return !isUnlicensed && (vault === undefined || snapshot.changedSince(vault, span.revision));
+  });
+  const groups = Map.groupBy(maybe, ({ item }) => `${item.vaultName.toLowerCase()}!${item.type}`);
+  const found = await pMap(
+    groups.values(),
+    async (group): Promise<ResolvedItem[]> => {
+      const assets = await assetsOf(group, deps.tables);
+      const name = group[0]!.item.vaultName.toLowerCase();
+      return group.flatMap(({ item: of, since }): ResolvedItem[] => {
+        const asset = assets.get(of.name.toLowerCase());
+        if (!asset) return [{ kind: "recovered", id: of.id, of, since, reason: "removed" }];
+        if (hidden.has(name)) return [{ kind: "recovered", id: of.id, of, since, reason: "outOfScope" }];
+        // The vault is about to leave or to return to the scope.
+        if (!vaults.has(name)) return [];
+        if (!asset.enabled) return [{ kind: "recovered", id: of.id, of, since, reason: "disabled" }];
+        const { expiresOn, version } = asset;
+        if (expiresOn === of.expiresOn) return [];
+        const left = expiresOn === undefined ? Number.POSITIVE_INFINITY : expiresOn * 1000 - span.to.getTime();
+        // Still within a threshold: a new alert for the same asset replaces this one, if the asset still matches the rule.
+        if (left <= Math.max(...thresholdsOf(rule)) * DAY_MS && fits(rule.filters, asset, deps.ownerTag)) return [];
+        return [
+          {
+            kind: "renewed",
+            id: of.id,
+            of,
+            since,
+            ...(expiresOn === undefined ? {} : { expiresOn }),
+            ...(version === undefined ? {} : { version }),
+          },
+        ];
+      });
+    },
+    { concurrency: PARALLEL },
+  );
+  return found.flat();
+}
+
+/** Returns the assets of alerts of one vault and type, by name in lower case. */
+async function assetsOf(group: readonly Of<AssetItem>[], tables: Tables): Promise<Map<string, AssetRecord>> {
+  const { vaultName, type } = group[0]!.item;
+  const found = new Map<string, AssetRecord>();
+  const partitionKey = partitions.vault(vaultName);
+  if (group.length > SINGLE_LOOK_UPS) {
+    const range = { partitionKey, from: namePrefix(type), before: keyEnd(namePrefix(type)) };
+    for await (const rows of tables.pages(Assets, range))
+      for (const row of rows) found.set(row.name.toLowerCase(), row);
+    return found;
+  }
+  const rows = await Promise.all(
+    group.map(({ item }) => tables.get(Assets, partitionKey, nameKey(type, item.name, vaultName))),
+  );
+  for (const row of rows) if (row) found.set(row.name.toLowerCase(), row);
+  return found;
+}
+
+/** Returns resolved alerts about violations in vaults whose results changed since a time or were removed. */
+export async function endedViolations(
+  alerts: readonly Of<ViolationItem>[],
+  since: Date,
+  reading: ViolationReading,
+  tables: Tables,
+): Promise<ResolvedItem[]> {
+  const at = new Date(since.getTime() - LATE_MS).toISOString();
+  const maybe = alerts.filter(({ item }) => reading.changedSince(item.vaultName, at));
+  const unresolved = await reading.standing(maybe.map(({ item }) => item));
+  return await pMap(
+    maybe.filter(({ item }) => !unresolved.has(item.id)),
+    async ({ item: of, since: alertedSince }): Promise<ResolvedItem> => {
+      const gone = (await resourceExists(of, tables)) ? undefined : ("removed" as const);
+      const reason = gone ?? (reading.has(of.vaultName) ? "mended" : "outOfScope");
+      return { kind: "recovered", id: of.id, of, since: alertedSince, reason };
+    },
+    { concurrency: PARALLEL },
+  );
+}
+
+/** Returns whether the violation's resource is in the inventory. */
+async function resourceExists(of: ViolationItem, tables: Tables): Promise<boolean> {
+  const place = placesOf(of.resourceId).find(({ type }) => type === of.resourceType);
+  if (!place) return (await tables.get(Vaults, VAULTS, vaultKey(of.vaultName))) !== undefined;
+  const { vaultName, type, name } = place;
+  return (await tables.get(Assets, partitions.vault(vaultName), nameKey(type, name, vaultName))) !== undefined;
+}
+
+/** Returns whether violations may have been resolved since an evaluation with this number of vaults. */
+export const mayHaveEnded = (reading: ViolationReading, since: Date, vaults: number | undefined): boolean =>
+  vaults !== reading.vaults || reading.changedAt > new Date(since.getTime() - LATE_MS).toISOString();

@@ -1,0 +1,42 @@
+import * as z from "zod";
+import { entity } from "../storage/entity.ts";
+import { RuleRecord } from "./rule.ts";
+
+/** The evaluation progress of a rule, and its pending delivery. Both are in one row, so that they change together. All rows are in one
+ * partition, which one request reads.
+ */
+const StateRecord = z.object({
+  /** The evaluated generation of the rule. */
+  generation: z.int(),
+  at: z.string(),
+  /** The evaluated revision of the vault snapshot. */
+  revision: z.int(),
+  violationCursor: z.string().optional(),
+  /** Cursor of the first evaluation of violations, while it is in progress. */
+  standingCursor: z.string().optional(),
+  /** Number of vaults with compliance results. */
+  violationVaults: z.int().optional(),
+  /** Evaluated scans that the next evaluation may read again. Undefined: none, or written by a version that reported each scan. */
+  scansSeen: z.array(z.string()).optional(),
+  /** Whether the rule has ever opened a tracked alert. */
+  followed: z.boolean().optional(),
+  /** Time of the next reminder or escalation. */
+  followUpAt: z.string().optional(),
+  /** A committed delivery whose remaining steps must be completed first. */
+  pending: z
+    .object({
+      deliveryId: z.string(),
+      createdAt: z.string(),
+      /** The rule at the time of the commit. */
+      rule: RuleRecord,
+      /** For an escalation: the rule whose channel sends it. */
+      channel: RuleRecord.optional(),
+      /** The rule that opened incidents for escalated alerts, which gets their resolutions. */
+      secondStep: RuleRecord.optional(),
+    })
+    .optional(),
+  pendingNews: z.instanceof(Uint8Array).optional(),
+});
+export type StateRecord = z.infer<typeof StateRecord>;
+export const RuleStates = entity("AlertStates", StateRecord);
+export const STATES = "states";

@@ -1,0 +1,73 @@
+import * as z from "zod";
+import { entity, type Row } from "../storage/entity.ts";
+import { keyEnd } from "../storage/keys.ts";
+import { type Operation, put, remove, type Tables } from "../storage/tables.ts";
+import { alertKey, type Item, type RecoveredItem, type RenewedItem, TrackedItem, trackedItemOf } from "./items.ts";
+
+/** An open alert of a rule, stored in the table of the notification log. Alerts of earlier versions have no such row, so their
+ * resolution is not sent.
+ */
+export const TrackedAlert = z.object({
+  /** The delivery of the last notification. Empty for alerts of earlier versions. */
+  deliveryId: z.string(),
+  /** Time of the first notification, ISO 8601. */
+  since: z.string(),
+  /** Time of the last notification. */
+  toldAt: z.string(),
+  /** Number of notifications, without escalations. */
+  times: z.int(),
+  item: TrackedItem,
+});
+export type TrackedAlert = z.infer<typeof TrackedAlert>;
+export const TrackedRows = entity("AlertTold", TrackedAlert);
+
+const PREFIX = "o!";
+export const trackedKey = (item: TrackedItem): string => PREFIX + alertKey(item);
+
+/** The item of a resolved alert. */
+export type ResolvedItem = RenewedItem | RecoveredItem;
+
+/** The open alerts of each rule. */
+export interface TrackedAlerts {
+  /** Returns the open alerts of a rule by `alertKey`. One request per 1,000. */
+  of(ruleId: string): Promise<Map<string, Row<TrackedAlert>>>;
+  /** Returns the writes that track the alerts of a delivery. */
+  operations(deliveryId: string, at: string, items: readonly Item[]): Operation[];
+  /** Removes resolved alerts, except those that were opened again. One request per 1,000 of the rule's alerts, and the removals. */
+  close(ruleId: string, ended: readonly Pick<ResolvedItem, "of" | "since">[]): Promise<void>;
+}
+
+export function createTrackedAlerts(tables: Tables): TrackedAlerts {
+  async function of(ruleId: string): Promise<Map<string, Row<TrackedAlert>>> {
+    const found = new Map<string, Row<TrackedAlert>>();
+    const range = { partitionKey: ruleId, from: PREFIX, before: keyEnd(PREFIX) };
+    for await (const rows of tables.pages(TrackedRows, range))
+      for (const row of rows) found.set(row.rowKey.slice(PREFIX.length), row);
+    return found;
+  }
+
+  return {
+    of,
+
+    operations(deliveryId, at, items) {
+      return items.flatMap((one): Operation[] => {
+        const item = trackedItemOf(one);
+        if (!item || one.kind === "escalated" || one.kind === "renewed" || one.kind === "recovered") return [];
+        const again = one.kind === "stillFailing";
+        const since = again ? one.since : ((item.kind === "asset" ? item.since : undefined) ?? at);
+        const row = { deliveryId, since, toldAt: at, times: again ? one.times + 1 : 1, item };
+        return [put(TrackedRows, trackedKey(item), row)];
+      });
+    },
+
+    async close(ruleId, ended) {
+      if (ended.length === 0) return;
+      const known = await of(ruleId);
+      const gone = ended.flatMap((one): Operation[] => {
+        const row = known.get(alertKey(one.of));
+        return row && row.since === one.since ? [remove(TrackedRows, row.rowKey, row.etag)] : [];
+      });
+      await tables.write(TrackedRows.table, ruleId, gone);
+    },
+  };
+}

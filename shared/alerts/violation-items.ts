@@ -1,0 +1,104 @@
+import { SECOND_MS } from "../time.ts";
+import type { ViolationItem } from "./items.ts";
+import type { NotificationLog } from "./notification-log.ts";
+import { fits, type RuleRecord, type Subject } from "./rule.ts";
+
+/** A violation from the compliance module. */
+export interface NewViolation extends Omit<ViolationItem, "kind" | "owner"> {
+  tags?: Record<string, string> | undefined;
+}
+
+/** The compliance module as a source of violations. */
+export interface ViolationSource {
+  /** Returns all violations that were found after the cursor, oldest first. Some may be returned repeatedly. Without a cursor: none,
+   * and a cursor for the current time.
+   */
+  newViolations(
+    cursor: string | undefined,
+    limit: number,
+  ): Promise<{ violations: NewViolation[]; cursor: string; more: boolean }>;
+  /** Returns a page of current violations, most severe first, without exempt ones. The last page has no cursor. */
+  currentViolations(
+    cursor: string | undefined,
+    limit: number,
+  ): Promise<{ violations: NewViolation[]; cursor?: string }>;
+  /** Returns a reader that tells which violations still exist. */
+  readViolations(): Promise<ViolationReading>;
+}
+
+/** A snapshot of the compliance results. */
+export interface ViolationReading {
+  /** Number of vaults with results. */
+  vaults: number;
+  /** Time of the last change of any result, ISO 8601. Empty if there are no results. */
+  changedAt: string;
+  /** Returns whether a vault has results. */
+  has(vaultName: string): boolean;
+  /** Returns whether a vault's results changed since a time or were removed. */
+  changedSince(vaultName: string, at: string): boolean;
+  /** Returns the violations that still exist, by id, and whether they are exempt. */
+  standing(
+    violations: readonly Pick<ViolationItem, "id" | "checkId" | "resourceId" | "resourceType" | "vaultName">[],
+  ): Promise<Map<string, { exempted: boolean }>>;
+}
+
+/** Maximum number of pages of current violations that are read for one message. */
+const MAX_PAGES = 20;
+
+/** The progress of a rule about violations. */
+export interface ViolationProgress {
+  /** Cursor after the last evaluated violation. Undefined before the first evaluation. */
+  violationCursor?: string | undefined;
+  /** Cursor of the first evaluation, while it reads the current violations in several runs. */
+  standingCursor?: string | undefined;
+}
+
+/** Returns violations that match the rule and have no notification yet. The first evaluation reports the current violations, later
+ * ones report new violations, including those found during the first evaluation.
+ */
+export async function violationItems(
+  rule: RuleRecord,
+  place: ViolationProgress,
+  deps: { source: ViolationSource; notifications: NotificationLog; ownerTag: string },
+  limit: number,
+): Promise<{ items: ViolationItem[]; more: boolean; state: ViolationProgress }> {
+  const { source } = deps;
+  const unnotified = (violations: readonly NewViolation[]) =>
+    deps.notifications.unnotified(
+      rule.ruleId,
+      violations
+        .filter((one) => fits(rule.filters, subjectOf(one), deps.ownerTag))
+        .map((one) => itemOf(one, deps.ownerTag)),
+    );
+  if (place.violationCursor === undefined || place.standingCursor !== undefined) {
+    const violationCursor = place.violationCursor ?? (await source.newViolations(undefined, limit)).cursor;
+    const items: ViolationItem[] = [];
+    let standingCursor = place.standingCursor;
+    // Read further pages until the message is full, because the rule may match few violations per page.
+    for (let pages = 0; pages < MAX_PAGES && items.length < limit; pages++) {
+      const page = await source.currentViolations(standingCursor, limit - items.length);
+      items.push(...(await unnotified(page.violations)));
+      standingCursor = page.cursor;
+      if (standingCursor === undefined) break;
+    }
+    return { items, more: standingCursor !== undefined, state: { violationCursor, standingCursor } };
+  }
+  const found = await source.newViolations(place.violationCursor, limit);
+  // Violations that were found while the rule was disabled are ignored. Their time has a precision of one second.
+  const activeSince = Math.floor(Date.parse(rule.activeSince) / SECOND_MS) * SECOND_MS;
+  const recent = found.violations.filter(({ firstSeenAt }) => Date.parse(firstSeenAt) >= activeSince);
+  return { items: await unnotified(recent), more: found.more, state: { violationCursor: found.cursor } };
+}
+
+function itemOf({ tags, ...one }: NewViolation, ownerTag: string): ViolationItem {
+  const owner = tags && Object.hasOwn(tags, ownerTag) ? tags[ownerTag] : undefined;
+  return { kind: "violation", ...one, ...(owner === undefined ? {} : { owner }) };
+}
+
+const subjectOf = ({ vaultName, resourceType, subscriptionId, tags, severity }: NewViolation): Subject => ({
+  vaultName,
+  type: resourceType,
+  subscriptionId,
+  tags,
+  severity,
+});

@@ -1,0 +1,220 @@
+import { randomUUID } from "node:crypto";
+import type { Locator, Page, Route } from "playwright-core";
+import { expect } from "vitest";
+import { fieldOf, fillIn, type Typed } from "./fill-in.ts";
+import { open, requireReload, service, show, visit, withPlanted } from "./fixture.ts";
+import { OTHERS, PASSWORD } from "./seed-data.ts";
+
+const dialogOf = (page: Page) => page.getByRole("dialog");
+const NEW_TOKEN = { Name: "Slow connection", "Validity (days)": "3" };
+const tokens = async () =>
+  (await service.all("/auth/tokens")).filter(({ name }: { name: string }) => name.startsWith(NEW_TOKEN.Name)).length;
+
+async function newToken(page: Page, values: Typed = NEW_TOKEN): Promise<Locator> {
+  await page.getByRole("button", { name: "Create token", exact: true }).click();
+  await fillIn(dialogOf(page), values);
+  return dialogOf(page).getByRole("button", { name: "Create token", exact: true });
+}
+
+/** Delays the responses to changes at a path until `go` is called. */
+async function delayed(page: Page, path: string) {
+  let go = () => {};
+  const gone = new Promise<void>((resolve) => {
+    go = resolve;
+  });
+  let sent = 0;
+  await page.route(`**${path}`, async (route) => {
+    if (route.request().method() === "GET") return await route.fallback();
+    sent++;
+    const response = await route.fetch();
+    await gone;
+    await route.fulfill({ response });
+  });
+  return { go, sent: () => sent };
+}
+
+withPlanted(
+  "a pending form shows that it waits, sends once, and reports its result even after it was closed",
+  async () => {
+    const { page } = await visit("/#/access");
+    const before = await tokens();
+    const first = await delayed(page, "/auth/tokens");
+    const create = await newToken(page);
+    await create.dblclick();
+    await dialogOf(page).getByLabel("Name").press("Enter");
+    await dialogOf(page).getByText("Waiting for a response").waitFor();
+    expect(await create.getAttribute("aria-disabled")).toBe("true");
+    await dialogOf(page).getByLabel("Name").press("Enter");
+    first.go();
+    await dialogOf(page).getByText("shown only once").waitFor();
+    expect([first.sent(), await tokens()]).toEqual([1, before + 1]);
+    await dialogOf(page).getByRole("button", { name: "Close" }).click();
+    await dialogOf(page).waitFor({ state: "hidden" });
+    await page.unroute("**/auth/tokens");
+
+    for (const leave of ["Cancel", "Escape", "Back"]) {
+      const waiting = await delayed(page, "/auth/tokens");
+      await show(page, "/license");
+      await show(page, "/access");
+      await (await newToken(page, { ...NEW_TOKEN, Name: `${NEW_TOKEN.Name}, ${leave}` })).click();
+      await expect.poll(waiting.sent).toBe(1);
+      if (leave === "Back") await page.goBack();
+      else if (leave === "Escape") await page.keyboard.press("Escape");
+      else await dialogOf(page).getByRole("button", { name: "Cancel" }).click();
+      await dialogOf(page).waitFor({ state: "hidden" });
+      waiting.go();
+      const told = page.getByRole("alertdialog");
+      await told.getByText("The form was closed, but the change was already sent").waitFor();
+      await told.getByText("shown only once").waitFor();
+      await told.getByRole("button", { name: "Close" }).click();
+      await told.waitFor({ state: "hidden" });
+      await page.unroute("**/auth/tokens");
+    }
+    expect(await tokens()).toBe(before + 4);
+  },
+);
+
+withPlanted("a broken response is shown with the request id, and the form keeps its input", async () => {
+  const { page } = await visit("/#/access");
+  const create = await newToken(page);
+  const broken: [string, (route: Route) => Promise<void>][] = [
+    ["Can't reach the service", (route) => route.abort("connectionreset")],
+    [
+      "an unexpected response",
+      (route) => route.fulfill({ status: 200, contentType: "text/html", body: "<p>Proxy</p>" }),
+    ],
+    [
+      "an unexpected response",
+      (route) => route.fulfill({ status: 201, contentType: "application/json", body: '{"tok' }),
+    ],
+    ["an unexpected response", (route) => route.fulfill({ status: 502, contentType: "application/json", body: "{}" })],
+  ];
+  for (const [words, answer] of broken) {
+    let id = "";
+    await page.route("**/auth/tokens", (route) => {
+      if (route.request().method() === "GET") return route.fallback();
+      id = route.request().headers()["x-request-id"] ?? "";
+      return answer(route);
+    });
+    await create.click();
+    await expect.poll(() => id).toMatch(/^[0-9a-f]{32}$/);
+    await dialogOf(page).getByText(words).waitFor();
+    await dialogOf(page).getByText(`Request ID: ${id}`).waitFor();
+    expect(await dialogOf(page).getByLabel("Name").inputValue()).toBe(NEW_TOKEN.Name);
+    await page.unroute("**/auth/tokens");
+  }
+  // Rate limited: the form shows when it continues, and closing it cancels the request.
+  let refused = 0;
+  await page.route("**/auth/tokens", (route) => {
+    if (route.request().method() === "GET") return route.fallback();
+    refused++;
+    const json = {
+      type: "about:blank",
+      title: "Too many",
+      status: 429,
+      detail: "Wait.",
+      instance: "",
+      code: "rateLimited",
+    };
+    return route.fulfill({
+      status: 429,
+      headers: { "Retry-After": "90" },
+      contentType: "application/problem+json",
+      json,
+    });
+  });
+  const before = await tokens();
+  await create.click();
+  await dialogOf(page).getByText("The page continues automatically at").waitFor();
+  await dialogOf(page).getByRole("button", { name: "Cancel" }).click();
+  await dialogOf(page).waitFor({ state: "hidden" });
+  expect([refused, await dialogOf(page).count(), await tokens()]).toEqual([1, 0, before]);
+  requireReload();
+});
+
+withPlanted("two users who edit one rule see each other's changes, and neither change is lost", async () => {
+  // A unique name, so that a rule of a failed run does not interfere.
+  const name = `Of two, ${randomUUID()}`;
+  const [mineIs, theirsIs] = [`${name}, mine`, `${name}, theirs`];
+  const rule = { name, alertType: "expired", recipients: ["one@acme.example"] };
+  const { id } = (await service.admin("POST", "/alerts/rules", rule)).body;
+  const [mine, theirs] = [await visit("/#/alerts"), await open("/#/alerts")];
+  const typed = [
+    [mine, { Name: mineIs, Trigger: "Asset expires soon" }],
+    [theirs, { Name: theirsIs, Trigger: "Compliance violation", Vault: "kv-copies" }],
+  ] as const;
+  for (const [{ page }, values] of typed) {
+    await page.bringToFront();
+    await page.getByRole("button", { name: `Edit: ${name}` }).click();
+    await fillIn(dialogOf(page), values);
+  }
+  const save = ({ page }: typeof mine) => dialogOf(page).getByRole("button", { name: "Save", exact: true }).click();
+  await save(theirs);
+  await dialogOf(theirs.page).waitFor({ state: "hidden" });
+  await theirs.page.close();
+  await save(mine);
+  await dialogOf(mine.page).getByRole("button", { name: "Reload" }).click();
+  // Fields that only the other user changed show the new value. Fields that both changed show both values.
+  await dialogOf(mine.page).getByText(`Changed by another user to: ${theirsIs}`).waitFor();
+  await dialogOf(mine.page).getByText("Changed by another user to: Compliance violation").waitFor();
+  expect(await fieldOf(dialogOf(mine.page), "Vault").inputValue()).toBe("kv-copies");
+  expect(await fieldOf(dialogOf(mine.page), "Name").inputValue()).toBe(mineIs);
+  await save(mine);
+  await dialogOf(mine.page).waitFor({ state: "hidden" });
+  const { body } = await service.admin("GET", `/alerts/rules/${id}`);
+  expect(body).toMatchObject({ name: mineIs, alertType: "expiration", filters: { vault: "kv-copies" } });
+});
+
+withPlanted("a form closes after its change, even if the refresh of the lists is rate limited", async () => {
+  const { page } = await visit("/#/access");
+  const before = await tokens();
+  // Names of active tokens must be unique.
+  const values = { ...NEW_TOKEN, Name: `${NEW_TOKEN.Name}, then many calls` };
+  await (await newToken(page, values)).click();
+  await dialogOf(page).getByRole("button", { name: "Close" }).click();
+  await page.route("**/auth/tokens?*", (route) =>
+    route.fulfill({ status: 429, headers: { "Retry-After": "90" }, json: { title: "Too many", status: 429 } }),
+  );
+  await page.getByRole("button", { name: `Revoke: ${values.Name}` }).click();
+  await dialogOf(page).getByRole("button", { name: "Revoke token", exact: true }).click();
+  await page.getByText("The page continues automatically at").first().waitFor();
+  await dialogOf(page).waitFor({ state: "hidden" });
+  expect(await tokens()).toBe(before);
+  requireReload();
+});
+
+withPlanted(
+  "a row's form stays open when the screen becomes narrow, and the table becomes a list after it closes",
+  async () => {
+    const { page } = await visit("/#/access");
+    await page.setViewportSize({ width: 1440, height: 900 });
+    await page.getByRole("button", { name: "Reset password: user" }).click();
+    await fillIn(dialogOf(page), { "New password": PASSWORD });
+    await page.setViewportSize({ width: 400, height: 900 });
+    expect(await page.evaluate("matchMedia('(max-width: 767px)').matches")).toBe(true);
+    expect(await fieldOf(dialogOf(page), "New password").inputValue()).toBe(PASSWORD);
+    await dialogOf(page).getByRole("button", { name: "Cancel" }).click();
+    await page.getByRole("list", { name: "Users" }).waitFor();
+    expect(await page.getByRole("table", { name: "Users" }).count()).toBe(0);
+  },
+);
+
+withPlanted("an administrator sees the sessions of another user and ends one", async () => {
+  const [username] = OTHERS;
+  const body = { username, password: PASSWORD, session: true };
+  const answer = await service.call("POST", "/auth/login", {
+    body,
+    headers: { Origin: service.url, "User-Agent": "A lost telephone" },
+  });
+  const cookie = answer.headers.getSetCookie()[0]!.split(";")[0]!;
+  const isIn = async () => (await service.call("GET", "/auth/me", { headers: { Cookie: cookie } })).status;
+  expect(await isIn()).toBe(200);
+  const { page } = await visit("/#/access");
+  const row = page.getByRole("row").filter({ has: page.getByText(/^user /) });
+  await row.getByRole("link", { name: "Sessions" }).click();
+  await page.getByRole("heading", { name: `Sessions of ${username}` }).waitFor();
+  await page.getByRole("button", { name: "End session: A lost telephone" }).click();
+  await dialogOf(page).getByRole("button", { name: "End session", exact: true }).click();
+  await dialogOf(page).waitFor({ state: "hidden" });
+  expect(await isIn()).toBe(401);
+});

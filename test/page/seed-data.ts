@@ -1,0 +1,161 @@
+/** Seed data of the page tests: a company and user-created objects whose names contain executable markup. */
+import { setTimeout as delay } from "node:timers/promises";
+import { appIdOf } from "../../infra/local/cloud/company/applications.ts";
+import type { Company } from "../../infra/local/cloud/company/company.ts";
+import type { CompanyTenant } from "../../infra/local/cloud/company/tenants.ts";
+import { applications } from "../applications/room.ts";
+import type { Service } from "../support/service.ts";
+import { createUsers } from "../support/users.ts";
+
+/** Markup that must be shown as text. Short enough for every name field. */
+export const MARKUP = `<img src=x onerror="document.title='taken'"><script>document.title='taken'</script>`;
+/** Markup with a direction mark and a very long word, for names from other systems. */
+export const HOSTILE = `${MARKUP}\u202egnp.exe ${"W".repeat(120)}`;
+
+export const MANY = 2_200;
+
+/** A second tenant of the company that is not registered yet. */
+export const OUTLET: CompanyTenant = {
+  name: "Acme Outlet",
+  domain: "acmeoutlet.onmicrosoft.com",
+  type: "AAD B2C",
+  registration: "Outlet Credential Lifecycle",
+  applications: [
+    { name: "Outlet Credential Lifecycle", secrets: [{ name: "lifecycle", expiresInDays: 60 }] },
+    { name: "Outlet Web", secrets: [{ name: "web", expiresInDays: 5 }] },
+  ],
+};
+
+/** The vault secret that stores the client secret of App 001. */
+export const APP_001_SECRET = "kv-copies.secret.app-001";
+
+const [first, ...otherApplications] = applications(3);
+export const COMPANY: Company = {
+  subscriptions: [
+    {
+      name: "Shop",
+      vaults: [
+        {
+          name: "kv-shop",
+          secrets: [
+            { name: "db", expiresInDays: 20, tags: { owner: HOSTILE } },
+            { name: "smtp", expiresInDays: 3 },
+            { name: "gone", expiresInDays: -2 },
+          ],
+          keys: [{ name: "signing", expiresInDays: 200 }],
+        },
+        { name: "kv-walled", generate: { secrets: 3 }, reach: "denied" },
+        // More than two pages of assets without violations.
+        {
+          name: "kv-many",
+          secrets: Array.from({ length: MANY }, (_, at) => ({
+            name: `many-${String(at).padStart(4, "0")}`,
+            contentType: "text/plain",
+            expiresInDays: 300,
+            tags: { owner: "many" },
+          })),
+        },
+        {
+          name: "kv-copies",
+          secrets: [
+            {
+              name: "app-001",
+              contentType: "text/plain",
+              expiresInDays: 300,
+              tags: { "entra-app-id": appIdOf("App 001") },
+            },
+          ],
+        },
+      ],
+      resources: [
+        {
+          type: "Microsoft.Web/sites",
+          name: "app-orders",
+          kind: "app,linux",
+          identity: { system: true },
+          properties: { state: "Running", enabled: true, keyVaultReferenceIdentity: "SystemAssigned" },
+          settings: { DB: "@Microsoft.KeyVault(VaultName=kv-shop;SecretName=db)" },
+          tags: { env: HOSTILE },
+        },
+      ],
+    },
+  ],
+  applications: [{ ...first!, name: HOSTILE, secrets: [{ name: HOSTILE, expiresInDays: 3 }] }, ...otherApplications],
+  tenants: [OUTLET],
+  devops: {
+    organization: "acme",
+    projects: [{ name: "Shop", groups: [{ name: HOSTILE, vault: "kv-shop", variables: { db: { enabled: true } } }] }],
+  },
+};
+
+export const PASSWORD = "a password of their own";
+/** Users other than the administrator, named after their roles. */
+export const OTHERS = ["user", "auditor", "operator"] as const;
+const TENANT = "11111111-2222-4333-8444-555555555555";
+
+export type Planted = Record<"rule" | "entry" | "application" | "rotation" | "record" | "tenant", string>;
+
+/** Creates one object of each kind. @returns the address of each object's view. */
+export async function plant(service: Service): Promise<Planted> {
+  const create = async (method: string, path: string, body: object) => {
+    const answer = await service.admin(method, path, body);
+    if (answer.status >= 300) throw new Error(`${method} ${path}: ${answer.status} ${answer.text}`);
+    return answer.body;
+  };
+  await createUsers(
+    service,
+    OTHERS.map((role) => ({ username: role, password: PASSWORD, role })),
+  );
+  const alertType = "expiration";
+  const recipients = ["on-call@acme.example"];
+  const rule = await create("POST", "/alerts/rules", { name: MARKUP, alertType, deliveryMethod: "email", recipients });
+  const soon = new Date(Date.now() + 9 * 86_400_000).toISOString();
+  await create("POST", "/alerts/snoozes", { filters: { vault: "kv-copies" }, reason: MARKUP, until: soon });
+  await create("PUT", "/alerts/owners", { owners: [{ owner: MARKUP, address: "owner@acme.example" }] });
+  await create("POST", "/auth/tokens", { name: MARKUP, role: "user" });
+  await create("PUT", "/api/settings/retention", { scanRetentionDays: 80 });
+  await create("PUT", "/api/settings/integrations/devops", { orgUrl: "https://dev.azure.com/acme" });
+  await create("PUT", "/auth/sso/config", {
+    loginButtonText: MARKUP.slice(0, 64),
+    roleMapping: { [MARKUP]: "admin" },
+    rolesClaim: "roles",
+  });
+  const record = await create("POST", "/api/automation/sync/records", {
+    sourceVault: "kv-shop",
+    sourceSecret: "smtp",
+    targetProvider: "azure",
+    targetService: "keyvault",
+    targetName: "smtp",
+    targetRegion: "kv-copies",
+  });
+  await create("POST", "/b2c/tenants", {
+    tenantId: TENANT,
+    tenantDomain: "acme.onmicrosoft.com",
+    displayName: MARKUP,
+    clientId: TENANT,
+    clientSecret: "client secret",
+  });
+  const generate = { length: 32, alphabet: "hex" };
+  const { rotationId } = await create("POST", "/api/assets/dependencies/rotate/kv-shop.secret.gone", {
+    generate,
+    issuerAccepts: true,
+    skipVerification: true,
+  });
+  // Wait for the rotation, then send the rule's alerts.
+  await service.settled();
+  await fetch(`${service.url}/admin/functions/evaluateAlerts`, { method: "POST", body: "{}" });
+  const delivered = async () =>
+    (await service.admin("GET", "/alerts/history?status=delivered&limit=1")).body.items[0]?.id;
+  let entry: string | undefined;
+  for (; entry === undefined; entry = await delivered()) await delay(100);
+  const { items } = (await service.admin("GET", "/api/automation/rotation/apps?limit=100")).body;
+  const { appId } = items.find(({ displayName }: { displayName: string }) => displayName.startsWith("<img"));
+  return {
+    rule: `/alerts/rules/${rule.id}`,
+    entry: `/alerts/history/${entry}`,
+    application: `/rotation/apps/${appId}`,
+    rotation: `/rotation/${rotationId}`,
+    record: `/sync/${record.recordId}`,
+    tenant: `/b2c/${TENANT}`,
+  };
+}

@@ -1,0 +1,93 @@
+/** Visual checks of a view: accessibility by axe, its width, and screenshots. */
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import path from "node:path";
+import type { Page } from "playwright-core";
+import { expect } from "vitest";
+import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"];
+/** `PAGE_PICTURES=folder npx vitest run test/page` stores a screenshot of each view. */
+const PICTURES = process.env.PAGE_PICTURES;
+
+/** Returns the accessibility violations that axe finds, one per line. */
+async function accessibilityViolations(page: Page): Promise<string[]> {
+  if (!(await page.evaluate("'axe' in globalThis"))) await page.evaluate(AXE);
+  return await page.evaluate(async (tags) => {
+    // biome-ignore lint/suspicious/noExplicitAny: axe is in the page, not in this program
+    const { violations } = await (globalThis as any).axe.run(
+      // Fluent UI's Tabster traps the focus in menus with invisible elements, which axe reports as hidden content.
+      // Content behind an open dialog is inert, so only the dialog is checked.
+      {
+        ...(document.querySelector("[role=dialog]") && { include: [["[role=dialog]"]] }),
+        exclude: [["[data-tabster-dummy]"]],
+      },
+      // Only violations: axe is faster if it does not report passed rules.
+      { runOnly: tags, resultTypes: ["violations"] },
+    );
+    // biome-ignore lint/suspicious/noExplicitAny: as above
+    return violations.map((one: any) => `${one.id}: ${one.nodes.map((node: any) => node.html).join(" | ")}`);
+  }, WCAG);
+}
+
+export const ALL_LOOKS = [
+  ["light", 360],
+  ["dark", 1440],
+  ["dark", 360],
+  ["light", 1440],
+] as const;
+
+/** The narrowest width that WCAG 2.2 requires (1.4.10), and 4K. */
+export const EXTREMES = [
+  ["dark", 320],
+  ["light", 3840],
+] as const;
+
+const IS_CUT = `[...document.querySelectorAll("[role=dialog] .fui-DialogContent")].some((one) => one.scrollWidth > one.clientWidth)`;
+
+type Look = readonly ["light" | "dark", number];
+
+/** Sets the theme and the width in pixels. */
+export async function setLook(page: Page, [theme, width]: Look): Promise<void> {
+  await page.emulateMedia({ colorScheme: theme, reducedMotion: "reduce" });
+  await page.setViewportSize({ width, height: width > 3000 ? 2160 : 900 });
+  await page.waitForFunction(
+    ([isDark, wide]) => innerWidth === wide && matchMedia("(prefers-color-scheme: dark)").matches === isDark,
+    [theme === "dark", width] as const,
+  );
+  await drawn(page);
+}
+
+/** Resolves when the browser has rendered pending changes. */
+const drawn = (page: Page) =>
+  page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+
+/** Charts and lists adapt to a new size some frames later, and more slowly on a busy machine. */
+const SETTLED_MS = 20_000;
+
+/** Returns visual problems that persist. */
+async function problemsOf(page: Page, width: number): Promise<string[]> {
+  for (const end = Date.now() + SETTLED_MS; ; await drawn(page)) {
+    const problems = await accessibilityViolations(page);
+    if ((await page.evaluate<number>("document.documentElement.scrollWidth")) > width) problems.push("too wide");
+    if (await page.evaluate<boolean>(IS_CUT)) problems.push("the form is cut off at its side");
+    if (problems.length === 0 || Date.now() > end) return problems;
+  }
+}
+
+/** Each call uses another combination of theme and width. A campaign or a run with screenshots uses all of them. */
+let turn = SEED;
+const looksOfTurn = () => (IS_CAMPAIGN || PICTURES ? ALL_LOOKS : [ALL_LOOKS[turn++ % ALL_LOOKS.length]!]);
+
+/** Expects no accessibility violation and nothing wider than the screen. */
+export async function looksRight(page: Page, view: string, looks: readonly Look[] = looksOfTurn()): Promise<void> {
+  const found: Record<string, string[]> = {};
+  for (const [theme, width] of looks) {
+    await setLook(page, [theme, width]);
+    const problems = await problemsOf(page, width);
+    if (PICTURES) await page.screenshot({ path: path.join(PICTURES, `${view}-${theme}-${width}.png`) });
+    if (problems.length > 0) found[`${view}, ${theme}, ${width} px`] = problems;
+  }
+  expect.soft(found).toEqual({});
+}
