@@ -53,7 +53,7 @@ export function createRotationNotices(deps: {
         .filter((event) => event.leftOut)
         .map(({ rotationId, at }): PendingNotice => {
           const notice = async () => {
-            const record = await rotations.get(rotationId).catch(goneIsNothing);
+            const record = await rotations.get(rotationId).catch(ignoreMissing);
             return record === undefined || isOver(record.status) ? undefined : newPlacesTextOf(record);
           };
           return { id: `newPlace.${rotationId}`, at, notice };

@@ -1,6 +1,6 @@
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { secretValueOf } from "../../infra/local/cloud/company/applications.ts";
-import type { AutomationType } from "../../shared/alerts/automation.ts";
+import type { AutomationType } from "../../shared/alerts/automation-events.ts";
 import { createRotationNotices } from "../../shared/alerts/rotation-notices.ts";
 import type { CallLimits } from "../../shared/azure/calls.ts";
 import { createGraph } from "../../shared/azure/graph.ts";
