@@ -83,7 +83,7 @@ const fields = {
   name: singleLine(128),
   alertType: z.enum(ALERT_TYPES).meta({
     description:
-      "`serviceCredentialExpiry`: what the service itself or its users sign in with, such as API tokens, 30, 14 and 3 days before it ends. `breakGlass`: a sign-in with a password while single sign-on has them switched off. `rotationDue`: client secrets that end within `rotationTriggerDays` and a day, and old ones that wait for somebody to remove them. `rotationDone`, `rotationFailed`: what became of rotations, and policies that can't be followed. `syncFailed`: records of sync that fail or have drifted. `referenceUnresolved`: references to a vault that the platform, such as App Service, can't follow. `unexpectedReader`: who was seen in a log to read an asset, and is neither known to use it nor to be allowed to; once for each reader and asset.",
+      "`serviceCredentialExpiry`: what the service itself or its users sign in with, such as API tokens, 30, 14 and 3 days before it ends. `breakGlass`: a sign-in with a password while single sign-on has them switched off. `rotationDue`: client secrets that end within `rotationTriggerDays` and a day, and old ones that wait for somebody to remove them. `rotationDone`, `rotationFailed`: what became of rotations, new places that hold an old secret and are left out, and policies that can't be followed. `syncFailed`: records of sync that fail or have drifted. `referenceUnresolved`: references to a vault that the platform, such as App Service, can't follow. `unexpectedReader`: who was seen in a log to read an asset, and is neither known to use it nor to be allowed to; once for each reader and asset.",
   }),
   thresholdDays: threshold.meta({
     description:
