@@ -83,7 +83,7 @@ const fields = {
   name: singleLine(128),
   alertType: z.enum(ALERT_TYPES).meta({
     description:
-      "Trigger of the rule. `serviceCredentialExpiry`: credentials of the service and its users, such as API tokens, 30, 14 and 3 days before they expire. `breakGlass`: a password sign-in while passwords are turned off. `rotationDue`: client secrets that expire within `rotationTriggerDays` plus a day, and old client secrets that wait for deletion. `rotationDone`, `rotationFailed`: results of rotations, and policies that can't be applied. `syncFailed`: sync records that fail or drifted. `referenceUnresolved`: Key Vault references that don't resolve, for example in App Service. `unexpectedReader`: reads in logs by identities without known access, once per reader and asset.",
+      "Trigger of the rule. `serviceCredentialExpiry`: credentials of the service and its users, such as API tokens, 30, 14 and 3 days before they expire. `breakGlass`: a password sign-in while passwords are turned off. `rotationDue`: client secrets that expire within `rotationTriggerDays` plus a day, and old client secrets that wait for deletion. `rotationDone`, `rotationFailed`: results of rotations, new places that a rotation left out, and policies that can't be applied. `syncFailed`: sync records that fail or drifted. `referenceUnresolved`: Key Vault references that don't resolve, for example in App Service. `unexpectedReader`: reads in logs by identities without known access, once per reader and asset.",
   }),
   thresholdDays: threshold.meta({
     description: "For `expiration` and `credentialExpiry`: days before expiry. The short form of `thresholds`.",

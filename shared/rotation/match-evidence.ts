@@ -71,6 +71,7 @@ export function weigh(secret: ComparedSecret, app: MatchedApp, beside: Beside): 
     evidence: EVIDENCE.filter((kind) => found.has(kind)),
     keyId,
     verified: found.has("signIn") ? "signIn" : found.has("hint") ? ("hint" as Verified) : "none",
+    isKnown: found.has("confirmed") || beside.record?.rotated !== undefined,
     version: (confirmed ?? verified)?.version,
   };
 }

@@ -74,6 +74,8 @@ export interface Match {
   /** The credential it is thought to hold; undefined where the application has several and nothing tells which. */
   keyId: string | undefined;
   verified: Verified;
+  /** A person confirmed it, or a rotation wrote it. */
+  isKnown: boolean;
   /** The version that was last read or confirmed, where it still is the newest that the inventory knows of. */
   version: string | undefined;
 }

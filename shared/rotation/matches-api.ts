@@ -20,7 +20,7 @@ export const RotationMatch = z
     assetId: z.string().meta({ description: "`<vault>.secret.<name>`" }),
     confidence: z.enum(CONFIDENCES).meta({
       description:
-        "`certain`: the secret names the credential itself, was confirmed, or signed in. A rotation writes only to these, and before it does, the value there must sign in or be confirmed. `likely`, `possible`: never written.",
+        "`certain`: the secret names the credential itself, was confirmed, or signed in. A rotation writes to no others. Before it does, the value there must sign in or be confirmed, and the place must be confirmed, named in the request, or written by an earlier rotation; see `notUpdated` of a rotation. `likely`, `possible`: never written.",
     }),
     evidence: z.array(z.enum(EVIDENCE)).meta({
       description: `The strongest first. ${EVIDENCE.map((kind) => `\`${kind}\`: ${EVIDENCE_WORDS[kind]}`).join("; ")}.`,

@@ -113,7 +113,10 @@ export function createPolicies(deps: {
         refuse("targets", `${target} is no certain match of the application: verify or confirm it first`);
     const named = new Set(change.targets.map((target) => target.toLowerCase()));
     const written = new Set(matches.filter((match) => named.has(idOf(match))).map(({ keyId }) => keyId));
-    const left = matches.filter((match) => match.secret.enabled && written.has(match.keyId) && !named.has(idOf(match)));
+    // Not a new place: an administrator who must name it would approve a copy that anyone may have put there.
+    const left = matches.filter(
+      (match) => match.isKnown && match.secret.enabled && written.has(match.keyId) && !named.has(idOf(match)),
+    );
     if (left.length > 0)
       refuse(
         "targets",

@@ -174,6 +174,9 @@ describe("a policy", () => {
     const beside = { ...app, name: `${app.name}-beside` };
     room.control.putSecret(VAULT, { name: beside.name, value: "any", contentType: app.contentType });
     await room.discover(app, beside, endless);
+    const set = await room.policy(app.appId, { targets: [app.assetId] });
+    await room.policies.remove(app.appId, BOSS, set.etag);
+    await room.confirm({ ...beside, assetId: `${VAULT}.secret.${beside.name}` });
     await refused({ targets: [app.assetId] }, `targets: must name ${VAULT}.secret.${beside.name} too`);
     room.control.directory.set({ policy: { longestDays: 38 } });
     await refused({}, "with at most 38 by the tenant's policy");
