@@ -38,7 +38,7 @@ interface Call {
   ifMatch?: string;
 }
 
-/** Calls an endpoint's handler as the pipeline does, and checks that it answers what it declares. */
+/** Calls an endpoint's handler like the HTTP pipeline, and checks the response against its declaration. */
 async function call(name: string, { params, query = {}, body, ifMatch }: Call = {}) {
   const endpoint = endpoints.find((one) => one.name === name)!;
   const reply = await endpoint.handle({
@@ -70,7 +70,7 @@ const WEBHOOK = {
 };
 
 describe("rules", () => {
-  test("the quick start's snake_case and the reference's camelCase make the same rule", async () => {
+  test("the quick start's snake_case and the reference's camelCase create the same rule", async () => {
     const snake = { name: "A", alert_type: "expiration", threshold_days: 14, delivery_method: "email" };
     const first = await call("createAlertRule", { body: { ...snake, recipients: ["a@acme.example"] } });
     const second = await call("createAlertRule", {
@@ -90,7 +90,7 @@ describe("rules", () => {
     expect(second.json).toMatchObject({ thresholdDays: 14, deliveryMode: "digest", digestFrequency: "daily" });
   });
 
-  test("without a threshold a rule takes the setting's, and several are kept in falling order", async () => {
+  test("a rule without thresholds uses the setting, and several thresholds are stored in descending order", async () => {
     expect((await call("createAlertRule", { body: RULE })).json.thresholds).toEqual([30]);
     const several = await call("createAlertRule", { body: { ...RULE, name: "Several", thresholds: [1, 30, 7, 7] } });
     expect(several.json).toMatchObject({ thresholds: [30, 7, 1], thresholdDays: 30 });
@@ -114,12 +114,12 @@ describe("rules", () => {
       "body.webhookUrl",
     ],
     ["an empty name", { name: " " }, "body.name"],
-  ])("%s is refused, naming the member", async (_name, change, path) => {
+  ])("%s is rejected with the name of the member", async (_name, change, path) => {
     const refused = call("createAlertRule", { body: { ...RULE, ...change } });
     await expect(refused).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path }] });
   });
 
-  test("a name is taken once, in any case, and free again when its rule is renamed or deleted", async () => {
+  test("rule names are unique, ignoring case, and available again after a rename or deletion", async () => {
     const { json: first } = await call("createAlertRule", { body: RULE });
     const again = { body: { ...RULE, name: "TEAM" } };
     await expect(call("createAlertRule", again)).rejects.toMatchObject({ code: "alreadyExists" });
@@ -132,7 +132,7 @@ describe("rules", () => {
     expect(list.json.total).toBe(2);
   });
 
-  test("a change takes any subset and leaves the rest; If-Match refuses a stale one", async () => {
+  test("a change updates any subset of fields, and a stale If-Match is rejected", async () => {
     const { json: rule } = await call("createAlertRule", { body: { ...RULE, thresholds: [30, 7] } });
     const params = { rule_id: rule.id };
     const changed = await call("updateAlertRule", { params, body: { enabled: false }, ifMatch: rule.etag });
@@ -156,7 +156,7 @@ describe("rules", () => {
   });
 
   test.each([undefined, "*"])(
-    "a request that binds itself to no state (If-Match %s) wins a race all the same",
+    "a change without a required state (If-Match %s) is retried after a conflict",
     async (ifMatch) => {
       const { json: rule } = await call("createAlertRule", { body: RULE });
       const params = { rule_id: rule.id };
@@ -173,7 +173,7 @@ describe("rules", () => {
     },
   );
 
-  test("a webhook's secret is shown once, and its address never", async () => {
+  test("a webhook's signing key is returned once, and its URL never", async () => {
     const { json: rule } = await call("createAlertRule", { body: WEBHOOK });
     expect(rule).toMatchObject({ webhookHost: "hooks.example" });
     expect(Buffer.from(rule.webhookSecret.slice("whsec_".length), "base64")).toHaveLength(32);
@@ -188,7 +188,7 @@ describe("rules", () => {
     expect(rotated.json.webhookSecret).not.toBe(rule.webhookSecret);
   });
 
-  test("its key vault keeps a rule's secret, and deletes it with the rule", async () => {
+  test("a rule's secret is stored in the service's key vault and deleted with the rule", async () => {
     const { json: rule } = await call("createAlertRule", { body: WEBHOOK });
     const name = `alert-rule-${rule.id.toLowerCase()}`;
     expect(JSON.parse(cloud.control.secretValue("kv-lifecycle-service", name)!)).toMatchObject({
@@ -198,7 +198,7 @@ describe("rules", () => {
     expect(cloud.control.secretValue("kv-lifecycle-service", name)).toBeUndefined();
   });
 
-  test("a rule can become one that posts, and then needs an address", async () => {
+  test("a rule can be changed to a webhook, and then needs a URL", async () => {
     const { json: rule } = await call("createAlertRule", { body: RULE });
     const params = { rule_id: rule.id };
     const without = call("updateAlertRule", { params, body: { deliveryMethod: "webhook" } });
@@ -207,7 +207,7 @@ describe("rules", () => {
     expect((await call("updateAlertRule", { params, body })).json.webhookSecret).toMatch(/^whsec_/);
   });
 
-  test("without a key vault of its own the service says what to set", async () => {
+  test("without its own key vault, the service says which setting is missing", async () => {
     room = openRoom({
       connectionString: proxy.connectionString,
       cloud,
@@ -221,7 +221,7 @@ describe("rules", () => {
     expect((await call("createAlertRule", { body: RULE })).status).toBe(201);
   });
 
-  test("changes are in the audit log, with what was before and after", async () => {
+  test("changes are recorded in the audit log with the old and the new values", async () => {
     const { json: rule } = await call("createAlertRule", { body: RULE });
     const params = { rule_id: rule.id };
     await call("updateAlertRule", { params, body: { thresholdDays: 5 } });
@@ -234,7 +234,7 @@ describe("rules", () => {
 });
 
 describe("tests, history and snoozes", () => {
-  test("a test answers what came of it and is in the history", async () => {
+  test("a test returns its result and appears in the history", async () => {
     const { json: rule } = await call("createAlertRule", { body: RULE });
     const tested = await call("testAlertRule", { params: { rule_id: rule.id } });
     expect(tested.json).toMatchObject({
@@ -252,7 +252,7 @@ describe("tests, history and snoozes", () => {
     });
   });
 
-  test("a snooze is made, listed and ended", async () => {
+  test("a snooze is created, listed and ended", async () => {
     await room.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
     const { json: rule } = await call("createAlertRule", { body: RULE });
     const body = { rule_id: rule.id, asset_id: "KV-A.secret.ONE", reason: "Planned", until: "2026-12-24" };
@@ -271,7 +271,7 @@ describe("tests, history and snoozes", () => {
     await expect(call("createAlertSnooze", { body: past })).rejects.toMatchObject({ errors: [{ path: "body.until" }] });
   });
 
-  test("the table of owners is replaced as a whole, shown by page, and bound to what was read", async () => {
+  test("the owner table is replaced as a whole, returned in pages, and protected by If-Match", async () => {
     const before = await call("listAlertOwners");
     expect(before.json).toMatchObject({ items: [], total: 0, updatedAt: null });
     const owners = ["c-team", "a-team", "b-team"].map((owner) => ({ owner, address: `${owner}@acme.example` }));
@@ -291,7 +291,7 @@ describe("tests, history and snoozes", () => {
       });
   });
 
-  test("the history says of each recipient what it got, and why not its owner", async () => {
+  test("the history shows the items of each recipient, and why they did not go to an owner", async () => {
     await call("replaceAlertOwners", { body: { owners: [{ owner: "ann", address: "ann@acme.example" }] } });
     await room.scanned("kv-a", [
       { name: "one", expiresInDays: 5, tags: { owner: "Ann" } },
@@ -320,7 +320,7 @@ describe("tests, history and snoozes", () => {
     ]);
   });
 
-  /** 60 deliveries, one an hour, of two rules by turns, every third failed. */
+  /** 60 deliveries, one per hour, alternating between two rules. Every third one failed. */
   async function sixty(): Promise<{ ids: string[]; rules: string[] }> {
     const alerts = room.instance();
     const rules = [await room.mailRule(), await room.mailRule()].map(({ rule }) => rule);
@@ -337,7 +337,7 @@ describe("tests, history and snoozes", () => {
     return { ids, rules: rules.map(({ ruleId }) => ruleId) };
   }
 
-  test("the history filters by date, status and rule together, newest first, and walks by cursor without gaps", async () => {
+  test("the history filters by date, status and rule, newest first, and paging by cursor has no gaps", async () => {
     const { ids, rules } = await sixty();
     const listed = async (query: Record<string, string>) => (await call("listAlertHistory", { query })).json;
     const idsOf = (json: { items: { id: string }[] }) => json.items.map(({ id }) => id);
@@ -362,7 +362,7 @@ describe("tests, history and snoozes", () => {
     await expect(listed({ status: "sent" })).rejects.toMatchObject({ code: "invalidRequest" });
   });
 
-  test("a page by cursor costs one request, whichever filters it has", async () => {
+  test("a page by cursor needs one request with any filters", async () => {
     const { rules } = await sixty();
     const filters: Record<string, string>[] = [
       {},
@@ -378,7 +378,7 @@ describe("tests, history and snoozes", () => {
     }
   });
 
-  test("the retention counts the history and purges what is old", async () => {
+  test("retention counts the history and purges old entries", async () => {
     const { ids } = await sixty();
     const store = room.instance().history.store();
     expect(await store.stats()).toEqual({ total: 60, oldest: START });
@@ -397,14 +397,14 @@ describe("tests, history and snoozes", () => {
   });
 });
 
-describe("what a run of the rules costs in table requests", () => {
+describe("table requests of an evaluation", () => {
   const counted = async (work: () => Promise<void>): Promise<number> => {
     proxy.requests.length = 0;
     await work();
     return proxy.requests.length;
   };
 
-  test("nothing grows with the assets that exist", async () => {
+  test("the number of requests does not grow with the number of assets", async () => {
     await room.mailRule();
     await room.mailRule({ filters: { type: "secret" } });
     const small = Array.from({ length: 20 }, (_, index) => ({ name: `s-${index}`, expiresInDays: 40 + index }));
@@ -422,15 +422,15 @@ describe("what a run of the rules costs in table requests", () => {
       room.clock.add(3_600_000);
       idle.push(await counted(evaluate));
     }
-    // States, rules, snoozes, vaults, what is watched, what was seen of them, overdue deliveries.
+    // States, rules, snoozes, vaults, scope, known vault versions, overdue deliveries.
     expect(idle).toEqual([7, 7]);
     for (const days of [10.01, 10.9, 14, 24]) {
       room.clock.set(new Date(Date.parse(START) + days * DAY_MS));
       crossing.push(await counted(evaluate));
     }
-    // Per rule that tells: the passed range, the marks in it, the commit, the delivery, its places in the lists, the state
-    // without it, and a transaction per 100 rows, a mark and what is followed of each asset: here of 37, 127 and 410 assets.
-    // (The first time makes the tables.)
+    // Per rule with items: the index range, its notification rows, the commit, the delivery, its list entries, the state
+    // after the commit, and a transaction per 100 rows: a notification and a tracked alert per asset, for 37, 127 and 410 assets.
+    // The first evaluation creates the tables.
     expect(crossing.slice(1)).toEqual([7 + 2 * (6 + 1), 7 + 2 * (6 + 3), 7 + 2 * (6 + 9)]);
   });
 });

@@ -13,7 +13,7 @@ let azurite: TestStorage;
 let cloud: Cloud;
 let next = 0;
 let room: Room;
-/** What there is to tell, by type. */
+/** Events by type. */
 let pending: Partial<Record<AutomationType, PendingNotice[]>>;
 
 beforeAll(async () => {
@@ -59,8 +59,8 @@ async function run(): Promise<void> {
   await room.drain(alerts);
 }
 
-describe("rules about what the service does by itself", () => {
-  test("tell of each thing once, of none from before the rule, and of none that is no more so", async () => {
+describe("rules about rotation, sync and dependency events", () => {
+  test("notify of each event once, and ignore events that are outdated or older than the rule", async () => {
     pending.rotationFailed = [told("end.1")];
     room.clock.add(MINUTES);
     const { mails } = await room.mailRule({ alertType: "rotationFailed", thresholds: undefined });
@@ -71,7 +71,7 @@ describe("rules about what the service does by itself", () => {
     await run();
     await run();
     expect(mails()).toHaveLength(1);
-    // What is so now is told of whenever it began.
+    // A current state is reported regardless of its age.
     pending.rotationFailed.push({ id: "policy.a", notice: async () => ({ ...words, title: "Orders" }) }, told("end.5"));
     await run();
     await run();
@@ -79,7 +79,7 @@ describe("rules about what the service does by itself", () => {
     expect(mails()[1]!.subject).toMatch(/^2 rotations need attention; first Orders was not/);
   });
 
-  test("tell at first of failures that last, whenever they began", async () => {
+  test("report existing failures on the first evaluation, regardless of their age", async () => {
     pending.syncFailed = [told("sync.1"), told("sync.2", { notice: async () => undefined })];
     pending.rotationFailed = [told("end.1")];
     room.clock.add(90 * 24 * 60 * MINUTES);
@@ -91,7 +91,7 @@ describe("rules about what the service does by itself", () => {
     expect(others.mails()).toEqual([]);
   });
 
-  test("say why, what was done, what is safe and what to do, in mails that names can't change", async () => {
+  test("contain reason, actions, state and next step, and names can't alter the mail", async () => {
     const { mails } = await room.mailRule({ alertType: "rotationFailed", thresholds: undefined });
     await run();
     pending.rotationFailed = [told("end.1")];
@@ -105,7 +105,7 @@ describe("rules about what the service does by itself", () => {
     expect(mail!.subject + mail!.plainText + mail!.html).not.toContain("\u202e");
   });
 
-  test("are tried with an example, also by a webhook", async () => {
+  test("can be tested with an example, also by webhook", async () => {
     for (const alertType of ["rotationDue", "rotationDone", "rotationFailed", "syncFailed"] as const) {
       const hook = await room.webhookRule({ alertType, thresholds: undefined });
       await room.instance().test(hook.rule.ruleId, caller);
@@ -116,7 +116,7 @@ describe("rules about what the service does by itself", () => {
     }
   });
 
-  test("take no filter, since none could fit", async () => {
+  test("reject all filters", async () => {
     await expect(
       room.mailRule({ alertType: "syncFailed", thresholds: undefined, filters: { vault: "kv-a" } }),
     ).rejects.toMatchObject({
@@ -125,7 +125,7 @@ describe("rules about what the service does by itself", () => {
   });
 });
 
-describe("what is told of sync", () => {
+describe("events of sync", () => {
   const failure = {
     code: "badCredentials",
     side: "target",
@@ -155,7 +155,7 @@ describe("what is told of sync", () => {
     return found;
   }
 
-  test("is a failure and a drift that last, and nothing else", async () => {
+  test("are persisting failures and drift only", async () => {
     expect(await notices("failing", "failed")).toMatchObject([
       { title: "kv/a to aws/b", why: "Refused.", next: "Set others." },
     ]);

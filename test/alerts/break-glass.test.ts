@@ -51,8 +51,8 @@ async function run(): Promise<void> {
 }
 const RULE = { alertType: "breakGlass", thresholds: undefined } as const;
 
-describe("a rule about passwords that are used while they are switched off", () => {
-  test("tells of each use once, and of none from before it was made", async () => {
+describe("a rule about password sign-ins while passwords are turned off", () => {
+  test("notifies of each sign-in once, and ignores those before its creation", async () => {
     await used("before");
     room.clock.add(MINUTES);
     const { mails } = await room.mailRule(RULE);
@@ -71,7 +71,7 @@ describe("a rule about passwords that are used while they are switched off", () 
     expect(mails()).toHaveLength(2);
   });
 
-  test("is tried with an example, also by a webhook", async () => {
+  test("can be tested with an example, also by webhook", async () => {
     const { rule, mails } = await room.mailRule(RULE);
     await room.instance().test(rule.ruleId, caller);
     expect(mails()[0]!.subject).toContain("[Test] example-administrator signed in");

@@ -16,7 +16,7 @@ afterAll(async () => {
   await azurite.stop();
 });
 
-test("marks of assets that still stand are kept, so that nothing is told twice; the others go", async () => {
+test("notification rows of existing assets are kept, so that none is sent twice, and the others are removed", async () => {
   const room = openRoom({ connectionString: azurite.connectionString("clean"), cloud });
   const { rule, mails } = await room.mailRule({ alertType: "expired", thresholds: undefined });
   const stays = { name: "stays", expiresInDays: -300 };
@@ -40,14 +40,14 @@ test("marks of assets that still stand are kept, so that nothing is told twice; 
   await room.scanned("kv-a", [{ ...stays, tags: { changed: "yes" } }]);
   room.clock.add(60_000);
   await evaluate();
-  // The second says that the others are gone.
+  // The second run notifies again, because the other rows were removed.
   expect(mails().map(({ plainText }) => namedIn(plainText!).length)).toEqual([3, 2]);
   room.clock.set(new Date(Date.parse(START) + 40 * DAY_MS));
   await alerts.cleanUp(caller);
   expect(await marks()).toEqual(["stays"]);
 });
 
-test("a snooze is made for a moment to 366 days, and is shown for 30 days after its end", async () => {
+test("a snooze can last up to 366 days and stays listed for 30 days after its end", async () => {
   const room = openRoom({ connectionString: azurite.connectionString("snoozes"), cloud });
   const { snoozes, cleanUp } = room.instance();
   const at = (milliseconds: number) => new Date(Date.parse(START) + milliseconds);
@@ -69,7 +69,7 @@ test("a snooze is made for a moment to 366 days, and is shown for 30 days after 
   expect(await shown(true)).toEqual([long]);
 });
 
-test("of a deleted rule nothing is left but its history", async () => {
+test("only the history of a deleted rule remains", async () => {
   const room = openRoom({ connectionString: azurite.connectionString("gone"), cloud });
   const { rule } = await room.mailRule();
   await room.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);

@@ -26,17 +26,17 @@ afterAll(async () => {
 });
 
 const DAYS = [0, 2];
-/** The process dies before one step and after the next, in turn, at every third; a campaign tries both at each. */
+/** The process crashes before or after every third step, alternating. A campaign tries both at each step. */
 const STRIDE = IS_CAMPAIGN ? 1 : 3;
 const WHENS = ["before", "after"] as const;
-/** What the days hold: (asset, lowest threshold crossed). */
+/** Expected notifications: asset and lowest reached threshold. */
 const EXPECTED = ["kv-a/one 1", "kv-a/one 7", "kv-a/three 30", "kv-a/two 30", "kv-a/two 7"];
 
-/** Runs a rule through the days, with a process that dies at one step; the next one takes over where it died. */
+/** Evaluates a rule over several days. The process crashes at one step and the next process continues. */
 async function live(
   steps: Steps,
 ): Promise<{ rule: string; mails: string[]; posts: string[]; ids: number; posted: number }> {
-  // Before the other rule by a second: rules made in one millisecond come in any order, and steps are counted.
+  // One second before the other rule: rules created in the same millisecond have no order, and steps are counted.
   room.clock.set(new Date(Date.parse(START) - 1000));
   for (const { ruleId } of await room.instance().rules.all())
     await room.instance().rules.remove(ruleId, caller, undefined);
@@ -53,7 +53,7 @@ async function live(
         if (!steps.dead) throw error;
         steps.dead = false;
         steps.dieAt = -1;
-        // Longer than a lease, as the platform takes to notice that a worker is gone.
+        // Longer than a lease, like the platform's detection of a crashed worker.
         room.clock.add(15 * 60_000);
         alerts = room.instance();
       }
@@ -86,7 +86,7 @@ interface Data {
 }
 const tellingOf = (item: Data["items"][number]) => `${item.vaultName}/${item.name} ${item.thresholdDays}`;
 
-test("each asset is told exactly once per threshold and rule, whichever step the process dies before or after", async () => {
+test("each asset causes exactly one notification per threshold and rule, at whichever step the process crashes", async () => {
   const whole: Steps = { taken: 0 };
   const undisturbed = await live(whole);
   expect(undisturbed).toMatchObject({ mails: EXPECTED, posts: EXPECTED, ids: 2, posted: 2 });
@@ -111,7 +111,7 @@ test("each asset is told exactly once per threshold and rule, whichever step the
       });
     }
   }
-  // Webhooks may repeat, under the same id, where the process died between the answer and its record: at few of the steps.
+  // A webhook is duplicated, with the same id, if the process crashes between the response and its record.
   if (IS_CAMPAIGN) expect(repeatedPosts).toBeGreaterThan(0);
   expect(deaths).toBeGreaterThan(15);
 }, 600_000);

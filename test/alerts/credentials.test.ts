@@ -68,7 +68,7 @@ async function run(day: number): Promise<void> {
 const RULE = { alertType: "serviceCredentialExpiry", thresholds: undefined } as const;
 
 describe("a rule about the service's own credentials", () => {
-  test("tells of an API token 30, 14 and 3 days before it ends, once each", async () => {
+  test("notifies 30, 14 and 3 days before an API token expires, once each", async () => {
     const { mails } = await room.mailRule(RULE);
     await make("nightly report", 90);
     const told: [day: number, thresholds: string[]][] = [];
@@ -88,7 +88,7 @@ describe("a rule about the service's own credentials", () => {
     expect(mails()[0]!.plainText).toContain("User: maria");
   });
 
-  test("tells a webhook which it is, when it ends, and which threshold that has crossed", async () => {
+  test("sends name, expiry and threshold to a webhook", async () => {
     const { received } = await room.webhookRule(RULE);
     room.clock.add(999);
     const { id } = await make("nightly report", 90);
@@ -98,14 +98,14 @@ describe("a rule about the service's own credentials", () => {
       what: "API token",
       name: "nightly report",
       owner: "maria",
-      // Never later than it really is.
+      // Seconds are rounded down.
       expiresOn: new Date(Date.parse(START) + 90 * DAY_MS).toISOString(),
       thresholdDays: 30,
     };
     expect(received().map(({ body }) => JSON.parse(body).data.items)).toEqual([[item]]);
   });
 
-  test("tells once of thresholds that were crossed together, and of several tokens in one message", async () => {
+  test("sends one notification for several reached thresholds, and one message for several tokens", async () => {
     const { mails } = await room.mailRule(RULE);
     await make("a", 90);
     await make("b", 85);
@@ -115,7 +115,7 @@ describe("a rule about the service's own credentials", () => {
     expect(mails()[0]!.subject).toBe("2 credentials of the service expire soon; first API token “b” expires in 5 days");
   });
 
-  test("says nothing at once of one that was made for a short time, and nothing of one that ended", async () => {
+  test("ignores thresholds before the creation of a short-lived token, and revoked tokens", async () => {
     const { mails } = await room.mailRule(RULE);
     await make("for ten days", 10);
     const { id } = await make("ended", 10);
@@ -126,7 +126,7 @@ describe("a rule about the service's own credentials", () => {
     expect(mails().map(({ subject }) => subject)).toEqual(["API token “for ten days” expires in 2 days"]);
   });
 
-  test("is told anew of a token of the same name that was made later", async () => {
+  test("notifies again of a new token with the same name", async () => {
     const { mails } = await room.mailRule(RULE);
     await make("same", 10);
     await run(8);
@@ -136,12 +136,12 @@ describe("a rule about the service's own credentials", () => {
     expect(mails()).toHaveLength(2);
   });
 
-  test("takes no filter, since none can apply", async () => {
+  test("rejects all filters", async () => {
     const wrong = room.mailRule({ ...RULE, filters: { vault: "kv-a" } });
     await expect(wrong).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path: "body.filters.vault" }] });
   });
 
-  test("is tried with an example", async () => {
+  test("can be tested with an example", async () => {
     const { rule, mails } = await room.mailRule(RULE);
     const delivery = await room.instance().test(rule.ruleId, caller);
     expect(delivery.status).toBe("delivered");

@@ -36,7 +36,7 @@ beforeEach(async () => {
 const all = { limit: 100, offset: 0, cursor: undefined };
 const history = async (ruleId: string) => (await room.instance().history.list({ ruleId }, all)).items;
 
-/** Evaluates and sends, moving the clock on to each message that waits. */
+/** Evaluates and sends, moving the clock to each waiting message. */
 async function deliver() {
   const alerts = room.instance();
   await alerts.evaluate();
@@ -44,7 +44,7 @@ async function deliver() {
 }
 
 describe("a mail", () => {
-  test("goes to at most 50 people at a time, none of whom sees another, and each is in the history", async () => {
+  test("has at most 50 recipients who don't see each other, and the history lists each of them", async () => {
     const recipients = Array.from({ length: 120 }, (_, index) => `p${index}@acme.example`);
     const { rule } = await room.mailRule({ recipients });
     await deliver();
@@ -61,7 +61,7 @@ describe("a mail", () => {
     expect(entry!.parts.flatMap((part) => part.recipients)).toEqual(recipients);
   });
 
-  test("that some of its recipients can't get is partly delivered", async () => {
+  test("that some recipients can't receive is partially delivered", async () => {
     const recipients = [
       ...Array.from({ length: 50 }, (_, index) => `p${index}@acme.example`),
       "gone@suppressed.example",
@@ -74,7 +74,7 @@ describe("a mail", () => {
     expect(entry!.parts[1]!.error).toContain("EmailDroppedAllRecipientsSuppressed");
   });
 
-  test("that another worker has in hand is left to it, while the others of the delivery go on", async () => {
+  test("in progress at another worker is left to it, while other mails of the delivery are sent", async () => {
     const recipients = Array.from({ length: 60 }, (_, index) => `q${index}@acme.example`);
     const { rule } = await room.mailRule({ recipients });
     const alerts = room.instance();
@@ -102,7 +102,7 @@ describe("a mail", () => {
     expect((await history(rule.ruleId))[0]).toMatchObject({ status: "delivered" });
   });
 
-  test("waits while the provider is busy, and that is no failed attempt", async () => {
+  test("waits while the provider throttles, without counting an attempt", async () => {
     cloud.control.addFault({
       match: { operation: "mail.send" },
       action: { kind: "throttle", retryAfterSeconds: 40 },
@@ -116,7 +116,7 @@ describe("a mail", () => {
     expect((await history(rule.ruleId))[0]).toMatchObject({ status: "delivered", parts: [{ attempts: 1 }] });
   });
 
-  test("whose answer is lost is asked for and not sent again", async () => {
+  test("without a response is looked up at the provider and not resent", async () => {
     cloud.control.addFault({ match: { operation: "mail.send" }, action: { kind: "loseAnswer" }, times: 1 });
     const { rule, mails } = await room.mailRule();
     await deliver();
@@ -129,7 +129,7 @@ describe("a mail", () => {
     ["fails", { kind: "fail" as const, status: 500 }],
     ["is in the wrong hands", { kind: "garbage" as const, as: "html" as const }],
     ["refuses the key for a while", { kind: "deny" as const }],
-  ])("is sent when the provider %s", async (_name, action) => {
+  ])("is sent if the provider %s", async (_name, action) => {
     cloud.control.addFault({ match: { operation: "mail.send" }, action, times: 2 });
     const { rule, mails } = await room.mailRule();
     await deliver();
@@ -137,7 +137,7 @@ describe("a mail", () => {
     expect((await history(rule.ruleId))[0]).toMatchObject({ status: "delivered", parts: [{ attempts: 3 }] });
   });
 
-  test("is not taken for delivered when something else answers in the provider's place", async () => {
+  test("does not count as delivered if a proxy responds instead of the provider", async () => {
     cloud.control.addFault({ match: { operation: "mail.*" }, action: { kind: "garbage", as: "html" } });
     const { rule, mails } = await room.mailRule();
     await deliver();
@@ -145,7 +145,7 @@ describe("a mail", () => {
     expect((await history(rule.ruleId))[0]!.status).toBe("failed");
   });
 
-  test("is sent once when the provider can't say for a while whether it has it", async () => {
+  test("is sent once even if the provider can't report its status for a while", async () => {
     cloud.control.addFault({ match: { operation: "mail.send" }, action: { kind: "loseAnswer" }, times: 1 });
     cloud.control.addFault({
       match: { operation: "mail.getOperation" },
@@ -158,7 +158,7 @@ describe("a mail", () => {
     expect((await history(rule.ruleId))[0]!.status).toBe("delivered");
   });
 
-  test("that the provider never takes has failed after the last attempt, and the history says why", async () => {
+  test("fails after the last attempt if the provider never accepts it, and the history shows why", async () => {
     cloud.control.addFault({ match: { operation: "mail.send" }, action: { kind: "deny" } });
     const { rule } = await room.mailRule();
     await deliver();
@@ -171,7 +171,7 @@ describe("a mail", () => {
     ]);
   });
 
-  test("is sent with the service's identity where only the provider's address is set", async () => {
+  test("is sent with the service's identity if only the provider's endpoint is configured", async () => {
     const { origin } = new URL(/endpoint=([^;]+)/.exec(cloud.environment.COMMUNICATION_CONNECTION_STRING!)![1]!);
     room = open({ environment: { COMMUNICATION_CONNECTION_STRING: undefined, COMMUNICATION_ENDPOINT: origin } });
     await room.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
@@ -186,7 +186,7 @@ describe("a mail", () => {
     expect((await history(denied.ruleId))[0]!.parts[0]!.error).toContain("Communication and Email Service Owner");
   });
 
-  test("from an address that the provider does not know is refused for good at once", async () => {
+  test("from an unknown sender address fails immediately", async () => {
     room = open({ environment: { ALERT_SENDER_ADDRESS: "alerts@elsewhere.example" } });
     await room.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
     const { rule } = await room.mailRule();
@@ -194,7 +194,7 @@ describe("a mail", () => {
     expect((await history(rule.ruleId))[0]).toMatchObject({ status: "failed", parts: [{ attempts: 1 }] });
   });
 
-  test("waits and says so while no mail provider is configured", async () => {
+  test("waits, with a message, if no mail provider is configured", async () => {
     room = open({ environment: { COMMUNICATION_CONNECTION_STRING: undefined } });
     await room.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
     const { rule } = await room.mailRule();
@@ -208,7 +208,7 @@ describe("a mail", () => {
 });
 
 describe("a webhook", () => {
-  /** As the Standard Webhooks specification has a receiver verify. */
+  /** Verifies a signature as the Standard Webhooks specification requires. */
   const signs = (secret: string, headers: Record<string, string>, body: string): boolean => {
     const key = Buffer.from(secret.replace(/^whsec_/, ""), "base64");
     const signed = `${headers["webhook-id"]}.${headers["webhook-timestamp"]}.${body}`;
@@ -216,7 +216,7 @@ describe("a webhook", () => {
     return headers["webhook-signature"]!.split(" ").includes(`v1,${expected}`);
   };
 
-  test("is a CloudEvent whose signature the secret shown at creation verifies", async () => {
+  test("is a CloudEvent with a valid signature by the key returned at creation", async () => {
     const { rule, webhookSecret, received } = await room.webhookRule();
     await deliver();
     expect(received()).toHaveLength(1);
@@ -236,7 +236,7 @@ describe("a webhook", () => {
     expect(Math.abs(Number(headers["webhook-timestamp"]) * 1000 - room.clock.now().getTime())).toBeLessThan(60_000);
   });
 
-  test("is tried again with growing pauses under one id, until it is received", async () => {
+  test("is retried with growing delays and the same id until it is received", async () => {
     cloud.control.addFault({ match: { operation: "sink.receive" }, action: { kind: "fail", status: 500 }, times: 2 });
     cloud.control.addFault({ match: { operation: "sink.receive" }, action: { kind: "loseAnswer" }, times: 1 });
     const { rule, received } = await room.webhookRule();
@@ -253,7 +253,7 @@ describe("a webhook", () => {
     [1, 5, 6],
     [1000, 1000, 1000],
     [99_999, 3600, 3600],
-  ])("whose receiver asks for %i s is tried again after %i to %i s", async (asked, least, most) => {
+  ])("with a Retry-After of %i s is retried after %i to %i s", async (asked, least, most) => {
     const action = { kind: "throttle", retryAfterSeconds: asked } as const;
     cloud.control.addFault({ match: { operation: "sink.receive" }, action, times: 1 });
     const { rule } = await room.webhookRule();
@@ -266,7 +266,7 @@ describe("a webhook", () => {
     expect(seconds).toBeLessThanOrEqual(most);
   });
 
-  test("that is never received has failed, and is not tried for ever", async () => {
+  test("that is never received fails after the last attempt", async () => {
     cloud.control.addFault({ match: { operation: "sink.receive" }, action: { kind: "fail", status: 404 } });
     const { rule } = await room.webhookRule();
     await deliver();
@@ -283,7 +283,7 @@ describe("a webhook", () => {
     [399, "failed", "The receiver returned 399. Redirects are not followed."],
     [400, "failed", "The receiver returned 400."],
     [500, "failed", "The receiver returned 500."],
-  ])("whose receiver answers %s is %s", async (status, became, error) => {
+  ])("with the response %s is %s", async (status, became, error) => {
     cloud.control.addFault({ match: { operation: "sink.receive" }, action: { kind: "fail", status } });
     const { rule } = await room.webhookRule();
     const { parts } = await room.instance().test(rule.ruleId, caller);
@@ -291,14 +291,14 @@ describe("a webhook", () => {
     expect(parts[0]!.error).toBe(error);
   });
 
-  test("whose receiver is gone for good gets one attempt", async () => {
+  test("with the response 410 has one attempt", async () => {
     cloud.control.addFault({ match: { operation: "sink.receive" }, action: { kind: "fail", status: 410 } });
     const { rule } = await room.webhookRule();
     await deliver();
     expect((await history(rule.ruleId))[0]).toMatchObject({ status: "failed", parts: [{ attempts: 1 }] });
   });
 
-  test("is signed with both keys for a day after its key was changed", async () => {
+  test("is signed with both keys for a day after a key rotation", async () => {
     const { rule, webhookSecret, received } = await room.webhookRule();
     const { rotateSecret } = room.instance().rules;
     const rotated = await rotateSecret(rule.ruleId, caller, undefined);
@@ -317,7 +317,7 @@ describe("a webhook", () => {
     ]);
   });
 
-  test("follows a changed address, and an attempt that waits goes to the new one", async () => {
+  test("uses a changed URL, also for a waiting retry", async () => {
     cloud.control.addFault({
       match: { operation: "sink.receive", item: "wrong" },
       action: { kind: "fail", status: 404 },
@@ -333,8 +333,8 @@ describe("a webhook", () => {
     expect((await history(rule.ruleId))[0]!.status).toBe("delivered");
   });
 
-  describe("that two workers have at once", () => {
-    /** Does this work just before the nth transaction from now on. */
+  describe("at two workers concurrently", () => {
+    /** Runs `work` before the nth transaction from now on. */
     function beforeTransaction(nth: number, work: () => Promise<void>): void {
       const transaction = room.tables.transaction;
       let count = 0;
@@ -351,7 +351,7 @@ describe("a webhook", () => {
       return { rule, received, slow, fast, deliveryId };
     };
 
-    test("is posted by the one that takes it in hand first", async () => {
+    test("is posted by the worker that starts it first", async () => {
       const { rule, received, slow, fast, deliveryId } = await begun();
       beforeTransaction(1, () => fast.deliver(deliveryId));
       await slow.deliver(deliveryId);
@@ -360,9 +360,9 @@ describe("a webhook", () => {
       expect((await history(rule.ruleId))[0]).toMatchObject({ status: "delivered", parts: [{ attempts: 1 }] });
     });
 
-    test("is left to the one that has it in hand, and posted again under the same id once that is too slow", async () => {
+    test("is left to the worker with the lease, and posted again with the same id after the lease expires", async () => {
       const { rule, received, slow, fast, deliveryId } = await begun();
-      // The slow one has posted it and not yet written so.
+      // The slow worker has posted the webhook but not written the outcome.
       beforeTransaction(2, async () => {
         await fast.deliver(deliveryId);
         expect(received()).toHaveLength(1);
@@ -378,7 +378,7 @@ describe("a webhook", () => {
     });
   });
 
-  test("to a private address is refused unless the configuration allows it", async () => {
+  test("to a private address is rejected unless the configuration allows it", async () => {
     const { rule } = await room.webhookRule();
     await deliver();
     const strict = open({ environment: { ALLOW_PRIVATE_WEBHOOK_ADDRESSES: false as never } });
@@ -391,7 +391,7 @@ describe("a webhook", () => {
     expect((await history(rule.ruleId))[0]!.status).toBe("delivered");
   });
 
-  test("never shows its address or key in a row, a message, an audit entry or an answer that repeats them", async () => {
+  test("never reveals its URL or key in rows, messages, audit entries or echoed responses", async () => {
     const path = "T0123456/B0123456/abcdefSECRETabcdef";
     const { rule, webhookSecret } = await room.webhookRule({
       deliveryMethod: "slack",
@@ -428,7 +428,7 @@ describe.each([
   ["an hour back", -60 * MINUTE_MS],
 ])("a host whose own clock is %s", (_name, off) => {
   const inMs = (milliseconds: number) => new Date(Date.now() + milliseconds).toISOString();
-  /** What it takes in hand is another's as soon as what any host took in hand. */
+  /** Leases of this host expire like those of any host. */
   function hostOff() {
     const { tables, alerts } = room.hostOff(off);
     const leases: number[] = [];
@@ -444,9 +444,9 @@ describe.each([
     };
     return { alerts, expectUsualLeases };
   }
-  /** The delivery of what the rule tells now, by the store's time. */
+  /** The delivery of the rule's current items, by the storage clock. */
   async function due(): Promise<string> {
-    // A store's clock is known to a second.
+    // The storage clock has a precision of one second.
     room.clock.set(new Date(inMs(-10_000)));
     const expiresInDays = (Date.now() - Date.parse(START)) / DAY_MS + 5.5;
     await room.scanned("kv-a", [{ name: "one", expiresInDays }]);
@@ -454,7 +454,7 @@ describe.each([
     return (room.messages[0]!.message as { deliveryId: string }).deliveryId;
   }
 
-  test("leaves a webhook to who has it in hand, goes on with it right after, and holds it no longer than others", async () => {
+  test("respects the lease of a webhook, continues after the lease, and holds leases no longer than other hosts", async () => {
     const { received } = await room.webhookRule();
     const deliveryId = await due();
     const { alerts, expectUsualLeases } = hostOff();
@@ -472,7 +472,7 @@ describe.each([
     expectUsualLeases();
   });
 
-  test("leaves a mail to who has it in hand, goes on with it right after, and holds it no longer than others", async () => {
+  test("respects the lease of a mail, continues after the lease, and holds leases no longer than other hosts", async () => {
     const { rule, mails } = await room.mailRule();
     const deliveryId = await due();
     const { alerts, expectUsualLeases } = hostOff();
@@ -495,7 +495,7 @@ describe.each([
 });
 
 describe("a test of a rule", () => {
-  test("really delivers and answers what the receiver said", async () => {
+  test("sends a real message and returns the receiver's response", async () => {
     const { rule, mails } = await room.mailRule();
     const mailed = await room.instance().test(rule.ruleId, caller);
     expect(mailed).toMatchObject({ status: "delivered", test: true, requestedBy: "admin" });
@@ -506,7 +506,7 @@ describe("a test of a rule", () => {
     expect(posted).toMatchObject({ status: "failed", parts: [{ attempts: 1, answer: { status: 403 } }] });
   });
 
-  test("changes nothing of what the rule will tell", async () => {
+  test("does not affect the rule's notifications", async () => {
     const { rule, mails } = await room.mailRule({ enabled: false });
     await room.instance().test(rule.ruleId, caller);
     await room.instance().rules.change(rule.ruleId, { enabled: true }, caller, undefined);
@@ -515,8 +515,8 @@ describe("a test of a rule", () => {
   });
 });
 
-describe("a delivery whose message is lost or fails", () => {
-  test("is found by the rules' run when its message does not come", async () => {
+describe("a delivery with a lost or failing queue message", () => {
+  test("is found by the evaluation if its message is lost", async () => {
     const { mails } = await room.mailRule();
     const alerts = room.instance();
     await alerts.evaluate();
@@ -530,7 +530,7 @@ describe("a delivery whose message is lost or fails", () => {
     expect(mails()).toHaveLength(1);
   });
 
-  test("comes back from the poison queue some times, and then has failed", async () => {
+  test("is retried from the poison queue several times and then fails", async () => {
     const { rule } = await room.mailRule();
     const alerts = room.instance();
     await alerts.evaluate();
@@ -544,7 +544,7 @@ describe("a delivery whose message is lost or fails", () => {
     expect((await history(rule.ruleId))[0]!.status).toBe("failed");
   });
 
-  test("that arrived is entered as such, also where that could not be written until its last return", async () => {
+  test("that arrived is recorded as delivered, even if the record could not be written before the last retry", async () => {
     const { rule } = await room.mailRule();
     await deliver();
     const { deliveryId } = (await history(rule.ruleId))[0]!;
@@ -557,7 +557,7 @@ describe("a delivery whose message is lost or fails", () => {
   });
 });
 
-test("the id of a mail at the provider is a GUID of version 8, and of each mail another", () => {
+test("the id of a mail at the provider is a unique GUID of version 8", () => {
   const ids = Array.from({ length: 64 }, (_, index) => operationIdOf("01JD8Z6Q3M0000000000000000", index));
   for (const id of ids) expect(id).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
   expect(new Set(ids).size).toBe(64);

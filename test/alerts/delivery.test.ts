@@ -46,7 +46,7 @@ async function deliver() {
   await room.drainAll(alerts);
 }
 
-/** Who got which assets: by address the names, in the order of the mails. */
+/** Asset names by recipient, in the order of the mails. */
 function received(): Record<string, string[]> {
   const by: Record<string, string[]> = {};
   for (const { to, bcc, plainText } of cloud.control.mails())
@@ -58,7 +58,7 @@ function received(): Record<string, string[]> {
 const DOMAINS = { ALERT_OWNER_DOMAINS: ["acme.example", "suppressed.example"] };
 
 describe("an owner", () => {
-  test("gets what he owns, and the rule's recipients the rest with the reason", async () => {
+  test("receives the alerts for their assets, and the rule's recipients the rest with the reason", async () => {
     room = open({ environment: DOMAINS });
     await room
       .instance()
@@ -93,7 +93,7 @@ describe("an owner", () => {
     );
   });
 
-  test("gets nothing where neither a domain nor the table is set: rules go on as before", async () => {
+  test("receives nothing if neither domains nor the owner table are configured", async () => {
     room = open();
     await room.scanned("kv-a", [owned("a1", "ann@acme.example"), owned("n1", undefined)]);
     const { rule } = await room.mailRule();
@@ -129,14 +129,14 @@ describe("an owner", () => {
     ["a Kelvin sign for a letter of the table", "ba\u212Aery"],
     ["a member of every object", "constructor"],
   ];
-  test("whom a hostile tag names is nobody", async () => {
+  test("from a manipulated tag is not resolved", async () => {
     room = open({ environment: DOMAINS });
     const table = ["payments", "bakery"].map((owner) => ({ owner, address: `${owner}@acme.example` }));
     await room.instance().owners.replace(table, caller, undefined);
     const resolve = (await room.instance().owners.resolver())!;
     expect(resolve("ann@acme.example")).toEqual({ address: "ann@acme.example" });
     for (const [what, tag] of hostile) expect({ what, ...resolve(tag) }).toEqual({ what, reason: expect.any(String) });
-    // As they come through storage, which keeps no half of a surrogate pair.
+    // After a round trip through storage, which replaces lone surrogates.
     const stored = hostile.filter(([, tag]) => tag.isWellFormed());
     await room.scanned(
       "kv-a",
@@ -152,7 +152,7 @@ describe("an owner", () => {
     }
   });
 
-  test("whose mail bounces is told of to the rule's recipients, once and with the reason", async () => {
+  test("whose mail bounces is replaced by the rule's recipients, once and with the reason", async () => {
     room = open({ environment: DOMAINS });
     await room.scanned("kv-a", [owned("g1", "gone@suppressed.example"), owned("a1", "ann@acme.example")]);
     const { rule, mails } = await room.mailRule();
@@ -166,7 +166,7 @@ describe("an owner", () => {
     expect(outcomes.sort()).toEqual(["delivered false", "delivered false", "failed true"]);
   });
 
-  test("gets no more mails in a day than the setting allows, whatever the tags say", async () => {
+  test("receives no more mails per day than the setting allows, whatever the tags say", async () => {
     room = open({ environment: { ...DOMAINS, OWNER_MAIL_PER_DAY: 2 } });
     const { rule, mails } = await room.mailRule();
     for (let day = 0; day < 4; day++) {
@@ -186,7 +186,7 @@ describe("an owner", () => {
     expect(received()["ann@acme.example"]).toEqual(["s0", "s1", "tomorrow"]);
   });
 
-  test("is in the table once, and the table changes as a whole or not at all", async () => {
+  test("can be in the table once, and the table is replaced as a whole", async () => {
     room = open();
     const { owners } = room.instance();
     const { etag } = await owners.table();
@@ -210,8 +210,8 @@ describe("an owner", () => {
   });
 });
 
-describe("the pace", () => {
-  test("leaves no window of a minute or an hour with more mails than allowed", () => {
+describe("the mail rate limit", () => {
+  test("is respected in every window of a minute and an hour", () => {
     const limits = { perMinute: 5, perHour: 10 };
     const slots = nextSlots([], 0, limits, 40);
     for (const [length, most] of [
@@ -225,7 +225,7 @@ describe("the pace", () => {
     expect(nextSlots([1, 2, 3], 5, { perMinute: 0, perHour: 0 }, 3)).toEqual([5, 5, 5]);
   });
 
-  test("holds back what is less urgent, merges what waits, and the history says until when", async () => {
+  test("delays less urgent mails and combines waiting ones, and the history shows the expected time", async () => {
     room = open({ environment: { MAIL_PER_MINUTE: 0, MAIL_PER_HOUR: 1 } });
     const first = await room.mailRule({ filters: { vault: "kv-first" } });
     const recipients = ["late@acme.example", "later@acme.example"];
@@ -256,7 +256,7 @@ describe("the pace", () => {
     const [, second, third] = cloud.control.mails();
     expect(cloud.control.mails()).toHaveLength(3);
     expect(namedIn(second!.plainText!)).toEqual(["kv-urgent/u"]);
-    // Both rules tell the same people, so one mail says both, and why.
+    // Both rules have the same recipients, so one mail contains both.
     expect(third!.bcc).toEqual(recipients);
     expect(namedIn(third!.plainText!).sort()).toEqual(["kv-soon-too/t", "kv-soon/s"]);
     expect(third!.plainText).toContain("“soon”");
@@ -265,7 +265,7 @@ describe("the pace", () => {
     expect(room.clock.now().toISOString() >= at(2)).toBe(true);
   });
 
-  test("lets a rule's recipients go before owners, of whom tags can name any number", async () => {
+  test("prefers a rule's recipients over owners, because tags can name any number of owners", async () => {
     room = open({ environment: { ...DOMAINS, MAIL_PER_MINUTE: 0, MAIL_PER_HOUR: 1 } });
     await room.scanned("kv-a", [
       ...Array.from({ length: 3 }, (_, index) => owned(`a${index}`, `owner-${index}@acme.example`)),
@@ -278,7 +278,7 @@ describe("the pace", () => {
     expect(mails[0]!.to).toEqual(rule.recipients);
   });
 
-  test("of two instances together is that of one", async () => {
+  test("applies to all instances together", async () => {
     room = open({ environment: { MAIL_PER_MINUTE: 3, MAIL_PER_HOUR: 0 } });
     for (let index = 0; index < 8; index++) await room.mailRule({ filters: { vault: "kv-a" } });
     await room.scanned("kv-a", [{ name: "one", expiresInDays: 3 }]);
@@ -295,7 +295,7 @@ describe("the pace", () => {
     expect(new Set(cloud.control.mails().map(({ to }) => to[0])).size).toBe(8);
   });
 
-  test("of a rule that was disabled while its mail waited sends nothing of it", async () => {
+  test("does not send waiting mails of a rule that was disabled", async () => {
     room = open({ environment: { MAIL_PER_MINUTE: 0, MAIL_PER_HOUR: 1 } });
     const recipients = ["both@acme.example"];
     const rules = [await room.mailRule({ recipients }), await room.mailRule({ recipients }), await room.mailRule()];
@@ -319,7 +319,7 @@ describe("the pace", () => {
     expect(plainText).not.toContain(rules[0]!.rule.name);
   });
 
-  test("a delivery that an earlier version has begun is asked for and goes on, alone", async () => {
+  test("continues a delivery that an earlier version started, in a mailbox of its own", async () => {
     room = open();
     await room.scanned("kv-a", [{ name: "one", expiresInDays: 3 }]);
     const recipients = Array.from({ length: 60 }, (_, index) => `old${index}@acme.example`);
@@ -343,7 +343,7 @@ describe("the pace", () => {
     expect((await history(rule.ruleId))[0]!.status).toBe("delivered");
   });
 
-  test("what is critical does not wait out the pauses of an earlier mail to the same people, unless the provider asks for it", async () => {
+  test("retries immediately when a critical item is added, unless the provider throttles", async () => {
     room = open();
     const recipients = ["both@acme.example"];
     const [first, second] = [
@@ -369,7 +369,7 @@ describe("the pace", () => {
       await alerts.evaluate();
       await room.drain(alerts);
     };
-    // It tries at once, and its pauses are those of a new mail, though the earlier ones are counted.
+    // The mail is retried immediately with the delays of a new mail, but earlier attempts are counted.
     await critical("a");
     expect([await partOf(first), await partOf(second)].map(({ attempts }) => attempts)).toEqual([4, 4]);
     const wait = Date.parse((await partOf(second)).notBefore!) - room.clock.now().getTime();
@@ -388,7 +388,7 @@ describe("the pace", () => {
     ]);
   });
 
-  test("a mail that nobody gets is given up, though something critical joins it again and again", async () => {
+  test("gives up an undeliverable mail even if critical items are added repeatedly", async () => {
     room = open();
     const { rule } = await room.mailRule();
     const alerts = room.instance();
@@ -409,7 +409,7 @@ describe("the pace", () => {
     }
   });
 
-  test("mailboxes that have long been empty are removed, and none that holds something", async () => {
+  test("removes mailboxes that have been empty for two days, and no others", async () => {
     room = open();
     await room.scanned("kv-a", [{ name: "one", expiresInDays: 3 }]);
     await room.mailRule();
@@ -427,12 +427,12 @@ describe("the pace", () => {
   });
 });
 
-describe("a process that dies", () => {
-  /** By default it dies at some of the steps, before and after in turn; a campaign tries both at each. */
+describe("a crashed process", () => {
+  /** By default, the process crashes before or after some of the steps. A campaign tries both at each step. */
   const WHENS = ["before", "after"] as const;
   const STRIDE = 9;
 
-  /** Two owners, one of whom bounces, somebody else's asset, and a mail an hour. */
+  /** Two owners, one with a bouncing address, an asset without an owner, and one mail per hour. */
   async function live(steps: Steps) {
     room.clock.set(START);
     for (const { ruleId } of await room.instance().rules.all())
@@ -476,8 +476,8 @@ describe("a process that dies", () => {
     };
   }
 
-  test("at any step loses no mail, sends none twice and keeps the pace", async () => {
-    // The days are lived again and again, so the owners' mails of a day are not to be counted.
+  test("at any step loses no mail, sends no duplicate and respects the rate limit", async () => {
+    // The same days are repeated, so the daily limit for owners must not apply.
     const environment = { ...DOMAINS, MAIL_PER_MINUTE: 0, MAIL_PER_HOUR: 1, OWNER_MAIL_PER_DAY: 1000 };
     room = open({ environment });
     await room.scanned("kv-a", [
@@ -504,16 +504,16 @@ describe("a process that dies", () => {
   }, 600_000);
 });
 
-describe("very many at once", () => {
+describe("many mails at once", () => {
   /** A sample in the suite; 5,000 assets of 40 owners in a campaign. */
   const [ASSETS, OWNERS, VAULTS] = IS_CAMPAIGN ? [5000, 40, 10] : [120, 12, 3];
-  /** A process dies at so many of its steps; five times. */
+  /** Steps at which a process crashes. */
   const DEATHS = IS_CAMPAIGN ? [40, 75, 130, 60, 95] : [6, 14, 21, 9, 17];
 
-  test("reach each owner with what is his, the critical first, within the pace, once, under five deaths", async () => {
+  test("reach each owner once, critical first and within the rate limit, despite five crashes", async () => {
     room = open({ environment: { ...DOMAINS, MAIL_PER_MINUTE: 5, MAIL_PER_HOUR: 10 } });
     const ownerOf = (index: number) => `owner${index % OWNERS}@acme.example`;
-    // Every other owner has what expires within days, the others only what has weeks.
+    // Every second owner has assets that expire within days, the others within weeks.
     const daysOf = (index: number) => (index % OWNERS < OWNERS / 2 ? 1.5 + (index % 5) : 15 + (index % 10));
     for (let vault = 0; vault < VAULTS; vault++) {
       const mine = Array.from({ length: ASSETS }, (_, index) => index).filter(
@@ -556,7 +556,7 @@ describe("very many at once", () => {
       const { items } = await room.instance().history.list({ ruleId: rule.ruleId }, all);
       const open = items.flatMap(({ parts }) => parts).filter(({ status }) => status === "waiting");
       states.push({ at: room.clock.now().getTime(), pending: open.length, sent: cloud.control.mails().length });
-      // The history is true at every hour: what is not sent waits, with the instant before which it does not go.
+      // At every hour, the history shows unsent mails as pending, with the earliest send time.
       for (const { notBefore } of open) expect(Date.parse(notBefore ?? "")).toBeGreaterThan(Date.parse(START));
     }
     expect(deaths).toEqual([]);

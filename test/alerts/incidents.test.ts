@@ -55,7 +55,7 @@ async function deliver() {
   await room.drainAll(alerts);
 }
 
-/** Delivers by a rule what its evaluation would hand over. */
+/** Delivers items through a rule, as its evaluation would. */
 async function tell(ruleId: string, items: Item[]) {
   const alerts = room.instance();
   const rule = await alerts.rules.get(ruleId);
@@ -67,7 +67,7 @@ async function tell(ruleId: string, items: Item[]) {
   return (await alerts.history.get(deliveryId))!;
 }
 
-/** What a rule told of first, as it ended. */
+/** The resolution of a rule's first item. */
 async function ended(ruleId: string): Promise<Item> {
   const [entry] = await history(ruleId);
   const items = itemsIn((await room.instance().history.get(entry!.deliveryId))!);
@@ -76,7 +76,7 @@ async function ended(ruleId: string): Promise<Item> {
 }
 
 describe("PagerDuty", () => {
-  test("gets an alert for each item, one for all thresholds of it, and its end", async () => {
+  test("gets one alert per item for all thresholds, and its resolution", async () => {
     await room.scanned("kv-a", [
       { name: "one", expiresInDays: 8 },
       { name: "two", expiresInDays: -1 },
@@ -102,7 +102,7 @@ describe("PagerDuty", () => {
     expect((await history(rule.ruleId)).map(({ status }) => status)).toEqual(["delivered", "delivered", "delivered"]);
   });
 
-  test("that is busy is left alone for as long as it asks, and gets every item once", async () => {
+  test("that throttles is retried after its Retry-After and gets every item once", async () => {
     const action = { kind: "throttle", retryAfterSeconds: 900 } as const;
     cloud.control.addFault({ match: { operation: "pagerduty.enqueue" }, action, times: 1, after: 3 });
     await room.scanned(
@@ -117,7 +117,7 @@ describe("PagerDuty", () => {
     expect((await history(rule.ruleId))[0]).toMatchObject({ status: "delivered", parts: [{ posted: 8, attempts: 2 }] });
   });
 
-  test("that refuses one item gets those behind it, and the history says so", async () => {
+  test("that rejects one item gets the following ones, and the history shows the rejection", async () => {
     const action = { kind: "fail", status: 400 } as const;
     cloud.control.addFault({ match: { operation: "pagerduty.enqueue" }, action, times: 1, after: 1 });
     await room.scanned(
@@ -142,7 +142,7 @@ describe("PagerDuty", () => {
     [408, "tried again"],
     [429, "tried again"],
     [500, "tried again"],
-  ])("that answers %i to one item: it is %s", async (status, became) => {
+  ])("that returns %i for one item: the delivery is %s", async (status, became) => {
     const action = { kind: "fail", status } as const;
     cloud.control.addFault({ match: { operation: "pagerduty.enqueue" }, action, times: 1 });
     await room.scanned("kv-a", [{ name: "s", expiresInDays: 3 }]);
@@ -155,7 +155,7 @@ describe("PagerDuty", () => {
     });
   });
 
-  test("that refuses item after item is not sent all of them", async () => {
+  test("that rejects many items does not get the rest", async () => {
     cloud.control.addFault({ match: { operation: "pagerduty.enqueue" }, action: { kind: "fail", status: 400 } });
     await room.scanned(
       "kv-a",
@@ -168,7 +168,7 @@ describe("PagerDuty", () => {
     expect(entry!.parts[0]!.error).toContain("The remaining items were not sent");
   });
 
-  test("has no alert left open by a delivery that came after the one that told of the end", async () => {
+  test("has no open alert after a delivery that is slower than its resolution", async () => {
     const action = { kind: "throttle", retryAfterSeconds: 900 } as const;
     cloud.control.addFault({ match: { operation: "pagerduty.enqueue" }, action, times: 1 });
     await room.scanned("kv-a", [
@@ -192,7 +192,7 @@ describe("PagerDuty", () => {
     ]);
   });
 
-  test("to which another rule escalates has its alert closed, too, when that has ended, wherever a host died", async () => {
+  test("as an escalation channel gets the resolution, at whichever step a host crashes", async () => {
     const second = await room.webhookRule({ ...pagerDuty(), alertType: "breakGlass", thresholds: undefined });
     await room.webhookRule({ escalation: { afterDays: 1, ruleId: second.rule.ruleId } });
     const statuses = () =>
@@ -226,7 +226,7 @@ describe("PagerDuty", () => {
     }
   });
 
-  test("to which a rule escalates that tells no ends has its alert closed all the same, and the rule tells nothing", async () => {
+  test("as an escalation channel gets the resolution even if the rule sends none itself", async () => {
     const second = await room.webhookRule({ ...pagerDuty(), alertType: "breakGlass", thresholds: undefined });
     const escalation = { afterDays: 1, ruleId: second.rule.ruleId };
     const { rule } = await room.webhookRule({ escalation, tellRecovery: false });
@@ -245,7 +245,7 @@ describe("PagerDuty", () => {
     expect(await history(rule.ruleId)).toHaveLength(told);
   });
 
-  test("that refuses an event is not asked again", async () => {
+  test("that rejects an event is not retried", async () => {
     await room.scanned("kv-a", [{ name: "one", expiresInDays: 3 }]);
     const { rule } = await room.webhookRule({ ...pagerDuty(), credentials: { routingKey: "f".repeat(32) } });
     await deliver();
@@ -261,7 +261,7 @@ describe("ServiceNow", () => {
     ["a user", { username, password }],
     ["OAuth's client credentials", { clientId, clientSecret }],
     ["OAuth's password grant", { username, password, clientId, clientSecret }],
-  ])("gets an incident for each item and resolves it, signed in to with %s", async (_name, credentials) => {
+  ])("gets one incident per item and its resolution, with %s", async (_name, credentials) => {
     await room.scanned("kv-a", [
       { name: "one", expiresInDays: 8 },
       { name: "two", expiresInDays: 3 },
@@ -291,7 +291,7 @@ describe("ServiceNow", () => {
     expect((await history(rule.ruleId)).map(({ status }) => status)).toEqual(Array(4).fill("delivered"));
   });
 
-  test("has one incident although the answer to its creation was lost", async () => {
+  test("has one incident although the response to its creation was lost", async () => {
     cloud.control.addFault({
       match: { operation: "servicenow.createIncident" },
       action: { kind: "loseAnswer" },
@@ -309,7 +309,7 @@ describe("ServiceNow", () => {
     expect((await history(rule.ruleId))[0]!.status).toBe("delivered");
   });
 
-  test("whose password is wrong is tried again, for a while, and the history says what it answered", async () => {
+  test("with a wrong password is retried, and the history shows the response", async () => {
     await room.scanned("kv-a", [{ name: "one", expiresInDays: 3 }]);
     const { rule } = await room.webhookRule(serviceNow({ username, password: "not-the-password" }));
     await deliver();
@@ -320,7 +320,10 @@ describe("ServiceNow", () => {
     });
     const { rule: oauth } = await room.webhookRule(serviceNow({ clientId, clientSecret: "not-the-secret" }));
     const tested = await room.instance().test(oauth.ruleId, caller);
-    expect(tested.parts[0]).toMatchObject({ attempts: 1, error: expect.stringContaining("The sign-in to ServiceNow failed: 401") });
+    expect(tested.parts[0]).toMatchObject({
+      attempts: 1,
+      error: expect.stringContaining("The sign-in to ServiceNow failed: 401"),
+    });
   });
 });
 
@@ -335,12 +338,12 @@ describe("the credentials of a rule that opens incidents", () => {
     ["half a pair", () => serviceNow({ username }), "body.credentials"],
     ["half a client", () => serviceNow({ username, password, clientId }), "body.credentials"],
     ["credentials of a webhook", () => ({ ...serviceNow(), deliveryMethod: "webhook" }), "body.credentials"],
-  ])("are refused with %s", async (_name, given, path) => {
+  ])("are rejected with %s", async (_name, given, path) => {
     await expect(create(given())).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path }] });
     expect(await room.instance().rules.all()).toEqual([]);
   });
 
-  test("lie in the key vault alone, stay with a change of something else, and never go to a new address", async () => {
+  test("are stored only in the key vault, stay unchanged by other changes, and are never sent to a new URL", async () => {
     const { rule } = await create(serviceNow({ username, password, clientId, clientSecret }));
     const kept = () => JSON.parse(cloud.control.secretValue("kv-lifecycle-service", secretName(rule.ruleId))!);
     expect(kept().credentials).toEqual({ username, password, clientId, clientSecret });
@@ -364,14 +367,14 @@ describe("the credentials of a rule that opens incidents", () => {
     for (const secret of [password, clientSecret, "another one"]) expect(rows).not.toContain(secret);
   });
 
-  test("of PagerDuty go to its own address where none is given", async () => {
+  test("of PagerDuty are sent to its default URL if none is given", async () => {
     const { rule } = await create({ deliveryMethod: "pagerDuty", credentials: { routingKey: PAGERDUTY_ROUTING_KEY } });
     expect(rule.webhookHost).toBe("events.pagerduty.com");
   });
 });
 
 // https://docs.slack.dev and CloudEvents' own schema; Teams' cards are in messages.test.ts.
-test("what Slack and a webhook get is as their documentation has it", async () => {
+test("messages for Slack and webhooks match their documentation", async () => {
   await room.scanned(
     "kv-a",
     Array.from({ length: 30 }, (_, index) => ({ name: `s${index}`, expiresInDays: index })),

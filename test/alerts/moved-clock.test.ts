@@ -17,7 +17,7 @@ const run = (script: string, file: string | undefined) =>
     }),
   ) as unknown;
 
-test("a process sees the moved time everywhere it asks, and dates of its own stay as they are", () => {
+test("a process sees the moved time in all clock APIs, and explicit dates are unchanged", () => {
   const folder = mkdtempSync(join(tmpdir(), "moved-clock-"));
   const file = join(folder, "offset");
   writeFileSync(file, String(40 * DAY_MS));
@@ -32,13 +32,13 @@ test("a process sees the moved time everywhere it asks, and dates of its own sta
   rmSync(folder, { recursive: true });
 });
 
-test("without a file, or an offset in it, nothing is moved", () => {
+test("without a file or an offset, the time is not moved", () => {
   for (const file of [undefined, join(tmpdir(), "no-such-file")]) {
     expect(Math.abs((run("Date.now()", file) as number) - Date.now())).toBeLessThan(60_000);
   }
 });
 
-test("a running process follows when the file changes", async () => {
+test("a running process applies changes of the file", async () => {
   const folder = mkdtempSync(join(tmpdir(), "moved-clock-"));
   const file = join(folder, "offset");
   const child = spawn(

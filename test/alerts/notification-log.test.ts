@@ -23,7 +23,7 @@ const violation = (name: string): ViolationItem => ({
   firstSeenAt: "2026-11-21T00:00:00.000Z",
 });
 
-test("what two tries of one evaluation found to have arisen is told once, among few and among many", async () => {
+test("duplicates of two attempts of one evaluation are removed, for few and for many items", async () => {
   const log = createNotificationLog(createTables({ connectionString: azurite.connectionString() }));
   const few = ["a", "b", "a"].map(violation);
   const many = Array.from({ length: 24 }, (_, at) => violation(`s-${at % 12}`));

@@ -2,13 +2,13 @@ import { expect, test } from "vitest";
 import { runDays } from "../support/days.ts";
 
 // Sixty days over a thousand assets are in infra/bench/sixty-days.ts.
-test("over days, scans and a kill -9, mail, digest and webhook tell of each asset once per threshold", async () => {
+test("mail, digest and webhook notify of each asset once per threshold, over days, scans and a kill -9", async () => {
   const { rules, renewed, kills, mailFiles } = await runDays({
     days: 4,
     assets: 60,
     vaults: 2,
     scans: [1],
-    // A mail was accepted, and nobody has written that down.
+    // The provider accepted a mail but the service has not recorded it.
     kills: [{ day: 2, during: "alerts", at: { operation: "mail.getOperation" } }],
     thresholds: { immediate: [30, 7, 1], digest: [14, 3], webhook: [30, 7, 1] },
   });

@@ -8,7 +8,7 @@ import { DAY_MS } from "../../shared/time.ts";
 import { Service } from "../support/service.ts";
 import { cardProblems, payloadProblems } from "./payload-schemas.ts";
 
-// What a person does, over HTTP: from adding a subscription to an escalation.
+// A user's path over HTTP: from adding a subscription to an escalation.
 
 let service: Service;
 const BOSS = "boss@acme.example";
@@ -28,14 +28,14 @@ beforeAll(async () => {
         { name: "Elsewhere", vaults: [{ name: "kv-elsewhere", secrets: [{ name: "old", expiresInDays: -9 }] }] },
       ],
     },
-    // Only what is added is watched.
+    // Only added subscriptions are monitored.
     env: { ALLOW_PRIVATE_WEBHOOK_ADDRESSES: "true", WATCH_ALL: "false" },
     shortWaits: true,
   });
 });
 afterAll(() => service.stop());
 
-/** Items of what a webhook was sent, as `<state> <id>`. */
+/** Items that a webhook received, as `<state> <id>`. */
 const received = (sink: string) =>
   service.cloud.control
     .sunk(sink)
@@ -55,7 +55,7 @@ const ok = async (method: string, path: string, body?: unknown) => {
 const standIn = (path: string) => service.cloud.controlUrl.replace("/control", path);
 const hook = (sink: string) => standIn(`/sink/${sink}`);
 
-/** What reached each channel so far, as its own page of documentation has it. */
+/** The messages of each channel so far, checked against its documentation. */
 function payloads() {
   const { control } = service.cloud;
   const sunk = (sink: string) => control.sunk(sink).map(({ body }) => JSON.parse(body));
@@ -65,14 +65,14 @@ function payloads() {
     slack: sunk("slack"),
     teams: sunk("teams"),
     pagerDuty: [...control.pagerDuty.events],
-    // What the instance gives a new incident is not the service's.
+    // Fields that the instance adds to a new incident.
     serviceNowIncident: control.serviceNow.incidents.map(
       ({ sys_id: _id, number: _number, state: _state, ...fields }) => fields,
     ),
   };
 }
 
-test("an expired secret is told of on each channel, its renewal too, and what nobody sees to is escalated", async () => {
+test("an expired secret and its renewal are sent on each channel, and an alert without acknowledgment is escalated", async () => {
   const { control } = service.cloud;
   const [production] = control.subscriptions();
   expect((await service.admin("GET", "/subscriptions")).body.items).toEqual(
@@ -83,7 +83,7 @@ test("an expired secret is told of on each channel, its renewal too, and what no
   expect(added).toMatchObject({ watched: true, watching: { watchAll: false, subscriptions: 1 } });
   expect(await ok("POST", `/subscriptions/${subscriptionId}/test`)).toMatchObject({ ok: true });
   await service.scan();
-  // The rules are evaluated after it, too: late, between two writes of the next scan, that would tell of half of what it found.
+  // Wait for the evaluation after the scan. During the next scan, it would report only a part of the results.
   await service.settled();
   const changes = async (change: string): Promise<{ assetId: string }[]> =>
     (await ok("GET", `/api/assets/discovery/changes?change=${change}`)).items;
@@ -139,7 +139,7 @@ test("an expired secret is told of on each channel, its renewal too, and what no
     control.serviceNow.incidents.map(({ short_description: text, state }) => `${text!.split(" ")[0]} ${state}`).sort();
   await expect.poll(alerts, within).toEqual(["kv-orders/api-key triggered", "kv-payments/db-password triggered"]);
   await expect.poll(incidents, within).toEqual(["kv-orders/api-key 1", "kv-payments/db-password 1"]);
-  // Each channel has messages of its own, sent in any order.
+  // The channels get their messages in any order.
   const without = () => Object.entries(payloads()).flatMap(([channel, sent]) => (sent.length === 0 ? [channel] : []));
   await expect.poll(without, within).toEqual([]);
   for (const [channel, sent] of Object.entries(payloads())) {
@@ -150,7 +150,7 @@ test("an expired secret is told of on each channel, its renewal too, and what no
   const opened = await ok("GET", `/alerts/rules/${rules.webhook}/open`);
   expect(opened.items.map(({ item }: { item: { id: string } }) => item.id)).toEqual([other, asset]);
 
-  // One is renewed, and every channel says so; of the other a snooze says nothing to one of them.
+  // One asset is renewed, which every channel reports. The other is snoozed for one rule.
   control.putSecret("kv-payments", { name: "db-password", expiresInDays: 90 });
   const until = new Date(Date.now() + DAY_MS).toISOString();
   const snooze = await ok("POST", "/alerts/snoozes", { filters: { vault: "kv-quiet" }, reason: "Maintenance", until });
@@ -168,7 +168,7 @@ test("an expired secret is told of on each channel, its renewal too, and what no
   }
   const path = `/alerts/rules/${rules.webhook}/preview`;
   expect((await ok("GET", path)).total).toBe(0);
-  // By a change of it nothing is told again that a new rule would tell.
+  // A changed rule does not repeat notifications that a new rule would send.
   const confined = { name: "Confined", filters: { vault: "kv-orders" } };
   expect(await ok("POST", path, confined)).toMatchObject({ total: 0, isFirst: false });
   const asNew = { ...confined, alertType: "expired", recipients: [BOSS] };
@@ -179,7 +179,7 @@ test("an expired secret is told of on each channel, its renewal too, and what no
     { id: "kv-quiet.secret.old", kind: "asset" },
   ]);
 
-  // Somebody sees to one of the two that are open; the other goes to the second step.
+  // One of the two open alerts is acknowledged. The other is escalated.
   await service.scan();
   await expect.poll(() => received("hook").at(-1), within).toBe("begun kv-quiet.secret.old");
   await service.idle();
@@ -194,7 +194,7 @@ test("an expired secret is told of on each channel, its renewal too, and what no
   expect(history.items[0]).toMatchObject({ escalatedFrom: rules.webhook, items: [{ kind: "escalated" }] });
 });
 
-test("a vault that denies the service is told of with its remedy, and when it can be read again", async () => {
+test("a vault that denies access is reported with its remedy, and again when it can be read", async () => {
   const body = { name: "scans", alertType: "scanFailure", deliveryMethod: "webhook", webhookUrl: hook("scans") };
   const { id } = await ok("POST", "/alerts/rules", body);
   const { control } = service.cloud;
@@ -210,7 +210,7 @@ test("a vault that denies the service is told of with its remedy, and when it ca
   await ok("DELETE", `/alerts/rules/${id}`);
 });
 
-/** What the rule has told, as if it had been told so much earlier. */
+/** Moves the rule's notifications back in time. */
 async function olderBy(ruleId: string, milliseconds: number): Promise<void> {
   const tables = createTables({ connectionString: service.azurite.connectionString() });
   const before = (instant: string) => new Date(Date.parse(instant) - milliseconds).toISOString();

@@ -1,4 +1,4 @@
-/** What each receiver's own documentation says of a payload; nothing beyond it is let through. */
+/** JSON schemas of payloads, from each receiver's documentation. Additional members are rejected. */
 import { AdaptiveCard, SerializationContext, Versions } from "adaptivecards";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import addFormats from "ajv-formats";
@@ -128,7 +128,7 @@ const ajv = new Ajv2020({ allErrors: true });
 const SCHEMAS = { pagerDuty, serviceNowIncident, slack, cloudEvent, email, teams };
 const compiled = Object.fromEntries(Object.entries(SCHEMAS).map(([name, schema]) => [name, ajv.compile(schema)]));
 
-/** What is wrong with a payload, in words; nothing where it fits. */
+/** Returns the schema errors of a payload as text. */
 export function payloadProblems(name: keyof typeof SCHEMAS, payload: unknown): string[] {
   const validate = compiled[name]!;
   return validate(payload)
@@ -136,7 +136,7 @@ export function payloadProblems(name: keyof typeof SCHEMAS, payload: unknown): s
     : (validate.errors ?? []).map(({ instancePath, message }) => `${instancePath} ${message}`);
 }
 
-/** What Microsoft's own renderer finds wrong with a card: https://adaptivecards.io/explorer/AdaptiveCard.html */
+/** Returns the errors that Microsoft's renderer reports for a card: https://adaptivecards.io/explorer/AdaptiveCard.html */
 export function cardProblems(card: object): string[] {
   const context = new SerializationContext(Versions.v1_4);
   const parsed = new AdaptiveCard();

@@ -69,11 +69,11 @@ export interface RoomOptions {
   credentials?: (tables: Tables, clock: Clock) => readonly CredentialSource[];
   entries?: (tables: Tables, clock: Clock) => Pick<Audit, "list">;
   automation?: readonly AutomationSource[];
-  /** Changes of the environment. */
+  /** Changed settings. */
   environment?: Record<string, unknown>;
 }
 
-/** The alerts of a service, with a clock to move, a queue to drain and instances that can die. */
+/** The alert module with a movable clock, a queue to drain and instances that can crash. */
 export function openRoom({
   connectionString,
   cloud,
@@ -92,7 +92,7 @@ export function openRoom({
     ...configIn(cloud),
     ALLOW_PRIVATE_WEBHOOK_ADDRESSES: true,
     PUBLIC_BASE_URL: "https://lifecycle.example",
-    // Without limits, so that tests that are about other things need not move the time between mails.
+    // Without rate limits, so that other tests don't have to move the clock between mails.
     MAIL_PER_MINUTE: 0,
     MAIL_PER_HOUR: 0,
     ...environment,
@@ -131,7 +131,7 @@ export function openRoom({
     });
   }
 
-  /** The alerts of a host whose own clock is off by so many milliseconds. As everywhere, they follow the store's. */
+  /** The alert module of a host with a clock offset in milliseconds. The module uses the storage clock. */
   function hostOff(milliseconds: number) {
     const off = vi.spyOn(Date, "now").mockReturnValue(Date.now() + milliseconds);
     const storeClock = createStoreClock();
@@ -140,7 +140,7 @@ export function openRoom({
     return { tables: own, alerts: instance({ taken: 0 }, { tables: own, clock: storeClock }) };
   }
 
-  /** Handles what is visible in the queue until nothing is; a message whose handler fails stays. */
+  /** Handles visible messages until the queue has none. A message whose handler fails stays. */
   async function drain(alerts: Alerts): Promise<void> {
     for (;;) {
       const next = messages.find(({ visibleAt }) => visibleAt <= clock.now().getTime());
@@ -150,7 +150,7 @@ export function openRoom({
     }
   }
 
-  /** Handles all messages, moving the clock on to each. */
+  /** Handles all messages, moving the clock to each of them. */
   async function drainAll(alerts: Alerts): Promise<void> {
     while (messages.length > 0) {
       const next = Math.min(...messages.map(({ visibleAt }) => visibleAt));
@@ -159,7 +159,7 @@ export function openRoom({
     }
   }
 
-  /** Brings a vault to hold exactly these assets, as a scan would. */
+  /** Writes the assets of a vault like a scan. */
   async function scanned(vaultName: string, assets: readonly TestAsset[], subscriptionId = SUBSCRIPTION) {
     const known = await writer.known(vaultName);
     const changes: AssetChange[] = [];
@@ -183,7 +183,7 @@ export function openRoom({
     if (changes.length > 0) await writer.apply(known, vault, changes, "test", async () => async () => {});
   }
 
-  /** A mail rule for somebody of its own, so that its mails are told from every other's. */
+  /** A mail rule with a unique recipient, so that its mails can be identified. */
   async function mailRule(change: Partial<NewRule> = {}) {
     const id = crypto.randomUUID().slice(0, 8);
     const address = `team-${id}@acme.example`;
@@ -272,6 +272,6 @@ function recordOf(asset: TestAsset, vault: VaultRecord): AssetRecord {
   return { ...record, firstSeenAt: START, content: contentOf(record) };
 }
 
-/** The assets a mail names, as `<vault>/<name>`. */
+/** Returns the assets of a mail, as `<vault>/<name>`. */
 export const namedIn = (text: string): string[] =>
   [...text.matchAll(/^(?:ACT NOW|URGENT|SOON|NOTICE): (\S+)/gm)].map((match) => match[1]!);

@@ -26,7 +26,7 @@ afterAll(async () => {
 async function withRoom(work: (room: Room, proxy: TableProxy) => Promise<void>): Promise<void> {
   const proxy = await startTableProxy(azurite.connectionString(`secrets${rooms++}`));
   const room = openRoom({ connectionString: proxy.connectionString, cloud });
-  // Ids follow the clock, and the cloud keeps deleted secrets.
+  // Ids depend on the clock, and the cloud keeps deleted secrets.
   room.clock.set(new Date(Date.parse(START) + rooms * HOUR_MS));
   try {
     await work(room, proxy);
@@ -42,7 +42,7 @@ const noted = (room: Room, ruleId: string) => room.tables.get(RuleSecretRows, RU
 const WEBHOOK = { alertType: "expired", deliveryMethod: "webhook", webhookUrl: "https://hooks.example/a" } as const;
 
 describe("the secret of a deleted rule", () => {
-  test("is removed, and nothing of it is left", () =>
+  test("is removed completely", () =>
     withRoom(async (room) => {
       const { rule } = await room.webhookRule();
       expect(await noted(room, rule.ruleId)).toBeDefined();
@@ -59,10 +59,10 @@ describe("the secret of a deleted rule", () => {
 
   test.each<[FaultAction, string[]]>([
     [{ kind: "deny" }, ["alertRule.secretRemoved intent", "alertRule.secretRemoved failure"]],
-    // Whether it was removed is not known, so nothing is said of it.
+    // It is unknown whether the secret was removed, so there is no audit entry.
     [{ kind: "fail", status: 500 }, ["alertRule.secretRemoved intent"]],
     [{ kind: "failAfter", status: 500 }, ["alertRule.secretRemoved intent"]],
-  ])("that the key vault does not remove (%j) goes a day later, with an entry of its own", (action, entries) =>
+  ])("that the key vault fails to remove (%j) is removed a day later, with its own audit entry", (action, entries) =>
     withRoom(async (room) => {
       const { rule } = await room.webhookRule();
       const fault = { match: { operation: "keyvault.deleteSecret" }, action };
@@ -86,7 +86,7 @@ describe("the secret of a deleted rule", () => {
     }),
   );
 
-  test("is removed although the rule had none yet when its deletion began", () =>
+  test("is removed even if it was written during the deletion of the rule", () =>
     withRoom(async (room) => {
       const { rule } = await room.mailRule();
       const { transaction } = room.tables;
@@ -109,7 +109,7 @@ describe("the secret of a deleted rule", () => {
       ]);
     }));
 
-  test("is removed although the rule's deletion was answered by a reset", () =>
+  test("is removed even if the response to the rule's deletion was lost", () =>
     withRoom(async (room, proxy) => {
       const { rule } = await room.webhookRule();
       proxy.fail(["LostAnswer"], ({ path }) => path === "$batch");
@@ -121,11 +121,11 @@ describe("the secret of a deleted rule", () => {
     }));
 });
 
-describe("a secret whose rule was never written", () => {
-  test("goes a day later, and a writer that comes even later writes no rule without its secret", () =>
+describe("a secret without a rule", () => {
+  test("is removed a day later, and a late writer can't create the rule without its secret", () =>
     withRoom(async (room, proxy) => {
       await room.webhookRule({ name: "taken" });
-      // The name is taken between the look and the write.
+      // Another rule takes the name between the check and the write.
       proxy.fail(["UpdateConditionNotSatisfied"], ({ path }) => path === "$batch");
       await expect(room.webhookRule()).rejects.toThrow();
       const ruleId = room.events.at(-1)!.target!.id;
@@ -138,7 +138,7 @@ describe("a secret whose rule was never written", () => {
       await expect(late).rejects.toThrow(RowMissing);
     }));
 
-  test("and was cleaned up while its rule was about to be written: then the rule is not written either", () =>
+  test("that is cleaned up while its rule is being written prevents the rule", () =>
     withRoom(async (room) => {
       const { transaction } = room.tables;
       room.tables.transaction = async (...args) => {
@@ -152,7 +152,7 @@ describe("a secret whose rule was never written", () => {
       expect(entered(room).at(-1)).toBe("alertRule.created refused");
     }));
 
-  test("of another service that shares the key vault is left alone", () =>
+  test("of another service in the same key vault is not removed", () =>
     withRoom(async (theirs) => {
       const { rule } = await theirs.webhookRule();
       await withRoom(async (ours) => {
@@ -169,7 +169,7 @@ describe("a key vault that fails", () => {
     { kind: "cutAnswer" },
     { kind: "failAfter", status: 500 },
     { kind: "reset" },
-  ])("once is asked again, and the rule has a secret that can be read (%j)", (action) =>
+  ])("once is retried, and the rule has a readable secret (%j)", (action) =>
     withRoom(async (room) => {
       cloud.control.addFault({ match: { operation: "keyvault.setSecret" }, action, times: 1 });
       const { rule } = await room.webhookRule();
@@ -177,7 +177,7 @@ describe("a key vault that fails", () => {
     }),
   );
 
-  test("for good leaves no rule, and caller and audit log say so", () =>
+  test("permanently prevents the rule, which the caller and the audit log see", () =>
     withRoom(async (room) => {
       cloud.control.addFault({ match: { operation: "keyvault.setSecret" }, action: { kind: "deny" } });
       const refused = room.instance().rules.create({ name: "never", ...WEBHOOK }, caller);
@@ -191,11 +191,11 @@ describe("a key vault that fails", () => {
 });
 
 describe("a new signing key", () => {
-  test("stands beside all that are valid still, also when an earlier one was never shown", () =>
+  test("is added to all keys that are still valid, even if an earlier one was never returned", () =>
     withRoom(async (room) => {
       const { rule, webhookSecret } = await room.webhookRule();
       const { rules } = room.instance();
-      await rules.rotateSecret(rule.ruleId, caller, undefined); // as if its answer had been lost
+      await rules.rotateSecret(rule.ruleId, caller, undefined); // as if the response was lost
       room.clock.add(HOUR_MS);
       const { rule: last, webhookSecret: shown } = await rules.rotateSecret(rule.ruleId, caller, undefined);
       const keys = async () => (await rules.readSecret((await rules.get(rule.ruleId))!))!.keys.map(({ key }) => key);
@@ -211,15 +211,17 @@ describe("a new signing key", () => {
 test.each<[FaultAction, string]>([
   [{ kind: "throttle", retryAfterSeconds: 3600 }, "3600"],
   [{ kind: "deny" }, "10"],
-])("a rule whose secret the key vault does not take (%j) is not written, and says when to try again", (action, wait) =>
-  withRoom(async (room) => {
-    cloud.control.addFault({ match: { operation: "keyvault.setSecret" }, action });
-    const refused = await room.webhookRule().catch((error: unknown) => error);
-    expect(refused).toMatchObject({
-      code: "unavailable",
-      headers: { "Retry-After": wait },
-      message: expect.stringContaining("The rule was not written."),
-    });
-    expect((await room.instance().rules.list({ limit: 10, offset: 0, cursor: undefined })).items).toEqual([]);
-  }),
+])(
+  "a rule whose secret the key vault rejects (%j) is not written, and the response has a Retry-After",
+  (action, wait) =>
+    withRoom(async (room) => {
+      cloud.control.addFault({ match: { operation: "keyvault.setSecret" }, action });
+      const refused = await room.webhookRule().catch((error: unknown) => error);
+      expect(refused).toMatchObject({
+        code: "unavailable",
+        headers: { "Retry-After": wait },
+        message: expect.stringContaining("The rule was not written."),
+      });
+      expect((await room.instance().rules.list({ limit: 10, offset: 0, cursor: undefined })).items).toEqual([]);
+    }),
 );

@@ -16,7 +16,7 @@ beforeAll(async () => {
 });
 afterAll(() => cloud.stop());
 
-test("a secret's versions stay readable, and it can be removed, twice", async () => {
+test("old versions of a secret stay readable, and its removal is idempotent", async () => {
   const first = await vault.writeSecret("webhook-a", "one", "text/plain");
   const second = await vault.writeSecret("webhook-a", "two", "text/plain");
   expect(await vault.readSecret("webhook-a", first)).toBe("one");
@@ -27,7 +27,7 @@ test("a secret's versions stay readable, and it can be removed, twice", async ()
   expect(await vault.readSecret("never-there", first)).toBeUndefined();
 });
 
-test("tags are written on the version there is, and read again", async () => {
+test("tags are written to the current version and can be read", async () => {
   expect(await vault.readTags("anchor")).toBeUndefined();
   await vault.writeTags("anchor", { number: "1" });
   cloud.control.resetCounts();
@@ -36,7 +36,7 @@ test("tags are written on the version there is, and read again", async () => {
   expect(cloud.control.counts()["keyvault.setSecret"]).toBeUndefined();
 });
 
-test("a refusal names the role that is missing, and nothing else is tried", async () => {
+test("a denied request names the missing role and is not retried", async () => {
   cloud.control.addFault({ match: { vault: "kv-lifecycle-service" }, action: { kind: "deny" } });
   const failure = await failureOf(vault.writeSecret("webhook-b", "one", "text/plain"));
   expect(failure.code).toBe("accessDenied");

@@ -10,7 +10,7 @@ import { DAY_MS, namedIn, openRoom, START, type TestAsset } from "./room.ts";
 const [ASSETS, DAYS] = IS_CAMPAIGN ? [1000, 60] : [450, 20];
 const THRESHOLDS = [30, 7, 1];
 
-test(`${ASSETS} assets over ${DAYS} days, three rules, a process that dies now and then: each telling once`, async () => {
+test(`${ASSETS} assets over ${DAYS} days, three rules, a process that crashes repeatedly: each notification is sent once`, async () => {
   const azurite = await openStorage(["sixty"]);
   const { cloud } = await liveIn({ company: { subscriptions: [] } });
   const room = openRoom({ connectionString: azurite.connectionString("sixty"), cloud });
@@ -27,7 +27,7 @@ test(`${ASSETS} assets over ${DAYS} days, three rules, a process that dies now a
   const digest = await room.mailRule({ deliveryMode: "digest", thresholds: [14] });
   const webhook = await room.webhookRule();
 
-  // By day, in the order of its runs: the step after which the process is killed.
+  // The step after which the process is killed, by day and run.
   const deaths = new Map([
     [0, 9],
     [7, 5],
@@ -63,12 +63,12 @@ test(`${ASSETS} assets over ${DAYS} days, three rules, a process that dies now a
     });
   const expectedOf = (thresholds: readonly number[]) =>
     assets.flatMap(({ name, expiresInDays }) => {
-      // At the first run the lowest of what was crossed, then each lower one on its day.
+      // The first run reports the lowest reached threshold, later runs each lower one on its day.
       const initial = thresholds.filter((days) => expiresInDays <= days).sort((a, b) => a - b)[0];
       const later = thresholds.filter((days) => expiresInDays > days && expiresInDays - days <= DAYS - 1);
       return [...(initial === undefined ? [] : [initial]), ...later].map((days) => `${name} ${days}`);
     });
-  // What a full mail only counts is in the history, which it links.
+  // Items that don't fit into a mail are in the history.
   const ids = await deliveriesOf(immediate.rule.ruleId);
   const delivered = await Promise.all(ids.map((id) => room.instance().history.get(id)));
   const recorded = delivered.flatMap((row) =>
@@ -78,7 +78,10 @@ test(`${ASSETS} assets over ${DAYS} days, three rules, a process that dies now a
   const named = told(immediate.mails());
   const counted = immediate
     .mails()
-    .reduce((sum, { plainText = "" }) => sum + Number(/^(\d+) more items? (?:is|are) not shown/m.exec(plainText)?.[1] ?? 0), 0);
+    .reduce(
+      (sum, { plainText = "" }) => sum + Number(/^(\d+) more items? (?:is|are) not shown/m.exec(plainText)?.[1] ?? 0),
+      0,
+    );
   expect(new Set(named).size).toBe(named.length);
   expect(named.filter((one) => !recorded.includes(one))).toEqual([]);
   expect(named.length + counted).toBe(recorded.length);

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { byUrgency, type Item } from "../../shared/alerts/items.ts";
 
-/** Each kind by what it is ordered by; what else an item says does not matter here. */
+/** Items with only the members that determine their order. */
 const asset = (id: string, expiresOn: number) => ({ kind: "asset", id, expiresOn }) as Item;
 const credential = (id: string, expiresOn: number) => ({ kind: "credential", id, expiresOn }) as Item;
 const violation = (id: string, severity: string) => ({ kind: "violation", id, severity }) as Item;
@@ -16,7 +16,7 @@ test.each<[string, Item[]]>([
   ["what rotations and syncs tell by time", [automation("a"), automation("b"), automation("c")]],
   ["scans with the newest first", [scan("c"), scan("b"), scan("a")]],
   ["what goes on by what it is of, behind what is new", [asset("z", 9), renewed("b", 1), renewed("a", 2)]],
-])("an alert lists %s", (_, items) => {
+])("an alert is sorted by urgency: %s", (_, items) => {
   expect(items.toReversed().sort(byUrgency)).toEqual(items);
   expect([...items].sort(byUrgency)).toEqual(items);
 });

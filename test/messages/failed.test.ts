@@ -22,15 +22,15 @@ const queueOf = (name: string) =>
 const packed = (text: string) => Buffer.from(text).toString("base64");
 const failures = async () => (await service.all("/system/failed-messages")) as { queue: string; readable: boolean }[];
 
-test("every queue has a function for the messages that failed in it", () => {
+test("every queue has a function for its poison queue", () => {
   const names = queues.map(({ queue }) => queue);
   const work = names.filter((name) => !name.endsWith("-poison"));
   expect(work.length).toBeGreaterThan(6);
   expect(names.filter((name) => name.endsWith("-poison")).sort()).toEqual(work.map((name) => `${name}-poison`).sort());
 });
 
-describe("a message that failed for good", () => {
-  test("is shown with its content and entered in the audit log, whatever queue it failed in", async () => {
+describe("a message that failed five times", () => {
+  test("is listed with its content and recorded in the audit log, for every queue", async () => {
     const poisons = queues.map(({ queue }) => queue).filter((name) => name.endsWith("-poison"));
     const areShown = (count: number) =>
       expect.poll(async () => (await failures()).length, { timeout: 300_000, interval: 200 }).toBe(count);
@@ -40,7 +40,7 @@ describe("a message that failed for good", () => {
       await queue.sendMessage(packed("cut in the mid"));
       await queue.sendMessage(packed('{"of":"nobody"}'));
       await queue.sendMessage(packed("\u0000\u0001"));
-      // Not all of them write to the audit log side by side.
+      // One after the other, to avoid conflicts in the audit log.
       if (at % 6 === 5) await areShown(3 * (at + 1));
     }
     const scan = queueOf("scan-finish-poison");
@@ -58,15 +58,15 @@ describe("a message that failed for good", () => {
     const entries = await service.all("/audit/entries?event_type=queue.messageFailed");
     expect(entries.length).toBe(shown.length);
     expect(entries.every(({ outcome }) => outcome === "failure")).toBe(true);
-    // None is left in the queues: none threw.
+    // All queues are empty, so no handler threw.
     for (const name of poisons) expect((await queueOf(name).getProperties()).approximateMessagesCount).toBe(0);
   }, 600_000);
 
-  test("is a page at a time, the newest first", async () => {
+  test("is listed in pages, newest first", async () => {
     const all = await failures();
     const { body, tableRequests } = await service.admin("GET", "/system/failed-messages?limit=5");
     expect(body.items).toEqual(all.slice(0, 5));
-    // All are counted, but no more are read whole than it takes to know that there are more.
+    // All rows are counted, but only one more than a page is read in full.
     const read = tableRequests().filter(({ path, select }) => path === "FailedMessages()" && select === undefined);
     expect(read.map(({ top }) => top)).toEqual([6]);
     expect(body.total).toBe(all.length);
@@ -76,7 +76,7 @@ describe("a message that failed for good", () => {
   });
 });
 
-describe("receiving", () => {
+describe("receiving a poison message", () => {
   const events: object[] = [];
   const room = () => {
     const connectionString = service.azurite.connectionString();
@@ -97,7 +97,7 @@ describe("receiving", () => {
   });
   const schema = z.object({ n: z.number() });
 
-  test("the same message twice is one failure", async () => {
+  test("twice creates one failure", async () => {
     const twice = message({ messageId: "twice" });
     const before = (await failures()).length;
     await room().receive(twice, schema, undefined);
@@ -106,7 +106,7 @@ describe("receiving", () => {
     expect(events.length).toBe(1);
   });
 
-  test("what can't be dealt with comes again, after the last delivery as a new message", async () => {
+  test("that can't be processed is redelivered, and sent as a new message after the last delivery", async () => {
     const failing = async () => {
       throw new Error("storage is away");
     };
@@ -116,7 +116,7 @@ describe("receiving", () => {
     expect(approximateMessagesCount).toBe(1);
   });
 
-  test("is kept for thirty days", async () => {
+  test("keeps the failure for 30 days", async () => {
     await room().receive(
       message({ messageId: "old", insertedAt: new Date(Date.now() - 31 * DAY_MS) }),
       schema,

@@ -306,8 +306,11 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
       const posts = new Map(sunk.map(({ headers, body }) => [headers["webhook-id"]!, body]));
       const history = await historyOf(ids[rule]!);
       const named = rule === "webhook" ? [...posts.values()].flatMap(tellingsPosted) : mine.flatMap(tellingsMailed);
-      // What a full mail only counts is in the history, which it links.
-      const counted = mine.reduce((sum, mail) => sum + Number(/^(\d+) more items? (?:is|are) not shown/m.exec(mail.plainText)?.[1] ?? 0), 0);
+      // Items that do not fit into a mail are in the history.
+      const counted = mine.reduce(
+        (sum, mail) => sum + Number(/^(\d+) more items? (?:is|are) not shown/m.exec(mail.plainText)?.[1] ?? 0),
+        0,
+      );
       const told = [...named, ...without(history.told, named).slice(0, counted)];
       const received = rule === "webhook" ? posts.size : mine.length;
       rules.push({

@@ -28,7 +28,7 @@ beforeEach(() => {
   room = open();
 });
 
-/** Evaluates and sends what came of it. */
+/** Evaluates the rules and sends the deliveries. */
 async function run(now?: number) {
   if (now !== undefined) room.clock.set(new Date(Date.parse(START) + now * DAY_MS));
   const alerts = room.instance();
@@ -36,7 +36,7 @@ async function run(now?: number) {
   await room.drain(alerts);
 }
 
-/** Nothing of compliance has changed: what of that ends is in following.test.ts. */
+/** Compliance results without changes. tracked-alerts.test.ts tests resolved violations. */
 const noViolations: ViolationReading = {
   vaults: 0,
   changedAt: "",
@@ -47,8 +47,8 @@ const noViolations: ViolationReading = {
 
 const told = (mails: readonly { plainText?: string }[]) => mails.map(({ plainText }) => namedIn(plainText ?? ""));
 
-describe("what an immediate rule tells", () => {
-  test("each asset once per threshold, in one message a run, the most urgent first", async () => {
+describe("an immediate rule notifies of", () => {
+  test("each asset once per threshold, in one message per run, most urgent first", async () => {
     const { mails } = await room.mailRule();
     await room.scanned("kv-a", [
       { name: "far", expiresInDays: 40 },
@@ -66,7 +66,7 @@ describe("what an immediate rule tells", () => {
     expect(mails()[0]!.plainText).toContain("Threshold: 7 days");
   });
 
-  test("an asset that expires between two runs, though it was past its expiry when they looked", async () => {
+  test("an asset that expires between two runs", async () => {
     const { mails } = await room.mailRule({ thresholds: [1] });
     await room.scanned("kv-a", [{ name: "brief", expiresInDays: 2.5 }]);
     await run(0);
@@ -76,7 +76,7 @@ describe("what an immediate rule tells", () => {
     expect(mails()[0]!.subject).toContain("expired 1 day ago");
   });
 
-  test("an asset that a scan finds inside a threshold already", async () => {
+  test("a new asset that is already within a threshold", async () => {
     const { mails } = await room.mailRule();
     await room.scanned("kv-a", [{ name: "first", expiresInDays: 20 }]);
     await run(0);
@@ -90,7 +90,7 @@ describe("what an immediate rule tells", () => {
     expect(told(mails())).toEqual([["kv-a/first"], ["kv-a/second"], ["kv-b/third"]]);
   });
 
-  test("an asset again when its expiry changes, and not when anything else does", async () => {
+  test("an asset again only if its expiry changes", async () => {
     const { mails } = await room.mailRule();
     await room.scanned("kv-a", [{ name: "one", expiresInDays: 20 }]);
     await run(0);
@@ -102,7 +102,7 @@ describe("what an immediate rule tells", () => {
     expect(mails()).toHaveLength(2);
   });
 
-  test("nothing of a disabled asset until it is enabled", async () => {
+  test("a disabled asset only after it is enabled", async () => {
     const { mails } = await room.mailRule();
     await room.scanned("kv-a", [{ name: "off", expiresInDays: 5, enabled: false }]);
     await run(0);
@@ -112,7 +112,7 @@ describe("what an immediate rule tells", () => {
     expect(told(mails())).toEqual([["kv-a/off"]]);
   });
 
-  test("a vault that was gone for a while and comes back is looked at as a whole", async () => {
+  test("all assets of a vault that returns to the scope", async () => {
     const { mails } = await room.mailRule({ thresholds: [7] });
     const assets = [{ name: "one", expiresInDays: 10 }];
     await room.scanned("kv-b", [{ name: "other", expiresInDays: 5 }]);
@@ -127,7 +127,7 @@ describe("what an immediate rule tells", () => {
     expect(told(mails())).toEqual([["kv-b/other"], ["kv-a/one"]]);
   });
 
-  test("more than one message holds, in as many as it takes", async () => {
+  test("many assets in several messages", async () => {
     const { mails } = await room.mailRule();
     await room.scanned(
       "kv-a",
@@ -135,8 +135,10 @@ describe("what an immediate rule tells", () => {
     );
     await run(0);
     const names = told(mails());
-    // A mail names what fits into it, from the most urgent on, and counts the rest.
-    const counted = mails().map(({ plainText }) => Number(/^(\d+) more items? (?:is|are) not shown/m.exec(plainText!)?.[1] ?? 0));
+    // A mail contains the most urgent items that fit, and the number of the others.
+    const counted = mails().map(({ plainText }) =>
+      Number(/^(\d+) more items? (?:is|are) not shown/m.exec(plainText!)?.[1] ?? 0),
+    );
     expect(names.map((list, index) => list.length + counted[index]!)).toEqual([1000, 100]);
     expect(names[0]!.length).toBeGreaterThan(100);
     expect(new Set(names.flat()).size).toBe(names.flat().length);
@@ -151,7 +153,7 @@ describe("what an immediate rule tells", () => {
     ["tag", { tag: "env=prod" }, ["kv-b/two"]],
     ["a tag's name", { tag: "env" }, ["kv-a/one", "kv-b/two"]],
     ["owner", { owner: "ann" }, ["kv-c/three"]],
-  ])("only what fits a filter by %s", async (_name, filters, expected) => {
+  ])("only assets that match a filter by %s", async (_name, filters, expected) => {
     const { mails } = await room.mailRule({ filters });
     await room.scanned("kv-a", [{ name: "one", expiresInDays: 5, tags: { env: "test" } }]);
     await room.scanned("kv-b", [{ name: "two", type: "key", expiresInDays: 6, tags: { env: "prod" } }]);
@@ -167,7 +169,7 @@ describe("what an immediate rule tells", () => {
 });
 
 describe("other rules", () => {
-  test("expired tells once of everything that has expired, at first and later", async () => {
+  test("expired notifies once of every expired asset, at the first run and later", async () => {
     const { mails } = await room.mailRule({ alertType: "expired", thresholds: undefined });
     await room.scanned("kv-a", [
       { name: "long-ago", expiresInDays: -300 },
@@ -180,7 +182,7 @@ describe("other rules", () => {
     expect(told(mails())).toEqual([["kv-a/long-ago"], ["kv-a/next"]]);
   });
 
-  test("an expiration rule leaves alone what had expired before it looked", async () => {
+  test("an expiration rule ignores assets that expired before its first run", async () => {
     const { mails } = await room.mailRule();
     await room.scanned("kv-a", [{ name: "long-ago", expiresInDays: -300 }]);
     await run(0);
@@ -188,7 +190,7 @@ describe("other rules", () => {
     expect(mails()).toHaveLength(0);
   });
 
-  test("complianceViolation tells once of each new violation of its severity", async () => {
+  test("complianceViolation notifies once of each new violation with its severity", async () => {
     const violation = (
       id: string,
       severity: NewViolation["severity"],
@@ -236,7 +238,7 @@ describe("other rules", () => {
 });
 
 describe("digests", () => {
-  test("a daily one says at six what is new since the last", async () => {
+  test("a daily digest at 06:00 UTC contains the items since the last one", async () => {
     const { mails } = await room.mailRule({ deliveryMode: "digest" });
     await room.scanned("kv-a", [
       { name: "one", expiresInDays: 20 },
@@ -249,7 +251,7 @@ describe("digests", () => {
     expect(mails()[0]!.subject).toMatch(/^Digest: /);
   });
 
-  test("a weekly one comes on Mondays", async () => {
+  test("a weekly digest is sent on Monday", async () => {
     // START is a Saturday.
     const { mails } = await room.mailRule({ deliveryMode: "digest", digestFrequency: "weekly" });
     await room.scanned("kv-a", [{ name: "one", expiresInDays: 20 }]);
@@ -265,7 +267,7 @@ describe("digests", () => {
 });
 
 describe("changes of a rule", () => {
-  test("a wider scope tells of what is new to it, and of nothing twice", async () => {
+  test("a wider scope adds new items without repeating others", async () => {
     const { rule, mails } = await room.mailRule({ thresholds: [7] });
     await room.scanned("kv-a", [
       { name: "near", expiresInDays: 5 },
@@ -278,7 +280,7 @@ describe("changes of a rule", () => {
     expect(told(mails())).toEqual([["kv-a/near"], ["kv-a/far"]]);
   });
 
-  test("a rule that was disabled for a while does not come back with what happened meanwhile", async () => {
+  test("a rule that is enabled again ignores events from the time it was disabled", async () => {
     const { rule, mails } = await room.mailRule({ thresholds: [7] });
     await room.scanned("kv-a", [
       { name: "gone", expiresInDays: 8 },
@@ -294,7 +296,7 @@ describe("changes of a rule", () => {
     expect(told(mails())).toEqual([["kv-a/near"]]);
   });
 
-  test("what waits is cancelled when its rule is deleted", async () => {
+  test("pending deliveries are cancelled when their rule is deleted", async () => {
     const { rule, mails } = await room.mailRule();
     await room.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
     const alerts = room.instance();
@@ -306,12 +308,12 @@ describe("changes of a rule", () => {
     expect(page.items.map(({ status }) => status)).toEqual(["cancelled"]);
   });
 
-  test("two runs at once tell of each asset once, and neither fails", async () => {
+  test("two concurrent runs notify of each asset once, and neither fails", async () => {
     const { mails } = await room.mailRule();
     await room.webhookRule();
     await room.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
     const alerts = room.instance();
-    // The second one loses every commit to the first, as a new row and as a changed one.
+    // The second run loses every commit to the first, for new and changed rows.
     for (const names of [
       ["one", "of-0.1"],
       ["one", "of-0.1", "of-0.2"],
@@ -327,7 +329,7 @@ describe("changes of a rule", () => {
     expect(told(mails()).flat().sort()).toEqual(["kv-a/of-0.1", "kv-a/of-0.2", "kv-a/one"]);
   });
 
-  test("one rule that can't be evaluated fails the run, after the others were", async () => {
+  test("a rule that can't be evaluated fails the run after the other rules were evaluated", async () => {
     const violations = {
       newViolations: () => Promise.reject(new Error("the table is away")),
       currentViolations: async () => ({ violations: [] }),
@@ -344,7 +346,7 @@ describe("changes of a rule", () => {
     expect(broken.mails()).toHaveLength(0);
   });
 
-  test("while notifications are off nothing is told, and afterwards everything", async () => {
+  test("no notifications are sent while they are turned off, and all afterwards", async () => {
     const { mails } = await room.mailRule();
     await room.scanned("kv-a", [{ name: "one", expiresInDays: 31 }]);
     await run(0);
@@ -358,7 +360,7 @@ describe("changes of a rule", () => {
 });
 
 describe("snoozes", () => {
-  test("by filters that ended let everything be looked at since the first of them began", () => {
+  test("with expired filters cause an evaluation from the start of the earliest one", () => {
     const on = (days: number) => new Date(Date.parse(START) + days * DAY_MS);
     const snooze = (from: number, type: "secret" | "key") => ({
       filters: { type },
@@ -372,7 +374,7 @@ describe("snoozes", () => {
     expect(suppressedSince).toEqual(on(3));
   });
 
-  test("a snoozed asset is told of when the snooze ends, by the lowest threshold crossed meanwhile", async () => {
+  test("a snoozed asset is reported when the snooze ends, for the lowest threshold reached meanwhile", async () => {
     const { rule, mails } = await room.mailRule();
     await room.scanned("kv-a", [
       { name: "one", expiresInDays: 31 },
@@ -392,7 +394,7 @@ describe("snoozes", () => {
     expect(mails()[2]!.plainText).toContain("Threshold: 7 days");
   });
 
-  test("one that ends says nothing of an asset that is far from its end by then", async () => {
+  test("an expired snooze causes no notification for an asset that was renewed", async () => {
     const { rule, mails } = await room.mailRule();
     const { snoozes } = room.instance();
     await room.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
@@ -404,7 +406,7 @@ describe("snoozes", () => {
     expect(mails()).toEqual([]);
   });
 
-  test("ending one by hand is felt at the next run", async () => {
+  test("ending a snooze takes effect at the next run", async () => {
     const { rule, mails } = await room.mailRule();
     await room.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
     const until = new Date(Date.parse(START) + 20 * DAY_MS);

@@ -50,7 +50,7 @@ beforeEach(() => {
 const at = (days: number) => new Date(Date.parse(START) + days * DAY_MS);
 const page = { limit: 100, offset: 0, cursor: undefined };
 
-/** Evaluates and sends what came of it. */
+/** Evaluates the rules and sends the deliveries. */
 async function run(days: number) {
   room.clock.set(at(days));
   const alerts = room.instance();
@@ -58,7 +58,7 @@ async function run(days: number) {
   await room.drain(alerts);
 }
 
-/** The items of the webhooks, by what tells an event from its repeats, as `<state> <id>`. */
+/** The items of the webhooks without duplicates, as `<state> <id>`. */
 function told(received: readonly { headers: Record<string, unknown>; body: string }[]): string[][] {
   const events = new Map(received.map(({ headers, body }) => [headers["webhook-id"], JSON.parse(body).data.items]));
   return [...events.values()].map((items) =>
@@ -72,8 +72,8 @@ const secret = (name: string, expiresInDays?: number, enabled = true) => ({
   ...(expiresInDays === undefined ? {} : { expiresInDays }),
 });
 
-describe("the end of an alert about an asset", () => {
-  test("a renewal, a removal and a switch off are told once each, of what was told before alone", async () => {
+describe("the resolution of an alert about an asset", () => {
+  test("a renewal, a deletion and a deactivation are sent once each, only for assets with an earlier notification", async () => {
     const { rule, received } = await room.webhookRule();
     await room.scanned("kv-a", [secret("gone", 5), secret("off", 6), secret("one", 7), secret("far", 200)]);
     await run(0);
@@ -93,7 +93,7 @@ describe("the end of an alert about an asset", () => {
     expect((await room.instance().acknowledgements.open(rule.ruleId, {}, page)).total).toBe(0);
   });
 
-  test("a new expiry within a threshold goes on as another alert, and its end is told of that one", async () => {
+  test("a new expiry within a threshold opens another alert, and the resolution is of that alert", async () => {
     const { received } = await room.webhookRule();
     await room.scanned("kv-a", [secret("one", 5)]);
     await run(0);
@@ -111,7 +111,7 @@ describe("the end of an alert about an asset", () => {
     ]);
   });
 
-  test("what is not watched any more ends, and is not escalated", async () => {
+  test("an alert about an asset out of scope is resolved and not escalated", async () => {
     const { rule, received } = await room.webhookRule();
     await room.scanned("kv-a", [secret("one", 5)]);
     await run(0);
@@ -127,7 +127,7 @@ describe("the end of an alert about an asset", () => {
     expect((await room.instance().history.list({ ruleId: rule.ruleId }, page)).total).toBe(2);
   });
 
-  test("a rule that does not tell of recoveries forgets the alert without a word", async () => {
+  test("a rule without resolution notifications closes the alert silently", async () => {
     const { rule, received } = await room.webhookRule({ tellRecovery: false });
     await room.scanned("kv-a", [secret("one", 5)]);
     await run(0);
@@ -137,7 +137,7 @@ describe("the end of an alert about an asset", () => {
     expect((await room.instance().acknowledgements.open(rule.ruleId, {}, page)).total).toBe(0);
   });
 
-  test("an end is told once, though the alert's row comes back by a write that was late", async () => {
+  test("a resolution is sent once, even if a late write restores the alert's row", async () => {
     const { rule, received } = await room.webhookRule();
     await room.scanned("kv-a", [secret("one", 5)]);
     await run(0);
@@ -152,11 +152,11 @@ describe("the end of an alert about an asset", () => {
     expect(await room.tables.get(TrackedRows, rule.ruleId, key)).toBeUndefined();
   });
 
-  test("what an earlier version told has no end to tell, and is not told again", async () => {
+  test("an alert of an earlier version causes no resolution and no second notification", async () => {
     const { rule, received } = await room.webhookRule();
     await room.scanned("kv-a", [secret("one", 5), secret("two", 6)]);
     await run(0);
-    // As the version before left it: no row of what is followed, nothing of it in the state.
+    // As an earlier version wrote it: no row of the tracked alert, and no member in the state.
     for await (const rows of room.tables.pages(TrackedRows, { partitionKey: rule.ruleId, from: "o!", before: "o~" }))
       for (const { rowKey } of rows) await room.tables.remove(TrackedRows, rule.ruleId, rowKey);
     const state = (await room.tables.get(RuleStates, STATES, rule.ruleId))!;
@@ -166,7 +166,7 @@ describe("the end of an alert about an asset", () => {
     expect(told(received())).toHaveLength(1);
   });
 
-  test("whichever step the process dies before or after, each end is told exactly once", async () => {
+  test("each resolution is sent exactly once, at whichever step the process crashes", async () => {
     const begin = [secret("a", 5), secret("b", 6)];
     let repeats = 0;
     const live = async (steps: Steps): Promise<string[]> => {
@@ -210,7 +210,7 @@ describe("the end of an alert about an asset", () => {
 });
 
 describe("violations", () => {
-  test("a new rule tells those that stand in one message, then each that arises, and each that ended", async () => {
+  test("a new rule sends the current violations in one message, then each new and each resolved one", async () => {
     const compliance = openCompliance(azurite.connectionString(ACCOUNTS[next]!));
     room = open({ violations: compliance.compliance });
     const move = (days: number) => {
@@ -256,11 +256,11 @@ describe("violations", () => {
   });
 });
 
-describe("what scans can't read", () => {
+describe("scan failures", () => {
   const { ulid } = systemRandomness();
   const denied = { code: "accessDenied", message: "The service may not list it.", remedy: "Grant Reader.", at: START };
 
-  /** A scan that ended, with what it says of the subscription and its vaults. */
+  /** A finished scan with results for the subscription and its vaults. */
   async function scan(
     days: number,
     change: Partial<ScanRecord> & { vaults?: Record<string, VaultOutcome["failures"] | "removed"> } = {},
@@ -300,7 +300,7 @@ describe("what scans can't read", () => {
   const scanRule = () => room.webhookRule({ alertType: "scanFailure", thresholds: undefined });
   const subscription = `subscription:${SUBSCRIPTION}`;
 
-  test("a failure is told with its place, reason and remedy when it begins, once a week, and when it ends", async () => {
+  test("a failure is sent with location, reason and remedy when it starts, once a week, and when it is resolved", async () => {
     await scan(-0.5, { vaults: { "kv-a": firewall, "kv-b": [] } });
     const { received } = await scanRule();
     await run(0);
@@ -315,7 +315,7 @@ describe("what scans can't read", () => {
         remedy: "Grant Reader.",
       }),
     ]);
-    // Every half day a scan finds it so again.
+    // A scan every half day finds the failure again.
     for (let day = 0.5; day < 15; day += 0.5) {
       await scan(day, { vaults: { "kv-a": firewall, "kv-b": [] } });
       await run(day + 0.01);
@@ -328,7 +328,7 @@ describe("what scans can't read", () => {
     expect(told(received()).slice(3)).toEqual([["recovered vault:kv-a"]]);
   });
 
-  test("a denied subscription counts, and scans that run out of time", async () => {
+  test("a denied subscription and timed-out scans are failures", async () => {
     const { received } = await scanRule();
     await run(0);
     await scan(0.1, {
@@ -354,7 +354,7 @@ describe("what scans can't read", () => {
     expect(told(received())[2]!.sort()).toEqual(["recovered scan", `recovered ${subscription}`]);
   });
 
-  test("a delta says nothing of lists that it does not read, and what has left is told so", async () => {
+  test("a delta scan ignores lists that it does not read, and deleted resources are reported as such", async () => {
     const settings = [{ ...denied, list: "diagnosticSettings" }];
     await scan(-0.1, { vaults: { "kv-a": settings, "kv-b": firewall } });
     const { received } = await scanRule();
@@ -367,7 +367,7 @@ describe("what scans can't read", () => {
     expect(JSON.parse(received()[2]!.body).data.items).toMatchObject([{ id: "vault:kv-a", reason: "outOfScope" }]);
   });
 
-  test("a rule of an earlier version goes on without a word, and says so in a week if it still lasts", async () => {
+  test("a rule of an earlier version continues silently, and sends a reminder after a week", async () => {
     const { rule, received } = await scanRule();
     await run(0);
     const state = (await room.tables.get(RuleStates, STATES, rule.ruleId))!;
@@ -381,11 +381,11 @@ describe("what scans can't read", () => {
   });
 });
 
-describe("escalation and acknowledgement", () => {
+describe("escalation and acknowledgment", () => {
   const boss = "boss@acme.example";
   const bossMails = () => cloud.control.mails().filter(({ to }) => to.includes(boss));
 
-  test("what nobody acknowledged goes to the second step once, by mail, whatever the rule's own method", async () => {
+  test("an alert without acknowledgment is escalated once, by mail, whatever the rule's own channel", async () => {
     cloud.control.clearMails();
     const { rule, received } = await room.webhookRule({ escalation: { afterDays: 3, recipients: [boss] } });
     await room.scanned("kv-a", [secret("renewed", 6), secret("seen", 5), secret("unseen", 4.5)]);
@@ -410,13 +410,13 @@ describe("escalation and acknowledgement", () => {
       deliveryMethod: "email",
       status: "delivered",
     });
-    // Lower thresholds are told although it is acknowledged.
+    // Lower thresholds cause notifications although the alert is acknowledged.
     expect(told(received()).flat()).toContain("begun kv-a.secret.seen");
     const types = room.events.map(({ type, outcome }) => `${type} ${outcome}`);
     expect(types).toEqual(expect.arrayContaining(["alert.acknowledged intent", "alert.acknowledged success"]));
   });
 
-  test("all that a message told is acknowledged at once, and it ends with the alert", async () => {
+  test("all alerts of a message can be acknowledged together, and an acknowledgment ends with its alert", async () => {
     const { rule } = await room.webhookRule({ escalation: { afterDays: 1, recipients: [boss] } });
     cloud.control.clearMails();
     await room.scanned("kv-a", [secret("one", 5), secret("two", 6)]);
@@ -428,7 +428,7 @@ describe("escalation and acknowledgement", () => {
     expect((await acknowledgements.open(rule.ruleId, { acknowledged: true }, page)).total).toBe(2);
     await run(2);
     expect(bossMails()).toHaveLength(0);
-    // One is renewed for a short while: that alert is another one, and nobody has acknowledged it.
+    // One asset is renewed for a short time. That opens another alert without acknowledgment.
     await room.scanned("kv-a", [secret("one", 25), secret("two", 400)]);
     await run(2.1);
     expect((await acknowledgements.open(rule.ruleId, {}, page)).items).toMatchObject([
@@ -446,7 +446,7 @@ describe("escalation and acknowledgement", () => {
     ).rejects.toMatchObject({ code: "notFound" });
   });
 
-  test("another rule's webhook can be the second step; snoozed and expired ones wait", async () => {
+  test("another rule's webhook can be the escalation channel, and snoozed or exempt alerts wait", async () => {
     const second = await room.webhookRule({ alertType: "breakGlass", thresholds: undefined });
     const { rule } = await room.webhookRule({ escalation: { afterDays: 1, ruleId: second.rule.ruleId } });
     await room.scanned("kv-a", [secret("one", 5), secret("quiet", 6)]);
@@ -465,7 +465,7 @@ describe("escalation and acknowledgement", () => {
     await expect(room.webhookRule(unknown)).rejects.toMatchObject({ errors: [{ path: "body.escalation.ruleId" }] });
   });
 
-  test("its days count from the first threshold that was told", async () => {
+  test("the days of an escalation count from the first notification", async () => {
     cloud.control.clearMails();
     await room.webhookRule({ thresholds: [30, 7], escalation: { afterDays: 15, recipients: [boss] } });
     await room.scanned("kv-a", [secret("one", 20)]);
@@ -475,7 +475,7 @@ describe("escalation and acknowledgement", () => {
     expect(bossMails()).toHaveLength(1);
   });
 
-  test("an escalation that is added later finds what has stood for long enough", async () => {
+  test("an escalation that is added later includes alerts that are old enough", async () => {
     cloud.control.clearMails();
     const { rule } = await room.webhookRule();
     await room.scanned("kv-a", [secret("one", 20)]);
@@ -496,8 +496,8 @@ describe("escalation and acknowledgement", () => {
   });
 });
 
-describe("snoozes by filters", () => {
-  test("also silence what comes later, and let everything be told when they end", async () => {
+describe("snoozes with filters", () => {
+  test("also apply to later assets, and all notifications are sent when the snooze ends", async () => {
     const { rule, received } = await room.webhookRule();
     const other = await room.webhookRule();
     await room.scanned("kv-a", [{ name: "one", expiresInDays: 31, tags: { env: "test" } }]);
@@ -522,13 +522,13 @@ describe("snoozes by filters", () => {
     expect(told(other.received()).flat()).toContain("begun kv-a.secret.later");
     await run(35.1);
     await run(36);
-    // Both have expired meanwhile: they are told none the less.
+    // Both assets have expired meanwhile and are reported anyway.
     expect(told(received()).at(-1)).toEqual(["begun kv-a.secret.one", "begun kv-a.secret.later"]);
     expect((await snoozes.list({}, page)).total).toBe(0);
     expect((await snoozes.list({ ended: true }, page)).items).toMatchObject([{ snoozeId: made.snoozeId }]);
   });
 
-  test("one for every rule is ended by its id", async () => {
+  test("for all rules are ended by their id", async () => {
     const { received } = await room.webhookRule();
     const { snoozes } = room.instance();
     const made = await snoozes.create({ filters: { type: "secret" }, reason: "All", until: at(10) }, caller);
@@ -544,7 +544,7 @@ describe("snoozes by filters", () => {
 });
 
 describe("a preview", () => {
-  test("answers what a rule tells when it is saved, and what crosses a threshold next; it writes nothing", async () => {
+  test("returns the items of a rule and the next asset to reach a threshold, and writes nothing", async () => {
     await room.scanned("kv-a", [secret("near", 5), secret("next", 9.5), secret("far", 40)]);
     const alerts = room.instance();
     const steps: Steps = { taken: 0 };
