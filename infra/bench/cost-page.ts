@@ -74,7 +74,7 @@ export function costPage(page: string, benchmarks: string): string {
       "GB-seconds             = memory · (seconds in which an instance works, at least 1 each time it begins)",
       "```",
     ].join("\n"),
-    pro: `PRO adds for applications whose credentials did not change ${figure("table requests, unchanged")} table transactions a day and calls of Microsoft Graph, which are free; for a sync record ${record} table\ntransactions, a message and 2 calls at each run that finds nothing changed: one is charged by Key Vault, the other by the target's provider. A rotation costs some dozens\nof each.`,
+    pro: `PRO adds for applications whose credentials did not change ${figure("table requests, unchanged")} table transactions a day and calls of Microsoft Graph, which are free; for a sync record ${record} table\ntransactions, a message and 2 calls at each run that finds nothing changed: one is charged by Key Vault, the other by the target's provider. Reads of Azure\nResource Manager, at most one per vault and run, are free. A rotation costs some dozens\nof each.`,
     example: [
       `${VAULTS} vaults of ${PER_VAULT} assets, nothing changing, nobody calling, ten workers, instances of 512 MB:`,
       "",
