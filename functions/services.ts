@@ -182,6 +182,7 @@ export function createServices(config: Config): Services {
   });
   const devops = createDevops({ tables, audit, config, identity, clock, randomness, log });
   const vaultSecrets = createVaultSecrets({ config, identity, log });
+  const resourceManager = createResourceManager({ config, identity, log });
   const sync = createSync({
     tables,
     queues,
@@ -190,6 +191,7 @@ export function createServices(config: Config): Services {
     licensing,
     vault: serviceKeyVault,
     vaultSecrets,
+    resourceManager,
     clock,
     randomness,
     log,
@@ -251,7 +253,6 @@ export function createServices(config: Config): Services {
     log,
   });
 
-  const resourceManager = createResourceManager({ config, identity, log });
   const b2c: B2c = createB2c({
     tables,
     queues,

@@ -74,7 +74,7 @@ export function costPage(page: string, benchmarks: string): string {
       "GB-seconds             = memory · (seconds in which an instance works, at least 1 each time)",
       "```",
     ].join("\n"),
-    pro: `PRO adds ${figure("table requests, unchanged")} table transactions a day for applications without changes, and calls of Microsoft Graph, which are free. A sync record without\nchanges costs ${record} table transactions, a message and 2 calls per run: one charged by Key Vault, one by the target's provider. A rotation\ncosts some dozens of each.`,
+    pro: `PRO adds ${figure("table requests, unchanged")} table transactions a day for applications without changes, and calls of Microsoft Graph, which are free. A sync record without\nchanges costs ${record} table transactions, a message and 2 calls per run: one charged by Key Vault, one by the target's provider. Reads of Azure\nResource Manager, at most one per vault and run, are free. A rotation costs some dozens of each.`,
     example: [
       `${VAULTS} vaults of ${PER_VAULT} assets, no changes, no API calls, ten workers, instances of 512 MB:`,
       "",

@@ -1,18 +1,27 @@
 import type { Outgoing } from "../outgoing/outgoing.ts";
 import type { Clock } from "../runtime.ts";
-import type { Row } from "../storage/entity.ts";
+import { type Row, withoutKeys } from "../storage/entity.ts";
+import { SECOND_MS } from "../time.ts";
 import { type DeliveryRecord, isFinal, type Part } from "./delivery.ts";
 import type { DeliveryWriter } from "./delivery-writer.ts";
+import type { History } from "./history.ts";
 import type { Links } from "./links.ts";
 import { createWebhookDelivery } from "./post-webhook.ts";
+import { createReceiverSlots } from "./receiver-slots.ts";
 import { type Attempts, LEASE_MS } from "./retry-schedule.ts";
 import type { RuleRecord } from "./rule.ts";
 import type { AlertRules } from "./rules.ts";
 import type { TrackedAlerts } from "./tracked-alerts.ts";
 
+/** Seconds until a delivery asks again for a slot of its receiver: half the time that it has waited, within these. */
+const MIN_SLOT_WAIT_SECONDS = 2;
+const MAX_SLOT_WAIT_SECONDS = 60;
+
 /** Sends deliveries by webhook. */
 export interface WebhookDeliveries {
-  /** Runs the next step of each part that is due.
+  /**
+   * Takes each part as far as it can be taken now. While the receiver has no free slot, only `nextAt` is written: the
+   * delivery makes no attempt and its message does not wait in the host.
    *
    * @returns Seconds until the next step. Undefined if the delivery is complete.
    * @throws RowChanged
@@ -22,6 +31,7 @@ export interface WebhookDeliveries {
 
 export function createWebhookDeliveries(deps: {
   rules: AlertRules;
+  history: Pick<History, "show">;
   outgoing: Outgoing;
   trackedAlerts: Pick<TrackedAlerts, "of">;
   attempts: Attempts;
@@ -29,9 +39,10 @@ export function createWebhookDeliveries(deps: {
   links: () => Promise<Links>;
   clock: Clock;
 }): WebhookDeliveries {
-  const { rules, clock } = deps;
-  const { writeParts, settled, begin, conclude, secondsUntil } = deps.writer;
+  const { rules, history, clock } = deps;
+  const { write, writeParts, settled, begin, conclude, secondsUntil } = deps.writer;
   const webhooks = createWebhookDelivery(deps);
+  const slots = createReceiverSlots();
 
   const writePart = (row: Row<DeliveryRecord>, index: number, part: Part): Promise<Row<DeliveryRecord>> =>
     writeParts(
@@ -80,14 +91,36 @@ export function createWebhookDeliveries(deps: {
     return writePart(row, index, settled(row.parts[index]!, { status: "cancelled", error }));
   };
 
+  async function advanceAll(given: Row<DeliveryRecord>, rule: RuleRecord | undefined): Promise<number | undefined> {
+    let row = given;
+    if (row.parts.every(({ attempts, posted = 0 }) => attempts === 0 && posted === 0)) await begin(row);
+    for (let index = 0; index < row.parts.length; index++) row = await advance(row, index, rule);
+    row = await conclude(row);
+    return row.status === "pending" ? Math.max(1, secondsUntil(row.nextAt)) : undefined;
+  }
+
+  /** The written instant tells the search for lost messages that this delivery still has one. */
+  async function awaitSlot(row: Row<DeliveryRecord>): Promise<number> {
+    const dueAt = row.parts.reduce(
+      (latest, { notBefore = "" }) => (notBefore > latest ? notBefore : latest),
+      row.createdAt,
+    );
+    const waited = (clock.now().getTime() - Date.parse(dueAt)) / SECOND_MS;
+    const seconds = Math.min(MAX_SLOT_WAIT_SECONDS, Math.max(MIN_SLOT_WAIT_SECONDS, Math.floor(waited / 2)));
+    await history.show(withoutKeys(await write(row, { nextAt: deps.attempts.after(seconds) })));
+    return seconds;
+  }
+
   return {
-    async work(given) {
-      let row = given;
+    async work(row) {
       const rule = await rules.find(row.ruleId);
-      if (row.parts.every(({ attempts, posted = 0 }) => attempts === 0 && posted === 0)) await begin(row);
-      for (let index = 0; index < row.parts.length; index++) row = await advance(row, index, rule);
-      row = await conclude(row);
-      return row.status === "pending" ? Math.max(1, secondsUntil(row.nextAt)) : undefined;
+      const release = slots.take(rule?.webhookHost ?? row.parts[0]?.recipients[0] ?? "");
+      if (!release) return await awaitSlot(row);
+      try {
+        return await advanceAll(row, rule);
+      } finally {
+        release();
+      }
     },
   };
 }

@@ -11,7 +11,7 @@ const WITHOUT_BODY = [204, 205, 304];
 
 /**
  * Guarded requests in the form that libraries take. Bodies are text or forms. It fails with Unreachable, also for an
- * answer over the limit.
+ * answer over the limit or with a status that a `Response` can't have.
  */
 export const guardedFetch =
   (outgoing: Outgoing): Fetch =>
@@ -21,6 +21,11 @@ export const guardedFetch =
     const answer = await outgoing.send(address, { method, headers, ...sent, ...(signal && { signal }) });
     if (!answer.whole) {
       throw new Unreachable(`${new URL(address).hostname} answered more than is taken.`, { sent: true, lasting: true });
+    }
+    // `Response` takes no other status: https://fetch.spec.whatwg.org/#dom-response
+    if (answer.status < 200 || answer.status > 599) {
+      const message = `${new URL(address).hostname} answered ${answer.status}, which is not a status of HTTP.`;
+      throw new Unreachable(message, { sent: true, lasting: false });
     }
     const given = Object.entries(answer.headers).flatMap(([name, values]) =>
       [values ?? []].flat().map((value): [string, string] => [name, value]),

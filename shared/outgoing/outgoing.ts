@@ -1,5 +1,11 @@
 import { promises as dns, type LookupAddress } from "node:dns";
-import { Agent as HttpAgent, request as httpRequest, type IncomingHttpHeaders, type IncomingMessage } from "node:http";
+import {
+  type ClientRequest,
+  Agent as HttpAgent,
+  request as httpRequest,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+} from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
 import type { LookupFunction } from "node:net";
 import { type Reach, refusal } from "./addresses.ts";
@@ -91,10 +97,15 @@ export function createOutgoing(options: OutgoingOptions): Outgoing {
       const url = new URL(address);
       const problem = addressProblem(url, plainHttp(url));
       if (problem) throw new Unreachable(`The address ${problem}.`, REFUSED);
-      const timeout = AbortSignal.timeout(timeoutMs);
-      const signal = request.signal ? AbortSignal.any([timeout, request.signal]) : timeout;
-      const chosen = await checkedAddress(url, signal);
-      return await send(url, chosen, request, { signal, maxAnswerBytes });
+      const limit = new AbortController();
+      const timer = setTimeout(() => limit.abort(), timeoutMs);
+      const signal = request.signal ? AbortSignal.any([limit.signal, request.signal]) : limit.signal;
+      try {
+        const chosen = await checkedAddress(url, signal);
+        return await send(url, chosen, request, { signal, maxAnswerBytes });
+      } finally {
+        clearTimeout(timer);
+      }
     },
   };
 }
@@ -114,7 +125,8 @@ export function addressProblem(url: URL, plainHttp: boolean): string | undefined
 export const hostAndPort = (url: URL): string =>
   `${url.hostname}:${url.port || (url.protocol === "https:" ? "443" : "80")}`.toLowerCase();
 
-function send(
+/** Settles once the signal is aborted, whatever the receiver does, and leaves no connection open. @throws {Unreachable} */
+async function send(
   url: URL,
   chosen: LookupAddress,
   { method, headers, body, authorities }: OutgoingRequest,
@@ -127,41 +139,47 @@ function send(
   const Agent = secure ? HttpsAgent : HttpAgent;
   const agent = new Agent({ keepAlive: false });
   const bytes = body === undefined ? undefined : Buffer.from(body);
-  return new Promise((resolve, reject) => {
-    let sent = false;
-    const fail = (error: unknown) => {
-      const reason = signal.aborted ? "it did not answer in time" : `the connection failed (${codeOf(error)})`;
-      reject(new Unreachable(`${url.hostname} was not reached: ${reason}.`, { sent, lasting: false }));
-    };
-    const call = (secure ? httpsRequest : httpRequest)(
-      url,
-      {
-        method,
-        agent,
-        lookup,
-        signal,
-        ...(authorities !== undefined && { ca: authorities }),
-        headers: { ...headers, ...(bytes && { "content-length": bytes.length }), "accept-encoding": "identity" },
-      },
-      (answer) => {
-        const { statusCode: status = 0, headers: answered } = answer;
-        readStart(answer, maxAnswerBytes).then(
-          (read) => {
-            call.destroy();
-            resolve({ status, headers: answered, ...read });
-          },
-          // The status has come, and for some that alone decides.
-          () => resolve({ status, headers: answered, body: Buffer.alloc(0), whole: false }),
-        );
-      },
-    );
-    call.once("finish", () => {
-      sent = true;
-    });
-    call.once("error", fail);
-    call.end(bytes);
+  const call = (secure ? httpsRequest : httpRequest)(url, {
+    method,
+    agent,
+    lookup,
+    ...(authorities !== undefined && { ca: authorities }),
+    headers: { ...headers, ...(bytes && { "content-length": bytes.length }), "accept-encoding": "identity" },
   });
+  let sent = false;
+  call.once("finish", () => {
+    sent = true;
+  });
+  try {
+    const answer = await Promise.race([answerOf(call, bytes), aborted(signal)]).catch((error: unknown) => {
+      const reason = signal.aborted ? "it did not answer in time" : (error as Error).message;
+      throw new Unreachable(`${url.hostname} was not reached: ${reason}.`, { sent, lasting: false });
+    });
+    const { statusCode: status = 0, headers: answered } = answer;
+    // A status that has arrived is an answer, also when its body breaks off: for some callers the status alone decides.
+    const read = await Promise.race([readStart(answer, maxAnswerBytes), aborted(signal)]).catch(() => BROKEN_OFF);
+    return { status, headers: answered, ...read };
+  } finally {
+    call.destroy();
+  }
 }
+
+const BROKEN_OFF = { body: Buffer.alloc(0), whole: false };
+
+/** Sends the request and returns the head of its answer. Rejects with an error whose message says why there is none. */
+const answerOf = (call: ClientRequest, body: Buffer | undefined): Promise<IncomingMessage> =>
+  new Promise((resolve, reject) => {
+    const refuseSwitch = () => reject(new Error("it switched protocols (101) instead of answering"));
+    call.once("response", (answer) => (answer.statusCode === 101 ? refuseSwitch() : resolve(answer)));
+    // Node emits this for a 101 with upgrade headers. Without a listener it closes the connection and emits no error.
+    call.once("upgrade", (_answer, socket) => {
+      socket.destroy();
+      refuseSwitch();
+    });
+    call.on("error", (error) => reject(new Error(`the connection failed (${codeOf(error)})`)));
+    call.once("close", () => reject(new Error("the connection was closed before an answer")));
+    call.end(body);
+  });
 
 async function readStart(answer: IncomingMessage, limit: number): Promise<{ body: Buffer; whole: boolean }> {
   const chunks: Buffer[] = [];
@@ -176,5 +194,9 @@ async function readStart(answer: IncomingMessage, limit: number): Promise<{ body
 
 const codeOf = (error: unknown): string => (error as { code?: string }).code ?? "no code";
 
+/** Rejects once the signal is aborted. */
 const aborted = (signal: AbortSignal): Promise<never> =>
-  new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason), { once: true }));
+  new Promise((_, reject) => {
+    if (signal.aborted) return reject(signal.reason);
+    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+  });

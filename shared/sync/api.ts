@@ -80,7 +80,15 @@ export const NewSyncRecord = z
 export type NewSyncRecord = z.output<typeof NewSyncRecord>;
 
 export const SyncRecordChange = z
-  .strictObject({ ...place, targetRegion: place.targetRegion.nullable(), ...changeable })
+  .strictObject({
+    ...place,
+    targetRegion: place.targetRegion.nullable(),
+    ...changeable,
+    confirmVaults: z.boolean().meta({
+      description:
+        "`true` accepts the key vaults that have the names of source and target now, after the record failed with `otherPlace`.",
+    }),
+  })
   .partial()
   .meta({
     id: "SyncRecordChange",

@@ -4,8 +4,9 @@ import { on, RunFailed } from "./failure.ts";
 import { decide, type Look, type Planned } from "./plan.ts";
 import { markId } from "./providers/mark.ts";
 import { type ProviderDependencies, SyncFailure } from "./providers/provider.ts";
-import { type SyncRecord, sourceOf } from "./record.ts";
+import { type SyncRecord, sourceOf, type VaultIdentity } from "./record.ts";
 import type { Sources } from "./source.ts";
+import type { SyncVaults } from "./vaults.ts";
 
 /** A look that is not over by then is given up. */
 export const LOOK_MS = 90 * SECOND_MS;
@@ -15,6 +16,8 @@ export interface Seen extends Look {
   opened: OpenedProvider;
   /** For the record's member of this name. */
   place: string;
+  /** The target's key vault; undefined where the target is not in one. */
+  targetVault: VaultIdentity | undefined;
 }
 
 /** Looks at both ends of a record, without reading or writing a value. */
@@ -25,7 +28,7 @@ export interface Plans {
   lookAtTarget(
     record: SyncRecord,
     signal: AbortSignal,
-  ): Promise<Pick<Seen, "opened" | "service" | "target" | "state" | "place">>;
+  ): Promise<Pick<Seen, "opened" | "service" | "target" | "state" | "place" | "targetVault">>;
   /** A call to the target. Credentials that the provider refuses are refused for all records. @throws {RunFailed} */
   onTarget<T>(seen: Pick<Seen, "opened">, work: () => Promise<T>): Promise<T>;
   /** What a run would do, for people. */
@@ -35,9 +38,10 @@ export interface Plans {
 export function createPlans(deps: {
   configurations: ProviderConfigurations;
   sources: Sources;
+  vaults: SyncVaults;
   providers: ProviderDependencies;
 }): Plans {
-  const { configurations, sources, providers } = deps;
+  const { configurations, sources, vaults, providers } = deps;
 
   async function onTarget<T>({ opened }: Pick<Seen, "opened">, work: () => Promise<T>): Promise<T> {
     try {
@@ -55,12 +59,14 @@ export function createPlans(deps: {
     const { provider, settings, secrets } = opened;
     const service = provider.services[record.targetService];
     if (!service) throw new Error(`${provider.id} has no service ${record.targetService}.`);
-    const target = provider.open(
-      { service: record.targetService, region: record.targetRegion },
-      settings,
-      secrets,
-      providers,
-    );
+    let targetVault: VaultIdentity | undefined;
+    const vaultSecrets = async (forValue: boolean) => {
+      const vault = await vaults.open(record, "target", forValue);
+      targetVault = vault.identity;
+      return vault.secrets;
+    };
+    const to = { service: record.targetService, region: record.targetRegion };
+    const target = provider.open(to, settings, secrets, { ...providers, vaultSecrets });
     const place = placeOf(opened);
     const moved = record.place !== undefined && record.place !== place;
     const elsewhere = () => new RunFailed("service", otherPlace(opened, record.place!));
@@ -69,7 +75,7 @@ export function createPlans(deps: {
     });
     // A target that bears our mark is the same one, whatever its address is called now.
     if (moved && state.ownedBy !== record.recordId) throw elsewhere();
-    return { opened, service, target, state, place };
+    return { opened, service, target, state, place, targetVault };
   };
 
   async function look(record: SyncRecord, signal: AbortSignal): Promise<Seen> {

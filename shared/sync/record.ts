@@ -30,6 +30,15 @@ const failure = z.object({
 });
 export type RecordFailure = z.infer<typeof failure>;
 
+/** A key vault as Azure Resource Manager knows it. One with another id or creation date is another vault, whatever its name. */
+const vaultIdentity = z.object({
+  /** Its resource id in lower case. */
+  id: z.string(),
+  /** ISO 8601; absent where Azure Resource Manager gives none. */
+  createdOn: z.string().optional(),
+});
+export type VaultIdentity = z.infer<typeof vaultIdentity>;
+
 const syncRecord = z.object({
   recordId: z.string(),
   sourceVault: z.string(),
@@ -48,6 +57,11 @@ const syncRecord = z.object({
   targetOwned: z.boolean(),
   /** Where the target was seen: the provider's `placeMembers` then, as JSON. Another place has another target. */
   place: z.string().optional(),
+  /** The source's vault, and for a target of `azure` the target's, as the last good run found them. Absent before one. */
+  sourceIdentity: vaultIdentity.optional(),
+  targetIdentity: vaultIdentity.optional(),
+  /** When a person last accepted the vaults that have the names of source and target. */
+  vaultsConfirmedAt: z.string().optional(),
   /** When a run last ended well, written or not. */
   lastCheckedAt: z.string().optional(),
   /** When the target was last written. */

@@ -233,7 +233,7 @@ export function createRecords(deps: {
         const before: SyncRecord = withoutKeys(row);
         const { scheduleHours, enabled, onDrift, adopt } = { ...before, ...given };
         const changed: SyncRecord = {
-          ...before,
+          ...(given.confirmVaults ? confirmed(before, clock.now()) : before),
           scheduleHours,
           enabled,
           onDrift,
@@ -285,6 +285,12 @@ export function createRecords(deps: {
     const detail = `The sync record ${recordId} writes this target already. One target has one record.`;
     return new Problem("alreadyExists", detail, { members: { recordId } });
   }
+}
+
+/** The next run takes the vaults of these names that were created before now. */
+function confirmed(record: SyncRecord, now: Date): SyncRecord {
+  const { sourceIdentity: _s, targetIdentity: _t, ...rest } = record;
+  return { ...rest, vaultsConfirmedAt: now.toISOString() };
 }
 
 function paused(record: SyncRecord): SyncRecord {

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
+import type { Tier } from "../http/endpoint.ts";
 import type { Clock, Logger } from "../runtime.ts";
 import { repeatOnConflict } from "../storage/conflict.ts";
 import type { Queues } from "../storage/queues.ts";
@@ -26,7 +27,7 @@ const RECOVERY_SECONDS = 20;
 /** Brings the targets of records up to date. */
 export interface Runs {
   /**
-   * Runs a record that is due; otherwise nothing happens. A source version is written once where the provider tells what a
+   * Runs a record that is due; otherwise, and without a PRO license, nothing happens. A source version is written once where the provider tells what a
    * target holds, however often and wherever this is called and wherever it dies; elsewhere it may be written twice.
    */
   run(recordId: string): Promise<void>;
@@ -37,6 +38,7 @@ export interface Runs {
 export function createRuns(deps: {
   tables: Tables;
   queues: Queues;
+  licensing: { tier(): Promise<Tier> };
   audit: Pick<Audit, "append">;
   indexes: RecordIndexes;
   records: SyncRecords;
@@ -46,7 +48,7 @@ export function createRuns(deps: {
   clock: Clock;
   log: Logger;
 }): Runs {
-  const { tables, queues, audit, indexes, records, plans, sources, outcomes, clock, log } = deps;
+  const { tables, queues, licensing, audit, indexes, records, plans, sources, outcomes, clock, log } = deps;
 
   const isDue = ({ nextRunAt }: SyncRecord): boolean =>
     nextRunAt !== undefined && Date.parse(nextRunAt) <= clock.now().getTime() + CLOCK_SLACK_MS;
@@ -60,6 +62,8 @@ export function createRuns(deps: {
     const at = clock.now().toISOString();
     const looked = {
       place: seen.place,
+      sourceIdentity: source.vault,
+      targetIdentity: seen.targetVault,
       tiedVersions: source.tiedVersions,
       currentVersion: source.tiedVersions && source.version,
       lastCheckedAt: at,
@@ -206,6 +210,10 @@ export function createRuns(deps: {
       const { row: record, broken } = await records.look(recordId);
       if (broken) return await repeatOnConflict(() => setAside(broken));
       if (!record || !isDue(record)) return;
+      // It stays due: the timer sends its message again once there is a license.
+      if ((await licensing.tier()) !== "pro") {
+        return log.warn("A sync record is due and left alone: there is no PRO license", { recordId });
+      }
       const held = await lease(recordId);
       if (held) await underLease(record, held, () => work(record, held));
     },

@@ -3,12 +3,14 @@ import type { Clock } from "../runtime.ts";
 import { SECOND_MS } from "../time.ts";
 import { ownerOf } from "./providers/mark.ts";
 import { SyncFailure } from "./providers/provider.ts";
-import { type SyncRecord, sourceOf } from "./record.ts";
+import { type SyncRecord, sourceOf, type VaultIdentity } from "./record.ts";
 import type { SyncVaults } from "./vaults.ts";
 
 /** The version of the source that a target should hold. */
 export interface SourceVersion {
   version: string;
+  /** The vault that it was found in. */
+  vault: VaultIdentity;
   /** See `SyncRecord.tiedVersions`. */
   tiedVersions?: string;
 }
@@ -36,23 +38,23 @@ export function createSources({ vaults, clock }: { vaults: SyncVaults; clock: Cl
       .join(" ");
     const known = tiedVersions === record.tiedVersions && tied.find(({ version }) => version === record.currentVersion);
     if (known) return { found: known, tiedVersions };
-    const secrets = await vaults.secretsOf(record.sourceVault);
+    const { secrets } = await vaults.open(record, "source", true);
     const read = await secrets.read(record.sourceSecret, undefined, signal);
     return { found: tied.find(({ version }) => version === read?.version) ?? read, tiedVersions };
   }
 
   return {
     async look(record, signal) {
-      const secrets = await vaults.secretsOf(record.sourceVault);
+      const { secrets, identity } = await vaults.open(record, "source", false);
       const versions = await secrets.versions(record.sourceSecret, signal);
       const { found, tiedVersions } = await current(record, versions, signal);
       if (!found) throw missing(record);
       checkUsable(record, found, Math.floor(clock.now().getTime() / SECOND_MS));
-      return { version: found.version, ...(tiedVersions !== undefined && { tiedVersions }) };
+      return { version: found.version, vault: identity, ...(tiedVersions !== undefined && { tiedVersions }) };
     },
 
     async read(record, version, signal) {
-      const secrets = await vaults.secretsOf(record.sourceVault);
+      const { secrets } = await vaults.open(record, "source", true);
       const secret = await secrets.read(record.sourceSecret, version, signal);
       if (!secret) throw missing(record);
       return secret.value;

@@ -1,5 +1,6 @@
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
+import type { ResourceManager } from "../azure/resource-manager.ts";
 import type { ServiceKeyVault } from "../azure/service-key-vault.ts";
 import type { VaultSecretsClients } from "../azure/vault-secrets.ts";
 import type { Config } from "../config/config.ts";
@@ -108,6 +109,7 @@ export interface SyncDependencies {
   /** The service's own key vault, for the providers' credentials; undefined while it has none. */
   vault: ServiceKeyVault | undefined;
   vaultSecrets: VaultSecretsClients;
+  resourceManager: Pick<ResourceManager, "vault">;
   clock: Clock;
   randomness: Randomness;
   log: Logger;
@@ -115,11 +117,11 @@ export interface SyncDependencies {
 
 export function createSync(deps: SyncDependencies): Sync {
   const { tables, audit, config, licensing, clock } = deps;
-  const vaults = createSyncVaults({ tables, config, clients: deps.vaultSecrets });
-  const providers = providerDependencies(config, clock, (name) => vaults.secretsOf(name));
+  const vaults = createSyncVaults({ ...deps, clients: deps.vaultSecrets });
+  const providers = providerDependencies(config, clock);
   const configurations = createConfigurations({ ...deps, providers });
   const sources = createSources({ vaults, clock });
-  const plans = createPlans({ configurations, sources, providers });
+  const plans = createPlans({ configurations, sources, vaults, providers });
   const indexes = createIndexes(deps);
   const records = createRecords({
     ...deps,

@@ -1,42 +1,126 @@
+import { CloudFailure } from "../azure/failure.ts";
+import type { ResourceManager, VaultResource } from "../azure/resource-manager.ts";
 import { isServiceVault } from "../azure/service-key-vault.ts";
 import type { VaultSecrets, VaultSecretsClients } from "../azure/vault-secrets.ts";
 import type { Config } from "../config/config.ts";
 import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../inventory/vault.ts";
+import type { Clock } from "../runtime.ts";
 import type { Tables } from "../storage/tables.ts";
+import { SECOND_MS } from "../time.ts";
 import { SyncFailure } from "./providers/provider.ts";
+import type { SyncRecord, VaultIdentity } from "./record.ts";
+
+/** How long a description of a vault is good for reading metadata, so that runs of many records share one request. */
+const KEPT_MS = 10 * SECOND_MS;
+/** Milliseconds that a description is waited for. With the calls of a write after it, a run stays within its lease. */
+const DESCRIBE_MS = 20 * SECOND_MS;
+
+export type Side = "source" | "target";
+
+/** The vault of one side of a record. */
+export interface RecordVault {
+  secrets: VaultSecrets;
+  identity: VaultIdentity;
+}
 
 /** The key vaults of the inventory, as sources and targets. */
 export interface SyncVaults {
   /** Undefined when the inventory has none of that name. */
-  find(name: string): Promise<Pick<VaultRecord, "name" | "vaultUri"> | undefined>;
-  /** @throws {SyncFailure} notFound, serviceVault; {CloudFailure} foreignHost */
-  secretsOf(name: string): Promise<VaultSecrets>;
+  find(name: string): Promise<Pick<VaultRecord, "name" | "id"> | undefined>;
+  /**
+   * Opens a record's vault where it is still the vault that the record used before. A vault of the same name elsewhere, or
+   * one that was deleted and created again, is another vault: nothing is read from it or written to it.
+   *
+   * @param forValue - A value is about to be read or written: Azure Resource Manager is asked now. Otherwise an answer of the
+   * last 10 seconds will do.
+   * @throws {SyncFailure} notFound, serviceVault, otherPlace; {CloudFailure} when the vault can't be described, or foreignHost
+   */
+  open(record: SyncRecord, side: Side, forValue: boolean): Promise<RecordVault>;
 }
 
 export function createSyncVaults(deps: {
   tables: Tables;
   config: Pick<Config, "SERVICE_KEY_VAULT_URL">;
+  resourceManager: Pick<ResourceManager, "vault">;
   clients: VaultSecretsClients;
+  clock: Clock;
 }): SyncVaults {
+  const { clock } = deps;
+  const kept = new Map<string, { at: number; vault: Promise<VaultResource> }>();
+
   const find = (name: string) => deps.tables.get(Vaults, VAULTS, vaultKey(name));
+
+  function described(id: string, forValue: boolean): Promise<VaultResource> {
+    const key = id.toLowerCase();
+    const at = clock.now().getTime();
+    const before = kept.get(key);
+    if (before && !forValue && Math.abs(at - before.at) < KEPT_MS) return before.vault;
+    const asked = { at, vault: deps.resourceManager.vault(id, AbortSignal.timeout(DESCRIBE_MS)) };
+    kept.set(key, asked);
+    asked.vault.catch(() => {
+      if (kept.get(key) === asked) kept.delete(key);
+    });
+    return asked.vault;
+  }
+
   return {
     find,
-    async secretsOf(name) {
+
+    async open(record, side, forValue) {
+      const name = side === "source" ? record.sourceVault : (record.targetRegion ?? "");
       if (isServiceVault(deps.config, name)) {
         throw new SyncFailure("serviceVault", `${name} is the service's own key vault, which is never synced.`, {
           remedy: "Delete this record.",
         });
       }
-      const vault = await find(name);
-      if (!vault) {
+      const found = await find(name);
+      if (!found) {
         throw new SyncFailure("notFound", `The key vault ${name} is not in the inventory.`, {
           remedy: "Run a scan of its subscription, or delete this record.",
         });
       }
-      return deps.clients.open({ name: vault.name, vaultUri: vault.vaultUri });
+      const vault = await described(found.id, forValue).catch((error: unknown) => {
+        throw error instanceof CloudFailure && error.code === "notFound" ? gone(name, found.id) : error;
+      });
+      // The rows of the inventory are not signed: a changed one may name any vault that the service can read.
+      if (vault.name.toLowerCase() !== name.toLowerCase()) throw gone(name, found.id);
+      const identity = { id: vault.id.toLowerCase(), ...(vault.createdOn && { createdOn: vault.createdOn }) };
+      requireSameVault(record, side, name, identity);
+      return { secrets: deps.clients.open({ name: vault.name, vaultUri: vault.vaultUri }), identity };
     },
   };
 }
+
+/**
+ * A record that remembers no vault, since none of its runs ended well or an earlier version ran it, or a vault without a
+ * date, takes one that was there when a person or a good run last used the name: no two vaults have a name at the same time,
+ * deleted ones that can be recovered included.
+ *
+ * @throws {SyncFailure} otherPlace
+ */
+function requireSameVault(record: SyncRecord, side: Side, name: string, now: VaultIdentity): void {
+  const before = side === "source" ? record.sourceIdentity : record.targetIdentity;
+  if (before && before.id === now.id && before.createdOn === now.createdOn) return;
+  const { createdAt, lastCheckedAt = "", vaultsConfirmedAt = "" } = record;
+  const usedAt = [createdAt, lastCheckedAt, vaultsConfirmedAt].sort().at(-1)!;
+  const isUndated = before === undefined || (before.id === now.id && before.createdOn === undefined);
+  if (isUndated && (now.createdOn === undefined || now.createdOn <= usedAt)) return;
+  const was = before
+    ? `The record used ${shownVault(before)}.`
+    : `The record last used a vault of this name at ${usedAt}.`;
+  throw new SyncFailure("otherPlace", `${name} is another key vault than before: ${shownVault(now)}. ${was}`, {
+    remedy:
+      "Find out who created it. If it is the right one, change the record with confirmVaults set to true; otherwise delete the record.",
+  });
+}
+
+const shownVault = ({ id, createdOn }: VaultIdentity): string => (createdOn ? `${id}, created ${createdOn}` : id);
+
+const gone = (name: string, id: string) =>
+  new SyncFailure("notFound", `The key vault ${name} is no longer at ${id}.`, {
+    remedy:
+      "Recover it if it was deleted. If it was moved, run a scan of its subscription. Otherwise delete this record.",
+  });
 
 /** https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules#microsoftkeyvault */
 const VAULT_NAME = /^[a-z][a-z0-9-]{1,22}[a-z0-9]$/i;

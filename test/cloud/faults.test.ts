@@ -1,3 +1,6 @@
+import { once } from "node:events";
+import { type IncomingMessage, request } from "node:http";
+import type { Socket } from "node:net";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { type Cloud, startCloud } from "../../infra/local/cloud/cloud.ts";
 import { SdkClient } from "./sdk-client.ts";
@@ -70,6 +73,15 @@ test("what follows a nextLink to a foreign host is seen there, token and all", a
   });
   await sdk.failure("listSecrets", "kv-a");
   expect(cloud.control.foreignRequests()[0]).toMatchObject({ host: "evil.localhost", token: true });
+});
+
+test("a switch of protocols is no answer, and leaves the connection open", async () => {
+  cloud.control.addFault({ action: { kind: "switchProtocols" }, match: { item: "switches" } });
+  const url = new URL(cloud.controlUrl.replace("/control", "/sink/switches"));
+  const call = request(url, { method: "POST" }).end("x");
+  const [answer, socket] = (await once(call, "upgrade")) as [IncomingMessage, Socket];
+  expect([answer.statusCode, socket.readable]).toEqual([101, true]);
+  socket.destroy();
 });
 
 test("a hanging request is ended by its client and hinders nobody else", async () => {

@@ -1,5 +1,5 @@
 import { createServer, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
+import { type AddressInfo, createServer as createTcpServer, type Socket } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
 import { type Reach, refusal } from "../../shared/outgoing/addresses.ts";
 import { guardedFetch } from "../../shared/outgoing/fetch.ts";
@@ -86,7 +86,9 @@ const targets = (reach: Reach, change: Partial<OutgoingOptions> = {}): OutgoingO
 const post = { method: "POST", headers: {}, body: "{}" } as const;
 
 let server: Server | undefined;
+const listeners: (() => void)[] = [];
 afterEach(() => {
+  for (const stop of listeners.splice(0)) stop();
   server?.closeAllConnections();
   server?.close();
 });
@@ -95,6 +97,26 @@ async function serve(handler: Parameters<typeof createServer>[1]): Promise<numbe
   await new Promise<void>((resolve) => server!.listen(0, "127.0.0.1", resolve));
   return (server.address() as AddressInfo).port;
 }
+/** A receiver that says what it wants to: it need not be HTTP. */
+async function listen(handler: (socket: Socket) => void) {
+  const connections = { port: 0, count: 0, open: new Set<Socket>() };
+  const listening = createTcpServer((socket) => {
+    connections.count++;
+    connections.open.add(socket);
+    socket.on("error", () => {});
+    socket.once("close", () => connections.open.delete(socket));
+    handler(socket);
+    socket.resume();
+  });
+  await new Promise<void>((resolve) => listening.listen(0, "127.0.0.1", resolve));
+  connections.port = (listening.address() as AddressInfo).port;
+  listeners.push(() => {
+    for (const socket of connections.open) socket.destroy();
+    listening.close();
+  });
+  return connections;
+}
+
 const failure = (work: Promise<unknown>) =>
   work.then(
     () => new Error("It succeeded."),
@@ -193,9 +215,77 @@ describe("a request to an address that somebody gave", () => {
     });
   });
 
+  /** Bytes that a receiver sends once it has the request, and whether it then closes the connection. */
+  const UNSETTLED: [name: string, bytes: string, closes: boolean][] = [
+    ["a switch of protocols", "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n", false],
+    ["a switch of protocols and a close", "HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\n\r\n", true],
+    ["a bare 101", "HTTP/1.1 101 Nothing\r\n\r\n", false],
+    ["a bare 101 and a close", "HTTP/1.1 101 Nothing\r\n\r\n", true],
+    ["a close before the head", "", true],
+    ["a close within the head", "HTTP/1.1 200 OK\r\ncontent-", true],
+    ["nothing", "", false],
+    ["half of a head", "HTTP/1.1 200 OK\r\ncontent-", false],
+    ["interim responses only", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n", false],
+    ["interim responses and a close", "HTTP/1.1 103 Early Hints\r\n\r\n", true],
+    ["text that is not HTTP", "220 ready\r\n", false],
+  ];
+
+  test.each(UNSETTLED)(
+    "an answer of %s fails within the limit and leaves no connection",
+    { timeout: 20_000 },
+    async (_name, bytes, closes) => {
+      const connections = await listen((socket) => {
+        socket.once("data", () => (closes ? socket.end(bytes) : socket.write(bytes)));
+      });
+      const outgoing = createOutgoing(targets("ownNetwork", { timeoutMs: 500 }));
+      const address = `http://127.0.0.1:${connections.port}/secret-path`;
+      const error = await failure(outgoing.send(address, post));
+      expect(error).toMatchObject({ name: "Unreachable", sent: true, lasting: false });
+      expect(error.message).toMatch(/^127\.0\.0\.1 was not reached: /);
+      const fetched = await failure(guardedFetch(outgoing)(address, { method: "GET", headers: {} }));
+      expect(fetched).toMatchObject({ name: "Unreachable", sent: true });
+      await expect.poll(() => connections.open.size).toBe(0);
+      expect(connections.count).toBe(2);
+    },
+  );
+
+  test("a body that never ends, or breaks off, leaves the status and no connection", async () => {
+    let closes = false;
+    const connections = await listen((socket) => {
+      const head = "HTTP/1.1 202 Accepted\r\ncontent-length: 10\r\n\r\nhalf";
+      socket.once("data", () => (closes ? socket.end(head) : socket.write(head)));
+    });
+    const outgoing = createOutgoing(targets("ownNetwork", { timeoutMs: 500 }));
+    for (closes of [false, true]) {
+      const answer = await outgoing.send(`http://127.0.0.1:${connections.port}/`, post);
+      expect(answer).toMatchObject({ status: 202, whole: false });
+    }
+    await expect.poll(() => connections.open.size).toBe(0);
+  });
+
+  test("a caller's own signal ends it, also while the name is being resolved and when it was aborted before", {
+    timeout: 20_000,
+  }, async () => {
+    const connections = await listen(() => {});
+    const address = `http://127.0.0.1:${connections.port}/`;
+    const given = new AbortController();
+    const outgoing = createOutgoing(targets("ownNetwork", { timeoutMs: 3_600_000 }));
+    const waiting = failure(outgoing.send(address, { ...post, signal: given.signal }));
+    await expect.poll(() => connections.open.size).toBe(1);
+    given.abort();
+    expect(await waiting).toMatchObject({ name: "Unreachable" });
+    await expect.poll(() => connections.open.size).toBe(0);
+    const unresolved = createOutgoing(
+      targets("ownNetwork", { timeoutMs: 3_600_000, resolve: () => new Promise(() => {}) }),
+    );
+    expect(await failure(unresolved.send(address, { ...post, signal: given.signal }))).toMatchObject({ sent: false });
+    expect(connections.count).toBe(1);
+  });
+
   test("made by a library is guarded alike, and one that answers too much has failed", async () => {
     const port = await serve((request, response) => {
       if (request.url === "/large") response.end("x".repeat(5000));
+      else if (request.url === "/odd") response.writeHead(999).end();
       else if (request.url === "/moved") response.writeHead(302, { location: "/" }).end();
       else response.writeHead(200, { "content-type": "text/plain" }).end(request.method);
     });
@@ -206,6 +296,8 @@ describe("a request to an address that somebody gave", () => {
     expect((await fetch(`http://127.0.0.1:${port}/moved`, form)).status).toBe(302);
     const large = await failure(fetch(`http://127.0.0.1:${port}/large`, { method: "GET", headers: {} }));
     expect(large).toMatchObject({ name: "Unreachable" });
+    const odd = await failure(fetch(`http://127.0.0.1:${port}/odd`, { method: "GET", headers: {} }));
+    expect(odd).toMatchObject({ name: "Unreachable", sent: true });
     const guarded = guardedFetch(createOutgoing(targets("public")));
     expect(await failure(guarded("https://127.0.0.1/", form))).toMatchObject({ lasting: true, sent: false });
   });

@@ -191,6 +191,18 @@ describe("an answer of the provider", () => {
     expect(await problemOf(deployment.start().sso.begin("/", ORIGIN, HERE))).toBe("unavailable");
   });
 
+  test.each(["oidc.discovery", "oidc.token", "oidc.keys"])(
+    "that is answered 101 by %s is a clear answer",
+    { timeout: 60_000 },
+    async (operation) => {
+      const arrival = await browse(instance, "uma");
+      deployments.cloud.control.addFault({ match: { operation }, action: { kind: "switchProtocols" } });
+      expect(await problemOf(complete(deployment.start(), arrival))).toBe("unavailable");
+      const at = operation === "oidc.discovery" ? "discovery" : "request";
+      expect(deployment.refusals()).toEqual([`providerUnreachable ${at}`]);
+    },
+  );
+
   test("to a client whose secret is no longer right says what to do", async () => {
     await deployment.configure(instance, { isEnabled: false, oidcClientSecret: "the secret of last year" });
     const row = (await instance.tables.get(Configuration, SSO, CONFIGURATION_KEY))!;

@@ -19,6 +19,7 @@ const LONG = [
   "governance/compliance.test.ts",
   "audit/export.test.ts",
   "discovery/budget.test.ts",
+  "alerts/receivers.test.ts",
 ].map((file) => path.resolve(import.meta.dirname, "..", file));
 
 /** Begins with the longest files, so that none of them still runs once all others are done. Vitest itself goes by their size. */

@@ -89,6 +89,36 @@ describe("sync over HTTP", () => {
     expect((await service.admin("GET", `${path}/status`)).status).toBe(404);
   });
 
+  test("leaves alone another key vault of the target's name, tells it, and copies once it is confirmed", async () => {
+    const { control } = service.cloud;
+    const rule = { name: "Copies that fail", alertType: "syncFailed", recipients: ["platform@acme.example"] };
+    const alerting = await service.admin("POST", "/alerts/rules", rule);
+    expect(alerting.status).toBe(201);
+    const { recordId } = (await service.admin("POST", RECORDS, { ...SOURCE, ...AZURE, targetName: "placed" })).body;
+    expect(await settled(recordId)).toMatchObject({ state: "inSync" });
+    const { subscriptionId } = control.vaults().find(({ name }) => name === AZURE.targetRegion)!;
+    control.removeVault(AZURE.targetRegion);
+    control.putVault(subscriptionId, { name: AZURE.targetRegion });
+    await service.admin("POST", `${RECORDS}/${recordId}/sync`);
+    const failed = await settled(recordId);
+    expect(failed).toMatchObject({ state: "failing", failure: { code: "otherPlace", side: "target" } });
+    expect(control.secretValue(AZURE.targetRegion, "placed")).toBeUndefined();
+    await fetch(`${service.url}/__host/timers/evaluateAlerts`, { method: "POST" });
+    const told = async () => (await service.admin("GET", `/alerts/history?rule_id=${alerting.body.id}`)).body.items;
+    await expect.poll(async () => (await told())[0]?.status, { timeout: 60_000 }).toBe("delivered");
+    expect(await told()).toMatchObject([{ itemsTotal: 1 }]);
+    expect(control.mails().at(-1)).toMatchObject({ subject: expect.stringContaining(AZURE.targetRegion) });
+
+    const confirmed = await service.admin("PUT", `${RECORDS}/${recordId}`, { confirmVaults: true });
+    expect([confirmed.status, confirmed.body.state]).toEqual([200, "pending"]);
+    expect(await settled(recordId)).toMatchObject({ state: "inSync", failure: null });
+    const value = control.secretValue(SOURCE.sourceVault, SOURCE.sourceSecret);
+    expect(control.secretValue(AZURE.targetRegion, "placed")).toBe(value);
+    const entries = await service.all("/audit/entries?event_type=syncRecord.changed");
+    expect(entries[0]).toMatchObject({ target: { id: recordId }, after: { vaultsConfirmedAt: expect.any(String) } });
+    expect((await service.admin("DELETE", `${RECORDS}/${recordId}`)).status).toBe(200);
+  });
+
   test("every provider takes copies in the built app", async () => {
     const { providers } = service.cloud.control;
     const targets = {

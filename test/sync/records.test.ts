@@ -356,9 +356,17 @@ test("without a licence what there is is seen and deleted, and nothing begins", 
     expect(room.messages).toEqual([]);
     await room.sync.tick();
     expect(room.events.filter(({ type }) => type === "sync.unlicensed")).toHaveLength(1);
+    // A message from when there was a license.
+    cloud.control.resetCounts();
+    await room.sync.run(record.recordId);
+    expect([cloud.control.requests(), room.value("under-a-licence")]).toEqual([[], undefined]);
     expect(await room.sync.status(record.recordId)).toMatchObject({ running: false });
     expect((await room.sync.list({}, PAGE)).total).toBeGreaterThan(0);
     expect(await refused(room.sync.get("01J00000000000000000000000"))).toEqual(["licenseRequired"]);
+    room.licence.tier = "pro";
+    await room.sync.run(record.recordId);
+    expect(room.value("under-a-licence")).toBe("value-one");
+    room.licence.tier = "core";
     await room.sync.remove(record.recordId, false, undefined, caller);
   } finally {
     room.licence.tier = "pro";

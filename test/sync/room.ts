@@ -2,6 +2,7 @@ import { TableClient } from "@azure/data-tables";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import type { AuditEvent } from "../../shared/audit/audit.ts";
 import { createIdentity } from "../../shared/azure/identity.ts";
+import { createResourceManager } from "../../shared/azure/resource-manager.ts";
 import { keyVaultRowKeys } from "../../shared/azure/row-keys.ts";
 import { createServiceKeyVault } from "../../shared/azure/service-key-vault.ts";
 import { createVaultSecrets, type VaultSecretsClients } from "../../shared/azure/vault-secrets.ts";
@@ -55,6 +56,7 @@ export function openRoom({ cloud, connectionString, storage, ...options }: RoomO
   const config = { ...configIn(cloud), ...options.config };
   const identity = createIdentity(config);
   const clients = createVaultSecrets({ config, identity, log, limits: IMPATIENT });
+  const resourceManager = createResourceManager({ config, identity, log, limits: IMPATIENT });
   const vault = createServiceKeyVault({ config, identity, log })!;
   const tables = createTables({ connectionString }, { keys: keyVaultRowKeys(vault, systemRandomness()) });
   const { port } = new URL(config.SERVICE_KEY_VAULT_URL!);
@@ -85,6 +87,7 @@ export function openRoom({ cloud, connectionString, storage, ...options }: RoomO
       licensing: { tier: async () => licence.tier },
       vault,
       vaultSecrets,
+      resourceManager,
       clock,
       randomness: systemRandomness(),
       log,
@@ -116,7 +119,8 @@ export function openRoom({ cloud, connectionString, storage, ...options }: RoomO
     async discover(...vaults: string[]): Promise<void> {
       for (const name of vaults) {
         const vaultUri = `https://${name}.${config.cloud.keyVaultSuffix}:${port}/`;
-        await tables.put(Vaults, VAULTS, vaultKey(name), { ...vaultOf(name), vaultUri });
+        const { subscriptionId } = cloud.control.vaults().find((one) => one.name === name)!;
+        await tables.put(Vaults, VAULTS, vaultKey(name), { ...vaultOf(name, subscriptionId), vaultUri });
       }
     },
 
@@ -203,13 +207,13 @@ export function openRoom({ cloud, connectionString, storage, ...options }: RoomO
 }
 export type Room = ReturnType<typeof openRoom>;
 
-const vaultOf = (name: string): VaultRecord => ({
+const vaultOf = (name: string, subscriptionId: string): VaultRecord => ({
   name,
-  id: `/subscriptions/11111111-1111-4111-8111-111111111111/resourceGroups/rg/providers/Microsoft.KeyVault/vaults/${name}`,
+  id: `/subscriptions/${subscriptionId}/resourceGroups/rg-security/providers/Microsoft.KeyVault/vaults/${name}`,
   vaultUri: "",
   location: "westeurope",
-  subscriptionId: "11111111-1111-4111-8111-111111111111",
-  resourceGroup: "rg",
+  subscriptionId,
+  resourceGroup: "rg-security",
   tenantId: "22222222-2222-4222-8222-222222222222",
   sku: "standard",
   softDelete: true,

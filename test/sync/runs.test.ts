@@ -54,7 +54,7 @@ describe("a run", () => {
       await room.dueAgain(record);
       await room.drainAll();
     });
-    expect(idle).toEqual({ "keyvault.listSecretVersions": 2 });
+    expect(idle).toEqual({ "arm.getVault": 2, "keyvault.listSecretVersions": 2 });
     const after = await room.sync.get(record.recordId);
     expect(after.lastCheckedAt! > record.lastCheckedAt!).toBe(true);
     expect(after.lastSyncedAt).toBe(record.lastSyncedAt);

@@ -33,6 +33,8 @@ export type FaultAction =
   | { kind: "hangAfter" }
   /** The connection ends before anything is done; clients see a reset. */
   | { kind: "reset" }
+  /** 101 to a request that asked for no other protocol, and nothing after it. */
+  | { kind: "switchProtocols" }
   /** The operation is done, then the connection ends without an answer: the client can't know. */
   | { kind: "loseAnswer" }
   /** The operation is done, and the connection ends half-way through the answer's body. */
@@ -63,7 +65,15 @@ export interface ActiveFault extends Fault {
 export type Outcome = { answer: Answer | undefined; fault?: string };
 
 /** These happen on the way, so they happen to a request without a token too. */
-const ON_THE_WAY = new Set<FaultAction["kind"]>(["latency", "hang", "hangAfter", "reset", "loseAnswer", "cutAnswer"]);
+const ON_THE_WAY = new Set<FaultAction["kind"]>([
+  "latency",
+  "hang",
+  "hangAfter",
+  "reset",
+  "switchProtocols",
+  "loseAnswer",
+  "cutAnswer",
+]);
 
 /** The rules by which the cloud misbehaves, in the order they were added; the first that fits decides. */
 export class Faults {
@@ -137,6 +147,8 @@ async function answerOf(
       return new Promise(() => {});
     case "reset":
       return undefined;
+    case "switchProtocols":
+      return { status: 101 };
     case "loseAnswer":
       await operation.answer();
       return undefined;

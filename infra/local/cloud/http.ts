@@ -96,7 +96,10 @@ export function requestHead(message: IncomingMessage): Omit<Incoming, "body"> {
 
 export function send(response: ServerResponse, answer: Answer): void {
   const { status, headers = {}, body, text } = answer;
-  if (text !== undefined) {
+  if (status === 101) {
+    // Past the response, which would close the connection.
+    response.socket?.write("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: other\r\n\r\n");
+  } else if (text !== undefined) {
     response.writeHead(status, { ...headers, "content-type": text.type });
     response.end(text.content);
   } else if (body !== undefined) {

@@ -14,11 +14,7 @@ type Addresses = Pick<
 >;
 
 /** Providers are called by https, at public addresses and at the hosts that the environment names. */
-export function providerDependencies(
-  config: Addresses,
-  clock: Clock,
-  vaultSecrets: ProviderDependencies["vaultSecrets"],
-): ProviderDependencies {
+export function providerDependencies(config: Addresses, clock: Clock): ProviderDependencies {
   const { AWS_ENDPOINT_URL: aws, GITHUB_API_URL: github, GOOGLE_SECRET_MANAGER_ENDPOINT: google } = config;
   const endpoints = [github, google].flatMap((address) => (address ? [hostAndPort(new URL(address))] : []));
   const named = new Set([...endpoints, ...config.PRIVATE_TARGET_HOSTS.map((host) => host.toLowerCase())]);
@@ -28,5 +24,5 @@ export function providerDependencies(
     plainHttp: () => false,
     remedy: "PRIVATE_TARGET_HOSTS names hosts in the service's own network.",
   });
-  return { outgoing, clock, tokens: createTokens(clock), endpoints: { aws, github, google }, vaultSecrets };
+  return { outgoing, clock, tokens: createTokens(clock), endpoints: { aws, github, google } };
 }

@@ -106,7 +106,7 @@ export interface ProviderDefinition<Settings extends object = object, Secrets ex
     to: { service: string; region: string | undefined },
     settings: Settings,
     secrets: Secrets,
-    deps: ProviderDependencies,
+    deps: TargetDependencies,
   ): SyncTarget;
 }
 
@@ -118,8 +118,12 @@ export interface ProviderDependencies {
   tokens: Tokens;
   /** Addresses that the environment names in place of the public ones; undefined for the public ones. */
   endpoints: { aws?: string | undefined; github?: string | undefined; google?: string | undefined };
-  /** The secrets of a key vault of the inventory, by the vault's name. @throws {SyncFailure} notFound */
-  vaultSecrets(vault: string): Promise<VaultSecrets>;
+}
+
+/** What a record's target is given. */
+export interface TargetDependencies extends ProviderDependencies {
+  /** The secrets of the key vault that the record's region names. Parameter and failures as of `SyncVaults.open`. */
+  vaultSecrets(forValue: boolean): Promise<VaultSecrets>;
 }
 
 /** Why a target could not be read or written; of those from `notConfigured` on, why a record could not be run at all. */

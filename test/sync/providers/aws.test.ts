@@ -2,7 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vit
 import type { Cloud } from "../../../infra/local/cloud/cloud.ts";
 import { aws } from "../../../shared/sync/providers/aws/provider.ts";
 import { markId } from "../../../shared/sync/providers/mark.ts";
-import type { ProviderDependencies, SyncTarget } from "../../../shared/sync/providers/provider.ts";
+import type { SyncTarget, TargetDependencies } from "../../../shared/sync/providers/provider.ts";
 import { providerOf } from "../../../shared/sync/providers/providers.ts";
 import { FAULTS, failureOf, markOf, providersCloud } from "./stand-in.ts";
 import { providerSuite } from "./suite.ts";
@@ -39,6 +39,7 @@ for (const service of ["secretsmanager", "parameterstore"] as const) {
         service === "secretsmanager" ? ["", "a b", "db-abc123", "x".repeat(513)] : ["", "a/b", "/aws/x", "/a//b"],
       recovers: service === "secretsmanager",
       conditional: false,
+      guarded: false,
       value: (name) => control.providers.aws[member].value(REGION, name),
       writeByOthers(name, value) {
         const exists = control.providers.aws[member].history(REGION, name).length > 0;
@@ -71,7 +72,7 @@ for (const service of ["secretsmanager", "parameterstore"] as const) {
 }
 
 let cloud: Cloud;
-let deps: ProviderDependencies;
+let deps: TargetDependencies;
 let name = "";
 let made = 0;
 beforeAll(async () => {

@@ -19,6 +19,7 @@ const FAULTS: Record<Trouble, FaultAction> = {
   denied: { kind: "deny" },
   html: { kind: "garbage", as: "html" },
   lostBefore: { kind: "reset" },
+  switched: { kind: "switchProtocols" },
   lostAfterWrite: { kind: "loseAnswer" },
 };
 
@@ -41,11 +42,12 @@ providerSuite("azure", async () => {
     region: VAULT,
     settings: {},
     secrets: {},
-    deps: providerDependencies(config, systemClock, async () => vault),
+    deps: { ...providerDependencies(config, systemClock), vaultSecrets: async () => vault },
     freshName: () => `copy-${names++}`,
     badNames: ["", "a/b", "a_b", "x".repeat(128), "ä"],
     recovers: true,
     conditional: true,
+    guarded: false,
     value: (name) => control.secretValue(VAULT, name),
     writeByOthers: (name, value) => control.putSecret(VAULT, { name, value }),
     deleteByOthers: (name) => vault.remove(name),

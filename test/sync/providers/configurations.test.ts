@@ -2,12 +2,12 @@ import { generateKeyPairSync } from "node:crypto";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Cloud } from "../../../infra/local/cloud/cloud.ts";
 import { ProviderChange } from "../../../shared/sync/api.ts";
-import type { ProviderDependencies } from "../../../shared/sync/providers/provider.ts";
+import type { TargetDependencies } from "../../../shared/sync/providers/provider.ts";
 import { PROVIDERS, providerOf } from "../../../shared/sync/providers/providers.ts";
 import { providersCloud } from "./stand-in.ts";
 
 let cloud: Cloud;
-let deps: ProviderDependencies;
+let deps: TargetDependencies;
 beforeAll(async () => {
   ({ cloud, deps } = await providersCloud());
 });

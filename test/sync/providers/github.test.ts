@@ -2,7 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import type { Cloud } from "../../../infra/local/cloud/cloud.ts";
 import { githubFailure } from "../../../shared/sync/providers/github/failures.ts";
 import { github } from "../../../shared/sync/providers/github/provider.ts";
-import type { ProviderDependencies } from "../../../shared/sync/providers/provider.ts";
+import type { TargetDependencies } from "../../../shared/sync/providers/provider.ts";
 import { providerOf } from "../../../shared/sync/providers/providers.ts";
 import { FAULTS, failureOf, markOf, providersCloud } from "./stand-in.ts";
 import { providerSuite } from "./suite.ts";
@@ -27,6 +27,7 @@ providerSuite("github actions", async () => {
     badNames: ["", "DB", "acme/DB", "acme/shop/1DB", "acme/shop/GITHUB_DB", "acme/shop/A-B", "acme/../DB", "a/b/c/d/E"],
     recovers: false,
     conditional: false,
+    guarded: true,
     value: (name) => hub.value(name),
     writeByOthers: (name, value) => hub.write(name, value),
     deleteByOthers: (name) => hub.remove(name),
@@ -42,7 +43,7 @@ providerSuite("github actions", async () => {
 
 describe("github actions", () => {
   let cloud: Cloud;
-  let deps: ProviderDependencies;
+  let deps: TargetDependencies;
   let made = 0;
   let name = "";
   beforeAll(async () => {

@@ -3,7 +3,7 @@ import type { Cloud } from "../../../infra/local/cloud/cloud.ts";
 import { crc32c } from "../../../shared/sync/providers/google/crc32c.ts";
 import { google } from "../../../shared/sync/providers/google/provider.ts";
 import { markId } from "../../../shared/sync/providers/mark.ts";
-import type { ProviderDependencies } from "../../../shared/sync/providers/provider.ts";
+import type { TargetDependencies } from "../../../shared/sync/providers/provider.ts";
 import { providerOf } from "../../../shared/sync/providers/providers.ts";
 import { FAULTS, failureOf, markOf, providersCloud } from "./stand-in.ts";
 import { providerSuite } from "./suite.ts";
@@ -30,6 +30,7 @@ providerSuite("google secretmanager", async () => {
     badNames: ["", "a/b", "a.b", "ä", "x".repeat(256)],
     recovers: false,
     conditional: true,
+    guarded: true,
     value: (name) => cloudOfGoogle.value(name),
     writeByOthers: (name, value) => cloudOfGoogle.write(name, value),
     deleteByOthers: (name) => cloudOfGoogle.remove(name),
@@ -48,7 +49,7 @@ providerSuite("google secretmanager", async () => {
 
 describe("google secretmanager", () => {
   let cloud: Cloud;
-  let deps: ProviderDependencies;
+  let deps: TargetDependencies;
   let made = 0;
   let name = "";
   beforeAll(async () => {

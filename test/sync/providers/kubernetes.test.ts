@@ -3,7 +3,7 @@ import type { Cloud } from "../../../infra/local/cloud/cloud.ts";
 import type { KubernetesSettings } from "../../../shared/sync/providers/kubernetes/configuration.ts";
 import { kubernetes } from "../../../shared/sync/providers/kubernetes/provider.ts";
 import { markId } from "../../../shared/sync/providers/mark.ts";
-import type { ProviderDependencies } from "../../../shared/sync/providers/provider.ts";
+import type { TargetDependencies } from "../../../shared/sync/providers/provider.ts";
 import { providerOf } from "../../../shared/sync/providers/providers.ts";
 import { FAULTS, failureOf, markOf, providersCloud } from "./stand-in.ts";
 import { providerSuite } from "./suite.ts";
@@ -31,6 +31,7 @@ providerSuite("kubernetes secret", async () => {
     badNames: ["", "/value", "A", "a/b/c", "a/", "a/b c", "-a", "a..b", "x".repeat(254)],
     recovers: false,
     conditional: true,
+    guarded: true,
     value: (name) => cluster.value(...partsOf(name)),
     writeByOthers: (name, value) => cluster.write(partsOf(name)[0], value, partsOf(name)[1]),
     deleteByOthers: (name) => cluster.remove(partsOf(name)[0]),
@@ -49,7 +50,7 @@ providerSuite("kubernetes secret", async () => {
 
 describe("kubernetes secret", () => {
   let cloud: Cloud;
-  let deps: ProviderDependencies;
+  let deps: TargetDependencies;
   let made = 0;
   let name = "";
   beforeAll(async () => {

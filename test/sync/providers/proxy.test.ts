@@ -32,9 +32,10 @@ function open(id: string): [target: SyncTarget, name: string] {
     GOOGLE_SECRET_MANAGER_ENDPOINT: address,
     PRIVATE_TARGET_HOSTS: [`localhost:${server.port}`],
   };
-  const deps = providerDependencies(config, systemClock, async () => {
+  const noVaults = async () => {
     throw new Error("There are no vaults here.");
-  });
+  };
+  const deps = { ...providerDependencies(config, systemClock), vaultSecrets: noVaults };
   const [service, settings, secrets, name] = {
     aws: [
       "parameterstore",

@@ -2,17 +2,17 @@ import type { Cloud } from "../../../infra/local/cloud/cloud.ts";
 import type { FaultAction } from "../../../infra/local/cloud/faults.ts";
 import { systemClock } from "../../../shared/runtime.ts";
 import { providerDependencies } from "../../../shared/sync/providers/dependencies.ts";
-import type { Mark, ProviderDependencies } from "../../../shared/sync/providers/provider.ts";
+import type { Mark, TargetDependencies } from "../../../shared/sync/providers/provider.ts";
 import { liveIn } from "../../azure/live-cloud.ts";
 import type { Trouble } from "./suite.ts";
 
 /** A stand-in cloud for providers other than Azure, and what they are given in it. */
-export async function providersCloud(): Promise<{ cloud: Cloud; deps: ProviderDependencies }> {
+export async function providersCloud(): Promise<{ cloud: Cloud; deps: TargetDependencies }> {
   const { cloud, config } = await liveIn({ company: { subscriptions: [] } });
   const noVaults = async () => {
     throw new Error("There are no vaults here.");
   };
-  return { cloud, deps: providerDependencies(config, systemClock, noVaults) };
+  return { cloud, deps: { ...providerDependencies(config, systemClock), vaultSecrets: noVaults } };
 }
 
 /** How most troubles are made; what a provider says otherwise is its own. */
@@ -22,6 +22,7 @@ export const FAULTS: Record<Trouble, FaultAction> = {
   denied: { kind: "deny" },
   html: { kind: "garbage", as: "html" },
   lostBefore: { kind: "reset" },
+  switched: { kind: "switchProtocols" },
   lostAfterWrite: { kind: "loseAnswer" },
 };
 

@@ -2,9 +2,9 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { markId } from "../../../shared/sync/providers/mark.ts";
 import {
   type Mark,
-  type ProviderDependencies,
   SyncFailure,
   type SyncTarget,
+  type TargetDependencies,
 } from "../../../shared/sync/providers/provider.ts";
 import type { AnyProvider } from "../../../shared/sync/providers/providers.ts";
 
@@ -20,6 +20,8 @@ export type Trouble =
   | "html"
   /** The connection ends before anything is done. */
   | "lostBefore"
+  /** 101 to a request that asked for no other protocol, and nothing after it. */
+  | "switched"
   /** The next write is done, then the connection ends without an answer. */
   | "lostAfterWrite";
 
@@ -32,7 +34,7 @@ export interface Harness {
   secrets: Record<string, unknown>;
   /** Secrets of the same form that don't hold; undefined where the provider has none of its own. */
   wrongSecrets?: Record<string, unknown>;
-  deps: ProviderDependencies;
+  deps: TargetDependencies;
   /** A name for a target that nobody used yet. */
   freshName(): string;
   /** Names that can't be one. */
@@ -41,6 +43,8 @@ export interface Harness {
   recovers: boolean;
   /** Whether a target that was changed between the last look and the write is left alone. */
   conditional: boolean;
+  /** Whether its calls go through `deps.outgoing`. An SDK's end at a time limit of its own. */
+  guarded: boolean;
   /** What lies there now; undefined for nothing. */
   value(name: string): string | undefined;
   /** Somebody else writes it, with nothing of ours: made, or a new version on top. */
@@ -249,6 +253,13 @@ export function providerSuite(title: string, make: () => Promise<Harness & { sto
     test("a page instead of an answer is no answer", async () => {
       const { code, unclear } = await troubled("html", () => target.describe(name));
       expect([code, unclear]).toEqual([expect.stringMatching(/^(badResponse|unreachable)$/), true]);
+    });
+
+    test("an answer 101 ends the call and has written nothing", { timeout: 60_000 }, async () => {
+      if (!harness.guarded) return;
+      const seen = await target.describe(name);
+      const failure = await troubled("switched", () => target.put(name, VALUE, FIRST, seen));
+      expect([failure.code, harness.value(name)]).toEqual(["unreachable", undefined]);
     });
 
     test("a connection that ends before anything is done has written nothing", async () => {

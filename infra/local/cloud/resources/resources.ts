@@ -109,10 +109,11 @@ export class Resources {
     return true;
   }
 
-  /** Replaces a vault of the same name, contents and all. Days are counted from now. */
+  /** Replaces a vault of the same name, contents and all. Days are counted from now, and it is new unless it says otherwise. */
   putVault(subscription: string, declared: CompanyVault): void {
     if (!this.subscriptions.has(subscription.toLowerCase())) throw new Error(`No subscription ${subscription}`);
-    this.#change({ what: "vault", subscriptionId: subscription, declared, at: this.now() });
+    const made = { createdDaysAgo: 0, ...declared };
+    this.#change({ what: "vault", subscriptionId: subscription, declared: made, at: this.now() });
   }
 
   changeVault(name: string, settings: Partial<CompanyVault>): boolean {

@@ -14,5 +14,5 @@ export const azure: ProviderDefinition = {
   regionProblem,
   /** There is nothing to check: which vault it is, each record says. */
   check: async () => {},
-  open: ({ region }, _settings, _secrets, { vaultSecrets }) => azureTarget(() => vaultSecrets(region ?? "")),
+  open: (_to, _settings, _secrets, { vaultSecrets }) => azureTarget(vaultSecrets),
 };

@@ -11,11 +11,11 @@ const UNTIL_UNKNOWN = "unknown";
  * Secrets of another key vault. The mark is in the version's tags. Key Vault has no conditional write: what somebody else
  * writes between the last look and the write is covered by a newer version, and stays readable below it.
  */
-export function azureTarget(open: () => Promise<VaultSecrets>): SyncTarget {
+export function azureTarget(open: (forValue: boolean) => Promise<VaultSecrets>): SyncTarget {
   /** Every error as a failure of the target. */
-  async function use<T>(work: (vault: VaultSecrets) => Promise<T>): Promise<T> {
+  async function use<T>(forValue: boolean, work: (vault: VaultSecrets) => Promise<T>): Promise<T> {
     try {
-      return await work(await open());
+      return await work(await open(forValue));
     } catch (error) {
       throw asSyncFailure(error);
     }
@@ -29,10 +29,10 @@ export function azureTarget(open: () => Promise<VaultSecrets>): SyncTarget {
   }
 
   return {
-    describe: (name, signal) => use(async (vault) => describe(vault, name, await vault.versions(name, signal))),
+    describe: (name, signal) => use(false, async (vault) => describe(vault, name, await vault.versions(name, signal))),
 
     put: (name, value, mark, expected, signal) =>
-      use(async (vault) => {
+      use(true, async (vault) => {
         const versions = await vault.versions(name, signal);
         const now = await describe(vault, name, versions);
         if (now.holds === markId(mark)) return { version: now.version, created: false };
@@ -41,8 +41,8 @@ export function azureTarget(open: () => Promise<VaultSecrets>): SyncTarget {
         return { version, created: !now.exists };
       }),
 
-    undelete: (name) => use((vault) => vault.recover(name)),
-    remove: (name) => use((vault) => vault.remove(name)),
+    undelete: (name) => use(true, (vault) => vault.recover(name)),
+    remove: (name) => use(true, (vault) => vault.remove(name)),
   };
 }
 

@@ -100,9 +100,18 @@ function Actions({ record }: { record: SyncRecord }) {
         operation="updateSyncRecord"
         title="Edit"
         action="Save"
-        submit={(form, change) => change({ params: held, body: recordOf(form) })}
+        submit={(form, change) =>
+          change({ params: held, body: { ...recordOf(form), confirmVaults: form.has("confirmVaults") } })
+        }
       >
         <RecordFields record={record} />
+        {record.failure?.code === "otherPlace" && record.failure.side !== "service" && (
+          <CheckField
+            name="confirmVaults"
+            label="Confirm key vaults"
+            hint="Accepts the key vaults that have these names now. Find out who created them first."
+          />
+        )}
       </Operate>{" "}
       <Operate
         operation="deleteSyncRecord"

@@ -1,0 +1,32 @@
+/**
+ * Deliveries in progress to one receiver on an instance. The host handles 16 to 24 messages of a queue at once (host.json:
+ * batchSize, newBatchThreshold), so a receiver that uses its whole time limit leaves most of them to the others.
+ */
+const PER_RECEIVER = 4;
+
+/** Limits how many deliveries to the same receiver an instance has in progress. */
+export interface ReceiverSlots {
+  /**
+   * Takes a slot of a receiver.
+   *
+   * @param receiver - Host and port of its address.
+   * @returns A function that gives the slot back; undefined while all slots of the receiver are in use.
+   */
+  take(receiver: string): (() => void) | undefined;
+}
+
+export function createReceiverSlots(): ReceiverSlots {
+  const inUse = new Map<string, number>();
+  return {
+    take(receiver) {
+      const count = inUse.get(receiver) ?? 0;
+      if (count >= PER_RECEIVER) return undefined;
+      inUse.set(receiver, count + 1);
+      return () => {
+        const left = inUse.get(receiver)! - 1;
+        if (left === 0) inUse.delete(receiver);
+        else inUse.set(receiver, left);
+      };
+    },
+  };
+}
