@@ -30,12 +30,10 @@ const scanFields = {
       "`full` reads all details, one by the schedule those that are due; `delta` only what changed; `force` all, also of vaults that failed lately.",
   }),
   subscriptions: z.array(z.string()).nullable().meta({ description: "As asked for; null for all." }),
-  status: z
-    .enum(SCAN_STATUSES)
-    .meta({
-      description:
-        "`partial`: some subscriptions or vaults could not be read. `timedOut`: the scan did not end before its deadline.",
-    }),
+  status: z.enum(SCAN_STATUSES).meta({
+    description:
+      "`partial`: some subscriptions or vaults could not be read. `timedOut`: the scan did not end before its deadline.",
+  }),
   trigger: z.enum(["api", "schedule"]).meta({ description: "Whether a call or the schedule began it." }),
   requestedBy: z.string(),
   createdAt: instant,
