@@ -112,7 +112,7 @@ const BY_KEYBOARD: [string, (page: Page) => Promise<void>][] = [
       }
       await page.keyboard.press("Escape");
       await expect.poll(async () => (await focused(page)).text).toBe("Add a subscription");
-      await tabTo(page, "Only those that can't be read");
+      await tabTo(page, "Only vaults that could not be read");
       await page.keyboard.press("Space");
       await isAt(page, "failing=true");
     },
