@@ -404,6 +404,7 @@ export function createServices(config: Config): Services {
   const complianceReports = createComplianceReports({
     compliance,
     unreadableVaults: async () => (await inventory.assets.figures(await inventory.moment())).unreadable,
+    unreadSubscriptions: () => subscriptions.unread(),
     unicodeFont: UNICODE_FONT,
     clock,
   });

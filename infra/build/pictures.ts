@@ -295,7 +295,15 @@ async function compliance(): Promise<void> {
     ],
     createdAt: new Date(now),
   };
-  draw("assessment", await assessmentDocument(assessment, { days: 90, unreadableVaults: 1, unicodeFont: undefined }));
+  draw(
+    "assessment",
+    await assessmentDocument(assessment, {
+      days: 90,
+      unread: { names: ["Acme Finance"], isListRead: true },
+      unreadableVaults: 1,
+      unicodeFont: undefined,
+    }),
+  );
   const listed = violations.slice(0, 6).flatMap(([, { items }]) => items);
   const about = { filter: { severity: "critical" as const }, createdAt: new Date(now), unicodeFont: undefined };
   draw("violations", await violationsDocument(listed, about));

@@ -96,6 +96,8 @@ export interface Subscriptions {
    * yet; those with a failure come first. False: only the others.
    */
   list(filter: { unread?: boolean | undefined }, request: PageRequest): Promise<SubscriptionPage>;
+  /** Names those that are watched and that their last scan did not read to its end, or that none has read yet. */
+  unread(): Promise<{ names: string[]; isListRead: boolean }>;
   /** @throws {Problem} notFound */
   get(subscriptionId: string): Promise<Subscription>;
   /** @throws {Problem} alreadyExists, or conflict while it is being removed. */
@@ -366,6 +368,12 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
         lastScan: "scanId" in lastScan ? lastScan : null,
         lastFailure: failure ?? null,
       };
+    },
+
+    async unread() {
+      const { found, lastScanOfAll } = await all();
+      const names = found.filter(isUnread).map(({ name }) => name);
+      return { names: names.sort(), isListRead: lastScanOfAll?.failure === undefined };
     },
 
     async test(subscriptionId) {

@@ -18,7 +18,14 @@ afterAll(() => storage.stop());
 const textOf = async (scope: Partial<Assessment["scope"]>, history: Assessment["framework"]["history"] = []) => {
   const { framework } = nothingYet;
   const assessment = { ...nothingYet, framework: { ...framework, history }, scope: { ...nothingYet.scope, ...scope } };
-  return await pdfText(await assessmentDocument(assessment, { days: 30, unreadableVaults: 0, unicodeFont: undefined }));
+  return await pdfText(
+    await assessmentDocument(assessment, {
+      days: 30,
+      unread: { names: [], isListRead: true },
+      unreadableVaults: 0,
+      unicodeFont: undefined,
+    }),
+  );
 };
 const subscriptions = (count: number) => Array.from({ length: count }, (_, at) => `Team-${at}`);
 const day = (date: string, score: number) => ({ date, score, passed: 1, failed: 1, total: 2, edition: 1 });

@@ -15,7 +15,12 @@ beforeAll(async () => {
   azurite = await openStorage(["endpoints"]);
   room = openRoom(azurite.connectionString());
   const { compliance, clock } = room;
-  reports = createComplianceReports({ compliance, clock, unreadableVaults: async () => 1 });
+  reports = createComplianceReports({
+    compliance,
+    clock,
+    unreadableVaults: async () => 1,
+    unreadSubscriptions: async () => ({ names: [], isListRead: true }),
+  });
   await room.scan(vault("kv", { privateEndpoints: 0 }), [
     asset("kv", "secret", "a", { expiresOn: undefined }),
     asset("kv", "certificate", "c", { expiresOn: inDays(-1), autoRenew: false }),

@@ -10,7 +10,12 @@ import { asset, caller, inDays, openRoom, type Room, vault, walk } from "./suppo
 let storage: TestStorage;
 let room: Room;
 const reportsOf = ({ compliance, clock }: Room) =>
-  createComplianceReports({ compliance, clock, unreadableVaults: async () => 2 });
+  createComplianceReports({
+    compliance,
+    clock,
+    unreadableVaults: async () => 2,
+    unreadSubscriptions: async () => ({ names: ["Finance"], isListRead: false }),
+  });
 
 beforeAll(async () => {
   storage = await openStorage(["reports", "many"]);
@@ -65,6 +70,8 @@ test("an assessor's report has scope, period, method, every control's result, an
   for (const words of [
     "1 key vault with what they hold, of 1 subscription",
     "2026-10-22 10:00:00 to 2026-11-21 10:00:00 UTC",
+    "could not read the list of subscriptions. Vaults may be missing from this report.",
+    "did not read 1 subscription: Finance. Vaults may be missing from this report.",
     "could read nothing of 2 key vaults",
     "Method",
     "Limits: checks see how things are set",

@@ -1,6 +1,7 @@
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import type { Company } from "../../infra/local/cloud/company/company.ts";
-import { Service } from "../support/service.ts";
+import { pdfText } from "../support/pdf-text.ts";
+import { ADMIN, Service } from "../support/service.ts";
 
 const [DEV, OPERATIONS, FINANCE] = ["a", "b", "c"].map((digit) => `${digit}1111111-1111-4111-8111-111111111111`) as [
   string,
@@ -39,6 +40,14 @@ const subscriptions = async (query = "") => {
   expect(status, text).toBe(200);
   return body;
 };
+/** The text of an assessor's report. */
+async function assessment(): Promise<string> {
+  const token = await service.signIn(ADMIN);
+  const headers = { Authorization: `Bearer ${token}` };
+  const answer = await fetch(`${service.url}/compliance/frameworks/soc-2/pdf`, { headers });
+  expect(answer.status).toBe(200);
+  return await pdfText(new Uint8Array(await answer.arrayBuffer()));
+}
 const namesOf = async (query: string) => (await subscriptions(query)).items.map(({ name }: { name: string }) => name);
 
 test("before the first scan nothing says that anything was read", async () => {
@@ -105,7 +114,10 @@ test("the list of subscriptions answers those that were not read, those with a f
   expect((await service.admin("GET", "/subscriptions?unread=maybe")).status).toBe(400);
   expect((await service.admin("DELETE", `/subscriptions/${added}`)).status).toBe(200);
 
+  expect(await assessment()).toContain("The last scan did not read 1 subscription: Acme Finance.");
+
   expect((await scan()).status).toBe("completed");
+  expect(await assessment()).not.toContain("Not read");
   expect(await subscriptions("unread=true")).toMatchObject({ items: [], lastScan: { status: "completed" } });
 });
 
@@ -118,6 +130,7 @@ test("a list of subscriptions that can't be read is said until one can, also aft
     lastFailure: { code: "accessDenied", remedy: expect.stringContaining(ROLE) },
   };
   expect(await subscriptions("unread=true")).toMatchObject({ items: [], ...denied });
+  expect(await assessment()).toContain("The last scan could not read the list of subscriptions.");
   expect((await scan({ subscriptions: [DEV] })).status).toBe("completed");
   expect(await subscriptions("unread=true")).toMatchObject({ items: [], ...denied });
   service.cloud.control.clearFaults();

@@ -8,9 +8,17 @@ import { frameworkName } from "./csv.ts";
 import { cell, evidenceTable, instant, number, section, severityCell, statusCell, TEXT_SIZE, table } from "./tables.ts";
 import { drawTrend } from "./trend.ts";
 
+/** What the last scans did not read: nothing is known of the vaults in it. */
+export interface UnreadSubscriptions {
+  names: readonly string[];
+  /** Whether the last scan of all subscriptions read the whole list of them. */
+  isListRead: boolean;
+}
+
 interface About {
   /** The period's length. */
   days: number;
+  unread: UnreadSubscriptions;
   /** Key vaults of which the last scan could read no list. */
   unreadableVaults: number;
   unicodeFont: string | undefined;
@@ -47,6 +55,13 @@ function writeSummary(sheet: Sheet, { framework, scope, createdAt }: Assessment,
   sheet.fact("Framework", `${frameworkName(framework)}; controls from ${framework.source}`);
   sheet.fact("Period", `${instant(from)} to ${instant(createdAt)} UTC; the results are those at its end`);
   sheet.fact("Scope", scopeText(scope));
+  const { names, isListRead } = about.unread;
+  const missing = "Vaults may be missing from this report";
+  if (!isListRead) sheet.fact("Not read", `The last scan could not read the list of subscriptions. ${missing}.`, ALARM);
+  if (names.length > 0) {
+    const which = `${plural(names.length, "subscription")}: ${namesOf(names)}`;
+    sheet.fact("Not read", `The last scan did not read ${which}. ${missing}.`, ALARM);
+  }
   if (about.unreadableVaults > 0) {
     const which = about.unreadableVaults === 1 ? "1 key vault" : `${about.unreadableVaults} key vaults`;
     sheet.fact("Not read", `The last scan could read nothing of ${which}: what is said of them is older.`, ALARM);
@@ -62,10 +77,13 @@ function writeSummary(sheet: Sheet, { framework, scope, createdAt }: Assessment,
   sheet.fact("Score", `${score.toFixed(1)} of 100`);
 }
 
-function scopeText({ vaults, directories, subscriptions }: Assessment["scope"]): string {
-  const named = subscriptions.slice(0, MAX_SUBSCRIPTIONS).join(", ");
+function namesOf(subscriptions: readonly string[]): string {
   const more = subscriptions.length > MAX_SUBSCRIPTIONS ? ` and ${subscriptions.length - MAX_SUBSCRIPTIONS} more` : "";
-  const where = subscriptions.length === 0 ? "" : `: ${named}${more}`;
+  return `${subscriptions.slice(0, MAX_SUBSCRIPTIONS).join(", ")}${more}`;
+}
+
+function scopeText({ vaults, directories, subscriptions }: Assessment["scope"]): string {
+  const where = subscriptions.length === 0 ? "" : `: ${namesOf(subscriptions)}`;
   const applications = directories > 0 ? "; credentials of applications in directories" : "";
   return `${plural(vaults, "key vault")} with what they hold, of ${plural(subscriptions.length, "subscription")}${where}${applications}`;
 }

@@ -4,6 +4,7 @@ import type { Clock } from "../../runtime.ts";
 import type { Compliance } from "../compliance.ts";
 import type { FrameworkId } from "../controls.ts";
 import type { Violation, ViolationFilter } from "../violations.ts";
+import type { UnreadSubscriptions } from "./assessment-pdf.ts";
 import { frameworkCsv, violationsCsv } from "./csv.ts";
 
 /** Violations in a part of the CSV. */
@@ -40,11 +41,12 @@ export function createComplianceReports(deps: {
   compliance: Pick<Compliance, "violations" | "framework" | "assessment">;
   /** Key vaults of which the last scan could read no list. */
   unreadableVaults: () => Promise<number>;
+  unreadSubscriptions: () => Promise<UnreadSubscriptions>;
   /** A WOFF file: the bundle has its own. */
   unicodeFont?: string;
   clock: Clock;
 }): ComplianceReports {
-  const { compliance, unreadableVaults, unicodeFont, clock } = deps;
+  const { compliance, unreadableVaults, unreadSubscriptions, unicodeFont, clock } = deps;
 
   /** Up to `most` violations from a cursor on; fewer where what the filter asks for is rare. */
   async function walk(filter: ViolationFilter, most: number, cursor: string | undefined) {
@@ -85,7 +87,8 @@ export function createComplianceReports(deps: {
     async frameworkPdf(id, days = DEFAULT_DAYS) {
       const assessment = await compliance.assessment(id, { days, each: EVIDENCE_PER_CHECK });
       const { assessmentDocument } = await import("./assessment-pdf.ts");
-      const about = { days, unreadableVaults: await unreadableVaults(), unicodeFont };
+      const [unread, vaults] = await Promise.all([unreadSubscriptions(), unreadableVaults()]);
+      const about = { days, unread, unreadableVaults: vaults, unicodeFont };
       return { id: assessment.framework.id, data: await assessmentDocument(assessment, about) };
     },
   };
