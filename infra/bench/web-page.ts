@@ -162,7 +162,7 @@ async function waitingWalk(service: Service, context: BrowserContext) {
   await page.setViewportSize({ width: 1440, height: 900 });
   const calls = countedCalls(page);
   const begun = performance.now();
-  const notice = page.getByText("This page goes on by itself at");
+  const notice = page.getByText("The page continues automatically at");
   let [notices, isSaid] = [0, false];
   await page.goto(`${url}/#/inventory`);
   for (let last = 1_000; last <= WAITING_PAGES * 1_000; last += 1_000)

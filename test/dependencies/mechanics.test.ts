@@ -214,7 +214,7 @@ test("a reference that can't be followed is told once, and again after it could 
       expect.objectContaining({
         title: "one to kv-one/db",
         vaultName: "kv-one",
-        what: "is a reference that the platform can't follow",
+        what: "is a Key Vault reference that does not resolve",
         why: "B of one (webApp): AccessToKeyVaultDenied.",
       }),
     ]),

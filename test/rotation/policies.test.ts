@@ -228,7 +228,7 @@ describe("what is due", () => {
     expect(await room.tick()).toEqual([]);
     await room.policy(app.appId, { targets: [app.assetId] });
     await room.policy(later.appId);
-    expect(await room.notices("rotationDue")).toEqual([expect.stringContaining("it is rotated by itself from")]);
+    expect(await room.notices("rotationDue")).toEqual([expect.stringContaining("Automatic rotation starts after")]);
     expect(await room.tick(2)).toEqual([app.appId]);
     await room.automatic.begin(app.appId, "late");
     expect(await room.tick()).toEqual([]);
@@ -239,7 +239,7 @@ describe("what is due", () => {
     expect(row.status).toBe("completed");
     expect(room.control.directory.keyIdOf(app.appId, room.control.secretValue(VAULT, app.name)!)).toBe(row.newKeyId);
     const [told] = await room.notices("rotationDone");
-    expect(told).toContain(`${app.keyId} was removed`);
+    expect(told).toContain(`${app.keyId} was deleted`);
     // The new one is due again only 150 days later, and not before half its life is over.
     await room.discover(app, later);
     room.world.pass(DAY_MS);
@@ -256,7 +256,7 @@ describe("what is due", () => {
     expect((await room.policies.get(app.appId)).attention).toBeUndefined();
   });
 
-  test("and was removed by somebody meanwhile is not said to work", async () => {
+  test("and was deleted by somebody meanwhile is not said to work", async () => {
     const app = room.application();
     await room.discover(app);
     await room.confirm(app);
@@ -324,7 +324,7 @@ describe("what is due", () => {
       { appId: app.appId, secretId: app.keyId, updateKeyVaults: true, overlapDays: 1, removeExpired: false },
       BOSS,
     );
-    expect(await room.notices("rotationDue")).toEqual([expect.stringContaining(`is under way: ${rotationId}`)]);
+    expect(await room.notices("rotationDue")).toEqual([expect.stringContaining(`is in progress: ${rotationId}`)]);
     await room.tick();
     expect(await room.rotationsOf(app.appId)).toHaveLength(1);
   });
