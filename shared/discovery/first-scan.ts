@@ -7,7 +7,7 @@ import { SECOND_MS } from "../time.ts";
 import type { Discovery } from "./discovery.ts";
 import { FIRST, type FirstScan, FirstScans, SCAN_LIST, Scans } from "./scan.ts";
 
-/** An instance starts the scan right after it claimed it. A claim of this age without a scan belongs to a crashed one. */
+/** Age from which a claim without a scan is abandoned: an instance starts the scan right after its claim, so its instance crashed. */
 const ABANDONED_MS = 30 * SECOND_MS;
 
 export interface FirstScanDeps {
@@ -23,8 +23,8 @@ export interface FirstScanDeps {
 /**
  * Returns a function that starts a full scan if no scan was ever started in this store, once for all instances. Call it every
  * minute: a claim that carries the scan's id is inserted first, and a later call starts the scan of an abandoned claim under the
- * same id, which only one can do. A scan that has its row is the watch's to complete. Once the store has a scan, calls in this
- * process ask it nothing.
+ * same id, which only one can do. The scan watch completes a scan that has its row. After that, this process makes no more
+ * requests.
  */
 export function createFirstScan(deps: FirstScanDeps): (requestId: string) => Promise<void> {
   const { tables, discovery, clock, randomness, log } = deps;
@@ -52,7 +52,7 @@ export function createFirstScan(deps: FirstScanDeps): (requestId: string) => Pro
     if (await hasScans()) return true;
     try {
       await discovery.start({ mode: "full" }, { actor: "system", requestId }, "schedule", scanId);
-      log.info("The first scan starts, since the store has none", { scanId });
+      log.info("Starting the first scan: no scan exists", { scanId });
       return true;
     } catch (error) {
       if (error instanceof Problem && error.code === "scanRunning") return false;

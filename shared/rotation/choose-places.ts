@@ -5,22 +5,22 @@ import { isCertain, type Place, placeKey, type Target } from "./targets.ts";
 
 /** What decides which places a rotation of a client secret writes. */
 export interface PlacesRequest {
-  /** Writes to these only. A person, or a policy that an administrator set, names them and so answers for them. */
+  /** If set, the plan writes only these places. The person or policy that names them is responsible for them. */
   targets?: readonly Place[] | undefined;
-  /** The vault's secret by whose id the rotation was asked for: the person who asked answers for it. */
+  /** Vault secret whose ID the request names. The person who requests the rotation is responsible for it. */
   asked?: Place | undefined;
   /** `compromised`: places that are not named may belong to a thief of the value. */
   reason?: RotationRecord["reason"];
-  /** Whether a policy asks for it and no person has seen the plan. */
+  /** Whether a policy starts the rotation, so that no person has seen the plan. */
   automatic?: boolean | undefined;
 }
 
 type LeftOut = RotationRecord["notUpdated"][number];
 
 /**
- * Chooses the places that get the new value. That a value signs in does not make its place a target: whoever once had the
- * value could put it anywhere. So a rotation writes the places that were named, that a person confirmed, or that an earlier
- * rotation wrote. Where there is none, and a person asks, it writes the certain place that has held the value longest.
+ * Chooses the places that get the new value. A value that signs in does not make its place a target: anyone who once had the
+ * value could store it anywhere. So a rotation writes the places that were named, that a person confirmed, or that an earlier
+ * rotation wrote. If there is none, a requested rotation writes the certain place that has held the value longest.
  *
  * @throws {Problem} notRotatable where nothing is left to write, or a named place is not certain.
  */
@@ -37,13 +37,13 @@ export function choosePlaces(
   if (unproved.length > 0) {
     throw new Problem(
       "notRotatable",
-      `${unproved.map(placeOf).join(", ")} ${unproved.length === 1 ? "is" : "are"} not known for certain to hold this client secret. Verify or confirm the match first.`,
+      `${unproved.map(placeOf).join(", ")} ${unproved.length === 1 ? "is" : "are"} not a certain match of this client secret. Verify or confirm the match first.`,
     );
   }
   if (certain.length === 0) {
     throw new Problem(
       "notRotatable",
-      "No key vault secret is known for certain to hold this client secret, so nobody would get the new one. Confirm a match, or send updateKeyVaults: false to have it handed over.",
+      "No key vault secret is a certain match of this client secret, so no place would receive the new secret. Confirm a match, or send updateKeyVaults: false to store it in the handover vault.",
     );
   }
   const allowed = certain.filter((target) => isNamed(target) || (only === undefined && !isNew(target)));
@@ -58,13 +58,13 @@ export function choosePlaces(
   return { written, leftOut };
 }
 
-/** Why an automatic rotation does not start: says which places a person may confirm. */
+/** Returns why an automatic rotation does not start, with the places to confirm. */
 export const needsConfirmation = (certain: readonly Target[]): string =>
-  `${certain.map(placeOf).join(", ")} ${certain.length === 1 ? "holds" : "hold"} this client secret, but no person confirmed that and no rotation wrote it. An automatic rotation writes to no such place.`;
+  `${certain.map(placeOf).join(", ")} ${certain.length === 1 ? "holds" : "hold"} this client secret, but no person confirmed that and no rotation wrote it. An automatic rotation does not write such places.`;
 
 const isNew = ({ standing }: Target): boolean => standing === "new";
 
-/** By Key Vault's own date of the version, which a later copy can't have; by name where two are of one second. */
+/** By the creation date of the version, which a later copy can't predate. Ties are broken by name. */
 const longestHolder = (certain: readonly Target[]): Target =>
   certain.toSorted(
     (a, b) =>

@@ -6,8 +6,9 @@ import { isVaultSecret, type Publication } from "./rotation.ts";
 import type { Turn } from "./turn.ts";
 
 /**
- * Returns the new value, from the service's own key vault or from a target that this rotation wrote; undefined where neither has
- * it. The held copy is deleted when a rotation ends, so it is missing when the rotation's row was restored from a backup.
+ * Returns the new value, or undefined if it is lost. A client secret is read from the held copy or from a target that this rotation wrote,
+ * a vault secret's value only from the held copy. A rotation deletes the held copy when it ends, so the copy is missing when the
+ * rotation's row was restored from a backup.
  */
 export async function newValue(turn: Turn): Promise<string | undefined> {
   const { record } = turn;
@@ -16,8 +17,8 @@ export async function newValue(turn: Turn): Promise<string | undefined> {
 }
 
 /**
- * Returns the value of a client secret that this rotation made, like `newValue`. A value found at a target is not held again: the
- * name of a deleted copy stays taken while Key Vault can recover it.
+ * Returns the value of a client secret that this rotation made, like `newValue`. A value found at a target is not copied to
+ * the service's vault again, because the name of a deleted copy stays reserved while Key Vault can recover it.
  *
  * @throws {CloudFailure} where a target can't be read, or a sign-in that decides gives no clear answer.
  */

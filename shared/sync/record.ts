@@ -30,7 +30,7 @@ const failure = z.object({
 });
 export type RecordFailure = z.infer<typeof failure>;
 
-/** A key vault as Azure Resource Manager knows it. One with another id or creation date is another vault, whatever its name. */
+/** A key vault as Azure Resource Manager knows it. Another ID or creation date means another vault. */
 const vaultIdentity = z.object({
   /** Its resource id in lower case. */
   id: z.string(),
@@ -57,10 +57,10 @@ const syncRecord = z.object({
   targetOwned: z.boolean(),
   /** Where the target was seen: the provider's `placeMembers` then, as JSON. Another place has another target. */
   place: z.string().optional(),
-  /** The source's vault, and for a target of `azure` the target's, as the last good run found them. Absent before one. */
+  /** Identity of the source vault and, for `azure`, of the target vault at the last successful run. */
   sourceIdentity: vaultIdentity.optional(),
   targetIdentity: vaultIdentity.optional(),
-  /** When a person last accepted the vaults that have the names of source and target. */
+  /** Time when a person last confirmed the current vaults (`confirmVaults`). */
   vaultsConfirmedAt: z.string().optional(),
   /** When a run last ended well, written or not. */
   lastCheckedAt: z.string().optional(),

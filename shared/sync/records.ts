@@ -287,7 +287,7 @@ export function createRecords(deps: {
   }
 }
 
-/** The next run takes the vaults of these names that were created before now. */
+/** Forgets the recorded vaults. The next run accepts vaults of these names that were created before now. */
 function confirmed(record: SyncRecord, now: Date): SyncRecord {
   const { sourceIdentity: _s, targetIdentity: _t, ...rest } = record;
   return { ...rest, vaultsConfirmedAt: now.toISOString() };

@@ -27,8 +27,8 @@ const RECOVERY_SECONDS = 20;
 /** Brings the targets of records up to date. */
 export interface Runs {
   /**
-   * Runs a record that is due; otherwise, and without a PRO license, nothing happens. A source version is written once where the provider tells what a
-   * target holds, however often and wherever this is called and wherever it dies; elsewhere it may be written twice.
+   * Runs a record if it is due and PRO is licensed. Writes a source version once if the provider reports what the target holds.
+   * Otherwise a crash can write it twice.
    */
   run(recordId: string): Promise<void>;
   /** A run ended five times with an error of ours: the record says so, and waits for its schedule. */
@@ -212,7 +212,7 @@ export function createRuns(deps: {
       if (!record || !isDue(record)) return;
       // It stays due: the timer sends its message again once there is a license.
       if ((await licensing.tier()) !== "pro") {
-        return log.warn("A sync record is due and left alone: there is no PRO license", { recordId });
+        return log.warn("Sync record skipped: no PRO license", { recordId });
       }
       const held = await lease(recordId);
       if (held) await underLease(record, held, () => work(record, held));

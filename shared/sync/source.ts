@@ -18,8 +18,8 @@ export interface SourceVersion {
 /** Secrets of key vaults that are copied. Every method throws `SyncFailure` or `CloudFailure`. */
 export interface Sources {
   /**
-   * Looks which version is current, without a value: only where several are of one second, and others than at the last run,
-   * the value is read, since nothing else tells.
+   * Returns the current version without reading the value. Exception: if several versions have the same second and differ from
+   * those of the last run, the value is read, because nothing else identifies the current one.
    *
    * @throws {SyncFailure} sourceNotFound, sourceManaged, sourceDisabled, sourceNotYetValid, sourceExpired, syncLoop
    */

@@ -10,9 +10,9 @@ import { SECOND_MS } from "../time.ts";
 import { SyncFailure } from "./providers/provider.ts";
 import type { SyncRecord, VaultIdentity } from "./record.ts";
 
-/** How long a description of a vault is good for reading metadata, so that runs of many records share one request. */
+/** Time for which a vault description is reused for metadata reads, so that runs of many records share one request. */
 const KEPT_MS = 10 * SECOND_MS;
-/** Milliseconds that a description is waited for. With the calls of a write after it, a run stays within its lease. */
+/** Timeout for describing a vault. Together with the following calls it stays within the run's lease. */
 const DESCRIBE_MS = 20 * SECOND_MS;
 
 export type Side = "source" | "target";
@@ -25,14 +25,14 @@ export interface RecordVault {
 
 /** The key vaults of the inventory, as sources and targets. */
 export interface SyncVaults {
-  /** Undefined when the inventory has none of that name. */
+  /** Returns undefined if the inventory has no vault of that name. */
   find(name: string): Promise<Pick<VaultRecord, "name" | "id"> | undefined>;
   /**
    * Opens a record's vault where it is still the vault that the record used before. A vault of the same name elsewhere, or
    * one that was deleted and created again, is another vault: nothing is read from it or written to it.
    *
-   * @param forValue - A value is about to be read or written: Azure Resource Manager is asked now. Otherwise an answer of the
-   * last 10 seconds will do.
+   * @param forValue - True before a value is read or written: queries Azure Resource Manager now. False: accepts a description
+   * that is up to 10 seconds old.
    * @throws {SyncFailure} notFound, serviceVault, otherPlace; {CloudFailure} when the vault can't be described, or foreignHost
    */
   open(record: SyncRecord, side: Side, forValue: boolean): Promise<RecordVault>;
@@ -82,7 +82,7 @@ export function createSyncVaults(deps: {
       const vault = await described(found.id, forValue).catch((error: unknown) => {
         throw error instanceof CloudFailure && error.code === "notFound" ? gone(name, found.id) : error;
       });
-      // The rows of the inventory are not signed: a changed one may name any vault that the service can read.
+      // Inventory rows are not signed. A tampered row could name any vault that the service can read.
       if (vault.name.toLowerCase() !== name.toLowerCase()) throw gone(name, found.id);
       const identity = { id: vault.id.toLowerCase(), ...(vault.createdOn && { createdOn: vault.createdOn }) };
       requireSameVault(record, side, name, identity);
@@ -92,9 +92,9 @@ export function createSyncVaults(deps: {
 }
 
 /**
- * A record that remembers no vault, since none of its runs ended well or an earlier version ran it, or a vault without a
- * date, takes one that was there when a person or a good run last used the name: no two vaults have a name at the same time,
- * deleted ones that can be recovered included.
+ * Throws if the vault is not the one that the record used. With a recorded identity, resource ID and creation date must match.
+ * Without a recorded identity or date, a vault is accepted if it has no creation date, or existed when the name was last used or
+ * confirmed: Azure never lets two vaults share a name, recoverable ones included.
  *
  * @throws {SyncFailure} otherPlace
  */
@@ -108,10 +108,14 @@ function requireSameVault(record: SyncRecord, side: Side, name: string, now: Vau
   const was = before
     ? `The record used ${shownVault(before)}.`
     : `The record last used a vault of this name at ${usedAt}.`;
-  throw new SyncFailure("otherPlace", `${name} is another key vault than before: ${shownVault(now)}. ${was}`, {
-    remedy:
-      "Find out who created it. If it is the right one, change the record with confirmVaults set to true; otherwise delete the record.",
-  });
+  throw new SyncFailure(
+    "otherPlace",
+    `${name} is not the key vault that this record used: ${shownVault(now)}. ${was}`,
+    {
+      remedy:
+        "Find out who created it. If it is the right one, change the record with confirmVaults set to true; otherwise delete the record.",
+    },
+  );
 }
 
 const shownVault = ({ id, createdOn }: VaultIdentity): string => (createdOn ? `${id}, created ${createdOn}` : id);

@@ -58,7 +58,7 @@ const scan = (request: object = {}) => service.scan({ mode: "force", ...request 
 
 withBrowser("before the first scan nothing is said to have been read", async () => {
   const text = await overview();
-  expect(text).toContain("Not known yet: no scan has read all subscriptions.");
+  expect(text).toContain("Unknown: no scan of all subscriptions has finished yet.");
   expect(text).not.toMatch(ALL_CLEAR);
 });
 

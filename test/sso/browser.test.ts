@@ -18,7 +18,7 @@ let context: BrowserContext;
 beforeAll(async () => {
   const data = mkdtempSync(path.join(tmpdir(), "start-"));
   const port = await freePort();
-  const started = npmStart(data, ["--pro", "--no-scan"], { PORT: String(port) });
+  const started = npmStart(data, ["--pro", "--no-scan"], { PORT: String(port), TRUSTED_PROXY_HOPS: "2" });
   [context] = await Promise.all([openBrowser(), started.ready]);
   base = `http://localhost:${port}`;
   const cloud = JSON.parse(readFileSync(path.join(data, "stand-in/cloud/cloud.json"), "utf8"));
@@ -34,7 +34,12 @@ beforeAll(async () => {
   expect(said).toContain(`${base}/auth/sso/login`);
   expect(said).toContain("Ada Lindqvist");
 });
-beforeEach(() => context.clearCookies());
+let addresses = 0;
+beforeEach(async () => {
+  await context.clearCookies();
+  // Another address for each test, since sign-ins from one address are limited.
+  await context.setExtraHTTPHeaders({ "X-Forwarded-For": `198.51.100.${++addresses}` });
+});
 afterAll(async () => {
   await context?.close();
   await endStarted();

@@ -10,11 +10,10 @@ import type { Turn } from "../turn.ts";
 import { holdsOld } from "./publish.ts";
 
 /**
- * Adds places to those that are written, with their consumers: places that a person has confirmed since the plan, and places of
- * earlier rotations that could not be read then. The rotation goes back to `publishing`, so that they are written and verified
- * as the others were, and overlap as long.
+ * Adds newly confirmed places, and places of earlier rotations that were unreadable, together with their consumers. The rotation returns
+ * to `publishing`: the places are written and verified, and the overlap restarts.
  *
- * @returns whether there was one; false also where that can't be seen for long, which the conditions of the end report.
+ * @returns Whether places were added. Also false if places can't be read permanently; `reasonsAgainstEnd` reports that.
  * @throws {NeedsPerson} when one can't be written as it is; {CloudFailure} that is retried within minutes.
  */
 export async function addPlaces(turn: Turn): Promise<boolean> {
@@ -24,7 +23,7 @@ export async function addPlaces(turn: Turn): Promise<boolean> {
   if (plan === undefined && placeConfirmedAt === undefined) return false;
   const keys = new Set(added.map(placeKey));
   await turn.save((now) => ({
-    // A person who confirmed another place meanwhile is heard next.
+    // Keeps the mark if another place was confirmed in the meantime, so that the next turn adds it.
     ...(now.placeConfirmedAt === placeConfirmedAt && { placeConfirmedAt: undefined }),
     ...(plan !== undefined && {
       publications: [...now.publications, ...plan.publications],
@@ -67,17 +66,17 @@ async function planFor(turn: Turn, added: readonly Target[]) {
   const { consumers: known = [] } = turn.record;
   try {
     const publications = await Promise.all(added.map((target) => matchAt(world, target)));
-    // What publishing would put everything back for: a mistaken confirmation is no reason to.
+    // Publishing would roll everything back for another value. A mistaken confirmation must not cause that.
     for (const publication of publications) await refuseOther(turn, publication);
     const { consumers: users, coverage } = await world.consumers.of({ places: publications });
     refuseTooMany([...known, ...users]);
-    // Where the request named the only consumers that are acted on, it named none of these.
+    // If the request limited the consumers, new ones are excluded.
     const isLimited = known.some(({ included }) => !included);
     const consumers = users.map((one) => planned(one, !isLimited && one.how !== "willBreak"));
     return { publications, consumers, coverage };
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
-    throw new NeedsPerson(error.code, error.message, "Fix that, or withdraw the confirmation of this match.");
+    throw new NeedsPerson(error.code, error.message, "Fix the problem, or remove the confirmation of this match.");
   }
 }
 
@@ -87,6 +86,6 @@ async function refuseOther(turn: Turn, publication: Publication): Promise<void> 
   throw new NeedsPerson(
     "targetHoldsOther",
     `${placeOf(publication)} does not hold the client secret that is to be replaced. It was not overwritten.`,
-    "Withdraw the confirmation of this match.",
+    "Remove the confirmation of this match.",
   );
 }

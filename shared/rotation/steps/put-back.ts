@@ -8,7 +8,7 @@ import { Later, NeedsPerson } from "../stop.ts";
 import type { Turn } from "../turn.ts";
 import { reconcile } from "./attempts.ts";
 import { usersOfNew } from "./consumers.ts";
-import { refuseWhileHeld } from "./remove.ts";
+import { requireNotHeld } from "./remove.ts";
 
 /** A write without an answer has come or will never come after so long. */
 const LATE_WRITE_MS = 2 * MINUTE_MS;
@@ -92,7 +92,7 @@ export async function removeNew(turn: Turn): Promise<void> {
   // Before anything is recorded as to be removed: until then a person can still finish the rotation.
   if (newKeyId !== undefined) {
     const app = await turn.world.graph.application({ objectId: objectId! });
-    if (app !== undefined) await refuseWhileHeld(turn, app, newKeyId);
+    if (app !== undefined) await requireNotHeld(turn, app, newKeyId);
   }
   const users = await usersOfNew(turn);
   await turn.save(({ attempts, notes, newKeyId }) => ({

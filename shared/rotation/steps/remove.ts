@@ -12,17 +12,18 @@ import { clientSecretOf } from "../rotation.ts";
 import { NeedsPerson } from "../stop.ts";
 import type { Turn } from "../turn.ts";
 
-/** Which client secret a rotation removes: one that expired, the one it replaces, or one that it made itself. */
+/** Client secret to remove: an expired one, the one being replaced, or one that this rotation created. */
 export type Removed = "expired" | "old" | "new";
 
 /**
  * Removes a client secret of the application. This is the only place that does.
  *
  * The record alone never justifies a removal: it can be older than the directory and the vaults, for example after the tables
- * were restored from a backup. So the application's credentials and every target are read first.
+ * were restored from a backup. So the application's credentials and every target are read first. Exceptions: an expired secret is
+ * removed without these checks, and with `force` an old secret is removed without reading the targets.
  *
- * @param beforeRemoval - Recorded right before the request, while no other worker changes applications.
- * @returns `absent` where the directory does not have the secret, or does not show a young one yet.
+ * @param beforeRemoval - Called immediately before the request, while no other worker changes applications, to record the intent.
+ * @returns `absent` if the directory does not list the secret, which can also happen shortly after its creation.
  * @throws {NeedsPerson} stillInUse where a target holds the secret; lastCredential where no other valid secret would remain.
  * @throws {CloudFailure} where a target or the directory can't be read, or a sign-in that decides gives no clear answer.
  */
@@ -34,7 +35,7 @@ export async function removeClientSecret(
 ): Promise<"removed" | "absent"> {
   const { graph } = turn.world;
   const { objectId } = clientSecretOf(turn.record);
-  await refuseLockout(turn, keyId, which);
+  await requireNoLockout(turn, keyId, which);
   return await turn.directory(async () => {
     await beforeRemoval();
     return await entered(
@@ -47,7 +48,7 @@ export async function removeClientSecret(
   });
 }
 
-async function refuseLockout(turn: Turn, keyId: string, which: Removed): Promise<void> {
+async function requireNoLockout(turn: Turn, keyId: string, which: Removed): Promise<void> {
   const { world, record } = turn;
   const { objectId, appName } = clientSecretOf(record);
   const app = await world.graph.application({ objectId });
@@ -62,13 +63,13 @@ async function refuseLockout(turn: Turn, keyId: string, which: Removed): Promise
       "Check which client secrets the application has and which one its key vault secrets hold.",
     );
   }
-  // A person who forces the end of the old secret has been told which places hold it.
+  // With `force`, a person has seen which places hold the secret.
   if (which === "old" && record.finish?.force) return;
-  await refuseWhileHeld(turn, app, keyId);
+  await requireNotHeld(turn, app, keyId);
 }
 
 /** @throws {NeedsPerson} stillInUse where the current version of a target holds the client secret. */
-export async function refuseWhileHeld(turn: Turn, app: GraphApplication, keyId: string): Promise<void> {
+export async function requireNotHeld(turn: Turn, app: GraphApplication, keyId: string): Promise<void> {
   for (const publication of turn.record.publications) {
     const current = await readEnabled(turn, publication);
     if (current === undefined || !(await holdsSecret(turn, app, current, keyId))) continue;
@@ -91,8 +92,9 @@ const hasOtherValidSecret = (turn: Turn, app: GraphApplication, keyId: string): 
 /**
  * Returns whether a version holds a client secret.
  *
- * The held copy of the value decides where it exists. Without it, the version holds the secret if its value starts with the
- * secret's hint and either our tag names the secret or the value signs in.
+ * The held copy of the value decides if it exists. Otherwise a version whose value does not start with the known hint, or that is this
+ * rotation's new value, does not hold the secret. Of the others, a version holds it if the tag `entra-key-id` names it, or if the hint is
+ * known and the value signs in.
  */
 async function holdsSecret(
   turn: Turn,

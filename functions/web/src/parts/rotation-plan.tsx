@@ -27,8 +27,8 @@ export function RotationPlan({ of: plan }: { of: Schemas["Rotation"] }) {
       />
       <Lines title="Consumers" none="No consumers found." lines={consumers.map(consumerText)} />
       <NotWritten of={plan} />
-      <Lines title="Blocks removal of the old secret" lines={reasons} />
-      <Lines title="Not read" lines={coverage} />
+      <Lines title="Reasons why the old secret can't be removed" lines={reasons} />
+      <Lines title="Scopes that could not be read" lines={coverage} />
       <Lines title="Differences from your request" lines={notes} />
     </>
   );
@@ -39,8 +39,9 @@ const LEFT_OUT = {
   newPlace:
     "it holds the old secret, but nobody confirmed it and no rotation wrote it. Confirm the match if it belongs to the application",
   uncertain: "it may hold the old secret. Verify or confirm the match",
-  notNamed: "the request does not name it",
-  unreadable: "the vault denies access. Grant the service Key Vault Secrets Officer on it",
+  notNamed: "the request or policy does not name it",
+  unreadable:
+    "the vault denies access. Grant the service Key Vault Secrets Officer on it, or open the vault's firewall",
 } as const satisfies Record<NonNullable<Schemas["Rotation"]["notUpdated"][number]["reason"]>, string>;
 
 /** The vault secrets that a rotation leaves out, with the way to confirm those that belong to the application. */
@@ -49,7 +50,7 @@ export function NotWritten({ of: { appId, notUpdated } }: { of: Schemas["Rotatio
   return (
     <>
       <Lines
-        title="Not written, though they may hold the old one"
+        title="Vault secrets that are not written (may hold the old secret)"
         lines={notUpdated.map(
           ({ vaultName, secretName, confidence, reason }) =>
             `${vaultName}/${secretName} (${confidence})${reason === null ? "" : `: ${LEFT_OUT[reason]}`}`,

@@ -132,7 +132,9 @@ function Address({ method, rule }: { method: Method; rule?: Rule }) {
         label={method === "serviceNow" ? "Instance URL" : "URL"}
         type="url"
         hint={
-          method === "pagerDuty" ? "Only for another region, such as https://events.eu.pagerduty.com" : KEPT + unchanged
+          method === "pagerDuty"
+            ? "Only needed outside the US region, such as https://events.eu.pagerduty.com"
+            : KEPT + unchanged
         }
         required={method !== "pagerDuty" && !isSet}
       />
@@ -141,7 +143,7 @@ function Address({ method, rule }: { method: Method; rule?: Rule }) {
           name="routingKey"
           member="credentials.routingKey"
           label="Integration key (Events API v2)"
-          hint={KEPT + unchanged}
+          hint={KEPT}
           required={!isSet}
         />
       )}
@@ -151,7 +153,7 @@ function Address({ method, rule }: { method: Method; rule?: Rule }) {
             name="username"
             member="credentials.username"
             label="Username"
-            hint={`For basic authentication or OAuth.${unchanged}`}
+            hint="Enter username and password, or OAuth client ID and secret. Leave all empty to keep the stored credentials. Enter them again if you change the URL."
           />
           <SecretField name="password" member="credentials.password" label="Password" hint={KEPT} />
           <TextField name="clientId" member="credentials.clientId" label="OAuth client ID" />

@@ -44,7 +44,7 @@ export function AlertFailures() {
                 </li>
               ))}
             </ul>
-            {nextCursor !== null && <Link href={createHref("/alerts")}>All that were told</Link>}
+            {nextCursor !== null && <Link href={createHref("/alerts")}>View alert history</Link>}
           </>
         )
       }

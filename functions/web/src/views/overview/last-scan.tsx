@@ -21,8 +21,8 @@ const STATUSES: Record<Schemas["Scan"]["status"], string> = {
 };
 const MODES: Record<Schemas["Scan"]["mode"], string> = {
   full: "full scan",
-  delta: "changed vaults only",
-  force: "full scan, with retry of failing vaults",
+  delta: "delta scan",
+  force: "full scan, including vaults that failed recently",
 };
 
 /** The most recent scan with its progress, and a button that starts a new one. */
@@ -73,7 +73,7 @@ export function LastScan() {
 /** Subscriptions that the card names; the scan's status names all. */
 const NAMED = 20;
 
-/** Names the subscriptions that a scan could not read, if there are any: the scan knows nothing of their vaults. */
+/** Names the subscriptions that a scan could not read, if there are any: the scan has no data about their vaults. */
 function UnreadSubscriptions({ scanId }: { scanId: string }) {
   const status = api.useQuery("get", "/api/assets/discovery/scan/{scan_id}/status", {
     params: { path: { scan_id: scanId } },

@@ -7,7 +7,7 @@ import { Instant } from "../../parts/instant.tsx";
 
 type SubscriptionList = Schemas["SubscriptionList"];
 
-/** More than vaults: one unread subscription may hide hundreds of them. */
+/** Higher than for vaults, because one unread subscription can hide hundreds of vaults. */
 const SUBSCRIPTIONS_SHOWN = 20;
 const VAULTS_SHOWN = 5;
 
@@ -23,8 +23,8 @@ const useStyles = makeStyles({
 });
 
 /**
- * What the last scans could not read, why, and what fixes it. Subscriptions come first, since nothing is known of the vaults in an
- * unread one. Says that everything was read only where both lists are empty and a scan of all subscriptions completed.
+ * Lists what recent scans could not read, with the reason and the fix. Subscriptions come first, because nothing is known about the
+ * vaults of an unread one. Reports that everything was read only if both lists are empty and a scan of all subscriptions completed.
  */
 export function ReadFailures() {
   const subscriptions = api.useQuery("get", "/subscriptions", {
@@ -120,14 +120,14 @@ function More(props: { shown: number; total: number | null; href: string; childr
   );
 }
 
-/** No subscription and no vault is known to be unread. What that means depends on the last scan of all subscriptions. */
+/** Shown when no failure is known. The meaning depends on the last scan of all subscriptions. */
 function NothingListed({ lastScan }: Pick<SubscriptionList, "lastScan">) {
-  if (!lastScan) return <Text>Not known yet: no scan has read all subscriptions.</Text>;
+  if (!lastScan) return <Text>Unknown: no scan of all subscriptions has finished yet.</Text>;
   if (lastScan.status !== "completed") {
     return (
       <Text>
-        The last scan of all subscriptions ended as {lastScan.status}, so it did not read everything. Its results name
-        what is missing.
+        The last scan of all subscriptions ended as {lastScan.status}, so it did not read everything. Open the scan's
+        results to see what is missing.
       </Text>
     );
   }

@@ -59,7 +59,7 @@ export function Matches({ application }: { application: Schemas["Application"] }
       columns={columns}
       keyOf={({ assetId }) => assetId}
       label="Matching vault secrets"
-      empty="No matching vault secrets. A rotation then hands over the new value to you."
+      empty="No matching vault secrets. To rotate anyway, clear 'Write the new value to matching vault secrets'. The new value is then stored in the handover vault."
     />
   );
 }
@@ -103,7 +103,10 @@ function Actions({
         }
       >
         {isConfirmed ? (
-          <Text>A rotation no longer writes this secret, unless other evidence makes the match certain.</Text>
+          <Text>
+            A rotation no longer writes this secret, unless the policy or the request names it or an earlier rotation
+            wrote it.
+          </Text>
         ) : (
           <>
             <Text>A rotation writes the new value to this secret.</Text>

@@ -154,7 +154,7 @@ function EditPolicy({ appId, policy }: { appId: string; policy?: Schemas["Rotati
       <LongField
         name="targets"
         label="Vault secrets to write"
-        hint="Asset IDs, one per line. Leave empty for every certain match."
+        hint="Asset IDs, one per line. Leave empty to write every certain match that a user confirmed or an earlier rotation wrote."
         defaultValue={policy?.targets.join("\n") ?? ""}
       />
     </Operate>

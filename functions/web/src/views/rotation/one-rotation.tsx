@@ -74,7 +74,7 @@ function Steps({ rotation: { steps, overlapEndsAt, reasons, notes } }: { rotatio
           </li>
         ))}
       </ol>
-      <Lines title="Blocks removal of the old secret" lines={reasons} />
+      <Lines title="Reasons why the rotation can't finish" lines={reasons} />
       <Lines title="Differences from the request" lines={notes} />
     </Card>
   );
@@ -99,7 +99,7 @@ function Affected({ rotation }: { rotation: Rotation }) {
       />
       <Text>{verifiedMeans}</Text>
       <NotWritten of={rotation} />
-      <Lines title="Not read" lines={coverage} />
+      <Lines title="Scopes that could not be read" lines={coverage} />
     </Card>
   );
 }
@@ -127,21 +127,29 @@ function Actions({ rotation: { rotationId, status, needsConfirmation, goingBack 
           action="Roll back"
           submit={(_, cancel) => cancel({ params })}
         >
-          <Text>Restores the old secret for all consumers and deletes the new secret.</Text>
+          <Text>
+            {rotation.appId === null
+              ? "Writes the old value as a new version and restores the consumers."
+              : "Restores the old secret for all consumers and deletes the new secret."}
+          </Text>
         </Operate>
       )}{" "}
       {(needsConfirmation || status === "overlapping" || status === "needsAttention") && (
         <Operate
           operation="finishRotation"
-          title="Finish rotation"
-          action="Delete old secret"
+          title={goingBack === null ? "Finish rotation" : "End rollback"}
+          action={finishActionOf(rotation)}
           submit={(form, finish) => finish({ params, body: { force: form.has("force") } })}
         >
-          <Text>
-            Deletes the old secret if all known consumers use the new one. You can't undo this. Anything that still uses
-            the old secret stops working.
-          </Text>
-          <CheckField name="force" label="Delete it even if consumers still use it. Recorded in the audit log." />
+          <Text>{finishTextOf(rotation)}</Text>
+          <CheckField
+            name="force"
+            label={
+              goingBack === null
+                ? "Finish even if consumers still use the old value. Recorded in the audit log."
+                : "Leave consumers that could not be restored. Recorded in the audit log."
+            }
+          />
         </Operate>
       )}{" "}
       {status === "needsAttention" && (
@@ -156,4 +164,18 @@ function Actions({ rotation: { rotationId, status, needsConfirmation, goingBack 
       )}
     </div>
   );
+}
+
+/** Label of the button that ends the overlap or a rollback that waits for a person. */
+function finishActionOf({ goingBack, appId }: Rotation): string {
+  if (goingBack !== null) return "End rollback";
+  return appId === null ? "Finish rotation" : "Delete old secret";
+}
+
+function finishTextOf({ goingBack, appId }: Rotation): string {
+  if (goingBack !== null)
+    return "Ends the rollback without restoring the remaining consumers. They may still use the new secret and stop working.";
+  if (appId === null)
+    return "Ends the rotation if all included consumers use the new value. Old versions stay in the vault.";
+  return "Deletes the old secret if all known consumers use the new one. You can't undo this. Anything that still uses the old secret stops working.";
 }

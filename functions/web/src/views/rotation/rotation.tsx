@@ -12,7 +12,7 @@ export default function Rotation() {
       <Card title="Applications">
         <FeatureGate
           operation="listApplications"
-          description="Rotates application secrets and vault secrets: the service verifies the new secret and updates all consumers before it deletes the old one."
+          description="Replaces client secrets of applications and secrets in vaults. The old client secret is deleted only after all known consumers use the new one."
         >
           <Applications />
         </FeatureGate>
