@@ -48,6 +48,13 @@ export function choosePlaces(
   }
   const allowed = certain.filter((target) => isNamed(target) || (only === undefined && !isNew(target)));
   if (allowed.length === 0 && automatic) throw new Problem("notRotatable", needsConfirmation(certain));
+  const unreadable = targets.filter((target) => target.unreadable);
+  if (allowed.length === 0 && unreadable.length > 0) {
+    throw new Problem(
+      "notRotatable",
+      `${unreadable.map(placeOf).join(", ")} can't be read and may hold this client secret, so the place that has held it longest is unknown. Name the places to write in targets, confirm one, or let the service read the vault.`,
+    );
+  }
   const written = allowed.length > 0 ? allowed : [longestHolder(certain)];
   const leftOut = targets
     .filter((target) => !written.includes(target))

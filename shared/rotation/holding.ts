@@ -22,11 +22,13 @@ export async function holdValue(own: ServiceKeyVault, rotationId: string, value:
   await own.writeSecret(holdingName(rotationId), value, CONTENT_TYPE, { "rotation-id": rotationId });
 }
 
-/** All that is held for a rotation. */
+/** Returns the names of the held secrets that a rotation deletes when it ends. */
 export const heldNames = (record: RotationRecord): string[] =>
   isVaultSecret(record)
     ? [holdingName(record.rotationId)]
-    : record.attempts.flatMap(({ keyId }) => (keyId === undefined ? [] : [holdingName(record.rotationId, keyId)]));
+    : record.attempts.flatMap(({ keyId, isValueKept }) =>
+        keyId === undefined || isValueKept ? [] : [holdingName(record.rotationId, keyId)],
+      );
 
 /** Returns the new value; undefined when the held copy was deleted. */
 export async function heldValue(turn: Turn): Promise<string | undefined> {

@@ -58,6 +58,7 @@ export type RotationPlan = Pick<
   | "overlapDays"
   | "updateKeyVaults"
   | "reason"
+  | "namedOnly"
   | "knownKeyIds"
   | "removeExpired"
   | "publications"
@@ -147,6 +148,7 @@ async function ofClientSecret(
     overlapDays: request.overlapDays,
     updateKeyVaults: request.updateKeyVaults,
     reason: request.reason,
+    ...(request.targets !== undefined && { namedOnly: true }),
     knownKeyIds: app.passwords.map(({ keyId }) => keyId),
     removeExpired,
     publications,

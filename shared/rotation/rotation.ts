@@ -59,13 +59,15 @@ export type Step = z.infer<typeof Step>;
 /**
  * One try to add a client secret. `asked` is written before the request: it stays where the answer was lost, and then a secret
  * with this display name may exist. `refused`: none does. `made`: its value is in the holding secret. `discarding`: it is to be
- * removed, since it is used nowhere. `removed`: it is gone. `left`: it lives, since somebody may use it whom nobody can see.
+ * removed, since it is used nowhere. `removed`: it is gone. `left`: it is not removed, since it may be in use or is the only valid one.
  */
 const Attempt = z.object({
   displayName: z.string(),
   askedAt: z.string(),
   state: z.enum(["asked", "refused", "made", "discarding", "removed", "left"]),
   keyId: z.string().optional(),
+  /** It is `left` as the application's only valid client secret, so its held value stays in the service's own key vault. */
+  isValueKept: z.boolean().optional(),
 });
 export type Attempt = z.infer<typeof Attempt>;
 
@@ -188,6 +190,8 @@ const RotationRecord = z.object({
   updateKeyVaults: z.boolean(),
   /** `compromised`: only named places are written, and no others keep the old secret from being removed. */
   reason: z.enum(ROTATION_REASONS).optional(),
+  /** The request named the places to write. Only places that a person confirms are added later. */
+  namedOnly: z.boolean().optional(),
   /** The first characters of the old secret's value, as the directory shows them. */
   oldHint: z.string().optional(),
   /** All client secrets that the application had when this was planned. */

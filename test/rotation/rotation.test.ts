@@ -443,6 +443,32 @@ test("a new secret that failed is left when the application has no other valid o
   expect(live(app)).toEqual([app.keyId, row.newKeyId]);
 });
 
+test("a rotation whose target refuses the service for good ends, and leaves the new secret with the reason", async () => {
+  const app = world.application(name());
+  const rotationId = await begun(app);
+  await world.run(rotationId, { until: ({ status }) => status === "publishing" });
+  control().addFault({ match: { operation: "keyVault.*", vault: VAULT }, action: { kind: "deny" } });
+  const { row } = await world.run(rotationId);
+  expect(row).toMatchObject({ status: "failed", failure: { code: "accessDenied" } });
+  expect(row.notes).toEqual([expect.stringMatching(`${row.newKeyId} was not removed`)]);
+  expect(live(app)).toEqual([app.keyId, row.newKeyId]);
+  await expect(world.start().unfinishedOf(app.appId)).resolves.toBeUndefined();
+});
+
+test("the value of the only valid client secret stays held when its rotation fails", async () => {
+  const app = world.application(name());
+  const rotationId = await begun(app);
+  await world.run(rotationId, { until: ({ status }) => status === "proving" });
+  control().directory.removeSecret(app.appId, app.keyId);
+  const { row } = await world.run(rotationId);
+  expect(live(app)).toEqual([row.newKeyId]);
+  const held = control()
+    .items(OWN, "secrets")
+    .map((item) => item.name);
+  expect(held).toContain(`rotation-${rotationId}-${row.newKeyId}`);
+  expect(row.notes.join(" ")).toContain(`rotation-${rotationId}-${row.newKeyId}`);
+});
+
 test("an expired secret makes room only where that was asked for", async () => {
   const secrets = [
     { name: "old", expiresInDays: 20 },

@@ -50,7 +50,10 @@ async function placesToAdd(turn: Turn): Promise<Target[]> {
   const written = new Set(record.publications.map(placeKey));
   const excluded = new Set(record.notUpdated.filter(({ reason }) => reason === "notNamed").map(placeKey));
   const isToAdd = (target: Target) =>
-    isCertain(target) && target.standing !== "new" && !written.has(placeKey(target)) && !excluded.has(placeKey(target));
+    isCertain(target) &&
+    (record.namedOnly ? target.standing === "confirmed" : target.standing !== "new") &&
+    !written.has(placeKey(target)) &&
+    !excluded.has(placeKey(target));
   try {
     const app = await world.graph.application({ objectId });
     return app === undefined ? [] : (await world.matches.targetsOf(app, oldKeyId)).filter(isToAdd);

@@ -1,7 +1,9 @@
 import type { GraphApplication, PasswordCredential } from "../../azure/graph.ts";
 import { MINUTE_MS, SECOND_MS } from "../../time.ts";
+import { lastingFailure } from "../conditions.ts";
+import { heldValueOf, holdingName } from "../holding.ts";
 import { newValueOf } from "../recover.ts";
-import { type Attempt, clientSecretOf, type RotationRecord } from "../rotation.ts";
+import { type Attempt, clientSecretOf, type RotationFailure, type RotationRecord } from "../rotation.ts";
 import { GoBack, Later, NeedsPerson } from "../stop.ts";
 import type { Turn } from "../turn.ts";
 import { removeClientSecret } from "./remove.ts";
@@ -65,9 +67,9 @@ export async function reconcile(turn: Turn, { final }: { final: boolean }): Prom
   }
   for (const { keyId, state, askedAt, displayName } of turn.record.attempts) {
     if (state !== "discarding" || keyId === undefined) continue;
-    const kept = await removeMade(turn, keyId, askedAt);
+    const kept = await removeMade(turn, keyId, askedAt, final);
     if (kept === undefined) await settle(turn, displayName, { state: "removed" });
-    else if (final) await leave(turn, displayName, kept);
+    else if (final) await leave(turn, displayName, keyId, kept);
   }
   if (!final) return;
   for (const { askedAt, displayName } of unsettled()) {
@@ -89,22 +91,40 @@ async function resume(turn: Turn, displayName: string, keyId: string, expiresOn:
 /**
  * Removes a client secret that this rotation made; the record names it already.
  *
- * @returns why it was kept, where the application has no other valid client secret.
+ * @param final - Nothing else will decide about the secret: it is also kept if a target holds it or can't be read for long.
+ * @returns Why the secret was kept; always if the application has no other valid client secret. Undefined if it is gone.
  * @throws {Later} when the directory says that it is not there, which it may say of a young one that is.
  */
-async function removeMade(turn: Turn, keyId: string, askedAt: string): Promise<string | undefined> {
+async function removeMade(
+  turn: Turn,
+  keyId: string,
+  askedAt: string,
+  final: boolean,
+): Promise<RotationFailure | undefined> {
   try {
     const removed = await removeClientSecret(turn, keyId, "new");
     if (removed === "removed" || turn.now().getTime() - Date.parse(askedAt) > SETTLED_MS) return undefined;
   } catch (error) {
-    if (error instanceof NeedsPerson && error.failure.code === "lastCredential") return error.failure.message;
-    throw error;
+    if (error instanceof NeedsPerson) {
+      if (final || error.failure.code === "lastCredential") return error.failure;
+      throw error;
+    }
+    if (!final) throw error;
+    const { code, message, remedy } = lastingFailure(turn, error);
+    return { code, message: `The client secret ${keyId} was not removed. ${message}`, remedy };
   }
   throw new Later(AGAIN_SECONDS);
 }
 
-const leave = (turn: Turn, displayName: string, note: string): Promise<void> =>
-  turn.save(({ attempts, notes }) => ({
-    attempts: changed(attempts, (one) => one.displayName === displayName, { state: "left" }),
-    notes: [...notes, note],
+/** Ends an attempt without removing its client secret. The value of an application's only valid secret stays held. */
+async function leave(turn: Turn, displayName: string, keyId: string, why: RotationFailure): Promise<void> {
+  const isValueKept = why.code === "lastCredential" && (await heldValueOf(turn, keyId)) !== undefined;
+  const where = `Its value is in the secret ${holdingName(turn.record.rotationId, keyId)} of the service's own key vault.`;
+  await turn.save(({ attempts, notes }) => ({
+    attempts: changed(attempts, (one) => one.displayName === displayName, {
+      state: "left",
+      ...(isValueKept && { isValueKept }),
+    }),
+    notes: [...notes, isValueKept ? `${why.message} ${where}` : why.message],
   }));
+}

@@ -1,4 +1,5 @@
 import { MINUTE_MS, SECOND_MS } from "../../time.ts";
+import { lastingFailure } from "../conditions.ts";
 import { entered } from "../effect.ts";
 import { heldValue } from "../holding.ts";
 import { lookAt, placeOf, progress, vaultOf } from "../publications.ts";
@@ -92,7 +93,9 @@ export async function removeNew(turn: Turn): Promise<void> {
   // Before anything is recorded as to be removed: until then a person can still finish the rotation.
   if (newKeyId !== undefined) {
     const app = await turn.world.graph.application({ objectId: objectId! });
-    if (app !== undefined) await requireNotHeld(turn, app, newKeyId);
+    // A target that can't be read for long does not stop the way back: the secret is then left.
+    if (app !== undefined)
+      await requireNotHeld(turn, app, newKeyId).catch((error: unknown) => void lastingFailure(turn, error));
   }
   const users = await usersOfNew(turn);
   await turn.save(({ attempts, notes, newKeyId }) => ({

@@ -25,6 +25,13 @@ const FORBIDDEN = /[^\t\n\r\u0020-\u2028\u202A-\uD7FF\uE000-\uFFFD\u{10000}-\u{1
 const DECLARATION = /^<\?xml[ \t\r\n][\w \t\r\n.="'-]{0,120}\?>/;
 /** Without a document type only these exist (XML 1.0, 4.6). */
 const REFERENCE = /&(?:lt|gt|amp|apos|quot|#(\d{1,7})|#x([\dA-Fa-f]{1,6}));/y;
+/**
+ * xmldom reads these elements as HTML if they are in the namespace of XHTML, and then copies the document for each of them. The
+ * namespace can be spelled with references, so the names are refused in any namespace.
+ */
+const HTML_NAMES = /^(?:script|textarea)$/i;
+/** Different names of elements: xmldom searches the document once per name. Responses and metadata have a few dozen. */
+const MAX_NAMES = 256;
 const NOT_IN_NAMES = new Set(" \t\r\n\"'&</>=?!");
 const SPACE = new Set(" \t\r\n");
 
@@ -53,6 +60,7 @@ export function measureXml(xml: string): Measure {
   const found: Measure = { depth: 0, elements: 0, attributes: 0, others: 0 };
   /** The elements that are open at `at`, each with the namespace declarations from the root to it. */
   const open: { name: string; namespaces: number }[] = [];
+  const names = new Set<string>();
   let at = DECLARATION.exec(xml)?.[0].length ?? 0;
 
   const skipSpace = () => {
@@ -110,6 +118,7 @@ export function measureXml(xml: string): Measure {
     if (open.length === 0 && found.elements > 0) throw malformed();
     at += 1;
     const name = readName();
+    if (HTML_NAMES.test(name) || names.add(name).size > MAX_NAMES) throw malformed();
     const { attributes, namespaces } = readAttributes();
     found.elements += 1;
     found.attributes += attributes;

@@ -42,6 +42,11 @@ export const HOSTILE_XML: Record<string, { xml: string; reason: SamlReason }> = 
   "an attribute of 250 KB": malformed(around("", ` x="${filledWith("a")}"`)),
   "101 attributes of an element": malformed(around(`<a ${each(101, (at) => ` a${at}=""`)}/>`)),
   "20,000 attributes of an element": malformed(around(`<a ${each(20_000, (at) => ` a${at}=""`)}/>`)),
+  "elements that xmldom reads as HTML": malformed(
+    `<r xmlns="http://www.w3.org/1999/xhtml">${"&amp;".repeat(10_000)}${"<textarea></textarea >".repeat(4_000)}</r>`,
+  ),
+  "a script in any namespace": malformed(around('<script xmlns="u"/>')),
+  "257 different names of elements": malformed(around(each(256, (at) => `<a${at}/>`))),
   "5,001 elements": malformed(around("<a/>".repeat(5_000))),
   "36,000 comments": malformed(around(filledWith("<!---->"))),
   "21,000 CDATA sections": malformed(around(filledWith("<![CDATA[]]>"))),
