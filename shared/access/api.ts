@@ -63,7 +63,7 @@ export const SignOut = z
   })
   .refine(({ everywhere, apiTokens }) => everywhere || !apiTokens, {
     path: ["apiTokens"],
-    error: "requires everywhere: true",
+    error: "must be sent with everywhere: true",
   })
   .meta({ id: "SignOut" });
 

@@ -424,5 +424,5 @@ test.each([
 test("signing out ends API tokens only beside every session, and says which member is wrong", () => {
   expect(SignOut.safeParse({ everywhere: true, apiTokens: true }).success).toBe(true);
   const { error } = SignOut.safeParse({ apiTokens: true });
-  expect(error?.issues).toMatchObject([{ path: ["apiTokens"], message: "stands only beside everywhere: true" }]);
+  expect(error?.issues).toMatchObject([{ path: ["apiTokens"], message: "must be sent with everywhere: true" }]);
 });

@@ -374,7 +374,7 @@ test("a log of which nothing is sealed yet has nothing wrong, and an export of i
     const files = (await exportAll(room.audit)).map((part) => JSON.parse(part));
     const offline = await verifyExport(files, publicKeys(...room.keys));
     expect(offline).toMatchObject({ verdict: "nothingSealed", intact: false, findings: [], unsealed: entries });
-    expect(offline.notes.join()).toContain("Nothing was sealed when this was exported");
+    expect(offline.notes.join()).toContain("Nothing was sealed at the time of the export");
   }
 });
 

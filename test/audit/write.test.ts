@@ -382,7 +382,10 @@ test("an entry that finds its interval sealed says when it happened, and that st
   expect((await room.audit.verify({ end: new Date("2026-11-21T10:30:00Z") })).lateEntries.total).toBe(0);
   const [part] = await exportAll(room.audit);
   const offline = await verifyExport([JSON.parse(part!)], publicKeys(...room.keys));
-  expect(offline).toMatchObject({ intact: true, notes: [expect.stringContaining("2 entries stand under a later")] });
+  expect(offline).toMatchObject({
+    intact: true,
+    notes: [expect.stringContaining("2 entries are listed under a later")],
+  });
 });
 
 for (const interval of ["2099-01-01T00:00Z", "nonsense"]) {

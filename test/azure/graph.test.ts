@@ -404,7 +404,7 @@ test("a limit of Graph is one, whatever else the answer says", () => {
   expect(graphFailure({ status: 429, body, header }, target)).toMatchObject({
     code: "throttled",
     retryAfterSeconds: 7,
-    remedy: "Nothing to mend: it is tried again later.",
+    remedy: "No action needed: the service retries later.",
   });
 });
 

@@ -274,7 +274,7 @@ describe("over the wire", () => {
     expect(server.requests.filter(({ url }) => /\.\.|%2E/i.test(url))).toEqual([]);
   });
 
-  test("rows that are cut off, and pages that do not come to an end, end the reading", async () => {
+  test("rows that are cut off, and pages that do not end, end the reading", async () => {
     const graph = (body: object) =>
       server.answer((request, response) => {
         const isGraph = request.url!.includes("Microsoft.ResourceGraph");
@@ -284,7 +284,7 @@ describe("over the wire", () => {
     graph({ resultTruncated: "true" });
     expect((await failureOf(reading())).message).toContain("rows are missing");
     graph({ resultTruncated: "true", $skipToken: "again" });
-    expect((await failureOf(reading())).message).toContain("do not come to an end");
+    expect((await failureOf(reading())).message).toContain("do not end");
     graph({ data: "none" });
     expect((await failureOf(reading(new Date()))).code).toBe("badResponse");
   });

@@ -96,12 +96,12 @@ test("the drivers say what the score comes from, each with what it would be lowe
 test("what a rotation does to each is said in a sentence", () => {
   const effect = (edge: Parameters<typeof found>[0]) => effectOf(found(edge).edge);
   expect(effect({ refresh: { how: "automatic", slowestSeconds: 86_400 } })).toBe(
-    "It takes the new value by itself within 1 day.",
+    "Takes the new value without action within 1 day.",
   );
   expect(effect({ refresh: { how: "automatic", slowestSeconds: 5400 } })).toContain("within 90 minutes.");
-  expect(effect({ refresh: { how: "action" } })).toContain("once it is told to");
-  expect(effect({ refresh: { how: "blind" } })).toContain("Nobody can see");
-  expect(effect({ refresh: { how: "willBreak" } })).toContain("goes on with the old value");
-  expect(effect({ pinned: "abc" })).toContain("pinned to the version abc");
+  expect(effect({ refresh: { how: "action" } })).toContain("after a trigger");
+  expect(effect({ refresh: { how: "blind" } })).toContain("can't be observed");
+  expect(effect({ refresh: { how: "willBreak" } })).toContain("keeps using the old value");
+  expect(effect({ pinned: "abc" })).toContain("Pinned to version abc");
   expect(effect({ strength: "entitled" })).toContain("may read");
 });

@@ -135,7 +135,7 @@ test("a reading is asked for, followed, and found in lists, coverage, violations
       { timeout: 150_000 },
     )
     .toEqual([
-      expect.stringMatching(/^kv-shop: 1 reference can't be followed: app-broken \(webApp\), .*LOST: SecretNot/),
+      expect.stringMatching(/^kv-shop: 1 reference does not resolve: app-broken \(webApp\), .*LOST: SecretNot/),
     ]);
 });
 
@@ -145,8 +145,8 @@ test("the blast radius says what a rotation would touch", async () => {
   expect(body.score).toBeGreaterThan(0);
   const uses = body.consumers.filter((one: { strength: string }) => one.strength === "references");
   expect(uses.map((one: { resource: { name: string }; effect: string }) => [one.resource.name, one.effect])).toEqual([
-    ["app-batch", expect.stringContaining("pinned to the version")],
-    ["app-orders", expect.stringContaining("once it is told to")],
+    ["app-batch", expect.stringContaining("Pinned to version")],
+    ["app-orders", expect.stringContaining("after a trigger")],
   ]);
   expect(body.nodes.map(({ id }: { id: string }) => id)).toContain(uses[0].resource.id);
   expect(body.edges).toContainEqual({

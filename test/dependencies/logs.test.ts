@@ -468,9 +468,9 @@ test("a secret is unused once logs that were whole for all the days of the polic
   await told(whole.source);
   const day = (at: number) => new Date(at).toISOString().slice(0, 10);
   expect(await whole.unused.of(VAULT)).toEqual([
-    { asset: "secret.db", unused: true, evidence: `No log has it read after ${day(now() - 5.5 * DAY_MS)}.` },
-    { asset: "secret.API", unused: false, evidence: "A log has it read within 5 days." },
-    { asset: "secret.never", unused: true, evidence: expect.stringContaining(`since ${day(first)}, from when on`) },
+    { asset: "secret.db", unused: true, evidence: `No log shows a read after ${day(now() - 5.5 * DAY_MS)}.` },
+    { asset: "secret.API", unused: false, evidence: "A log shows a read within the last 5 days." },
+    { asset: "secret.never", unused: true, evidence: expect.stringContaining(`since ${day(first)}, the start of`) },
   ]);
   expect(changed).toEqual([[VAULT, "secret.API", "secret.db", "secret.never"]]);
 

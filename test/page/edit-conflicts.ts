@@ -26,8 +26,8 @@ withPlanted(
     await vi.waitUntil(async () => (await matches()) === 2, { timeout: 150_000, interval: 200 });
     const { page, complaints } = await visit(`/#/rotation/apps/${appId}`);
     const dialog = page.getByRole("dialog");
-    await page.getByRole("button", { name: /^Rotate: / }).click();
-    await dialog.getByRole("button", { name: "Show the plan" }).click();
+    await page.getByRole("button", { name: /^Rotate secret/ }).click();
+    await dialog.getByRole("button", { name: "Show plan" }).click();
     await dialog
       .getByText("kv-copies/copied-api (certain): it holds the old secret, but nobody confirmed it")
       .waitFor();

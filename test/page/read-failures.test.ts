@@ -81,7 +81,7 @@ withBrowser(
     const subscriptions = page.getByRole("table", { name: "Subscriptions" });
     await subscriptions.getByText(FINANCE).first().waitFor();
     expect(await subscriptions.innerText()).not.toContain("Acme Production");
-    const only = page.getByRole("checkbox", { name: "Only vaults that could not be read" });
+    const only = page.getByRole("checkbox", { name: "Only vaults with access problems" });
     await only.check();
     expect(new URL(page.url()).hash).toBe("#/vaults?unread=true&failing=true");
     await page.getByText("No known vault failed at its last scan.").waitFor();

@@ -70,7 +70,7 @@ withBrowser("a finding in the audit log is shown as text with its interval and e
   await page.getByRole("button", { name: "Verify audit log" }).click();
   const shown = page.getByRole("listitem").filter({ hasText: finding.detail }).last();
   expect(await shown.innerText()).toMatch(
-    /^Entry changed, in the 10-minute interval from .*2026.*: The entry is not what/,
+    /^Entry changed, in the 10-minute interval from .*2026.*: The entry differs from/,
   );
   expect(await shown.innerText()).toContain(finding.entryId);
   expect(await shown.locator("time").getAttribute("datetime")).toBe(finding.interval);

@@ -143,7 +143,7 @@ describe("a new place", () => {
     await confirm(wrong);
     const waiting = (await room.world.run(rotationId)).row;
     expect(waiting).toMatchObject({ status: "needsAttention", attention: { code: "targetHoldsOther" } });
-    expect(waiting.attention!.next).toMatch(/Withdraw the confirmation.*retry/);
+    expect(waiting.attention!.next).toMatch(/Remove the confirmation.*retry/);
     const { assetId, keyId } = wrong;
     await room.matches.confirm(app.appId, { assetId, keyId, confirmed: false }, BOSS);
     await room.rotations.retry(rotationId, BOSS);
@@ -362,7 +362,7 @@ describe("a compromised secret", () => {
       begin(app, { ...compromised, targets: [{ vaultName: VAULT, secretName: "other" }] }),
     ).rejects.toMatchObject({
       code: "notRotatable",
-      message: expect.stringContaining(`${VAULT}/other is not known for certain`),
+      message: expect.stringContaining(`${VAULT}/other is not a certain match`),
     });
     await expect(begin(app, { targets, updateKeyVaults: false })).rejects.toMatchObject({ code: "invalidRequest" });
     room.world.usage = { ...room.world.usage, lastSignIn: async () => room.world.clock.now() };

@@ -447,7 +447,7 @@ test("a rotation whose target refuses the service for good ends, and leaves the 
   const app = world.application(name());
   const rotationId = await begun(app);
   await world.run(rotationId, { until: ({ status }) => status === "publishing" });
-  control().addFault({ match: { operation: "keyVault.*", vault: VAULT }, action: { kind: "deny" } });
+  control().addFault({ match: { operation: "keyvault.*", vault: VAULT }, action: { kind: "deny" } });
   const { row } = await world.run(rotationId);
   expect(row).toMatchObject({ status: "failed", failure: { code: "accessDenied" } });
   expect(row.notes).toEqual([expect.stringMatching(`${row.newKeyId} was not removed`)]);

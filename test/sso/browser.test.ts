@@ -163,12 +163,12 @@ withBrowser("an administrator who came in by it switches passwords off, and on a
   await page.goto(`${base}/#/sso`);
   const dialog = page.getByRole("dialog");
   const isOnly = async () => (await call(page, "GET", "/auth/sso/status")).body.ssoOnlyMode;
-  await choose(page, "Switch passwords off");
-  await dialog.getByRole("button", { name: "Switch off", exact: true }).click();
-  await choose(page, "Switch passwords on");
+  await choose(page, "Turn off passwords");
+  await dialog.getByRole("button", { name: "Turn off passwords", exact: true }).click();
+  await choose(page, "Turn on passwords");
   expect(await isOnly()).toBe(true);
-  await dialog.getByRole("button", { name: "Switch on", exact: true }).click();
-  await page.getByRole("button", { name: "Switch passwords off" }).waitFor();
+  await dialog.getByRole("button", { name: "Turn on passwords", exact: true }).click();
+  await page.getByRole("button", { name: "Turn off passwords" }).waitFor();
   expect(await isOnly()).toBe(false);
   await page.close();
 });

@@ -115,7 +115,8 @@ function Attention({ attention: { message, done, safe, next } }: { attention: No
   );
 }
 
-function Actions({ rotation: { rotationId, status, needsConfirmation, goingBack } }: { rotation: Rotation }) {
+function Actions({ rotation }: { rotation: Rotation }) {
+  const { rotationId, status, needsConfirmation, goingBack } = rotation;
   const params = { path: { rotation_id: rotationId ?? "" } };
   if (OVER.includes(status)) return null;
   return (

@@ -85,7 +85,7 @@ export function Subscriptions() {
         label="Subscriptions"
         empty={
           unread
-            ? "The last scan could read all known subscriptions."
+            ? "No known subscription failed at its last scan."
             : "No subscriptions yet. Start a scan to list the subscriptions that the service can read, or add one."
         }
       />

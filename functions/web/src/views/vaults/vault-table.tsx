@@ -42,7 +42,7 @@ export function VaultTable() {
         columns={COLUMNS}
         keyOf={({ id }) => id}
         label="Vaults"
-        empty={failing ? "The last scan could read all known vaults." : "No vaults yet. Start a scan to list them."}
+        empty={failing ? "No known vault failed at its last scan." : "No vaults yet. Start a scan to list them."}
       />
     </>
   );
