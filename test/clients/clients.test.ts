@@ -148,8 +148,9 @@ test.skipIf(skipWithout("python"))(
       readFileSync(path.join(root, "test/clients/requirements.txt"), "utf8"),
     )!;
     expect(install).toBe(`python3 -m pip install ${pinned}`);
-    // Its code is formatted by a program that is not needed here.
-    writeFileSync(path.join(work, "client.yaml"), "post_hooks: []\n", { flag: "a" });
+    // Without the program that formats the generated code, which is not installed here.
+    const config = blocks.find(({ file }) => file === "client.yaml")!.text;
+    writeFileSync(path.join(work, "client.yaml"), `${config}post_hooks: []\n`);
     const said = await sh(generate!.replace("openapi-python-client", "python3 -m openapi_python_client"), environment);
     // What it can't read it warns of and leaves out.
     expect(said.trim()).toBe("Generating lifecycle");
