@@ -10,7 +10,7 @@ const PRELOADS = ["infra/local/kept-hmac-keys.mjs", "infra/local/loopback-names.
 
 export default defineConfig({
   test: {
-    include: ["test/**/*.test.ts"],
+    include: ["test/**/*.test.ts", "infra/*/test/**/*.test.ts"],
     globalSetup: ["test/support/global-setup.ts"],
     pool: "forks",
     // Processes are used for one file after the other.

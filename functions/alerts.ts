@@ -36,10 +36,10 @@ import {
   openAlertView,
   previewView,
 } from "../shared/alerts/tracked-alerts-api.ts";
-import { previewQuery } from "../shared/http/input.ts";
-import { pageOf, pageParameters, pageRequest, queryInstant, requireOrder } from "../shared/http/paging.ts";
-import { notFound } from "../shared/http/problem.ts";
-import { created, Deleted, deleted, ok, resource } from "../shared/http/reply.ts";
+import { previewQuery } from "../shared/platform/http/input.ts";
+import { pageOf, pageParameters, pageRequest, queryInstant, requireOrder } from "../shared/platform/http/paging.ts";
+import { notFound } from "../shared/platform/http/problem.ts";
+import { created, Deleted, deleted, ok, resource } from "../shared/platform/http/reply.ts";
 import { endpoint, exampleDay, poison, queue, timer } from "./kit.ts";
 
 const tag = "Alerts";

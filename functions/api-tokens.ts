@@ -1,8 +1,8 @@
 import * as z from "zod";
 import { ApiTokenView, CreatedApiToken, NewApiToken, userParameter } from "../shared/access/api.ts";
-import type { Endpoint } from "../shared/http/endpoint.ts";
-import { pageOf, pageParameters, pageRequest } from "../shared/http/paging.ts";
-import { created, Deleted, deleted, ok } from "../shared/http/reply.ts";
+import type { Endpoint } from "../shared/platform/http/endpoint.ts";
+import { pageOf, pageParameters, pageRequest } from "../shared/platform/http/paging.ts";
+import { created, Deleted, deleted, ok } from "../shared/platform/http/reply.ts";
 import { endpoint } from "./kit.ts";
 import type { Services } from "./services.ts";
 

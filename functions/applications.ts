@@ -1,8 +1,8 @@
 import * as z from "zod";
 import { Application, ApplicationQuery, applicationView, DiscoveryRun, runView } from "../shared/applications/api.ts";
 import { DiscoverMessage, QUEUE } from "../shared/applications/applications.ts";
-import { pageOf, pageRequest } from "../shared/http/paging.ts";
-import { created, ok } from "../shared/http/reply.ts";
+import { pageOf, pageRequest } from "../shared/platform/http/paging.ts";
+import { created, ok } from "../shared/platform/http/reply.ts";
 import { endpoint, type Invocation, poison, queue, timer } from "./kit.ts";
 
 const tag = "Rotation";

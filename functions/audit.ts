@@ -12,10 +12,10 @@ import {
 } from "../shared/audit/api.ts";
 import { auditCsv } from "../shared/audit/export/csv.ts";
 import { type ExportPart, MAX_PDF_ENTRIES } from "../shared/audit/export/export.ts";
-import { codedHeaders, takesGzip } from "../shared/http/encoding.ts";
-import type { RequestContext } from "../shared/http/endpoint.ts";
-import { pageRequest } from "../shared/http/paging.ts";
-import { content, ok, type Reply } from "../shared/http/reply.ts";
+import { codedHeaders, takesGzip } from "../shared/platform/http/encoding.ts";
+import type { RequestContext } from "../shared/platform/http/endpoint.ts";
+import { pageRequest } from "../shared/platform/http/paging.ts";
+import { content, ok, type Reply } from "../shared/platform/http/reply.ts";
 import { endpoint, timer } from "./kit.ts";
 import type { Services } from "./services.ts";
 

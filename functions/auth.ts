@@ -12,11 +12,11 @@ import {
   userParameter,
 } from "../shared/access/api.ts";
 import { userView } from "../shared/access/views.ts";
-import { SESSION_COOKIE } from "../shared/http/admission.ts";
-import type { Endpoint } from "../shared/http/endpoint.ts";
-import { requireSameOrigin } from "../shared/http/origin.ts";
-import { pageOf, pageParameters, pageRequest } from "../shared/http/paging.ts";
-import { Deleted, deleted, ok } from "../shared/http/reply.ts";
+import { SESSION_COOKIE } from "../shared/platform/http/admission.ts";
+import type { Endpoint } from "../shared/platform/http/endpoint.ts";
+import { requireSameOrigin } from "../shared/platform/http/origin.ts";
+import { pageOf, pageParameters, pageRequest } from "../shared/platform/http/paging.ts";
+import { Deleted, deleted, ok } from "../shared/platform/http/reply.ts";
 import { endpoint } from "./kit.ts";
 import type { Services } from "./services.ts";
 

@@ -12,8 +12,8 @@ import {
   testView,
 } from "../shared/b2c/api.ts";
 import { QUEUE, TenantMessage } from "../shared/b2c/b2c.ts";
-import { pageOf, pageParameters, pageRequest } from "../shared/http/paging.ts";
-import { created, Deleted, deleted, ok, resource } from "../shared/http/reply.ts";
+import { pageOf, pageParameters, pageRequest } from "../shared/platform/http/paging.ts";
+import { created, Deleted, deleted, ok, resource } from "../shared/platform/http/reply.ts";
 import { endpoint, poison, queue, timer } from "./kit.ts";
 
 const tag = "B2C";

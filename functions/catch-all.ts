@@ -1,4 +1,4 @@
-import { Problem } from "../shared/http/problem.ts";
+import { Problem } from "../shared/platform/http/problem.ts";
 import { builtIndex } from "./built-index.ts";
 import { endpoint } from "./kit.ts";
 import { page } from "./page.ts";

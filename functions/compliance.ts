@@ -22,8 +22,8 @@ import { OPERATOR_EXEMPTION_DAYS } from "../shared/compliance/exemptions.ts";
 import { EvaluateMessage, QUEUE } from "../shared/compliance/layout.ts";
 import { FRAMEWORK_CSV_EXAMPLE, VIOLATIONS_CSV_EXAMPLE } from "../shared/compliance/report/csv.ts";
 import { MAX_PDF_VIOLATIONS } from "../shared/compliance/report/reports.ts";
-import { pageOf, pageParameters, pageRequest } from "../shared/http/paging.ts";
-import { content, created, deleted, ok, resource } from "../shared/http/reply.ts";
+import { pageOf, pageParameters, pageRequest } from "../shared/platform/http/paging.ts";
+import { content, created, deleted, ok, resource } from "../shared/platform/http/reply.ts";
 import { endpoint, exampleDay, poison, queue, timer } from "./kit.ts";
 
 const tag = "Compliance";

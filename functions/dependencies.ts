@@ -17,8 +17,8 @@ import {
   usageView,
 } from "../shared/dependencies/api.ts";
 import { DiscoverMessage, QUEUE } from "../shared/dependencies/dependencies.ts";
-import { pageParameters, pageRequest } from "../shared/http/paging.ts";
-import { created, ok } from "../shared/http/reply.ts";
+import { pageParameters, pageRequest } from "../shared/platform/http/paging.ts";
+import { created, ok } from "../shared/platform/http/reply.ts";
 import { endpoint, type Invocation, poison, queue, timer } from "./kit.ts";
 
 const tag = "Dependencies";

@@ -1,4 +1,4 @@
-import { created, ok } from "../shared/http/reply.ts";
+import { created, ok } from "../shared/platform/http/reply.ts";
 import { planView, RotationView, rotationView } from "../shared/rotation/api.ts";
 import { RotateAssetParams, RotateAssetRequest } from "../shared/rotation/asset-api.ts";
 import { endpoint } from "./kit.ts";

@@ -7,9 +7,9 @@ import {
   DevopsSettingsView,
   DevopsTest,
 } from "../shared/devops/api.ts";
-import type { Endpoint } from "../shared/http/endpoint.ts";
-import { pageOf, pageOfAll, pageParameters, pageRequest } from "../shared/http/paging.ts";
-import { ok, resource } from "../shared/http/reply.ts";
+import type { Endpoint } from "../shared/platform/http/endpoint.ts";
+import { pageOf, pageOfAll, pageParameters, pageRequest } from "../shared/platform/http/paging.ts";
+import { ok, resource } from "../shared/platform/http/reply.ts";
 import { endpoint } from "./kit.ts";
 import type { Services } from "./services.ts";
 

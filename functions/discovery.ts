@@ -1,5 +1,4 @@
 import * as z from "zod";
-import { portalOf } from "../shared/azure/portal.ts";
 import {
   progressView,
   Scan,
@@ -12,9 +11,6 @@ import {
 import { LOOK_QUEUE, LookMessage } from "../shared/discovery/look.ts";
 import { QUEUES, ScanMessage, StartMessage, VaultMessage } from "../shared/discovery/scan.ts";
 import { EVENT_QUEUE, VaultEvent } from "../shared/discovery/vault-event.ts";
-import { pageOf, pageParameters, pageRequest, requireOrder } from "../shared/http/paging.ts";
-import { notFound } from "../shared/http/problem.ts";
-import { content, created, Deleted, deleted, ok, type Reply } from "../shared/http/reply.ts";
 import {
   Asset,
   AssetDetails,
@@ -39,7 +35,11 @@ import {
   summaryView,
 } from "../shared/inventory/summary-api.ts";
 import { AssetVersions, versionsView } from "../shared/inventory/versions-api.ts";
-import { DAY_MS } from "../shared/time.ts";
+import { portalOf } from "../shared/platform/azure/portal.ts";
+import { pageOf, pageParameters, pageRequest, requireOrder } from "../shared/platform/http/paging.ts";
+import { notFound } from "../shared/platform/http/problem.ts";
+import { content, created, Deleted, deleted, ok, type Reply } from "../shared/platform/http/reply.ts";
+import { DAY_MS } from "../shared/platform/time.ts";
 import { endpoint, type Invocation, poison, queue, timer } from "./kit.ts";
 import type { Services } from "./services.ts";
 

@@ -1,10 +1,10 @@
 import path from "node:path";
 import * as z from "zod";
-import { OpenApiDocument } from "../shared/http/api.ts";
-import { codedHeaders, gzipped, takesGzip } from "../shared/http/encoding.ts";
-import type { Endpoint } from "../shared/http/endpoint.ts";
-import { content, type Reply } from "../shared/http/reply.ts";
-import { createStoredFiles } from "../shared/http/stored-files.ts";
+import { OpenApiDocument } from "../shared/platform/http/api.ts";
+import { codedHeaders, gzipped, takesGzip } from "../shared/platform/http/encoding.ts";
+import type { Endpoint } from "../shared/platform/http/endpoint.ts";
+import { content, type Reply } from "../shared/platform/http/reply.ts";
+import { createStoredFiles } from "../shared/platform/http/stored-files.ts";
 import { endpoint, exampleDay } from "./kit.ts";
 import type { Services } from "./services.ts";
 
@@ -84,7 +84,7 @@ const VERSION = "1.0.0";
 
 /** The description of these endpoints. Its generator is loaded here alone. */
 export async function openApiText(endpoints: Endpoint<Services>[]): Promise<string> {
-  const { openApiDocument } = await import("../shared/http/openapi.ts");
+  const { openApiDocument } = await import("../shared/platform/http/openapi.ts");
   return JSON.stringify(openApiDocument(endpoints as unknown as Endpoint<never>[], VERSION));
 }
 

@@ -3,7 +3,7 @@
  * without loading them.
  */
 import type { HttpMethod } from "@azure/functions";
-import { methodsOf } from "../shared/http/endpoint.ts";
+import { methodsOf } from "../shared/platform/http/endpoint.ts";
 import type { FunctionIndex } from "./built-index.ts";
 import { CATCH_ALL } from "./catch-all.ts";
 import { AREAS } from "./functions.ts";

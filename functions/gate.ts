@@ -1,13 +1,13 @@
 import pLimit from "p-limit";
 import type { Access } from "../shared/access/access.ts";
 import type { Audit } from "../shared/audit/audit.ts";
-import { CloudFailure } from "../shared/azure/failure.ts";
-import { addressOfCaller, type Gate } from "../shared/http/admission.ts";
-import { createPace } from "../shared/http/pace.ts";
-import { Problem, retryLater } from "../shared/http/problem.ts";
-import type { RateLimiter } from "../shared/http/rate-limit.ts";
 import type { Licensing } from "../shared/licensing/licensing.ts";
-import { isUnclear, RowChanged } from "../shared/storage/tables.ts";
+import { CloudFailure } from "../shared/platform/azure/failure.ts";
+import { addressOfCaller, type Gate } from "../shared/platform/http/admission.ts";
+import { createPace } from "../shared/platform/http/pace.ts";
+import { Problem, retryLater } from "../shared/platform/http/problem.ts";
+import type { RateLimiter } from "../shared/platform/http/rate-limit.ts";
+import { isUnclear, RowChanged } from "../shared/platform/storage/tables.ts";
 
 /** 100 a second of an instance. A refused sign-in has cost it up to 3 ms of its processor, so the rest is everybody else's. */
 const PACE = { everyMs: 10, maxWaiting: 100 };

@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
-import type { AppConfiguration } from "../shared/azure/app-configuration.ts";
-import type { Identity } from "../shared/azure/identity.ts";
-import type { MailSender } from "../shared/azure/mail.ts";
-import type { ResourceManager } from "../shared/azure/resource-manager.ts";
-import type { ServiceKeyVault } from "../shared/azure/service-key-vault.ts";
-import { DEPENDENCIES } from "../shared/http/health.ts";
-import type { Clock } from "../shared/runtime.ts";
+import type { AppConfiguration } from "../shared/platform/azure/app-configuration.ts";
+import type { Identity } from "../shared/platform/azure/identity.ts";
+import type { MailSender } from "../shared/platform/azure/mail.ts";
+import type { ResourceManager } from "../shared/platform/azure/resource-manager.ts";
+import type { ServiceKeyVault } from "../shared/platform/azure/service-key-vault.ts";
+import { DEPENDENCIES } from "../shared/platform/http/health.ts";
+import type { Clock } from "../shared/platform/runtime.ts";
 
 type DependencyName = (typeof DEPENDENCIES)[number];
 

@@ -1,8 +1,8 @@
 import type * as z from "zod";
-import type { Config } from "../shared/config/config.ts";
-import { endpointFor } from "../shared/http/endpoint.ts";
-import type { Logger } from "../shared/runtime.ts";
-import { DAY_MS } from "../shared/time.ts";
+import type { Config } from "../shared/platform/config/config.ts";
+import { endpointFor } from "../shared/platform/http/endpoint.ts";
+import type { Logger } from "../shared/platform/runtime.ts";
+import { DAY_MS } from "../shared/platform/time.ts";
 import type { Services } from "./services.ts";
 
 /** Declares one endpoint of this app: its handler gets the app's services. */

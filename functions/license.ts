@@ -1,5 +1,5 @@
-import { ok } from "../shared/http/reply.ts";
 import { LicenseView, licenseView } from "../shared/licensing/api.ts";
+import { ok } from "../shared/platform/http/reply.ts";
 import { endpoint } from "./kit.ts";
 
 const getLicenseStatus = endpoint({

@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { InvocationContext } from "@azure/functions";
-import type { Logger } from "../shared/runtime.ts";
-import { traceId } from "../shared/telemetry.ts";
+import type { Logger } from "../shared/platform/runtime.ts";
+import { traceId } from "../shared/platform/telemetry.ts";
 
 /** In rising order of what must be heard. */
 const RANK = { DEBUG: 0, INFO: 1, WARNING: 2, ERROR: 3 } as const;

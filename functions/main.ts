@@ -1,5 +1,5 @@
 /** The app: tells the platform of every function, with the configuration checked. */
-import { type Config, ConfigError, loadConfig } from "../shared/config/config.ts";
+import { type Config, ConfigError, loadConfig } from "../shared/platform/config/config.ts";
 import { builtIndex } from "./built-index.ts";
 import { register } from "./register.ts";
 

@@ -1,5 +1,5 @@
-import { content } from "../shared/http/reply.ts";
 import { CONTENT_TYPE, MEDIA_TYPE } from "../shared/metrics/text.ts";
+import { content } from "../shared/platform/http/reply.ts";
 import { endpoint } from "./kit.ts";
 
 const getMetrics = endpoint({

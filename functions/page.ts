@@ -1,9 +1,9 @@
 /** The page for people: `GET /` (see catch-all.ts) and the files it loads. It uses the API alone. */
 import path from "node:path";
 import * as z from "zod";
-import type { Endpoint } from "../shared/http/endpoint.ts";
-import type { Reply } from "../shared/http/reply.ts";
-import { createStoredFiles, NAMED_BY_HASH } from "../shared/http/stored-files.ts";
+import type { Endpoint } from "../shared/platform/http/endpoint.ts";
+import type { Reply } from "../shared/platform/http/reply.ts";
+import { createStoredFiles, NAMED_BY_HASH } from "../shared/platform/http/stored-files.ts";
 import { endpoint } from "./kit.ts";
 import type { Services } from "./services.ts";
 

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { ok } from "../shared/http/reply.ts";
+import { ok } from "../shared/platform/http/reply.ts";
 import { ReconciliationView, reconciliationView } from "../shared/reconciliation/api.ts";
 import { QUEUE } from "../shared/reconciliation/walk.ts";
 import { endpoint, poison, queue, timer } from "./kit.ts";

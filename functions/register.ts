@@ -1,10 +1,10 @@
 import { app, type HttpRequest, type HttpResponseInit, type InvocationContext } from "@azure/functions";
 import { SpanKind } from "@opentelemetry/api";
-import type { Config } from "../shared/config/config.ts";
-import { type Answer, serve } from "../shared/http/pipeline.ts";
-import { once } from "../shared/once.ts";
-import { systemClock, systemRandomness } from "../shared/runtime.ts";
-import { describe, inSpan, type Piece } from "../shared/telemetry.ts";
+import type { Config } from "../shared/platform/config/config.ts";
+import { type Answer, serve } from "../shared/platform/http/pipeline.ts";
+import { once } from "../shared/platform/once.ts";
+import { systemClock, systemRandomness } from "../shared/platform/runtime.ts";
+import { describe, inSpan, type Piece } from "../shared/platform/telemetry.ts";
 import type { FunctionIndex } from "./built-index.ts";
 import { AREAS, type Area } from "./functions.ts";
 import { type Invocation, scheduleOf } from "./kit.ts";

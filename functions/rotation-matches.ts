@@ -1,6 +1,6 @@
 import * as z from "zod";
-import { pageOfAll, pageParameters, pageRequest } from "../shared/http/paging.ts";
-import { Deleted, deleted, ok, resource } from "../shared/http/reply.ts";
+import { pageOfAll, pageParameters, pageRequest } from "../shared/platform/http/paging.ts";
+import { Deleted, deleted, ok, resource } from "../shared/platform/http/reply.ts";
 import { DUE_QUEUE, DueMessage } from "../shared/rotation/automatic.ts";
 import { orderOf } from "../shared/rotation/matches.ts";
 import {

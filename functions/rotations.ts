@@ -1,5 +1,5 @@
-import { pageOf, pageRequest, requireOrder } from "../shared/http/paging.ts";
-import { created, ok } from "../shared/http/reply.ts";
+import { pageOf, pageRequest, requireOrder } from "../shared/platform/http/paging.ts";
+import { created, ok } from "../shared/platform/http/reply.ts";
 import {
   FinishRequest,
   planView,

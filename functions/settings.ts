@@ -1,8 +1,8 @@
 import * as z from "zod";
-import type { Endpoint } from "../shared/http/endpoint.ts";
-import { previewQuery } from "../shared/http/input.ts";
-import { notFound } from "../shared/http/problem.ts";
-import { ok } from "../shared/http/reply.ts";
+import type { Endpoint } from "../shared/platform/http/endpoint.ts";
+import { previewQuery } from "../shared/platform/http/input.ts";
+import { notFound } from "../shared/platform/http/problem.ts";
+import { ok } from "../shared/platform/http/reply.ts";
 import {
   AllSettings,
   categoryChanges,

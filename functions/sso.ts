@@ -1,7 +1,7 @@
-import { SESSION_COOKIE } from "../shared/http/admission.ts";
-import { cookieOf } from "../shared/http/cookies.ts";
-import { previewQuery } from "../shared/http/input.ts";
-import { ok, type Reply, resource } from "../shared/http/reply.ts";
+import { SESSION_COOKIE } from "../shared/platform/http/admission.ts";
+import { cookieOf } from "../shared/platform/http/cookies.ts";
+import { previewQuery } from "../shared/platform/http/input.ts";
+import { ok, type Reply, resource } from "../shared/platform/http/reply.ts";
 import {
   SamlCallback,
   SsoCallback,

@@ -1,6 +1,6 @@
-import type { Identity } from "../shared/azure/identity.ts";
-import type { Config } from "../shared/config/config.ts";
-import type { StorageConnection } from "../shared/storage/connection.ts";
+import type { Identity } from "../shared/platform/azure/identity.ts";
+import type { Config } from "../shared/platform/config/config.ts";
+import type { StorageConnection } from "../shared/platform/storage/connection.ts";
 
 /** The platform's own storage settings: a connection string, else the account's name or addresses with the identity. */
 export function storageConnection(config: Config, identity: Identity): StorageConnection {

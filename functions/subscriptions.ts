@@ -1,7 +1,7 @@
 import * as z from "zod";
-import type { Endpoint } from "../shared/http/endpoint.ts";
-import { pageRequest } from "../shared/http/paging.ts";
-import { created, ok, resource } from "../shared/http/reply.ts";
+import type { Endpoint } from "../shared/platform/http/endpoint.ts";
+import { pageRequest } from "../shared/platform/http/paging.ts";
+import { created, ok, resource } from "../shared/platform/http/reply.ts";
 import {
   AddedSubscription,
   ConnectionTest,

@@ -1,6 +1,6 @@
 import * as z from "zod";
-import { pageOf, pageParameters, pageRequest } from "../shared/http/paging.ts";
-import { created, Deleted, deleted, ok, resource } from "../shared/http/reply.ts";
+import { pageOf, pageParameters, pageRequest } from "../shared/platform/http/paging.ts";
+import { created, Deleted, deleted, ok, resource } from "../shared/platform/http/reply.ts";
 import {
   entryView,
   NewSyncRecord,

@@ -1,9 +1,9 @@
 import * as z from "zod";
-import { IdentityView, identityView } from "../shared/azure/api.ts";
-import { Health } from "../shared/http/api.ts";
-import { pageParameters, pageRequest } from "../shared/http/paging.ts";
-import { ok } from "../shared/http/reply.ts";
 import { FailedMessageList, failedMessageView } from "../shared/messages/api.ts";
+import { IdentityView, identityView } from "../shared/platform/azure/api.ts";
+import { Health } from "../shared/platform/http/api.ts";
+import { pageParameters, pageRequest } from "../shared/platform/http/paging.ts";
+import { ok } from "../shared/platform/http/reply.ts";
 import { endpoint } from "./kit.ts";
 
 const health = endpoint({

@@ -1,4 +1,4 @@
-/** Sends what `shared/telemetry.ts` records to the collector that the configuration names, as OTLP over HTTP. */
+/** Sends what `shared/platform/telemetry.ts` records to the collector that the configuration names, as OTLP over HTTP. */
 import { randomUUID } from "node:crypto";
 import { context, DiagLogLevel, diag, metrics, propagation, trace } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
@@ -8,8 +8,8 @@ import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-http";
 import { defaultResource, resourceFromAttributes } from "@opentelemetry/resources";
 import { MeterProvider, PeriodicExportingMetricReader } from "@opentelemetry/sdk-metrics";
 import { AlwaysOnSampler, BatchSpanProcessor, TracerProvider } from "@opentelemetry/sdk-trace";
-import type { Config } from "../shared/config/config.ts";
-import type { Logger } from "../shared/runtime.ts";
+import type { Config } from "../shared/platform/config/config.ts";
+import type { Logger } from "../shared/platform/runtime.ts";
 
 export interface Telemetry {
   /** Sends what is recorded and not sent yet; for the end of the process. */

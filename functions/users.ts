@@ -1,9 +1,9 @@
 import * as z from "zod";
 import { AccountView, NewUser, RefusedIdentity, UserChange } from "../shared/access/api.ts";
-import { requireInteractive } from "../shared/http/admission.ts";
-import type { Endpoint } from "../shared/http/endpoint.ts";
-import { pageOf, pageParameters, pageRequest } from "../shared/http/paging.ts";
-import { created, Deleted, deleted, ok, resource } from "../shared/http/reply.ts";
+import { requireInteractive } from "../shared/platform/http/admission.ts";
+import type { Endpoint } from "../shared/platform/http/endpoint.ts";
+import { pageOf, pageParameters, pageRequest } from "../shared/platform/http/paging.ts";
+import { created, Deleted, deleted, ok, resource } from "../shared/platform/http/reply.ts";
 import { endpoint } from "./kit.ts";
 import type { Services } from "./services.ts";
 

@@ -1,10 +1,10 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { TableClient, TableServiceClient } from "@azure/data-tables";
+import type { RunningHost } from "functions-host/test/run-host.ts";
+import { appIdOf, keyIdOf, secretValueOf } from "simulated-cloud/company/applications.ts";
+import type { Company } from "simulated-cloud/company/company.ts";
+import { TOKEN_MODES } from "simulated-cloud/devops/refusals.ts";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
-import { appIdOf, keyIdOf, secretValueOf } from "../infra/local/cloud/company/applications.ts";
-import type { Company } from "../infra/local/cloud/company/company.ts";
-import { TOKEN_MODES } from "../infra/local/cloud/devops/refusals.ts";
-import type { RunningHost } from "./host/run-host.ts";
 import { ProviderVisitor } from "./support/chooses.ts";
 import { licence } from "./support/licence.ts";
 import { type QueueRecorder, startQueueRecorder } from "./support/queue-recorder.ts";

@@ -4,8 +4,8 @@ import { readFile, writeFile } from "node:fs/promises";
 import { CompactSign, importJWK } from "jose";
 import * as z from "zod";
 import { commandLine, usedWrong } from "../../infra/build/command-line.ts";
-import { wordsOf } from "../../shared/invalid.ts";
-import { DAY_SECONDS } from "../../shared/time.ts";
+import { DAY_SECONDS } from "../../shared/platform/time.ts";
+import { wordsOf } from "../../shared/platform/validation-message.ts";
 
 const HELP = `npm run --silent licence -- keys --out FILE [--kid NAME]
 npm run --silent licence -- issue --key FILE --tier core|pro --customer NAME --days N [--tenant GUID]

@@ -7,12 +7,12 @@ import * as z from "zod";
 import { commandLine, usedWrong } from "../../infra/build/command-line.ts";
 import type { Access } from "../../shared/access/access.ts";
 import { NewPassword, NewUsername, Username } from "../../shared/access/api.ts";
-import { ConfigError, loadConfig } from "../../shared/config/config.ts";
-import { type Actor, type Caller, ROLES } from "../../shared/http/endpoint.ts";
-import type { Page, PageRequest } from "../../shared/http/paging.ts";
-import { Problem } from "../../shared/http/problem.ts";
-import { wordsOf } from "../../shared/invalid.ts";
-import { isUnclear } from "../../shared/storage/tables.ts";
+import { ConfigError, loadConfig } from "../../shared/platform/config/config.ts";
+import { type Actor, type Caller, ROLES } from "../../shared/platform/http/endpoint.ts";
+import type { Page, PageRequest } from "../../shared/platform/http/paging.ts";
+import { Problem } from "../../shared/platform/http/problem.ts";
+import { isUnclear } from "../../shared/platform/storage/tables.ts";
+import { wordsOf } from "../../shared/platform/validation-message.ts";
 
 const HELP = `npm run user -- COMMAND [--username NAME] [options]
 

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { appIdOf } from "simulated-cloud/company/applications.ts";
 import { licence } from "../../test/support/licence.ts";
 import { Service } from "../../test/support/service.ts";
-import { appIdOf } from "../local/cloud/company/applications.ts";
 import { processFigures, withProcessorTime } from "./process.ts";
 import { atMost, equalTo, type Figure, peakMemory, processorTime, type Section } from "./section.ts";
 

@@ -19,9 +19,9 @@ import {
 } from "../../shared/audit/rows.ts";
 import { createSealer } from "../../shared/audit/seal/seal.ts";
 import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
-import { systemRandomness } from "../../shared/runtime.ts";
-import { createTables, insert, type Operation, put, type Tables } from "../../shared/storage/tables.ts";
-import { DAY_MS } from "../../shared/time.ts";
+import { systemRandomness } from "../../shared/platform/runtime.ts";
+import { createTables, insert, type Operation, put, type Tables } from "../../shared/platform/storage/tables.ts";
+import { DAY_MS } from "../../shared/platform/time.ts";
 import { ADMIN, type Answer, Service } from "../../test/support/service.ts";
 import { processFigures, withProcessorTime } from "./process.ts";
 import { equalTo, type Figure, megabytes, peakMemory, processorTime, type Section } from "./section.ts";

@@ -1,6 +1,6 @@
 import { TableClient } from "@azure/data-tables";
+import type { AssetKind } from "simulated-cloud/company/company.ts";
 import { Service } from "../../test/support/service.ts";
-import type { AssetKind } from "../local/cloud/company/company.ts";
 import { withProcessorTime } from "./process.ts";
 import { atMost, equalTo, processorTime, type Section } from "./section.ts";
 

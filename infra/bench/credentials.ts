@@ -1,4 +1,4 @@
-import { MINUTE_MS } from "../../shared/time.ts";
+import { MINUTE_MS } from "../../shared/platform/time.ts";
 import { licence } from "../../test/support/licence.ts";
 import { ADMIN, Service } from "../../test/support/service.ts";
 import { leaveSessionsUnused } from "../../test/support/users.ts";

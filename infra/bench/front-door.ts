@@ -4,7 +4,7 @@ import http from "node:http";
 import path from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { createPasswords } from "../../shared/access/passwords.ts";
-import { systemRandomness } from "../../shared/runtime.ts";
+import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { ADMIN, Service } from "../../test/support/service.ts";
 import { answered } from "./answered.ts";
 import type { Crowd, CrowdDone } from "./front-door-clients.ts";

@@ -2,10 +2,10 @@ import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
 import path from "node:path";
 import { promisify } from "node:util";
+import type { Control } from "simulated-cloud/control.ts";
+import type { Fault } from "simulated-cloud/faults.ts";
 import { MEASURED_COMPANY } from "../../test/support/measured-company.ts";
 import type { Service } from "../../test/support/service.ts";
-import type { Control } from "../local/cloud/control.ts";
-import type { Fault } from "../local/cloud/faults.ts";
 import type { Figure } from "./section.ts";
 
 /**

@@ -17,8 +17,8 @@ import {
   vaultInSubscriptionKey,
   vaultKey,
 } from "../../shared/inventory/vault.ts";
-import { createTables, type Operation, put, type Tables } from "../../shared/storage/tables.ts";
-import { DAY_SECONDS } from "../../shared/time.ts";
+import { createTables, type Operation, put, type Tables } from "../../shared/platform/storage/tables.ts";
+import { DAY_SECONDS } from "../../shared/platform/time.ts";
 import { assetRecord, START, vaultRecord } from "../../test/inventory/records.ts";
 import { startTableProxy } from "../../test/support/table-proxy.ts";
 import { startAzurite } from "../local/azurite.ts";

@@ -1,12 +1,12 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { parseCrontab } from "functions-host/ncrontab.ts";
 import { declarations } from "../../functions/functions.ts";
 import { scheduleOf } from "../../functions/kit.ts";
-import { loadConfig } from "../../shared/config/config.ts";
-import { DAY_MS } from "../../shared/time.ts";
+import { loadConfig } from "../../shared/platform/config/config.ts";
+import { DAY_MS } from "../../shared/platform/time.ts";
 import { licence } from "../../test/support/licence.ts";
 import { MEASURED_COMPANY, PER_VAULT, VAULTS } from "../../test/support/measured-company.ts";
 import { Service } from "../../test/support/service.ts";
-import { parseCrontab } from "../local/host/ncrontab.ts";
 import { atMost, type Figure, type Section } from "./section.ts";
 
 /** What these begin is work of its own, which other benchmarks count. */

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import path from "node:path";
-import { runHost } from "../../test/host/run-host.ts";
+import { runHost } from "functions-host/test/run-host.ts";
 import { ADMIN, Service } from "../../test/support/service.ts";
 import { TEST_APP } from "../../test/support/test-app.ts";
 import type { BuiltApp } from "../build/build.ts";

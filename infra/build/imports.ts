@@ -1,7 +1,6 @@
 /**
- * Holds the code to who may know whom (see CONTRIBUTING.md): reads every import, those of types too, and names what
- * breaks a rule. Two rules: a room imports only rooms below it, and nothing imports in a circle, neither files nor rooms.
- * See HELP.
+ * Checks the import rules of CONTRIBUTING.md. Reads every import of the project, type imports included. Two rules: a module imports only
+ * modules of lower layers, and there are no import cycles between files or between modules. See HELP.
  */
 import { globSync, readFileSync } from "node:fs";
 import path from "node:path";
@@ -10,19 +9,30 @@ import { commandLine } from "./command-line.ts";
 
 const HELP = `node infra/build/imports.ts [FOLDER]
 
-Names each import that breaks a rule of who may import whom, and each circle of imports. Ends with 1 when there is one.
+Lists each import that breaks a layer rule, and each import cycle. Exits with 1 if it finds one.
 
-  FOLDER   the project's folder (this one)`;
+  FOLDER   the project's folder (default: this project)`;
 
-/** Rooms of shared/ from the bottom up: a room may import those above it in this list, never those below. */
-export const ROOMS = [
-  ["time.ts", "ulid.ts", "runtime.ts", "telemetry.ts", "connections.ts", "transport.ts", "pdf"],
-  ["config"],
-  ["storage"],
-  ["http"],
-  ["azure", "outgoing"],
+/** Layers of shared/, lowest first. A module may import modules of its own line and of the lines above it in this list. */
+export const LAYERS = [
+  [
+    "platform/csv.ts",
+    "platform/once.ts",
+    "platform/pdf",
+    "platform/runtime.ts",
+    "platform/telemetry.ts",
+    "platform/time.ts",
+    "platform/ulid.ts",
+    "platform/undici.d.ts",
+    "platform/validation-message.ts",
+  ],
+  ["platform/connections.ts", "platform/transport.ts"],
+  ["platform/config"],
+  ["platform/storage"],
+  ["platform/http"],
+  ["platform/azure", "platform/outgoing"],
   ["audit"],
-  ["messages", "secrets", "runs"],
+  ["messages", "secrets", "platform/runs"],
   ["settings"],
   ["access", "licensing", "inventory"],
   ["subscriptions", "compliance", "discovery", "sso", "devops"],
@@ -35,20 +45,26 @@ export const ROOMS = [
 const SDKS = /^@azure\/(?!functions|core-auth|core-rest-pipeline|core-client)/;
 const AWS = "shared/sync/providers/aws/";
 
-/** Folders in which files still import each other in a circle. Only ever to be made shorter. */
-const OPEN_CIRCLES: string[] = [];
+/** Development packages. They start the built app and must not depend on its source. */
+const PACKAGES = ["infra/local", "infra/simulated-cloud", "infra/functions-host"];
 
 interface Import {
   file: string;
-  /** As it is written. */
+  /** Import specifier as written. */
   specifier: string;
-  /** A path from the root, or a package's name. */
+  /** Path from the root, or a package name. */
   target: string;
 }
 
-const level = (room: string): number => ROOMS.findIndex((rooms) => rooms.includes(room));
+const layerOf = (module: string): number => LAYERS.findIndex((modules) => modules.includes(module));
 
-/** Every import of the project's own TypeScript, paths with `/` from `root`. */
+/** Returns the module of a file in shared/: `platform/<name>` or `<name>`. A name is a folder or a file. */
+function sharedModule(file: string): string {
+  const [, first, second] = file.split("/");
+  return first === "platform" ? `${first}/${second}` : first!;
+}
+
+/** Returns every import of the project's TypeScript files. Paths start at `root` and use `/`. */
 function readImports(root: string): Import[] {
   return globSync("{functions,shared,infra,test}/**/*.ts", { cwd: root }).flatMap((found) => {
     const file = found.split(path.sep).join("/");
@@ -60,7 +76,7 @@ function readImports(root: string): Import[] {
   });
 }
 
-/** What a file imports: values, types, re-exports, `import()` of a value and of a type. */
+/** Returns the import specifiers of a file: of values, types and re-exports, and of `import()`. */
 function specifiersOf(file: string, text: string): string[] {
   const { program } = parseSync(file, text);
   const found: string[] = [];
@@ -78,31 +94,36 @@ function specifiersOf(file: string, text: string): string[] {
   return found;
 }
 
-/** Why this import may not be, undefined when it may. */
-function ruleBroken({ file, target }: Import): string | undefined {
-  const [area, room] = file.split("/");
-  const [targetArea, targetRoom] = target.split("/");
-  if (file.startsWith("infra/local/") && (targetArea === "shared" || targetArea === "functions"))
-    return "infra/local starts the built app and knows nothing of its source";
-  // The commands are run from the project's folder, and are in no bundle.
-  const isDeployed = area === "shared" || (area === "functions" && room !== "commands");
+/** Returns the rule that an import breaks, undefined if it breaks none. */
+function brokenRule({ file, target }: Import): string | undefined {
+  const [area, folder] = file.split("/");
+  const [targetArea] = target.split("/");
+  const inPackage = PACKAGES.some((one) => file.startsWith(`${one}/`) && !file.startsWith(`${one}/test/`));
+  if (inPackage && (targetArea === "shared" || targetArea === "functions"))
+    return `${PACKAGES.join(", ")} start the built app and must not import its source`;
+  // The commands run from the project's folder and are in no bundle.
+  const isDeployed = area === "shared" || (area === "functions" && folder !== "commands");
   if (isDeployed && (targetArea === "infra" || targetArea === "test"))
-    return "what is deployed knows nothing of infra/ and test/";
+    return "deployed code must not import infra/ or test/";
   if (area !== "shared") return undefined;
-  if (targetArea === "functions" || target === "@azure/functions") return "shared/ knows nothing of the platform";
-  if (SDKS.test(target) && room !== "azure" && room !== "storage")
-    return "only shared/azure and shared/storage touch an SDK";
-  if (target.startsWith("@aws-sdk/") && !file.startsWith(AWS)) return `only ${AWS} touches an SDK of AWS`;
-  if (/^@azure\/(data-tables|storage-queue)/.test(target) && room !== "storage")
-    return "only shared/storage touches tables and queues";
-  if (targetArea !== "shared" || room === targetRoom) return undefined;
-  if (level(room!) < 0) return `the room ${room} has no place in the order of rooms (ROOMS in infra/build/imports.ts)`;
-  if (level(targetRoom!) > level(room!)) return `${room} stands below ${targetRoom}`;
+  const module = sharedModule(file);
+  if (targetArea === "functions" || target === "@azure/functions")
+    return "shared/ must not import functions/ or @azure/functions";
+  if (SDKS.test(target) && module !== "platform/azure" && module !== "platform/storage")
+    return "only shared/platform/azure and shared/platform/storage may import an SDK";
+  if (target.startsWith("@aws-sdk/") && !file.startsWith(AWS)) return `only ${AWS} may import an SDK of AWS`;
+  if (/^@azure\/(data-tables|storage-queue)/.test(target) && module !== "platform/storage")
+    return "only shared/platform/storage may access tables and queues";
+  if (targetArea !== "shared") return undefined;
+  const targetModule = sharedModule(target);
+  if (module === targetModule) return undefined;
+  if (layerOf(module) < 0) return `the module ${module} is missing in LAYERS of infra/build/imports.ts`;
+  if (layerOf(targetModule) > layerOf(module)) return `${module} is in a lower layer than ${targetModule}`;
   return undefined;
 }
 
-/** Groups of nodes that reach each other (Tarjan's strongly connected components), those of one node left out. */
-function circles(edges: Map<string, Set<string>>): string[][] {
+/** Returns the cycles: Tarjan's strongly connected components of more than one node. */
+function findCycles(edges: Map<string, Set<string>>): string[][] {
   const order = new Map<string, number>();
   const lowest = new Map<string, number>();
   const open: string[] = [];
@@ -123,12 +144,9 @@ function circles(edges: Map<string, Set<string>>): string[][] {
   return found;
 }
 
-/** A room is a folder or a file directly in shared/; functions/ is one. */
-const roomOf = (file: string): string =>
-  file
-    .split("/")
-    .slice(0, file.startsWith("shared/") ? 2 : 1)
-    .join("/");
+/** Returns the module of a deployed file. functions/ is one module. */
+const moduleOf = (file: string): string =>
+  file.startsWith("shared/") ? `shared/${sharedModule(file)}` : file.split("/")[0]!;
 
 function edgesOf(imports: Import[], nodeOf: (file: string) => string): Map<string, Set<string>> {
   const edges = new Map<string, Set<string>>();
@@ -140,38 +158,31 @@ function edgesOf(imports: Import[], nodeOf: (file: string) => string): Map<strin
   return edges;
 }
 
-/** One line for each rule that is broken under `root`. */
-export function brokenRules(root: string, openCircles: readonly string[]): string[] {
+/** Returns one line for each broken rule and for each file of an import cycle under `root`. */
+export function brokenRules(root: string): string[] {
   const imports = readImports(root);
   const problems: string[] = [];
   for (const one of imports) {
-    const broken = ruleBroken(one);
+    const broken = brokenRule(one);
     if (broken) problems.push(`${one.file} imports ${one.specifier}: ${broken}`);
   }
   const files = edgesOf(imports, (file) => file);
-  const groups = circles(files);
-  const lieIn = (group: string[], folder: string) => group.every((file) => file.startsWith(folder));
-  for (const folder of openCircles) {
-    if (!groups.some((group) => lieIn(group, folder)))
-      problems.push(`${folder} has no circle any more: take it out of OPEN_CIRCLES in infra/build/imports.ts`);
-  }
-  for (const group of groups) {
-    if (openCircles.some((folder) => lieIn(group, folder))) continue;
-    problems.push(`These ${group.length} files import each other in a circle (types count):`);
-    const within = new Set(group);
-    for (const file of group) {
+  for (const cycle of findCycles(files)) {
+    problems.push(`These ${cycle.length} files form an import cycle (type imports count):`);
+    const within = new Set(cycle);
+    for (const file of cycle) {
       problems.push(`  ${file} -> ${[...files.get(file)!].filter((next) => within.has(next)).join(", ")}`);
     }
   }
   const deployed = imports.filter(({ file }) => file.startsWith("shared/") || file.startsWith("functions/"));
-  for (const group of circles(edgesOf(deployed, roomOf)))
-    problems.push(`These rooms import each other in a circle (types count): ${group.join(", ")}`);
+  for (const cycle of findCycles(edgesOf(deployed, moduleOf)))
+    problems.push(`These modules form an import cycle (type imports count): ${cycle.join(", ")}`);
   return problems;
 }
 
 if (import.meta.main) {
   const { positionals } = commandLine(HELP, { allowPositionals: true, options: {} });
-  const problems = brokenRules(path.resolve(positionals[0] ?? path.join(import.meta.dirname, "../..")), OPEN_CIRCLES);
+  const problems = brokenRules(path.resolve(positionals[0] ?? path.join(import.meta.dirname, "../..")));
   if (problems.length > 0) {
     console.error(problems.join("\n"));
     process.exit(1);

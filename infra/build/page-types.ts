@@ -21,7 +21,7 @@ export async function writePageTypes(): Promise<void> {
   // Not before: a build that takes the page as it is kept needs none of the app's source.
   const { openApiText } = await import("../../functions/docs.ts");
   const { declarations } = await import("../../functions/functions.ts");
-  const { mayCall, ROLES } = await import("../../shared/http/endpoint.ts");
+  const { mayCall, ROLES } = await import("../../shared/platform/http/endpoint.ts");
   const { endpoints } = await declarations();
   const { version } = JSON.parse(readFileSync(GENERATOR, "utf8")) as { version: string };
   const document = path.join(root, `.local/openapi-${version}.json`);

@@ -36,7 +36,7 @@ such data, they return 403 \`licenseRequired\`.
 export async function rolesPage(): Promise<string> {
   // Loaded here so that `--help` does not load every area of the service.
   const { declarations } = await import("../../functions/functions.ts");
-  const { mayCall, ROLES } = await import("../../shared/http/endpoint.ts");
+  const { mayCall, ROLES } = await import("../../shared/platform/http/endpoint.ts");
   const { endpoints } = await declarations();
   const yes = (value: boolean) => (value ? "yes" : "–");
   const rows = endpoints.map(({ method, route, access, tier, interactive, beforePasswordChange }) => {

@@ -2,20 +2,20 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import * as z from "zod";
-import { FORMS, GROUPS } from "../../shared/config/environment.ts";
+import { FORMS, GROUPS } from "../../shared/platform/config/environment.ts";
 import { DEFINITIONS, type Definition, expectation } from "../../shared/settings/definitions.ts";
 import { commandLine } from "./command-line.ts";
 import { code, table } from "./markdown.ts";
 
 const HELP = `npm run settings-page
 
-Writes docs/settings.md: every setting with its default, bounds and unit, from shared/config and shared/settings.`;
+Writes docs/settings.md: every setting with its default, bounds and unit, from shared/platform/config and shared/settings.`;
 
 const FILE = path.resolve(import.meta.dirname, "../../docs/settings.md");
 
 const INTRODUCTION = `# Settings
 
-Generated from \`shared/config/environment.ts\` and \`shared/settings/definitions.ts\` by \`npm run settings-page\`. Don't edit this page.
+Generated from \`shared/platform/config/environment.ts\` and \`shared/settings/definitions.ts\` by \`npm run settings-page\`. Don't edit this page.
 [deploy.md](deploy.md#parameters) lists the template parameter for each setting.
 
 - **Required**: \`JWT_SIGNING_KEYS\`, and one of the three ways to name the storage account. All other settings have a default or are optional.
@@ -62,7 +62,7 @@ export function settingsPage(): string {
 
 function rowOf(name: string, schema: z.ZodType): string[] {
   const { description } = z.globalRegistry.get(schema) ?? {};
-  if (!description) throw new Error(`${name} has no description in shared/config/environment.ts.`);
+  if (!description) throw new Error(`${name} has no description in shared/platform/config/environment.ts.`);
   return [code(name), defaultOf(schema), formOf(schema), description];
 }
 
@@ -80,7 +80,7 @@ function formOf(schema: z.ZodType): string {
   if (schema instanceof z.ZodOptional || schema instanceof z.ZodDefault) return formOf(schema.unwrap() as z.ZodType);
   if (schema instanceof z.ZodPipe) return formOf(schema.in as z.ZodType);
   if (schema instanceof z.ZodEnum) return schema.options.map((option) => code(String(option))).join(", ");
-  throw new Error(`A schema of the type ${schema.type} says no form in shared/config/environment.ts.`);
+  throw new Error(`A schema of the type ${schema.type} says no form in shared/platform/config/environment.ts.`);
 }
 
 if (import.meta.main) {

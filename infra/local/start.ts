@@ -118,7 +118,7 @@ async function bringUp(): Promise<{ port: number; cloud: StandInProvider | undef
       "The stand-in cloud",
       [
         process.execPath,
-        path.join(root, "infra/local/cloud/main.ts"),
+        path.join(root, "infra/simulated-cloud/main.ts"),
         "--data",
         path.join(data, "cloud"),
         "--ready-json",
@@ -139,7 +139,7 @@ async function bringUp(): Promise<{ port: number; cloud: StandInProvider | undef
     "The functions host",
     [
       process.execPath,
-      path.join(root, "infra/local/host/main.ts"),
+      path.join(root, "infra/functions-host/main.ts"),
       "--app",
       app,
       "--port",

@@ -44,8 +44,9 @@ const TESTS_OF: Record<string, string[]> = {
 
 /** `shared/<room>/…` or `shared/<file>.ts` -> the room, `functions/…` -> `functions`. */
 export function roomOf(file: string): string {
-  const [area, room] = file.split("/");
+  const [area, first, second] = file.split("/");
   if (area !== "shared") return area!;
+  const room = first === "platform" ? second : first;
   return room!.endsWith(".ts") ? "shared" : room!;
 }
 
@@ -54,7 +55,7 @@ export function roomOf(file: string): string {
  * room is to have tests that are not there.
  */
 export function readTests(root: string): (file: string) => string[] {
-  const all = globSync("test/**/*.test.ts", { cwd: root })
+  const all = globSync(["test/**/*.test.ts", "infra/*/test/**/*.test.ts"], { cwd: root })
     .map((test) => test.split(path.sep).join("/"))
     .sort();
   const texts = new Map(all.map((test) => [test, readFileSync(path.join(root, test), "utf8")]));

@@ -1,4 +1,4 @@
-import { Dice } from "../local/cloud/company/dice.ts";
+import { Dice } from "simulated-cloud/company/dice.ts";
 import type { Change, Place } from "./changes.ts";
 import { roomOf } from "./rooms.ts";
 

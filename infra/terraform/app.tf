@@ -1,4 +1,4 @@
-# The functions app on Flex Consumption, and the settings it reads (shared/config/config.ts).
+# The functions app on Flex Consumption, and the settings it reads (shared/platform/config/config.ts).
 locals {
   function_app_name = "func-${var.environment_name}-${local.suffix}"
 

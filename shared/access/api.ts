@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { ROLES } from "../http/endpoint.ts";
+import { ROLES } from "../platform/http/endpoint.ts";
 import { USERNAME } from "./user.ts";
 
 /** Users, sign-ins and passwords as the API shows and takes them. */

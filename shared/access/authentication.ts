@@ -1,6 +1,6 @@
-import { badCredential, type Credential } from "../http/admission.ts";
-import type { Actor } from "../http/endpoint.ts";
-import type { Problem } from "../http/problem.ts";
+import { badCredential, type Credential } from "../platform/http/admission.ts";
+import type { Actor } from "../platform/http/endpoint.ts";
+import type { Problem } from "../platform/http/problem.ts";
 import { API_TOKEN_PREFIX } from "./api-token-text.ts";
 import type { ApiTokens } from "./api-tokens.ts";
 import type { EntraTokens } from "./entra.ts";

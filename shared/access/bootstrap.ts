@@ -2,12 +2,12 @@ import { timingSafeEqual } from "node:crypto";
 import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import type { Config } from "../config/config.ts";
-import type { Caller } from "../http/endpoint.ts";
-import type { Clock, Logger, Randomness } from "../runtime.ts";
-import { repeatOnConflict } from "../storage/conflict.ts";
-import { entity } from "../storage/entity.ts";
-import { insert, remove, replace, type Tables } from "../storage/tables.ts";
+import type { Config } from "../platform/config/config.ts";
+import type { Caller } from "../platform/http/endpoint.ts";
+import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
+import { repeatOnConflict } from "../platform/storage/conflict.ts";
+import { entity } from "../platform/storage/entity.ts";
+import { insert, remove, replace, type Tables } from "../platform/storage/tables.ts";
 import type { Passwords } from "./passwords.ts";
 import { keyedHash } from "./tokens.ts";
 import {

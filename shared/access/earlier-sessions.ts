@@ -1,8 +1,8 @@
 import * as z from "zod";
-import { unlessChanged } from "../storage/conflict.ts";
-import { entity, type Row } from "../storage/entity.ts";
-import { keyEnd } from "../storage/keys.ts";
-import type { Tables } from "../storage/tables.ts";
+import { unlessChanged } from "../platform/storage/conflict.ts";
+import { entity, type Row } from "../platform/storage/entity.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import type { Tables } from "../platform/storage/tables.ts";
 import { type SessionRecord, USERS_PARTITION, type UserRecord, type UserRow, uidOf } from "./user.ts";
 
 /**

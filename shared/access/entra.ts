@@ -9,12 +9,12 @@ import {
   type RemoteJWKSet,
 } from "jose";
 import * as z from "zod";
-import type { Config } from "../config/config.ts";
-import { badCredential } from "../http/admission.ts";
-import type { Actor, Role } from "../http/endpoint.ts";
-import { Problem, retryLater } from "../http/problem.ts";
-import type { Clock, Logger } from "../runtime.ts";
-import { HOUR_MS, SECOND_MS } from "../time.ts";
+import type { Config } from "../platform/config/config.ts";
+import { badCredential } from "../platform/http/admission.ts";
+import type { Actor, Role } from "../platform/http/endpoint.ts";
+import { Problem, retryLater } from "../platform/http/problem.ts";
+import type { Clock, Logger } from "../platform/runtime.ts";
+import { HOUR_MS, SECOND_MS } from "../platform/time.ts";
 
 /** The app roles that the registration of this API declares, and what they let their bearer do here. */
 const APP_ROLES = new Map<string, Role>([

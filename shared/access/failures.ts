@@ -1,10 +1,10 @@
 import * as z from "zod";
-import type { Clock } from "../runtime.ts";
-import { repeatOnConflict, unlessChanged } from "../storage/conflict.ts";
-import { entity, type Row } from "../storage/entity.ts";
-import { keyEnd } from "../storage/keys.ts";
-import { insert, type Operation, remove, replace, type Tables } from "../storage/tables.ts";
-import { DAY_MS, MINUTE_MS, SECOND_MS } from "../time.ts";
+import type { Clock } from "../platform/runtime.ts";
+import { repeatOnConflict, unlessChanged } from "../platform/storage/conflict.ts";
+import { entity, type Row } from "../platform/storage/entity.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import { insert, type Operation, remove, replace, type Tables } from "../platform/storage/tables.ts";
+import { DAY_MS, MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 
 /** Failures of one username from one address after which that pair is refused. */
 const PAIR_LIMIT = 5;

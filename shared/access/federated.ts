@@ -1,11 +1,11 @@
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import type { Caller, Role } from "../http/endpoint.ts";
-import { Problem, type ProblemCode } from "../http/problem.ts";
-import type { Cookie } from "../http/reply.ts";
-import type { Clock, Randomness } from "../runtime.ts";
-import { isConflict } from "../storage/conflict.ts";
-import { insert, type Tables } from "../storage/tables.ts";
+import type { Caller, Role } from "../platform/http/endpoint.ts";
+import { Problem, type ProblemCode } from "../platform/http/problem.ts";
+import type { Cookie } from "../platform/http/reply.ts";
+import type { Clock, Randomness } from "../platform/runtime.ts";
+import { isConflict } from "../platform/storage/conflict.ts";
+import { insert, type Tables } from "../platform/storage/tables.ts";
 import type { LetIn } from "./let-in.ts";
 import type { Sessions } from "./sessions.ts";
 import { addressOf } from "./sign-in.ts";

@@ -1,11 +1,11 @@
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import type { Caller } from "../http/endpoint.ts";
-import type { Page, PageRequest } from "../http/paging.ts";
-import { notFound, Problem } from "../http/problem.ts";
-import type { Clock } from "../runtime.ts";
-import { keyEnd } from "../storage/keys.ts";
-import { insert, type Operation, put, remove, type Tables } from "../storage/tables.ts";
+import type { Caller } from "../platform/http/endpoint.ts";
+import type { Page, PageRequest } from "../platform/http/paging.ts";
+import { notFound, Problem } from "../platform/http/problem.ts";
+import type { Clock } from "../platform/runtime.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import { insert, type Operation, put, remove, type Tables } from "../platform/storage/tables.ts";
 import type { RefusedIdentity } from "./api.ts";
 import { pageOfRows } from "./row-pages.ts";
 import {

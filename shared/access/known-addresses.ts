@@ -1,5 +1,5 @@
-import type { Config } from "../config/config.ts";
-import { DAY_MS } from "../time.ts";
+import type { Config } from "../platform/config/config.ts";
+import { DAY_MS } from "../platform/time.ts";
 import { keyedHash } from "./tokens.ts";
 import { type UserRecord, userKey } from "./user.ts";
 

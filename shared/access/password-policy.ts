@@ -1,4 +1,4 @@
-import { Problem } from "../http/problem.ts";
+import { Problem } from "../platform/http/problem.ts";
 
 /** zxcvbn's score from 0 to 4; below 3 fewer than 10^8 guesses find it. */
 const LEAST_SCORE = 3;

@@ -1,5 +1,5 @@
 import { type ScryptOptions, scrypt, timingSafeEqual } from "node:crypto";
-import type { Randomness } from "../runtime.ts";
+import type { Randomness } from "../platform/runtime.ts";
 import { createTurns } from "./turns.ts";
 
 /**

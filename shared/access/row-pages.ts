@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { decodeCursor, encodeCursor, type Page, type PageRequest } from "../http/paging.ts";
-import type { Entity, Row } from "../storage/entity.ts";
-import type { Tables } from "../storage/tables.ts";
+import { decodeCursor, encodeCursor, type Page, type PageRequest } from "../platform/http/paging.ts";
+import type { Entity, Row } from "../platform/storage/entity.ts";
+import type { Tables } from "../platform/storage/tables.ts";
 import { USERS_PARTITION } from "./user.ts";
 
 const Position = z.object({ after: z.string().min(1).max(1024) });

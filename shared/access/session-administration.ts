@@ -1,8 +1,8 @@
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import type { Actor, Caller } from "../http/endpoint.ts";
-import { type Page, type PageRequest, pageOfAll } from "../http/paging.ts";
-import { notFound } from "../http/problem.ts";
+import type { Actor, Caller } from "../platform/http/endpoint.ts";
+import { type Page, type PageRequest, pageOfAll } from "../platform/http/paging.ts";
+import { notFound } from "../platform/http/problem.ts";
 import type { SessionView } from "./api.ts";
 import { ownOr } from "./api-tokens.ts";
 import type { Sessions } from "./sessions.ts";

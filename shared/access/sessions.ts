@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
-import type { Caller } from "../http/endpoint.ts";
-import type { Cookie } from "../http/reply.ts";
-import type { Clock, Randomness } from "../runtime.ts";
-import { unlessChanged } from "../storage/conflict.ts";
-import type { Tables } from "../storage/tables.ts";
-import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../time.ts";
+import type { Caller } from "../platform/http/endpoint.ts";
+import type { Cookie } from "../platform/http/reply.ts";
+import type { Clock, Randomness } from "../platform/runtime.ts";
+import { unlessChanged } from "../platform/storage/conflict.ts";
+import type { Tables } from "../platform/storage/tables.ts";
+import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import { createEarlierSessions } from "./earlier-sessions.ts";
 import {
   AFTER_USERS,

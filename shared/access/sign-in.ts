@@ -1,10 +1,10 @@
 import pLimit from "p-limit";
 import type { Audit } from "../audit/audit.ts";
-import type { Caller } from "../http/endpoint.ts";
-import { Problem, retryLater } from "../http/problem.ts";
-import type { RateLimiter } from "../http/rate-limit.ts";
-import type { Cookie } from "../http/reply.ts";
-import type { Clock } from "../runtime.ts";
+import type { Caller } from "../platform/http/endpoint.ts";
+import { Problem, retryLater } from "../platform/http/problem.ts";
+import type { RateLimiter } from "../platform/http/rate-limit.ts";
+import type { Cookie } from "../platform/http/reply.ts";
+import type { Clock } from "../platform/runtime.ts";
 import type { Attempt, SignInFailures } from "./failures.ts";
 import { type KnownAddresses, UNKNOWN_ADDRESS } from "./known-addresses.ts";
 import type { LetIn } from "./let-in.ts";

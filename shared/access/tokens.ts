@@ -1,8 +1,8 @@
 import { createHmac } from "node:crypto";
 import { errors, jwtVerify, SignJWT } from "jose";
 import * as z from "zod";
-import type { Config } from "../config/config.ts";
-import type { Clock, Randomness } from "../runtime.ts";
+import type { Config } from "../platform/config/config.ts";
+import type { Clock, Randomness } from "../platform/runtime.ts";
 
 export const TOKEN_SECONDS = 3600;
 

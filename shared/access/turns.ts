@@ -1,4 +1,4 @@
-import { retryLater } from "../http/problem.ts";
+import { retryLater } from "../platform/http/problem.ts";
 
 /** Where somebody waits: those who are known are all served before any stranger. */
 export interface Place {

@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import * as z from "zod";
-import { ROLES } from "../http/endpoint.ts";
-import type { Clock, Randomness } from "../runtime.ts";
-import { entity, type Row } from "../storage/entity.ts";
+import { ROLES } from "../platform/http/endpoint.ts";
+import type { Clock, Randomness } from "../platform/runtime.ts";
+import { entity, type Row } from "../platform/storage/entity.ts";
 
 export const USERNAME = /^[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}$/;
 

@@ -1,8 +1,8 @@
-import type { Page, PageRequest } from "../http/paging.ts";
-import { Problem } from "../http/problem.ts";
-import { repeatOnConflict } from "../storage/conflict.ts";
-import type { Row } from "../storage/entity.ts";
-import { insert, type Operation, remove, replace, type Tables } from "../storage/tables.ts";
+import type { Page, PageRequest } from "../platform/http/paging.ts";
+import { Problem } from "../platform/http/problem.ts";
+import { repeatOnConflict } from "../platform/storage/conflict.ts";
+import type { Row } from "../platform/storage/entity.ts";
+import { insert, type Operation, remove, replace, type Tables } from "../platform/storage/tables.ts";
 import { pageOfRows } from "./row-pages.ts";
 import {
   AFTER_USERS,

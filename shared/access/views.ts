@@ -1,6 +1,6 @@
 import type * as z from "zod";
-import type { Actor } from "../http/endpoint.ts";
-import type { Row } from "../storage/entity.ts";
+import type { Actor } from "../platform/http/endpoint.ts";
+import type { Row } from "../platform/storage/entity.ts";
 import type { AccountView, EntraView, RefusedIdentity, UserView } from "./api.ts";
 import { REFUSALS, type RefusalRecord, type UserRecord, userId } from "./user.ts";
 

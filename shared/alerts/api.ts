@@ -1,10 +1,10 @@
 import * as z from "zod";
-import { entityTag } from "../http/conditional.ts";
-import { type PageRequest, pageOf, pageOfAll, queryInstant } from "../http/paging.ts";
-import { singleLine } from "../http/text.ts";
 import { titleOfCredential } from "../inventory/asset.ts";
-import type { Row } from "../storage/entity.ts";
-import { ULID } from "../ulid.ts";
+import { entityTag } from "../platform/http/conditional.ts";
+import { type PageRequest, pageOf, pageOfAll, queryInstant } from "../platform/http/paging.ts";
+import { singleLine } from "../platform/http/text.ts";
+import type { Row } from "../platform/storage/entity.ts";
+import { ULID } from "../platform/ulid.ts";
 import {
   attemptsOf,
   DELIVERY_STATUSES,

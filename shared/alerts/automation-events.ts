@@ -1,5 +1,5 @@
-import { onOneLine } from "../http/text.ts";
-import { DAY_MS } from "../time.ts";
+import { onOneLine } from "../platform/http/text.ts";
+import { DAY_MS } from "../platform/time.ts";
 import type { AutomationItem } from "./items.ts";
 import type { NotificationLog } from "./notification-log.ts";
 import type { RuleRecord } from "./rule.ts";

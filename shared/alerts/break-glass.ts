@@ -1,5 +1,5 @@
 import type { Audit } from "../audit/audit.ts";
-import { DAY_MS } from "../time.ts";
+import { DAY_MS } from "../platform/time.ts";
 import type { BreakGlassItem } from "./items.ts";
 import type { NotificationLog } from "./notification-log.ts";
 import type { RuleRecord } from "./rule.ts";

@@ -1,11 +1,11 @@
 import { decodeTime } from "ulid";
-import type { Caller } from "../http/endpoint.ts";
 import { ASSET_TYPES, Assets, type AssetType } from "../inventory/asset.ts";
 import { expiryBounds, partitions } from "../inventory/layout.ts";
-import type { Clock, Logger } from "../runtime.ts";
-import { keyEnd } from "../storage/keys.ts";
-import { remove, type Tables } from "../storage/tables.ts";
-import { DAY_MS } from "../time.ts";
+import type { Caller } from "../platform/http/endpoint.ts";
+import type { Clock, Logger } from "../platform/runtime.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import { remove, type Tables } from "../platform/storage/tables.ts";
+import { DAY_MS } from "../platform/time.ts";
 import type { Acknowledgements } from "./acknowledgements.ts";
 import { ESCALATION_PREFIX, escalationKey } from "./items.ts";
 import { NotificationRows } from "./notification-log.ts";

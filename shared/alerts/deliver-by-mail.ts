@@ -1,10 +1,10 @@
-import type { MailSender } from "../azure/mail.ts";
-import type { Clock, Logger, Randomness } from "../runtime.ts";
+import type { MailSender } from "../platform/azure/mail.ts";
+import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
+import { repeatOnConflict } from "../platform/storage/conflict.ts";
+import type { Row } from "../platform/storage/entity.ts";
+import type { Tables } from "../platform/storage/tables.ts";
+import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
-import { repeatOnConflict } from "../storage/conflict.ts";
-import type { Row } from "../storage/entity.ts";
-import type { Tables } from "../storage/tables.ts";
-import { MINUTE_MS, SECOND_MS } from "../time.ts";
 import { type DeliveryRecord, isFinal, itemsIn, type Part } from "./delivery.ts";
 import type { DeliveryWriter } from "./delivery-writer.ts";
 import { mailOf } from "./email.ts";

@@ -1,7 +1,7 @@
-import type { Outgoing } from "../outgoing/outgoing.ts";
-import type { Clock } from "../runtime.ts";
-import { type Row, withoutKeys } from "../storage/entity.ts";
-import { SECOND_MS } from "../time.ts";
+import type { Outgoing } from "../platform/outgoing/outgoing.ts";
+import type { Clock } from "../platform/runtime.ts";
+import { type Row, withoutKeys } from "../platform/storage/entity.ts";
+import { SECOND_MS } from "../platform/time.ts";
 import { type DeliveryRecord, isFinal, type Part } from "./delivery.ts";
 import type { DeliveryWriter } from "./delivery-writer.ts";
 import type { History } from "./history.ts";

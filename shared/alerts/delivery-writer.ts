@@ -1,9 +1,9 @@
 import type { Audit } from "../audit/audit.ts";
-import type { Clock, Logger } from "../runtime.ts";
-import { type Row, withoutKeys } from "../storage/entity.ts";
-import { merge, type Tables } from "../storage/tables.ts";
-import { measure } from "../telemetry.ts";
-import { SECOND_MS } from "../time.ts";
+import type { Clock, Logger } from "../platform/runtime.ts";
+import { type Row, withoutKeys } from "../platform/storage/entity.ts";
+import { merge, type Tables } from "../platform/storage/tables.ts";
+import { measure } from "../platform/telemetry.ts";
+import { SECOND_MS } from "../platform/time.ts";
 import { attemptsOf, DELIVERY_ROW, Deliveries, type DeliveryRecord, isFinal, type Part, statusOf } from "./delivery.ts";
 import type { History } from "./history.ts";
 import type { Outcome } from "./retry-schedule.ts";

@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto";
 import { encodeTime } from "ulid";
 import * as z from "zod";
-import { MAX_MAIL_RECIPIENTS } from "../azure/mail.ts";
-import { entity } from "../storage/entity.ts";
-import { unpackBytes, unpacking } from "../storage/packed.ts";
+import { MAX_MAIL_RECIPIENTS } from "../platform/azure/mail.ts";
+import { entity } from "../platform/storage/entity.ts";
+import { unpackBytes, unpacking } from "../platform/storage/packed.ts";
 import { type Item, Item as ItemSchema, notificationKey } from "./items.ts";
 import { ALERT_TYPES, DELIVERY_METHODS, DELIVERY_MODES, type RuleRecord } from "./rule.ts";
 

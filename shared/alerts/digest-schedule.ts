@@ -1,4 +1,4 @@
-import { DAY_MS } from "../time.ts";
+import { DAY_MS } from "../platform/time.ts";
 import type { DigestFrequency, RuleRecord } from "./rule.ts";
 
 /** Hour in UTC at which digests are created. Weekly digests are created on Mondays. */

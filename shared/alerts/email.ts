@@ -1,4 +1,4 @@
-import { onOneLine } from "../http/text.ts";
+import { onOneLine } from "../platform/http/text.ts";
 import type { Urgency } from "./items.ts";
 import type { Message, MessageLine, Place } from "./message.ts";
 

@@ -1,4 +1,4 @@
-import { withoutKeys } from "../storage/entity.ts";
+import { withoutKeys } from "../platform/storage/entity.ts";
 import type { EscalatedItem } from "./items.ts";
 import type { NotificationLog } from "./notification-log.ts";
 import { opensIncidents, type RuleRecord } from "./rule.ts";

@@ -1,11 +1,11 @@
 import * as z from "zod";
-import type { Clock, Logger } from "../runtime.ts";
+import type { Clock, Logger } from "../platform/runtime.ts";
+import { isConflict } from "../platform/storage/conflict.ts";
+import { type Row, withoutKeys } from "../platform/storage/entity.ts";
+import { pack, unpackBytes, unpacking } from "../platform/storage/packed.ts";
+import type { Queues } from "../platform/storage/queues.ts";
+import { HOUR_MS, MINUTE_MS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
-import { isConflict } from "../storage/conflict.ts";
-import { type Row, withoutKeys } from "../storage/entity.ts";
-import { pack, unpackBytes, unpacking } from "../storage/packed.ts";
-import type { Queues } from "../storage/queues.ts";
-import { HOUR_MS, MINUTE_MS } from "../time.ts";
 import type { Acknowledgements } from "./acknowledgements.ts";
 import { DELIVERY_QUEUE, type DeliveryRecord, deliveryIdOf, MAX_ITEMS, partsOf } from "./delivery.ts";
 import { isDue } from "./digest-schedule.ts";

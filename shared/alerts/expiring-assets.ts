@@ -11,8 +11,8 @@ import {
 import type { ExpiryRange } from "../inventory/health.ts";
 import { HOLDER_SOURCES, holderSubscription, ownersOf } from "../inventory/holder.ts";
 import { expiryBounds, nameKey, partitions } from "../inventory/layout.ts";
-import type { Tables } from "../storage/tables.ts";
-import { DAY_MS } from "../time.ts";
+import type { Tables } from "../platform/storage/tables.ts";
+import { DAY_MS } from "../platform/time.ts";
 import { type AssetItem, byUrgency } from "./items.ts";
 import type { NotificationLog } from "./notification-log.ts";
 import { fits, type RuleRecord } from "./rule.ts";

@@ -1,5 +1,5 @@
 import type { Audit } from "../audit/audit.ts";
-import type { Tables } from "../storage/tables.ts";
+import type { Tables } from "../platform/storage/tables.ts";
 import { type AutomationSource, automationItems } from "./automation-events.ts";
 import { breakGlassItems } from "./break-glass.ts";
 import { MAX_ITEMS } from "./delivery.ts";

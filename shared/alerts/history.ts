@@ -1,14 +1,14 @@
 import { encodeTime } from "ulid";
 import * as z from "zod";
-import type { Caller } from "../http/endpoint.ts";
-import { decodeCursor, encodeCursor, MAX_COUNTED, type Page, type PageRequest } from "../http/paging.ts";
-import { Problem } from "../http/problem.ts";
 import { fingerprint } from "../inventory/asset.ts";
+import type { Caller } from "../platform/http/endpoint.ts";
+import { decodeCursor, encodeCursor, MAX_COUNTED, type Page, type PageRequest } from "../platform/http/paging.ts";
+import { Problem } from "../platform/http/problem.ts";
+import { entity, type Row, withoutKeys } from "../platform/storage/entity.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import { put, RowExists, RowMissing, remove, type Tables } from "../platform/storage/tables.ts";
+import { isUlid, newestFirst } from "../platform/ulid.ts";
 import type { HistoryStats, HistoryStore } from "../settings/retention.ts";
-import { entity, type Row, withoutKeys } from "../storage/entity.ts";
-import { keyEnd } from "../storage/keys.ts";
-import { put, RowExists, RowMissing, remove, type Tables } from "../storage/tables.ts";
-import { isUlid, newestFirst } from "../ulid.ts";
 import {
   DELIVERY_ROW,
   DELIVERY_STATUSES,

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { ASSET_TYPES, CREDENTIAL_KINDS } from "../inventory/asset.ts";
 import { expiryKey } from "../inventory/layout.ts";
-import { keyText } from "../storage/keys.ts";
+import { keyText } from "../platform/storage/keys.ts";
 import { SEVERITIES } from "./rule.ts";
 
 export const URGENCIES = ["expired", "critical", "warning", "notice"] as const;

@@ -1,4 +1,4 @@
-import type { Portal } from "../azure/portal.ts";
+import type { Portal } from "../platform/azure/portal.ts";
 
 /** Base URLs and names for the links of a message. */
 export interface Links extends Portal {

@@ -1,6 +1,6 @@
 import * as z from "zod";
-import { entity } from "../storage/entity.ts";
-import { HOUR_MS, MINUTE_MS } from "../time.ts";
+import { entity } from "../platform/storage/entity.ts";
+import { HOUR_MS, MINUTE_MS } from "../platform/time.ts";
 import { TABLE } from "./mailbox.ts";
 
 /** Maximum number of mails per minute and per hour. 0: no limit. */

@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import { decodeTime } from "ulid";
 import * as z from "zod";
-import { entity, type Row } from "../storage/entity.ts";
-import { DAY_MS } from "../time.ts";
+import { entity, type Row } from "../platform/storage/entity.ts";
+import { DAY_MS } from "../platform/time.ts";
 import { isFinal, Part } from "./delivery.ts";
 
 /** A part of a delivery that is sent with the next mail to its recipients. */

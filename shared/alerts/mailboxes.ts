@@ -1,9 +1,9 @@
-import type { Clock, Logger } from "../runtime.ts";
+import type { Clock, Logger } from "../platform/runtime.ts";
+import { isConflict, repeatOnConflict } from "../platform/storage/conflict.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import { insert, type Operation, replace, type Tables } from "../platform/storage/tables.ts";
+import { DAY_MS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
-import { isConflict, repeatOnConflict } from "../storage/conflict.ts";
-import { keyEnd } from "../storage/keys.ts";
-import { insert, type Operation, replace, type Tables } from "../storage/tables.ts";
-import { DAY_MS } from "../time.ts";
 import { isFinal, itemsIn, itemsOf, operationIdOf } from "./delivery.ts";
 import type { MailContent } from "./email.ts";
 import type { History } from "./history.ts";

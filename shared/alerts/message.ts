@@ -1,6 +1,6 @@
-import { assetLink, credentialsLink, vaultLink } from "../azure/portal.ts";
 import { type CredentialKind, isCredentialId, titleOfCredential } from "../inventory/asset.ts";
-import { DAY_MS, HOUR_MS } from "../time.ts";
+import { assetLink, credentialsLink, vaultLink } from "../platform/azure/portal.ts";
+import { DAY_MS, HOUR_MS } from "../platform/time.ts";
 import type { DeliveryRecord } from "./delivery.ts";
 import type {
   AssetItem,

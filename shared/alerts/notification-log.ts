@@ -1,8 +1,8 @@
 import { decodeTime } from "ulid";
 import * as z from "zod";
-import { entity } from "../storage/entity.ts";
-import { keyEnd } from "../storage/keys.ts";
-import { type Operation, put, type Tables } from "../storage/tables.ts";
+import { entity } from "../platform/storage/entity.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import { type Operation, put, type Tables } from "../platform/storage/tables.ts";
 import { type AssetItem, assetKeyPrefix, automationKey, type Item, notificationKey, thresholdOf } from "./items.ts";
 
 /** A partition per rule, a row per notification. A row is only ever added, so writing one twice does no harm. */

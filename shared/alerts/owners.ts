@@ -1,13 +1,13 @@
 import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import { entityTag, requireMatch } from "../http/conditional.ts";
-import type { Caller } from "../http/endpoint.ts";
-import { invalidBody } from "../http/problem.ts";
-import type { Clock } from "../runtime.ts";
-import { repeatOnConflict } from "../storage/conflict.ts";
-import { entity, type Row } from "../storage/entity.ts";
-import type { Tables } from "../storage/tables.ts";
+import { entityTag, requireMatch } from "../platform/http/conditional.ts";
+import type { Caller } from "../platform/http/endpoint.ts";
+import { invalidBody } from "../platform/http/problem.ts";
+import type { Clock } from "../platform/runtime.ts";
+import { repeatOnConflict } from "../platform/storage/conflict.ts";
+import { entity, type Row } from "../platform/storage/entity.ts";
+import type { Tables } from "../platform/storage/tables.ts";
 
 /** Maximum number of entries, because one row stores the whole table. */
 export const MAX_OWNERS = 2000;

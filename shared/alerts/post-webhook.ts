@@ -1,8 +1,8 @@
-import { CloudFailure } from "../azure/failure.ts";
-import { Problem } from "../http/problem.ts";
-import { type Outgoing, type OutgoingAnswer, Unreachable } from "../outgoing/outgoing.ts";
-import type { Clock } from "../runtime.ts";
-import { SECOND_MS } from "../time.ts";
+import { CloudFailure } from "../platform/azure/failure.ts";
+import { Problem } from "../platform/http/problem.ts";
+import { type Outgoing, type OutgoingAnswer, Unreachable } from "../platform/outgoing/outgoing.ts";
+import type { Clock } from "../platform/runtime.ts";
+import { SECOND_MS } from "../platform/time.ts";
 import { type DeliveryRecord, itemsIn, type Part } from "./delivery.ts";
 import { type Incident, incidentOf } from "./incident.ts";
 import { alertKey, type Item, trackedItemOf } from "./items.ts";

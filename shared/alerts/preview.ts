@@ -1,8 +1,8 @@
 import { ASSET_TYPES, Assets, assetId } from "../inventory/asset.ts";
 import { expiryBounds, partitions } from "../inventory/layout.ts";
-import type { Clock } from "../runtime.ts";
-import type { Tables } from "../storage/tables.ts";
-import { DAY_MS, MINUTE_MS } from "../time.ts";
+import type { Clock } from "../platform/runtime.ts";
+import type { Tables } from "../platform/storage/tables.ts";
+import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 import { nextDigest } from "./digest-schedule.ts";
 import type { Evaluation, Forecast } from "./evaluate.ts";
 import { COLUMNS, itemsOf, partitionOf, secondAfter, thresholdsOf } from "./expiring-assets.ts";

@@ -1,8 +1,8 @@
 import pMap from "p-map";
 import { type AssetRecord, Assets } from "../inventory/asset.ts";
 import { nameKey, partitions } from "../inventory/layout.ts";
-import type { Tables } from "../storage/tables.ts";
-import { DAY_MS } from "../time.ts";
+import type { Tables } from "../platform/storage/tables.ts";
+import { DAY_MS } from "../platform/time.ts";
 import type { Acknowledgements } from "./acknowledgements.ts";
 import type { EvaluationContext } from "./find-items.ts";
 import {

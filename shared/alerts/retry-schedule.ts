@@ -1,5 +1,5 @@
-import type { Clock, Randomness } from "../runtime.ts";
-import { MINUTE_MS, SECOND_MS } from "../time.ts";
+import type { Clock, Randomness } from "../platform/runtime.ts";
+import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import type { Part } from "./delivery.ts";
 
 /** Seconds before each retry: the first steps of the schedule that Standard Webhooks recommends, 17 hours in total.

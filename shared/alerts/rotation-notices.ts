@@ -1,4 +1,7 @@
 import { encodeTime } from "ulid";
+import type { Clock, Logger } from "../platform/runtime.ts";
+import type { Tables } from "../platform/storage/tables.ts";
+import { DAY_MS, SECOND_MS } from "../platform/time.ts";
 import { type DueSecret, dueSecrets } from "../rotation/due.ts";
 import { allPolicies, type RotationPolicies } from "../rotation/policies.ts";
 import type { PolicyAttention, PolicyRecord } from "../rotation/policy.ts";
@@ -6,10 +9,7 @@ import { placeOf } from "../rotation/publications.ts";
 import { isOver, isVaultSecret, type RotationRecord, titleOf } from "../rotation/rotation.ts";
 import type { Rotations } from "../rotation/rotations.ts";
 import { EVENTS } from "../rotation/rows.ts";
-import type { Clock, Logger } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
-import type { Tables } from "../storage/tables.ts";
-import { DAY_MS, SECOND_MS } from "../time.ts";
 import type { AutomationSource, PendingNotice } from "./automation-events.ts";
 
 /** Rules notify this long before a rotation is due, so that users know before it starts automatically. */

@@ -1,4 +1,4 @@
-import { invalidBody } from "../http/problem.ts";
+import { invalidBody } from "../platform/http/problem.ts";
 import type { NewEscalation, RuleChange } from "./api.ts";
 import {
   type Escalation,

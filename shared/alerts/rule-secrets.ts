@@ -1,13 +1,13 @@
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import { CloudFailure } from "../azure/failure.ts";
-import type { ServiceKeyVault } from "../azure/service-key-vault.ts";
-import type { Caller } from "../http/endpoint.ts";
-import { invalidBody, Problem, retryLater } from "../http/problem.ts";
-import type { Clock, Logger, Randomness } from "../runtime.ts";
-import { keyEnd } from "../storage/keys.ts";
-import { isUnclear, merge, type Operation, put, type Tables } from "../storage/tables.ts";
-import { DAY_MS } from "../time.ts";
+import { CloudFailure } from "../platform/azure/failure.ts";
+import type { ServiceKeyVault } from "../platform/azure/service-key-vault.ts";
+import type { Caller } from "../platform/http/endpoint.ts";
+import { invalidBody, Problem, retryLater } from "../platform/http/problem.ts";
+import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import { isUnclear, merge, type Operation, put, type Tables } from "../platform/storage/tables.ts";
+import { DAY_MS } from "../platform/time.ts";
 import {
   type DeliveryMethod,
   opensIncidents,

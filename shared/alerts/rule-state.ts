@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { entity } from "../storage/entity.ts";
+import { entity } from "../platform/storage/entity.ts";
 import { RuleRecord } from "./rule.ts";
 
 /** The evaluation progress of a rule, and its pending delivery. Both are in one row, so that they change together. All rows are in one

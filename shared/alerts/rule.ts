@@ -1,8 +1,8 @@
 import * as z from "zod";
 import { ASSET_TYPES, type AssetSource, type Credential, SOURCES, sourceOf } from "../inventory/asset.ts";
 import { ownersOf } from "../inventory/holder.ts";
-import { entity, type Row } from "../storage/entity.ts";
-import { keyText } from "../storage/keys.ts";
+import { entity, type Row } from "../platform/storage/entity.ts";
+import { keyText } from "../platform/storage/keys.ts";
 
 export const ALERT_TYPES = [
   "expiration",

@@ -1,18 +1,18 @@
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import type { ServiceKeyVault } from "../azure/service-key-vault.ts";
-import { requireMatch } from "../http/conditional.ts";
-import type { Caller } from "../http/endpoint.ts";
-import { type Page, type PageRequest, pageOfAll } from "../http/paging.ts";
-import { invalidBody, notFound, Problem } from "../http/problem.ts";
-import { addressProblem } from "../outgoing/outgoing.ts";
-import type { Clock, Logger, Randomness } from "../runtime.ts";
+import type { ServiceKeyVault } from "../platform/azure/service-key-vault.ts";
+import { requireMatch } from "../platform/http/conditional.ts";
+import type { Caller } from "../platform/http/endpoint.ts";
+import { type Page, type PageRequest, pageOfAll } from "../platform/http/paging.ts";
+import { invalidBody, notFound, Problem } from "../platform/http/problem.ts";
+import { addressProblem } from "../platform/outgoing/outgoing.ts";
+import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
+import { repeatOnConflict } from "../platform/storage/conflict.ts";
+import { type Row, withoutKeys } from "../platform/storage/entity.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import { insert, type Operation, RowExists, remove, replace, type Tables } from "../platform/storage/tables.ts";
+import { isUlid } from "../platform/ulid.ts";
 import type { Settings } from "../settings/settings.ts";
-import { repeatOnConflict } from "../storage/conflict.ts";
-import { type Row, withoutKeys } from "../storage/entity.ts";
-import { keyEnd } from "../storage/keys.ts";
-import { insert, type Operation, RowExists, remove, replace, type Tables } from "../storage/tables.ts";
-import { isUlid } from "../ulid.ts";
 import type { NewRule, RuleChange } from "./api.ts";
 import {
   type ChangedRule,

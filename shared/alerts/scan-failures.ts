@@ -1,9 +1,9 @@
 import { encodeTime } from "ulid";
 import { BEYOND, DONE, SCAN_LIST, type ScanRecord, Scans, scanPartition, VaultOutcomes } from "../discovery/scan.ts";
-import { keyEnd } from "../storage/keys.ts";
-import type { Tables } from "../storage/tables.ts";
-import { DAY_MS } from "../time.ts";
-import { newestFirst } from "../ulid.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import type { Tables } from "../platform/storage/tables.ts";
+import { DAY_MS } from "../platform/time.ts";
+import { newestFirst } from "../platform/ulid.ts";
 import type { RecoveredItem, ScanFailureItem } from "./items.ts";
 import type { NotificationLog } from "./notification-log.ts";
 import { ofKind } from "./resolved-alerts.ts";

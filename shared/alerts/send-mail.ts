@@ -1,4 +1,4 @@
-import type { MailAnswer, MailSender } from "../azure/mail.ts";
+import type { MailAnswer, MailSender } from "../platform/azure/mail.ts";
 import type { Part } from "./delivery.ts";
 import type { MailContent } from "./email.ts";
 import { type Attempts, MAX_RETRY_AFTER_SECONDS, type Outcome } from "./retry-schedule.ts";

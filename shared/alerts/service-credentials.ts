@@ -1,4 +1,4 @@
-import { DAY_MS } from "../time.ts";
+import { DAY_MS } from "../platform/time.ts";
 import { byUrgency, type CredentialItem } from "./items.ts";
 import type { NotificationLog } from "./notification-log.ts";
 import type { RuleRecord } from "./rule.ts";

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import type { Outgoing, OutgoingAnswer, OutgoingRequest } from "../outgoing/outgoing.ts";
+import type { Outgoing, OutgoingAnswer, OutgoingRequest } from "../platform/outgoing/outgoing.ts";
 import type { Incident } from "./incident.ts";
 import type { Urgency } from "./items.ts";
 import type { RuleCredentials } from "./rule.ts";

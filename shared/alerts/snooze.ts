@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { entity } from "../storage/entity.ts";
+import { entity } from "../platform/storage/entity.ts";
 import { RuleFilters } from "./rule.ts";
 
 /** Filters of a snooze. They also match assets that appear while the snooze is active. */

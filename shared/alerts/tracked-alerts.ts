@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { entity, type Row } from "../storage/entity.ts";
-import { keyEnd } from "../storage/keys.ts";
-import { type Operation, put, remove, type Tables } from "../storage/tables.ts";
+import { entity, type Row } from "../platform/storage/entity.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import { type Operation, put, remove, type Tables } from "../platform/storage/tables.ts";
 import { alertKey, type Item, type RecoveredItem, type RenewedItem, TrackedItem, trackedItemOf } from "./items.ts";
 
 /** An open alert of a rule, stored in the table of the notification log. Alerts of earlier versions have no such row, so their

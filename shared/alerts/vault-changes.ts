@@ -5,10 +5,10 @@ import { countExpiries } from "../inventory/expiries.ts";
 import type { ExpiryRange } from "../inventory/health.ts";
 import { readScope } from "../inventory/scope.ts";
 import { expiriesOf, VAULTS, type VaultRecord, Vaults } from "../inventory/vault.ts";
-import { entity, type Row } from "../storage/entity.ts";
-import { keyEnd } from "../storage/keys.ts";
-import { pack, unpack } from "../storage/packed.ts";
-import type { Tables } from "../storage/tables.ts";
+import { entity, type Row } from "../platform/storage/entity.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import { pack, unpack } from "../platform/storage/packed.ts";
+import type { Tables } from "../platform/storage/tables.ts";
 
 const Versions = z.record(z.string(), z.tuple([z.string(), z.int()]));
 type Versions = z.infer<typeof Versions>;

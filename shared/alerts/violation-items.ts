@@ -1,4 +1,4 @@
-import { SECOND_MS } from "../time.ts";
+import { SECOND_MS } from "../platform/time.ts";
 import type { ViolationItem } from "./items.ts";
 import type { NotificationLog } from "./notification-log.ts";
 import { fits, type RuleRecord, type Subject } from "./rule.ts";

@@ -1,8 +1,8 @@
 import { createHmac } from "node:crypto";
-import { assetLink, credentialsLink, vaultLink } from "../azure/portal.ts";
 import { isCredentialId } from "../inventory/asset.ts";
-import type { OutgoingOptions } from "../outgoing/outgoing.ts";
-import { SECOND_MS } from "../time.ts";
+import { assetLink, credentialsLink, vaultLink } from "../platform/azure/portal.ts";
+import type { OutgoingOptions } from "../platform/outgoing/outgoing.ts";
+import { SECOND_MS } from "../platform/time.ts";
 import type { DeliveryRecord } from "./delivery.ts";
 import type { Item } from "./items.ts";
 import type { Links } from "./links.ts";

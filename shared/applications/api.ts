@@ -1,9 +1,9 @@
 import * as z from "zod";
-import { pageParameters, queryInstant } from "../http/paging.ts";
 import { assetId } from "../inventory/asset.ts";
 import { daysUntil, type Moment, STATUSES, statusOf } from "../inventory/health.ts";
 import { bucketOf, credentialName, holderName } from "../inventory/holder.ts";
-import { ListFailure, RUN_STATUSES } from "../runs/runs.ts";
+import { pageParameters, queryInstant } from "../platform/http/paging.ts";
+import { ListFailure, RUN_STATUSES } from "../platform/runs/runs.ts";
 import { type ApplicationRecord, FederatedCredential, type RunRecord } from "./application.ts";
 import type { FoundApplication } from "./query.ts";
 import { REASONS } from "./rotatable.ts";

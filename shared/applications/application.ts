@@ -1,9 +1,9 @@
 import * as z from "zod";
-import type { GraphApplication } from "../azure/graph.ts";
-import { RunFacts } from "../runs/runs.ts";
-import { entity } from "../storage/entity.ts";
-import { keyEnd, keyText } from "../storage/keys.ts";
-import { fenceEntity } from "../storage/tables.ts";
+import type { GraphApplication } from "../platform/azure/graph.ts";
+import { RunFacts } from "../platform/runs/runs.ts";
+import { entity } from "../platform/storage/entity.ts";
+import { keyEnd, keyText } from "../platform/storage/keys.ts";
+import { fenceEntity } from "../platform/storage/tables.ts";
 
 /** Applications of the tenant with their credentials, as Microsoft Graph lists them. Instants are whole unix seconds. */
 

@@ -1,21 +1,21 @@
 import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import { CloudFailure } from "../azure/failure.ts";
-import type { GraphApplication } from "../azure/graph.ts";
-import type { Caller } from "../http/endpoint.ts";
-import type { Page, PageRequest } from "../http/paging.ts";
-import { notFound, Problem } from "../http/problem.ts";
 import type { Moment } from "../inventory/health.ts";
 import { VaultBusy } from "../inventory/write.ts";
-import { createRuns, RunBusy } from "../runs/runs.ts";
-import { waitForRun } from "../runs/wait-for-run.ts";
-import type { Clock, Logger } from "../runtime.ts";
-import { isConflict } from "../storage/conflict.ts";
-import { type Row, withoutKeys } from "../storage/entity.ts";
-import type { Queues } from "../storage/queues.ts";
-import { merge } from "../storage/tables.ts";
-import { DAY_MS, HOUR_MS, SECOND_MS } from "../time.ts";
+import { CloudFailure } from "../platform/azure/failure.ts";
+import type { GraphApplication } from "../platform/azure/graph.ts";
+import type { Caller } from "../platform/http/endpoint.ts";
+import type { Page, PageRequest } from "../platform/http/paging.ts";
+import { notFound, Problem } from "../platform/http/problem.ts";
+import { createRuns, RunBusy } from "../platform/runs/runs.ts";
+import { waitForRun } from "../platform/runs/wait-for-run.ts";
+import type { Clock, Logger } from "../platform/runtime.ts";
+import { isConflict } from "../platform/storage/conflict.ts";
+import { type Row, withoutKeys } from "../platform/storage/entity.ts";
+import type { Queues } from "../platform/storage/queues.ts";
+import { merge } from "../platform/storage/tables.ts";
+import { DAY_MS, HOUR_MS, SECOND_MS } from "../platform/time.ts";
 import {
   APPS,
   type ApplicationRecord,

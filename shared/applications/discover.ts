@@ -1,20 +1,20 @@
 import pMap from "p-map";
 import type { Audit } from "../audit/audit.ts";
-import { CloudFailure } from "../azure/failure.ts";
-import type { Graph, GraphApplication } from "../azure/graph.ts";
 import { ASSET_TYPES } from "../inventory/asset.ts";
 import { countExpiries } from "../inventory/expiries.ts";
 import { type Moment, rangeOf } from "../inventory/health.ts";
 import { BUCKETS, bucketOf, holderSubscription, UNSEEN_AFTER_MS } from "../inventory/holder.ts";
 import { expiriesOf, VAULTS, Vaults, vaultInSubscriptionKey } from "../inventory/vault.ts";
 import type { HolderWriting } from "../inventory/write-holder.ts";
-import { enterEnd } from "../runs/enter-end.ts";
-import type { HeldRun } from "../runs/runs.ts";
-import type { Clock, Logger, Randomness } from "../runtime.ts";
-import { withoutKeys } from "../storage/entity.ts";
-import { keyEnd } from "../storage/keys.ts";
-import type { Tables } from "../storage/tables.ts";
-import { MINUTE_MS } from "../time.ts";
+import { CloudFailure } from "../platform/azure/failure.ts";
+import type { Graph, GraphApplication } from "../platform/azure/graph.ts";
+import { enterEnd } from "../platform/runs/enter-end.ts";
+import type { HeldRun } from "../platform/runs/runs.ts";
+import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
+import { withoutKeys } from "../platform/storage/entity.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import type { Tables } from "../platform/storage/tables.ts";
+import { MINUTE_MS } from "../platform/time.ts";
 import {
   APPS,
   AppFences,

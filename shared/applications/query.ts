@@ -1,9 +1,9 @@
-import { filteredPage } from "../http/filtered-page.ts";
-import type { Page, PageRequest } from "../http/paging.ts";
 import { fingerprint } from "../inventory/asset.ts";
 import { type Moment, type Status, statusOf } from "../inventory/health.ts";
-import { type Row, withoutKeys } from "../storage/entity.ts";
-import type { Tables } from "../storage/tables.ts";
+import { filteredPage } from "../platform/http/filtered-page.ts";
+import type { Page, PageRequest } from "../platform/http/paging.ts";
+import { type Row, withoutKeys } from "../platform/storage/entity.ts";
+import type { Tables } from "../platform/storage/tables.ts";
 import {
   APPS,
   type ApplicationRecord,

@@ -1,5 +1,5 @@
-import { CloudFailure } from "../azure/failure.ts";
-import type { Graph, GraphApplication } from "../azure/graph.ts";
+import { CloudFailure } from "../platform/azure/failure.ts";
+import type { Graph, GraphApplication } from "../platform/azure/graph.ts";
 import { type ApplicationRecord, byKeyId, credentialsOf } from "./application.ts";
 
 /** An application as it was read; when it was first seen is for the rows to say. */

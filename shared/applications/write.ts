@@ -1,6 +1,6 @@
 import { fingerprint } from "../inventory/asset.ts";
-import { withoutKeys } from "../storage/entity.ts";
-import { type Fence, type Operation, put, remove, type Tables } from "../storage/tables.ts";
+import { withoutKeys } from "../platform/storage/entity.ts";
+import { type Fence, type Operation, put, remove, type Tables } from "../platform/storage/tables.ts";
 import {
   APPS,
   type ApplicationRecord,

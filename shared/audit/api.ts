@@ -1,6 +1,6 @@
 import * as z from "zod";
-import { pageOf, pageParameters, queryInstant } from "../http/paging.ts";
-import { Problem } from "../http/problem.ts";
+import { pageOf, pageParameters, queryInstant } from "../platform/http/paging.ts";
+import { Problem } from "../platform/http/problem.ts";
 import { Finding } from "./chain/findings.ts";
 import { PurgeRecord } from "./chain/purge-record.ts";
 import { AuditEntry, EVENT_TYPE } from "./entry.ts";

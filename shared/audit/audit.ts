@@ -1,8 +1,8 @@
-import type { Config } from "../config/config.ts";
-import type { Caller } from "../http/endpoint.ts";
-import type { PageRequest } from "../http/paging.ts";
-import type { Clock, Logger, Randomness } from "../runtime.ts";
-import type { Tables } from "../storage/tables.ts";
+import type { Config } from "../platform/config/config.ts";
+import type { Caller } from "../platform/http/endpoint.ts";
+import type { PageRequest } from "../platform/http/paging.ts";
+import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
+import type { Tables } from "../platform/storage/tables.ts";
 import type { Verification } from "./api.ts";
 import type { Anchor } from "./chain/anchor.ts";
 import { createTrust } from "./chain/trust.ts";

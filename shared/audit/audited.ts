@@ -1,6 +1,6 @@
-import { Problem } from "../http/problem.ts";
-import { isConflict } from "../storage/conflict.ts";
-import { isUnclear } from "../storage/errors.ts";
+import { Problem } from "../platform/http/problem.ts";
+import { isConflict } from "../platform/storage/conflict.ts";
+import { isUnclear } from "../platform/storage/errors.ts";
 import type { Appender, AuditEvent } from "./event.ts";
 
 /** What the entry of a finished effect says beside its event. */

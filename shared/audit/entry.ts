@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { ULID } from "../ulid.ts";
+import { ULID } from "../platform/ulid.ts";
 import { canonicalJson } from "./canonical.ts";
 import type { AuditEvent } from "./event.ts";
 import { redact } from "./redact.ts";

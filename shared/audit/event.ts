@@ -1,4 +1,4 @@
-import type { Caller } from "../http/endpoint.ts";
+import type { Caller } from "../platform/http/endpoint.ts";
 
 /** Something that happened, as the rest of the service tells it. */
 export interface AuditEvent {

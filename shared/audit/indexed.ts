@@ -1,6 +1,6 @@
 import pMap from "p-map";
-import type { Tables } from "../storage/tables.ts";
-import { isUlid, newestFirst } from "../ulid.ts";
+import type { Tables } from "../platform/storage/tables.ts";
+import { isUlid, newestFirst } from "../platform/ulid.ts";
 import type { Finding } from "./chain/findings.ts";
 import { type AuditEntry, readEntry } from "./entry.ts";
 import { intervalName, intervalOf } from "./interval.ts";

@@ -1,4 +1,4 @@
-import { DAY_MS, MINUTE_MS } from "../time.ts";
+import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 
 /**
  * Entries are sealed by the interval: each has one digest, even an empty one. Ten minutes is the longest an entry can

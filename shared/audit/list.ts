@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { decodeCursor, encodeCursor, MAX_COUNTED, type Page, type PageRequest } from "../http/paging.ts";
-import { Problem } from "../http/problem.ts";
-import type { Tables } from "../storage/tables.ts";
+import { decodeCursor, encodeCursor, MAX_COUNTED, type Page, type PageRequest } from "../platform/http/paging.ts";
+import { Problem } from "../platform/http/problem.ts";
+import type { Tables } from "../platform/storage/tables.ts";
 import { canonicalJson, sha256 } from "./canonical.ts";
 import type { Finding } from "./chain/findings.ts";
 import type { AuditEntry } from "./entry.ts";

@@ -1,5 +1,5 @@
-import type { Entity, Row } from "../storage/entity.ts";
-import { type Range, StorageCorrupt, type Tables } from "../storage/tables.ts";
+import type { Entity, Row } from "../platform/storage/entity.ts";
+import { type Range, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 
 /** A row as it stands in storage, where anyone with the account's key may have written it. */
 export interface FoundRow<T> {

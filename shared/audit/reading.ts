@@ -1,5 +1,5 @@
-import type { Caller } from "../http/endpoint.ts";
-import { Problem } from "../http/problem.ts";
+import type { Caller } from "../platform/http/endpoint.ts";
+import { Problem } from "../platform/http/problem.ts";
 import type { AuditEvent } from "./event.ts";
 import type { ExportRequest, MadePart } from "./export/export.ts";
 import type { AuditQuery } from "./list.ts";

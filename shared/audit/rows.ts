@@ -1,8 +1,8 @@
 import { decodeTime, encodeTime } from "ulid";
 import * as z from "zod";
-import { entity } from "../storage/entity.ts";
-import { keyText } from "../storage/keys.ts";
-import { newestFirst } from "../ulid.ts";
+import { entity } from "../platform/storage/entity.ts";
+import { keyText } from "../platform/storage/keys.ts";
+import { newestFirst } from "../platform/ulid.ts";
 import type { AuditEntry } from "./entry.ts";
 import { dayOf, type Interval, timeOf } from "./interval.ts";
 

@@ -1,7 +1,7 @@
 import { pMapIterable } from "p-map";
-import type { Tables } from "../storage/tables.ts";
-import { DAY_MS } from "../time.ts";
-import { isUlid } from "../ulid.ts";
+import type { Tables } from "../platform/storage/tables.ts";
+import { DAY_MS } from "../platform/time.ts";
+import { isUlid } from "../platform/ulid.ts";
 import { type AuditEntry, readEntry } from "./entry.ts";
 import { dayOf, INTERVAL_MS, type Interval, intervalOf, timeOf } from "./interval.ts";
 import { readRows } from "./read.ts";

@@ -1,5 +1,5 @@
-import { CloudFailure } from "../azure/failure.ts";
-import type { Graph, Organization } from "../azure/graph.ts";
+import { CloudFailure } from "../platform/azure/failure.ts";
+import type { Graph, Organization } from "../platform/azure/graph.ts";
 import { LISTS, type List, type TenantRecord, type TenantType } from "./tenant.ts";
 import { type Finding, PERMISSIONS, unreadable, wrongDomain, wrongTenant } from "./words.ts";
 

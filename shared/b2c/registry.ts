@@ -1,14 +1,14 @@
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import type { ServiceKeyVault } from "../azure/service-key-vault.ts";
-import { changedMeanwhile, matchedWrite, requireMatch } from "../http/conditional.ts";
-import type { Caller } from "../http/endpoint.ts";
-import { invalidBody, notFound, Problem } from "../http/problem.ts";
-import type { Clock, Logger } from "../runtime.ts";
+import type { ServiceKeyVault } from "../platform/azure/service-key-vault.ts";
+import { changedMeanwhile, matchedWrite, requireMatch } from "../platform/http/conditional.ts";
+import type { Caller } from "../platform/http/endpoint.ts";
+import { invalidBody, notFound, Problem } from "../platform/http/problem.ts";
+import type { Clock, Logger } from "../platform/runtime.ts";
+import { isConflict } from "../platform/storage/conflict.ts";
+import { withoutKeys } from "../platform/storage/entity.ts";
+import { insert, type Operation, put, replace, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import type { KeptSecrets } from "../secrets/kept-secrets.ts";
-import { isConflict } from "../storage/conflict.ts";
-import { withoutKeys } from "../storage/entity.ts";
-import { insert, type Operation, put, replace, StorageCorrupt, type Tables } from "../storage/tables.ts";
 import type { NewTenant, TenantChange } from "./api.ts";
 import {
   type FoundTenant,

@@ -1,9 +1,9 @@
 import * as z from "zod";
-import { ListFailure, RunFacts } from "../runs/runs.ts";
+import { ListFailure, RunFacts } from "../platform/runs/runs.ts";
+import { entity, type Row } from "../platform/storage/entity.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import { HOUR_MS } from "../platform/time.ts";
 import { type SecretsOwner, secretReference } from "../secrets/kept-secrets.ts";
-import { entity, type Row } from "../storage/entity.ts";
-import { keyEnd } from "../storage/keys.ts";
-import { HOUR_MS } from "../time.ts";
 
 /** Rows of the registry of B2C tenants. Tenants, what is known of them and their secrets stand in one partition. */
 export const TENANTS = "tenants";

@@ -1,6 +1,6 @@
-import type { CloudFailure } from "../azure/failure.ts";
-import { onOneLine } from "../http/text.ts";
-import type { ListFailure } from "../runs/runs.ts";
+import type { CloudFailure } from "../platform/azure/failure.ts";
+import { onOneLine } from "../platform/http/text.ts";
+import type { ListFailure } from "../platform/runs/runs.ts";
 import type { List, TenantRecord } from "./tenant.ts";
 
 /** What reading each thing of a tenant takes, as an application permission of Microsoft Graph. */

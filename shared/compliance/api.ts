@@ -1,8 +1,8 @@
 import * as z from "zod";
-import { ROLES } from "../http/endpoint.ts";
-import { pageOf, pageParameters, queryInstant } from "../http/paging.ts";
-import { singleLine } from "../http/text.ts";
 import { subscriptionId, vaultName } from "../inventory/api.ts";
+import { ROLES } from "../platform/http/endpoint.ts";
+import { pageOf, pageParameters, queryInstant } from "../platform/http/paging.ts";
+import { singleLine } from "../platform/http/text.ts";
 import { RESOURCE_TYPES, SEVERITIES } from "./check.ts";
 import { CHECKS } from "./checks/all.ts";
 import { FRAMEWORK_IDS } from "./controls.ts";

@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { pack, unpackBytes } from "../storage/packed.ts";
-import { insert, merge, type Operation, put } from "../storage/tables.ts";
-import { type Change, writeMarked } from "../storage/write-totals.ts";
+import { pack, unpackBytes } from "../platform/storage/packed.ts";
+import { insert, merge, type Operation, put } from "../platform/storage/tables.ts";
+import { type Change, writeMarked } from "../platform/storage/write-totals.ts";
 import { type ChangedResults as ChangedRow, ChangedRows, changedKey, type VaultSummary } from "./layout.ts";
 import { packTallies, type Tally, unpackTallies } from "./pack.ts";
 

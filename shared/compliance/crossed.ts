@@ -1,7 +1,7 @@
 import { ASSET_TYPES, Assets } from "../inventory/asset.ts";
 import { expiryBounds, partitions } from "../inventory/layout.ts";
-import type { Tables } from "../storage/tables.ts";
-import { DAY_SECONDS } from "../time.ts";
+import type { Tables } from "../platform/storage/tables.ts";
+import { DAY_SECONDS } from "../platform/time.ts";
 import type { LinesRecord } from "./layout.ts";
 import { assetKey } from "./pack.ts";
 

@@ -1,6 +1,6 @@
-import { withoutKeys } from "../storage/entity.ts";
-import { remove, type Tables } from "../storage/tables.ts";
-import { isUlid } from "../ulid.ts";
+import { withoutKeys } from "../platform/storage/entity.ts";
+import { remove, type Tables } from "../platform/storage/tables.ts";
+import { isUlid } from "../platform/ulid.ts";
 import { EVALUATION_KEY, EVALUATIONS, type EvaluationRecord, Evaluations, STATE, TABLE } from "./layout.ts";
 import type { Overview } from "./overview.ts";
 import { isLeft } from "./result-totals.ts";

@@ -1,5 +1,5 @@
-import type { Tables } from "../storage/tables.ts";
-import { DAY_MS } from "../time.ts";
+import type { Tables } from "../platform/storage/tables.ts";
+import { DAY_MS } from "../platform/time.ts";
 import { EDITION } from "./checks/all.ts";
 import type { FrameworkId } from "./controls.ts";
 import type { FrameworkResult } from "./frameworks.ts";

@@ -1,8 +1,8 @@
 import * as z from "zod";
-import { ROLES } from "../http/endpoint.ts";
-import { entity } from "../storage/entity.ts";
-import { keyEnd } from "../storage/keys.ts";
-import { fenceEntity } from "../storage/tables.ts";
+import { ROLES } from "../platform/http/endpoint.ts";
+import { entity } from "../platform/storage/entity.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import { fenceEntity } from "../platform/storage/tables.ts";
 import type { Check } from "./check.ts";
 import { severityRank } from "./checks/all.ts";
 

@@ -1,9 +1,9 @@
 import * as z from "zod";
-import { decodeCursor, encodeCursor } from "../http/paging.ts";
 import { assetId, placesOf } from "../inventory/asset.ts";
-import { unpacking } from "../storage/packed.ts";
-import { remove, type Tables } from "../storage/tables.ts";
-import { DAY_MS, MINUTE_MS } from "../time.ts";
+import { decodeCursor, encodeCursor } from "../platform/http/paging.ts";
+import { unpacking } from "../platform/storage/packed.ts";
+import { remove, type Tables } from "../platform/storage/tables.ts";
+import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 import type { ResourceType, Severity } from "./check.ts";
 import { checkOfCode } from "./checks/all.ts";
 import { NewViolationRows, newViolationsFrom, newViolationsRange, STATE, TABLE } from "./layout.ts";

@@ -1,5 +1,5 @@
-import type { Tables } from "../storage/tables.ts";
-import type { Change } from "../storage/write-totals.ts";
+import type { Tables } from "../platform/storage/tables.ts";
+import type { Change } from "../platform/storage/write-totals.ts";
 import { type CountedResults, readChangedResults } from "./changed-results.ts";
 import type { Check } from "./check.ts";
 import { CHECKS, checkOfCode } from "./checks/all.ts";

@@ -1,7 +1,7 @@
-import { repeatOnConflict } from "../storage/conflict.ts";
-import { inflate } from "../storage/packed.ts";
-import { StorageCorrupt, type Tables } from "../storage/tables.ts";
-import { type Clearable, set, writeTotals } from "../storage/write-totals.ts";
+import { repeatOnConflict } from "../platform/storage/conflict.ts";
+import { inflate } from "../platform/storage/packed.ts";
+import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
+import { type Clearable, set, writeTotals } from "../platform/storage/write-totals.ts";
 import { type CountedResults, countedOf, readChangedResults } from "./changed-results.ts";
 import {
   apartRange,

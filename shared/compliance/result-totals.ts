@@ -1,6 +1,6 @@
 import * as z from "zod";
-import { ifPacked, pack, unpackBytes } from "../storage/packed.ts";
-import type { Change } from "../storage/write-totals.ts";
+import { ifPacked, pack, unpackBytes } from "../platform/storage/packed.ts";
+import type { Change } from "../platform/storage/write-totals.ts";
 import { type CountedResults, PackedResults, packResults, unpackResults } from "./changed-results.ts";
 import type { EvaluationRecord, TotalsRecord } from "./layout.ts";
 import { packTallies, type Tally, unpackTallies } from "./pack.ts";

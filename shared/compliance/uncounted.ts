@@ -1,8 +1,8 @@
 import { type Counting, HOLDER_SOURCES, holderSubscription, notCounted } from "../inventory/holder.ts";
 import { readScope } from "../inventory/scope.ts";
 import { VAULTS, Vaults, vaultInSubscriptionKey } from "../inventory/vault.ts";
-import { keyEnd } from "../storage/keys.ts";
-import type { Tables } from "../storage/tables.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import type { Tables } from "../platform/storage/tables.ts";
 
 /** Whether a vault or a holder is in no count now. */
 export type IsUncounted = (vault: { name: string; subscriptionId: string }) => boolean;

@@ -1,6 +1,6 @@
 import { type AssetRecord, Assets } from "../inventory/asset.ts";
 import { nameKey, partitions } from "../inventory/layout.ts";
-import type { Tables } from "../storage/tables.ts";
+import type { Tables } from "../platform/storage/tables.ts";
 import { keyOf } from "./evaluate.ts";
 
 /** All assets of a vault as the inventory has them, by `assetKey`. One request per 1,000. */

@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
 import pMap from "p-map";
 import { placesOf } from "../inventory/asset.ts";
-import type { Row } from "../storage/entity.ts";
-import { keyEnd } from "../storage/keys.ts";
-import { ifPacked } from "../storage/packed.ts";
-import type { Fence, Tables } from "../storage/tables.ts";
+import type { Row } from "../platform/storage/entity.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import { ifPacked } from "../platform/storage/packed.ts";
+import type { Fence, Tables } from "../platform/storage/tables.ts";
 import { ASSET_CHECKS, checkOfCode, checkOfId } from "./checks/all.ts";
 import {
   assetExemptionsRange,

@@ -1,6 +1,6 @@
-import { keyEnd } from "../storage/keys.ts";
-import { unpacking } from "../storage/packed.ts";
-import type { Tables } from "../storage/tables.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import { unpacking } from "../platform/storage/packed.ts";
+import type { Tables } from "../platform/storage/tables.ts";
 import type { Check } from "./check.ts";
 import { CHECKS } from "./checks/all.ts";
 import { Details, detailsKey, detailsPrefix, Findings, findingsKey, STATE } from "./layout.ts";

@@ -1,7 +1,7 @@
 import { assetId, sourceOf } from "../inventory/asset.ts";
 import { VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
-import type { Tables } from "../storage/tables.ts";
-import { SECOND_MS } from "../time.ts";
+import type { Tables } from "../platform/storage/tables.ts";
+import { SECOND_MS } from "../platform/time.ts";
 import type { ResourceType, Severity } from "./check.ts";
 import { controlsOfCheck, type FrameworkId } from "./controls.ts";
 import { isActive, type Overview, type VaultOverview } from "./overview.ts";

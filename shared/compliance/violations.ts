@@ -1,8 +1,8 @@
 import * as z from "zod";
-import { decodeCursor, encodeCursor, MAX_OFFSET, type Page, type PageRequest } from "../http/paging.ts";
-import { Problem } from "../http/problem.ts";
 import { assetId, sourceOf } from "../inventory/asset.ts";
-import type { Tables } from "../storage/tables.ts";
+import { decodeCursor, encodeCursor, MAX_OFFSET, type Page, type PageRequest } from "../platform/http/paging.ts";
+import { Problem } from "../platform/http/problem.ts";
+import type { Tables } from "../platform/storage/tables.ts";
 import type { Check, Severity } from "./check.ts";
 import { CHECKS } from "./checks/all.ts";
 import { type FrameworkId, isOfFramework } from "./controls.ts";

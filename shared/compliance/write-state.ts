@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
 import type { AssetRecord } from "../inventory/asset.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
-import { type Row, withoutKeys } from "../storage/entity.ts";
-import { insert, type Operation, put, remove, replace } from "../storage/tables.ts";
+import { type Row, withoutKeys } from "../platform/storage/entity.ts";
+import { insert, type Operation, put, remove, replace } from "../platform/storage/tables.ts";
 import { unknownChange, writeChanged } from "./changed-results.ts";
 import { ASSET_CHECKS } from "./checks/all.ts";
 import { tally, type VaultResults } from "./evaluate.ts";

@@ -1,8 +1,8 @@
 import * as z from "zod";
-import { pageParameters } from "../http/paging.ts";
-import { Problem } from "../http/problem.ts";
-import { onOneLine } from "../http/text.ts";
 import { ASSET_TYPES, assetId, credentialIds, isCredentialId, placesOf } from "../inventory/asset.ts";
+import { pageParameters } from "../platform/http/paging.ts";
+import { Problem } from "../platform/http/problem.ts";
+import { onOneLine } from "../platform/http/text.ts";
 import { type Consumer, DRIVERS } from "./blast-radius.ts";
 import type { Coverage as CoverageRecord } from "./coverage.ts";
 import type { Dependencies, BlastRadius as FoundBlastRadius } from "./dependencies.ts";

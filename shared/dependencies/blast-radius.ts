@@ -1,4 +1,4 @@
-import { DAY_SECONDS, HOUR_SECONDS, MINUTE_SECONDS } from "../time.ts";
+import { DAY_SECONDS, HOUR_SECONDS, MINUTE_SECONDS } from "../platform/time.ts";
 import type { ConsumerKind, Edge, Resource } from "./edge.ts";
 import type { FoundEdge } from "./query.ts";
 

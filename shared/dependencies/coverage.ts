@@ -1,8 +1,8 @@
 import * as z from "zod";
-import { decodeCursor, encodeCursor, type Page, type PageRequest } from "../http/paging.ts";
 import { fingerprint } from "../inventory/asset.ts";
-import { withoutKeys } from "../storage/entity.ts";
-import { type Operation, put, remove, type Tables } from "../storage/tables.ts";
+import { decodeCursor, encodeCursor, type Page, type PageRequest } from "../platform/http/paging.ts";
+import { withoutKeys } from "../platform/storage/entity.ts";
+import { type Operation, put, remove, type Tables } from "../platform/storage/tables.ts";
 import {
   type Failure,
   NOT_SEEN,

@@ -1,8 +1,8 @@
-import { filteredPage } from "../http/filtered-page.ts";
-import type { Page, PageRequest } from "../http/paging.ts";
 import { type AssetPlace, fingerprint } from "../inventory/asset.ts";
-import { type Row, withoutKeys } from "../storage/entity.ts";
-import type { Tables } from "../storage/tables.ts";
+import { filteredPage } from "../platform/http/filtered-page.ts";
+import type { Page, PageRequest } from "../platform/http/paging.ts";
+import { type Row, withoutKeys } from "../platform/storage/entity.ts";
+import type { Tables } from "../platform/storage/tables.ts";
 import type { ConsumerKind, Edge } from "./edge.ts";
 import { assetPrefix, EDGES, type EdgeRecord, Edges, rangeOf, type UnitRecord, vaultPrefix } from "./rows.ts";
 

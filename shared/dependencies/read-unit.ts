@@ -1,8 +1,8 @@
-import { CloudFailure } from "../azure/failure.ts";
-import type { Clock, Randomness } from "../runtime.ts";
-import { withoutKeys } from "../storage/entity.ts";
-import { type Operation, put, remove, type Tables } from "../storage/tables.ts";
-import { MINUTE_MS } from "../time.ts";
+import { CloudFailure } from "../platform/azure/failure.ts";
+import type { Clock, Randomness } from "../platform/runtime.ts";
+import { withoutKeys } from "../platform/storage/entity.ts";
+import { type Operation, put, remove, type Tables } from "../platform/storage/tables.ts";
+import { MINUTE_MS } from "../platform/time.ts";
 import { coverageOperations } from "./coverage.ts";
 import {
   DEPENDENCIES,

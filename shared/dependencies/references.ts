@@ -1,9 +1,9 @@
 import { encodeTime } from "ulid";
-import type { Clock } from "../runtime.ts";
-import { unlessChanged } from "../storage/conflict.ts";
-import { keyEnd } from "../storage/keys.ts";
-import { remove, type Tables } from "../storage/tables.ts";
-import { DAY_MS } from "../time.ts";
+import type { Clock } from "../platform/runtime.ts";
+import { unlessChanged } from "../platform/storage/conflict.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import { remove, type Tables } from "../platform/storage/tables.ts";
+import { DAY_MS } from "../platform/time.ts";
 import {
   DEPENDENCIES,
   type EdgeRecord,

@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
 import * as z from "zod";
 import { ASSET_TYPES, type AssetType } from "../inventory/asset.ts";
-import { entity } from "../storage/entity.ts";
-import { keyEnd, keyText, keyTextOf } from "../storage/keys.ts";
-import { pack, unpackBytes, unpacking } from "../storage/packed.ts";
-import { fenceEntity } from "../storage/tables.ts";
+import { entity } from "../platform/storage/entity.ts";
+import { keyEnd, keyText, keyTextOf } from "../platform/storage/keys.ts";
+import { pack, unpackBytes, unpacking } from "../platform/storage/packed.ts";
+import { fenceEntity } from "../platform/storage/tables.ts";
 import { Edge } from "./edge.ts";
 
 /**

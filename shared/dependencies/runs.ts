@@ -1,10 +1,10 @@
-import { holdRow, LEASE_MS } from "../runs/held-row.ts";
-import { createKeptRuns, type KeptRuns } from "../runs/kept-runs.ts";
-import type { Clock, Randomness } from "../runtime.ts";
-import { isConflict, repeatOnConflict } from "../storage/conflict.ts";
-import { type Row, withoutKeys } from "../storage/entity.ts";
-import { keyEnd } from "../storage/keys.ts";
-import { put, remove, type Tables } from "../storage/tables.ts";
+import { holdRow, LEASE_MS } from "../platform/runs/held-row.ts";
+import { createKeptRuns, type KeptRuns } from "../platform/runs/kept-runs.ts";
+import type { Clock, Randomness } from "../platform/runtime.ts";
+import { isConflict, repeatOnConflict } from "../platform/storage/conflict.ts";
+import { type Row, withoutKeys } from "../platform/storage/entity.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import { put, remove, type Tables } from "../platform/storage/tables.ts";
 import {
   RUNS,
   type RunRecord,

@@ -1,5 +1,5 @@
+import { HOUR_MS, SECOND_MS } from "../platform/time.ts";
 import { type SyncRecord, targetOf } from "../sync/record.ts";
-import { HOUR_MS, SECOND_MS } from "../time.ts";
 import type { EdgeSource, ReadingItem } from "./source.ts";
 
 /** An id names its system first. */

@@ -1,6 +1,6 @@
 import { fingerprint } from "../inventory/asset.ts";
-import type { Clock, Randomness } from "../runtime.ts";
-import { type Fence, merge, type Operation, put, remove, type Tables } from "../storage/tables.ts";
+import type { Clock, Randomness } from "../platform/runtime.ts";
+import { type Fence, merge, type Operation, put, remove, type Tables } from "../platform/storage/tables.ts";
 import { Edge, Resource } from "./edge.ts";
 import {
   DEPENDENCIES,

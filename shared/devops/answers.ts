@@ -1,5 +1,5 @@
 import * as z from "zod";
-import type { Route } from "../azure/calls.ts";
+import type { Route } from "../platform/azure/calls.ts";
 
 /**
  * The members of Azure DevOps' answers that are read here. The others are not looked at, and are sent back as they came

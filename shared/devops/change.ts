@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
-import { type CallTarget, failure } from "../azure/failure.ts";
-import { SECOND_MS } from "../time.ts";
+import { type CallTarget, failure } from "../platform/azure/failure.ts";
+import { SECOND_MS } from "../platform/time.ts";
 import { ReadTooOld } from "./client.ts";
 
 /** Longest time between the last read and the write that builds on it. */

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { CALL_LIMITS, type CallLimits, createSender } from "../azure/calls.ts";
-import { asCloudFailure, type CallTarget, type CloudFailure, failure, retryAfter } from "../azure/failure.ts";
-import type { Identity } from "../azure/identity.ts";
-import type { Logger, Randomness } from "../runtime.ts";
+import { CALL_LIMITS, type CallLimits, createSender } from "../platform/azure/calls.ts";
+import { asCloudFailure, type CallTarget, type CloudFailure, failure, retryAfter } from "../platform/azure/failure.ts";
+import type { Identity } from "../platform/azure/identity.ts";
+import type { Logger, Randomness } from "../platform/runtime.ts";
 import {
   type ConnectionData,
   devopsRoute,

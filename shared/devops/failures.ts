@@ -1,4 +1,10 @@
-import { type CallTarget, type CloudFailure, type FailedAnswer, failure, retryAfter } from "../azure/failure.ts";
+import {
+  type CallTarget,
+  type CloudFailure,
+  type FailedAnswer,
+  failure,
+  retryAfter,
+} from "../platform/azure/failure.ts";
 
 /**
  * What an answer of Azure DevOps means that no other service gives; undefined for the others. Who is no user of the

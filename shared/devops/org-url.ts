@@ -1,4 +1,4 @@
-import type { Config } from "../config/config.ts";
+import type { Config } from "../platform/config/config.ts";
 
 /** Where DevOps is: the service's token is sent there and nowhere else. */
 const DEVOPS = "https://dev.azure.com";

@@ -1,9 +1,9 @@
 import * as z from "zod";
-import type { Clock } from "../runtime.ts";
-import { entity } from "../storage/entity.ts";
-import { keyText } from "../storage/keys.ts";
-import type { Tables } from "../storage/tables.ts";
-import { DAY_MS } from "../time.ts";
+import type { Clock } from "../platform/runtime.ts";
+import { entity } from "../platform/storage/entity.ts";
+import { keyText } from "../platform/storage/keys.ts";
+import type { Tables } from "../platform/storage/tables.ts";
+import { DAY_MS } from "../platform/time.ts";
 import type { ConnectionPlace, ReplacedCredential } from "./places.ts";
 
 const record = z.object({ appId: z.string(), tenantId: z.string(), provedAt: z.string() });

@@ -1,15 +1,15 @@
 import * as z from "zod";
 import { audited } from "../audit/audited.ts";
 import type { Appender } from "../audit/event.ts";
-import { isServiceVault } from "../azure/service-key-vault.ts";
-import type { Config } from "../config/config.ts";
-import { requireMatch } from "../http/conditional.ts";
-import type { Caller } from "../http/endpoint.ts";
-import { invalidBody, Problem } from "../http/problem.ts";
-import type { Clock, Randomness } from "../runtime.ts";
-import { repeatOnConflict } from "../storage/conflict.ts";
-import { entity, withoutKeys } from "../storage/entity.ts";
-import type { Tables } from "../storage/tables.ts";
+import { isServiceVault } from "../platform/azure/service-key-vault.ts";
+import type { Config } from "../platform/config/config.ts";
+import { requireMatch } from "../platform/http/conditional.ts";
+import type { Caller } from "../platform/http/endpoint.ts";
+import { invalidBody, Problem } from "../platform/http/problem.ts";
+import type { Clock, Randomness } from "../platform/runtime.ts";
+import { repeatOnConflict } from "../platform/storage/conflict.ts";
+import { entity, withoutKeys } from "../platform/storage/entity.ts";
+import type { Tables } from "../platform/storage/tables.ts";
 import { organizationAddress } from "./org-url.ts";
 
 /** A secret variable that holds a copy of a key vault's secret, by an administrator's word: DevOps shows no value. */

@@ -1,6 +1,6 @@
 import pMap from "p-map";
-import { CloudFailure } from "../azure/failure.ts";
-import { onOneLine } from "../http/text.ts";
+import { CloudFailure } from "../platform/azure/failure.ts";
+import { onOneLine } from "../platform/http/text.ts";
 import type { Project } from "./answers.ts";
 import type { DevopsTest, DevopsTestStep } from "./api.ts";
 import type { DevopsClient, ListOptions } from "./client.ts";

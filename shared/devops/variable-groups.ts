@@ -1,4 +1,4 @@
-import { type CallTarget, failure } from "../azure/failure.ts";
+import { type CallTarget, failure } from "../platform/azure/failure.ts";
 import type { VariableGroup } from "./answers.ts";
 import { type Changed, changeWhole } from "./change.ts";
 import type { DevopsClient } from "./client.ts";

@@ -1,7 +1,7 @@
-import { Problem } from "../http/problem.ts";
-import type { Clock } from "../runtime.ts";
-import type { Tables } from "../storage/tables.ts";
-import { MINUTE_MS } from "../time.ts";
+import { Problem } from "../platform/http/problem.ts";
+import type { Clock } from "../platform/runtime.ts";
+import type { Tables } from "../platform/storage/tables.ts";
+import { MINUTE_MS } from "../platform/time.ts";
 import {
   ACTIVE,
   ActiveScans,

@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { pageOf } from "../http/paging.ts";
 import { subscriptionId } from "../inventory/api.ts";
 import { VaultFailure } from "../inventory/vault.ts";
+import { pageOf } from "../platform/http/paging.ts";
 import type { ScanProgress } from "./discovery.ts";
 import { SCAN_MODES, SCAN_STATUSES, type ScanRecord, Tally, VAULT_OUTCOMES, type VaultOutcome } from "./scan.ts";
 

@@ -1,10 +1,10 @@
-import { startRenewals } from "../runs/renewals.ts";
-import type { Randomness } from "../runtime.ts";
-import { isConflict } from "../storage/conflict.ts";
-import { type Row, withoutKeys } from "../storage/entity.ts";
-import type { Queues } from "../storage/queues.ts";
-import { insert, merge, type Operation, remove, type Tables } from "../storage/tables.ts";
-import { SECOND_MS } from "../time.ts";
+import { startRenewals } from "../platform/runs/renewals.ts";
+import type { Randomness } from "../platform/runtime.ts";
+import { isConflict } from "../platform/storage/conflict.ts";
+import { type Row, withoutKeys } from "../platform/storage/entity.ts";
+import type { Queues } from "../platform/storage/queues.ts";
+import { insert, merge, type Operation, remove, type Tables } from "../platform/storage/tables.ts";
+import { SECOND_MS } from "../platform/time.ts";
 import {
   CLAIMED,
   claimedKey,

@@ -1,14 +1,14 @@
 import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import type { Caller } from "../http/endpoint.ts";
-import { decodeCursor, encodeCursor, MAX_COUNTED, type Page, type PageRequest } from "../http/paging.ts";
-import { notFound, Problem } from "../http/problem.ts";
-import type { Clock, Logger, Randomness } from "../runtime.ts";
-import type { Row } from "../storage/entity.ts";
-import type { Queues } from "../storage/queues.ts";
-import { remove, type Tables } from "../storage/tables.ts";
-import { isUlid, newestFirst, ULID } from "../ulid.ts";
+import type { Caller } from "../platform/http/endpoint.ts";
+import { decodeCursor, encodeCursor, MAX_COUNTED, type Page, type PageRequest } from "../platform/http/paging.ts";
+import { notFound, Problem } from "../platform/http/problem.ts";
+import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
+import type { Row } from "../platform/storage/entity.ts";
+import type { Queues } from "../platform/storage/queues.ts";
+import { remove, type Tables } from "../platform/storage/tables.ts";
+import { isUlid, newestFirst, ULID } from "../platform/ulid.ts";
 import type { ActiveScanList } from "./active.ts";
 import {
   addTally,

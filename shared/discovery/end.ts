@@ -1,12 +1,12 @@
 import type { Audit } from "../audit/audit.ts";
-import { enterEnd } from "../runs/enter-end.ts";
-import type { Clock, Logger, Randomness } from "../runtime.ts";
-import { isConflict, unlessChanged } from "../storage/conflict.ts";
-import { type Row, withoutKeys } from "../storage/entity.ts";
-import { RowChanged, type Tables } from "../storage/tables.ts";
-import { measure } from "../telemetry.ts";
-import { SECOND_MS } from "../time.ts";
-import { newestFirst } from "../ulid.ts";
+import { enterEnd } from "../platform/runs/enter-end.ts";
+import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
+import { isConflict, unlessChanged } from "../platform/storage/conflict.ts";
+import { type Row, withoutKeys } from "../platform/storage/entity.ts";
+import { RowChanged, type Tables } from "../platform/storage/tables.ts";
+import { measure } from "../platform/telemetry.ts";
+import { SECOND_MS } from "../platform/time.ts";
+import { newestFirst } from "../platform/ulid.ts";
 import type { ActiveScanList } from "./active.ts";
 import type { Claims } from "./claims.ts";
 import {

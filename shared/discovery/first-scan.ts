@@ -1,9 +1,9 @@
-import { Problem } from "../http/problem.ts";
-import type { Clock, Logger, Randomness } from "../runtime.ts";
-import { isConflict, unlessChanged } from "../storage/conflict.ts";
-import type { Row } from "../storage/entity.ts";
-import type { Tables } from "../storage/tables.ts";
-import { SECOND_MS } from "../time.ts";
+import { Problem } from "../platform/http/problem.ts";
+import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
+import { isConflict, unlessChanged } from "../platform/storage/conflict.ts";
+import type { Row } from "../platform/storage/entity.ts";
+import type { Tables } from "../platform/storage/tables.ts";
+import { SECOND_MS } from "../platform/time.ts";
 import type { Discovery } from "./discovery.ts";
 import { FIRST, type FirstScan, FirstScans, SCAN_LIST, Scans } from "./scan.ts";
 

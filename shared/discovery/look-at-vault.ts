@@ -1,10 +1,10 @@
 import type { Audit } from "../audit/audit.ts";
-import { CloudFailure } from "../azure/failure.ts";
-import { parseResourceId } from "../azure/resource-id.ts";
 import { assetId } from "../inventory/asset.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
 import type { AssetChange } from "../inventory/write.ts";
-import type { Randomness } from "../runtime.ts";
+import { CloudFailure } from "../platform/azure/failure.ts";
+import { parseResourceId } from "../platform/azure/resource-id.ts";
+import type { Randomness } from "../platform/runtime.ts";
 import { idsOf, type LookRecord } from "./look.ts";
 import { listVaults, planListed } from "./plan-vaults.ts";
 import type { PlannedVault } from "./scan.ts";

@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { parseResourceId } from "../azure/resource-id.ts";
-import { entity } from "../storage/entity.ts";
-import { MINUTE_MS, SECOND_MS } from "../time.ts";
+import { parseResourceId } from "../platform/azure/resource-id.ts";
+import { entity } from "../platform/storage/entity.ts";
+import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 
 /** Looks at single vaults between scans: that one is wanted is a row, which goes when the look is over. */
 

@@ -1,17 +1,17 @@
-import { isServiceVault } from "../azure/service-key-vault.ts";
-import type { Config } from "../config/config.ts";
 import { sourceOf } from "../inventory/asset.ts";
 import { VaultBusy } from "../inventory/claim.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
-import { startRenewals } from "../runs/renewals.ts";
-import type { Logger } from "../runtime.ts";
+import { isServiceVault } from "../platform/azure/service-key-vault.ts";
+import type { Config } from "../platform/config/config.ts";
+import { startRenewals } from "../platform/runs/renewals.ts";
+import type { Logger } from "../platform/runtime.ts";
+import { isConflict, repeatOnConflict, unlessChanged } from "../platform/storage/conflict.ts";
+import type { Row } from "../platform/storage/entity.ts";
+import type { Queues } from "../platform/storage/queues.ts";
+import { merge, type Tables } from "../platform/storage/tables.ts";
+import { measure } from "../platform/telemetry.ts";
+import { SECOND_MS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
-import { isConflict, repeatOnConflict, unlessChanged } from "../storage/conflict.ts";
-import type { Row } from "../storage/entity.ts";
-import type { Queues } from "../storage/queues.ts";
-import { merge, type Tables } from "../storage/tables.ts";
-import { measure } from "../telemetry.ts";
-import { SECOND_MS } from "../time.ts";
 import type { ActiveScanList } from "./active.ts";
 import {
   joined,

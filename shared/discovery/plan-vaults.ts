@@ -1,10 +1,10 @@
 import pMap from "p-map";
-import { CloudFailure } from "../azure/failure.ts";
-import type { ResourceManager, SubscriptionResource, VaultPage } from "../azure/resource-manager.ts";
 import { VAULTS, Vaults, vaultInSubscriptionKey } from "../inventory/vault.ts";
-import type { Clock } from "../runtime.ts";
-import { keyEnd } from "../storage/keys.ts";
-import type { Tables } from "../storage/tables.ts";
+import { CloudFailure } from "../platform/azure/failure.ts";
+import type { ResourceManager, SubscriptionResource, VaultPage } from "../platform/azure/resource-manager.ts";
+import type { Clock } from "../platform/runtime.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import type { Tables } from "../platform/storage/tables.ts";
 import { failureRecord } from "./read-list.ts";
 import { type PlannedVault, type ScanMode, type ScanRecord, UNREADABLE_SUBSCRIPTION } from "./scan.ts";
 

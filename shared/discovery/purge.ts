@@ -1,9 +1,9 @@
 import { encodeTime } from "ulid";
-import { MAX_COUNTED } from "../http/paging.ts";
 import { removeOldChanges } from "../inventory/change-log.ts";
+import { MAX_COUNTED } from "../platform/http/paging.ts";
+import { remove, type Tables } from "../platform/storage/tables.ts";
+import { newestFirst } from "../platform/ulid.ts";
 import type { HistoryStore } from "../settings/retention.ts";
-import { remove, type Tables } from "../storage/tables.ts";
-import { newestFirst } from "../ulid.ts";
 import { isOver, PlannedVaults, SCAN_LIST, Scans, scanPartition } from "./scan.ts";
 
 /** Scans that one call removes, each with a row per vault: 5,000 vaults take some seconds. */

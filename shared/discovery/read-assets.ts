@@ -1,8 +1,8 @@
 import pMap from "p-map";
-import { CloudFailure } from "../azure/failure.ts";
-import type { Answer, ListedAsset, UnreadableEntry, VaultClient } from "../azure/key-vault.ts";
 import { type AssetRecord, type AssetType, contentOf, fingerprint } from "../inventory/asset.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
+import { CloudFailure } from "../platform/azure/failure.ts";
+import type { Answer, ListedAsset, UnreadableEntry, VaultClient } from "../platform/azure/key-vault.ts";
 import { isReadable, type ListEntry, listingOf, listingsOf } from "./read-list.ts";
 
 /** Keys and certificates whose details are asked for side by side, per vault. */

@@ -1,9 +1,9 @@
-import type { CloudFailure } from "../azure/failure.ts";
-import type { ListedAsset, UnreadableEntry, VaultClient } from "../azure/key-vault.ts";
 import { type AssetRecord, type AssetType, fingerprint, isStale } from "../inventory/asset.ts";
 import { ALL_SEVENTHS, seventhOf } from "../inventory/details.ts";
 import type { ReadSevenths, VaultFailure, VaultRecord } from "../inventory/vault.ts";
-import { SECOND_MS } from "../time.ts";
+import type { CloudFailure } from "../platform/azure/failure.ts";
+import type { ListedAsset, UnreadableEntry, VaultClient } from "../platform/azure/key-vault.ts";
+import { SECOND_MS } from "../platform/time.ts";
 
 /** Goes into the hash of answers: must be raised whenever the same answers become other assets. */
 const READING = 1;

@@ -1,10 +1,10 @@
-import { CloudFailure } from "../azure/failure.ts";
-import type { KeyVaults, VaultClient } from "../azure/key-vault.ts";
 import { ASSET_TYPES, type AssetRecord, type AssetType } from "../inventory/asset.ts";
 import { ALL_SEVENTHS, dueSevenths, NO_SEVENTHS, seventhOf } from "../inventory/details.ts";
 import { countOwners } from "../inventory/owners.ts";
 import type { OwnerCounts, ReadSevenths, VaultRecord } from "../inventory/vault.ts";
 import type { AssetChange, InventoryWriter, KnownVault } from "../inventory/write.ts";
+import { CloudFailure } from "../platform/azure/failure.ts";
+import type { KeyVaults, VaultClient } from "../platform/azure/key-vault.ts";
 import { readAssets } from "./read-assets.ts";
 import {
   contentsOf,

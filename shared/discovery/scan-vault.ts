@@ -1,12 +1,12 @@
-import { CloudFailure } from "../azure/failure.ts";
-import type { ResourceManager, VaultResource } from "../azure/resource-manager.ts";
 import { ASSET_TYPES, type AssetRecord, assetId } from "../inventory/asset.ts";
 import { packExpiries } from "../inventory/expiries.ts";
 import { DiagnosticSetting, expiriesColumn, type VaultRecord } from "../inventory/vault.ts";
 import type { AssetChange, InventoryWriter, KnownVault, RecordChanges } from "../inventory/write.ts";
-import type { Clock } from "../runtime.ts";
-import { withoutKeys } from "../storage/entity.ts";
-import { HOUR_MS, MINUTE_MS } from "../time.ts";
+import { CloudFailure } from "../platform/azure/failure.ts";
+import type { ResourceManager, VaultResource } from "../platform/azure/resource-manager.ts";
+import type { Clock } from "../platform/runtime.ts";
+import { withoutKeys } from "../platform/storage/entity.ts";
+import { HOUR_MS, MINUTE_MS } from "../platform/time.ts";
 import { failureRecord } from "./read-list.ts";
 import { type ReadTypesDeps, type ReadTypesOptions, readTypes, type TypeResult } from "./read-types.ts";
 import { emptyTally, MAX_NAMED_CHANGES, type PlannedVault, type VaultOutcome } from "./scan.ts";

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { ASSET_TYPES } from "../inventory/asset.ts";
 import { VaultFailure } from "../inventory/vault.ts";
-import { entity } from "../storage/entity.ts";
+import { entity } from "../platform/storage/entity.ts";
 
 export const SCAN_MODES = ["full", "delta", "force"] as const;
 export type ScanMode = (typeof SCAN_MODES)[number];

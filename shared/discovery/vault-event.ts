@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { parseResourceId } from "../azure/resource-id.ts";
+import { parseResourceId } from "../platform/azure/resource-id.ts";
 
 /**
  * Events of Event Grid as it puts them into a storage queue: one a message, base64 of JSON, in one of its two schemas.

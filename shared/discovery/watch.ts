@@ -1,9 +1,9 @@
 import pMap from "p-map";
-import type { Clock, Logger } from "../runtime.ts";
-import { unlessChanged } from "../storage/conflict.ts";
-import type { Queues } from "../storage/queues.ts";
-import type { Tables } from "../storage/tables.ts";
-import { MINUTE_MS, SECOND_MS } from "../time.ts";
+import type { Clock, Logger } from "../platform/runtime.ts";
+import { unlessChanged } from "../platform/storage/conflict.ts";
+import type { Queues } from "../platform/storage/queues.ts";
+import type { Tables } from "../platform/storage/tables.ts";
+import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import type { ActiveScanList } from "./active.ts";
 import type { ScanRun } from "./run.ts";
 import {

@@ -1,10 +1,10 @@
 import type * as z from "zod";
 import { VaultBusy } from "../inventory/claim.ts";
-import type { Clock, Randomness } from "../runtime.ts";
-import { isConflict } from "../storage/conflict.ts";
-import { withoutKeys } from "../storage/entity.ts";
-import { insert, type Operation, remove, type Tables } from "../storage/tables.ts";
-import { MINUTE_MS, SECOND_MS } from "../time.ts";
+import type { Clock, Randomness } from "../platform/runtime.ts";
+import { isConflict } from "../platform/storage/conflict.ts";
+import { withoutKeys } from "../platform/storage/entity.ts";
+import { insert, type Operation, remove, type Tables } from "../platform/storage/tables.ts";
+import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import { type Claim, type Claims, PLAN_WORKER, type Waiting } from "./claims.ts";
 import type { ScanEnd } from "./end.ts";
 import {

@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { assetLink, credentialsLink, type Portal } from "../azure/portal.ts";
-import { pageParameters, queryInstant, requireOrder } from "../http/paging.ts";
-import { Problem } from "../http/problem.ts";
+import { assetLink, credentialsLink, type Portal } from "../platform/azure/portal.ts";
+import { pageParameters, queryInstant, requireOrder } from "../platform/http/paging.ts";
+import { Problem } from "../platform/http/problem.ts";
 import {
   ASSET_TYPES,
   type AssetType,

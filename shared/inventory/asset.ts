@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import * as z from "zod";
-import { detached } from "../runtime.ts";
-import { entity } from "../storage/entity.ts";
+import { detached } from "../platform/runtime.ts";
+import { entity } from "../platform/storage/entity.ts";
 
 export const ASSET_TYPES = ["certificate", "key", "secret"] as const;
 export type AssetType = (typeof ASSET_TYPES)[number];
@@ -82,7 +82,7 @@ export const RotationPolicy = z.object({
 
 /**
  * What is known of one asset. Instants of the vault are whole unix seconds, as Key Vault gives them. The row stands six
- * times (see the table of keys in shared/storage/README.md), always whole, so that a list needs no second look-up.
+ * times (see the table of keys in shared/platform/storage/README.md), always whole, so that a list needs no second look-up.
  */
 export const AssetRecord = z.object({
   type: z.enum(ASSET_TYPES),

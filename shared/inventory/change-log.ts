@@ -1,11 +1,18 @@
 import { randomUUID } from "node:crypto";
 import * as z from "zod";
-import { decodeCursor, encodeCursor, MAX_COUNTED, MAX_OFFSET, type Page, type PageRequest } from "../http/paging.ts";
-import { Problem } from "../http/problem.ts";
-import { entity, type Row } from "../storage/entity.ts";
-import { keyEnd } from "../storage/keys.ts";
-import { pack, unpack } from "../storage/packed.ts";
-import { type Operation, put, remove, type Tables } from "../storage/tables.ts";
+import {
+  decodeCursor,
+  encodeCursor,
+  MAX_COUNTED,
+  MAX_OFFSET,
+  type Page,
+  type PageRequest,
+} from "../platform/http/paging.ts";
+import { Problem } from "../platform/http/problem.ts";
+import { entity, type Row } from "../platform/storage/entity.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import { pack, unpack } from "../platform/storage/packed.ts";
+import { type Operation, put, remove, type Tables } from "../platform/storage/tables.ts";
 import {
   ASSET_TYPES,
   type AssetRecord,

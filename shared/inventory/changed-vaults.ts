@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto";
 import * as z from "zod";
-import { entity } from "../storage/entity.ts";
-import { pack, unpackBytes } from "../storage/packed.ts";
-import { insert, merge, type Operation, type Tables } from "../storage/tables.ts";
-import { type Change, writeMarked } from "../storage/write-totals.ts";
+import { entity } from "../platform/storage/entity.ts";
+import { pack, unpackBytes } from "../platform/storage/packed.ts";
+import { insert, merge, type Operation, type Tables } from "../platform/storage/tables.ts";
+import { type Change, writeMarked } from "../platform/storage/write-totals.ts";
 import { ASSET_TYPES, sourceOf } from "./asset.ts";
 import { expiriesColumn, expiriesOf, VAULTS, VaultRecord, Vaults } from "./vault.ts";
 

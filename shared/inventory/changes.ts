@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { type Encoded, encoded, type Operation, putEncoded, remove } from "../storage/tables.ts";
+import { type Encoded, encoded, type Operation, putEncoded, remove } from "../platform/storage/tables.ts";
 import { ASSET_TYPES, type AssetRecord, Assets, type AssetType } from "./asset.ts";
 import { expiryKey, nameKey } from "./layout.ts";
 

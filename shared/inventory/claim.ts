@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
 import * as z from "zod";
-import { isConflict } from "../storage/conflict.ts";
-import type { Row } from "../storage/entity.ts";
-import { keyEnd } from "../storage/keys.ts";
-import { pack, unpack } from "../storage/packed.ts";
-import { type Fence, insert, type Operation, put, remove, replace, type Tables } from "../storage/tables.ts";
-import { SECOND_MS } from "../time.ts";
+import { isConflict } from "../platform/storage/conflict.ts";
+import type { Row } from "../platform/storage/entity.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import { pack, unpack } from "../platform/storage/packed.ts";
+import { type Fence, insert, type Operation, put, remove, replace, type Tables } from "../platform/storage/tables.ts";
+import { SECOND_MS } from "../platform/time.ts";
 import { ChangeRows, type LoggedChanges } from "./change-log.ts";
 import { countsAlike, writeVault } from "./changed-vaults.ts";
 import { PendingEntry } from "./changes.ts";

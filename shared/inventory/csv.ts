@@ -1,5 +1,5 @@
 import type * as z from "zod";
-import { type Column, createCsv } from "../csv.ts";
+import { type Column, createCsv } from "../platform/csv.ts";
 import type { Asset } from "./api.ts";
 
 type AssetView = z.infer<typeof Asset>;

@@ -1,5 +1,5 @@
 import { hash } from "node:crypto";
-import { DAY_MS, SECOND_MS } from "../time.ts";
+import { DAY_MS, SECOND_MS } from "../platform/time.ts";
 import { type AssetRecord, isStale, sourceOf } from "./asset.ts";
 import type { ReadSevenths, VaultRecord } from "./vault.ts";
 

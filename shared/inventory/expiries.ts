@@ -1,4 +1,4 @@
-import { DAY_SECONDS } from "../time.ts";
+import { DAY_SECONDS } from "../platform/time.ts";
 import type { AssetType } from "./asset.ts";
 import { type ExpiryRange, type Moment, rangeOf, STATUSES, type Status } from "./health.ts";
 import { expiriesOf, type VaultRecord } from "./vault.ts";

@@ -1,4 +1,4 @@
-import { DAY_MS } from "../time.ts";
+import { DAY_MS } from "../platform/time.ts";
 
 export const STATUSES = ["healthy", "warning", "critical", "expired"] as const;
 export type Status = (typeof STATUSES)[number];

@@ -1,4 +1,4 @@
-import { DAY_SECONDS } from "../time.ts";
+import { DAY_SECONDS } from "../platform/time.ts";
 import { UNSET } from "./expiries.ts";
 import { END_OF_TIME, type ExpiryRange } from "./health.ts";
 

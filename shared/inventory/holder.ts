@@ -1,4 +1,4 @@
-import { DAY_MS } from "../time.ts";
+import { DAY_MS } from "../platform/time.ts";
 import { type AssetRecord, type AssetSource, type CredentialKind, sourceOf } from "./asset.ts";
 import type { Moment } from "./health.ts";
 import type { Scope } from "./scope.ts";

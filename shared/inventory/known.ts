@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { entity } from "../storage/entity.ts";
-import { keyEnd } from "../storage/keys.ts";
-import { StorageCorrupt, type Tables } from "../storage/tables.ts";
+import { entity } from "../platform/storage/entity.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { ASSET_TYPES, type AssetRecord, type AssetSource, type AssetType, sourceOf } from "./asset.ts";
 import { CHANGED, type Changed, ChangedVault, readChanged } from "./changed-vaults.ts";
 import { countExpiries } from "./expiries.ts";

@@ -1,5 +1,5 @@
-import { keyEnd } from "../storage/keys.ts";
-import { fenceEntity } from "../storage/tables.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import { fenceEntity } from "../platform/storage/tables.ts";
 import { Assets, type AssetType } from "./asset.ts";
 import { END_OF_TIME } from "./health.ts";
 

@@ -1,10 +1,10 @@
 import pMap from "p-map";
 import * as z from "zod";
-import { decodeCursor, encodeCursor, MAX_OFFSET, type Page, type PageRequest } from "../http/paging.ts";
-import { Problem } from "../http/problem.ts";
-import type { Row } from "../storage/entity.ts";
-import { keyEnd } from "../storage/keys.ts";
-import type { Range, Tables } from "../storage/tables.ts";
+import { decodeCursor, encodeCursor, MAX_OFFSET, type Page, type PageRequest } from "../platform/http/paging.ts";
+import { Problem } from "../platform/http/problem.ts";
+import type { Row } from "../platform/storage/entity.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import type { Range, Tables } from "../platform/storage/tables.ts";
 import {
   ASSET_TYPES,
   type AssetRecord,

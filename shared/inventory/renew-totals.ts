@@ -1,8 +1,8 @@
-import { repeatOnConflict } from "../storage/conflict.ts";
-import { keyEnd } from "../storage/keys.ts";
-import { inflate } from "../storage/packed.ts";
-import { insert, type Operation, replace, StorageCorrupt, type Tables } from "../storage/tables.ts";
-import { type Clearable, set, writeTotals } from "../storage/write-totals.ts";
+import { repeatOnConflict } from "../platform/storage/conflict.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import { inflate } from "../platform/storage/packed.ts";
+import { insert, type Operation, replace, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
+import { type Clearable, set, writeTotals } from "../platform/storage/write-totals.ts";
 import { sourceOf } from "./asset.ts";
 import {
   CHANGED,

@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
 import pMap from "p-map";
-import { isConflict, repeatOnConflict } from "../storage/conflict.ts";
-import { type Entity, withoutKeys } from "../storage/entity.ts";
-import { keyEnd } from "../storage/keys.ts";
-import type { Fence, Tables } from "../storage/tables.ts";
-import { DAY_MS } from "../time.ts";
+import { isConflict, repeatOnConflict } from "../platform/storage/conflict.ts";
+import { type Entity, withoutKeys } from "../platform/storage/entity.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import type { Fence, Tables } from "../platform/storage/tables.ts";
+import { DAY_MS } from "../platform/time.ts";
 import { Assets, type AssetType } from "./asset.ts";
 import {
   type AssetChange,

@@ -1,6 +1,6 @@
 import * as z from "zod";
-import { entity, type Row } from "../storage/entity.ts";
-import type { Tables } from "../storage/tables.ts";
+import { entity, type Row } from "../platform/storage/entity.ts";
+import type { Tables } from "../platform/storage/tables.ts";
 import { VAULTS } from "./vault.ts";
 
 /**

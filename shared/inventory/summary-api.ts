@@ -1,6 +1,6 @@
 import * as z from "zod";
-import { pageOf, pageParameters, queryInstant } from "../http/paging.ts";
-import { DAY_MS } from "../time.ts";
+import { pageOf, pageParameters, queryInstant } from "../platform/http/paging.ts";
+import { DAY_MS } from "../platform/time.ts";
 import { Asset, credentialView, subscriptionId, toInstant } from "./api.ts";
 import { ASSET_TYPES, assetId, SOURCES, sourceOf } from "./asset.ts";
 import { CHANGE_KINDS, type LoggedChange } from "./change-log.ts";

@@ -1,5 +1,5 @@
-import type { Tables } from "../storage/tables.ts";
-import { DAY_MS, DAY_SECONDS } from "../time.ts";
+import type { Tables } from "../platform/storage/tables.ts";
+import { DAY_MS, DAY_SECONDS } from "../platform/time.ts";
 import { ASSET_TYPES, type AssetSource, type AssetType, sourceOf } from "./asset.ts";
 import { addByDay, countExpiries, nextExpiries, UNSET, unpackExpiries } from "./expiries.ts";
 import { END_OF_TIME, type Moment, rangeOf, STATUSES } from "./health.ts";

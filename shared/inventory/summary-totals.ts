@@ -1,6 +1,6 @@
 import * as z from "zod";
-import { ifPacked, pack, unpackBytes } from "../storage/packed.ts";
-import { DAY_MS, HOUR_MS } from "../time.ts";
+import { ifPacked, pack, unpackBytes } from "../platform/storage/packed.ts";
+import { DAY_MS, HOUR_MS } from "../platform/time.ts";
 import { ASSET_TYPES, type AssetType } from "./asset.ts";
 import type { Counted } from "./changed-vaults.ts";
 import { addByDay, countExpiries, UNSET, unpackExpiries } from "./expiries.ts";

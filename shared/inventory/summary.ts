@@ -1,5 +1,5 @@
-import type { Row } from "../storage/entity.ts";
-import type { Tables } from "../storage/tables.ts";
+import type { Row } from "../platform/storage/entity.ts";
+import type { Tables } from "../platform/storage/tables.ts";
 import { ASSET_TYPES, type AssetRecord, type AssetSource, Assets, type AssetType, SOURCES, sourceOf } from "./asset.ts";
 import { type ChangeCounts, countChanges } from "./change-log.ts";
 import { type Moment, rangeOf, STATUSES, type Status } from "./health.ts";

@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { entity } from "../storage/entity.ts";
-import { deflate, ifPacked, inflate } from "../storage/packed.ts";
-import { DAY_MS, DAY_SECONDS, HOUR_MS } from "../time.ts";
+import { entity } from "../platform/storage/entity.ts";
+import { deflate, ifPacked, inflate } from "../platform/storage/packed.ts";
+import { DAY_MS, DAY_SECONDS, HOUR_MS } from "../platform/time.ts";
 import { ASSET_TYPES, type AssetType } from "./asset.ts";
 import { CHANGED, type Counted } from "./changed-vaults.ts";
 import { UNSET, unpackExpiries } from "./expiries.ts";

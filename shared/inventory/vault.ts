@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { entity } from "../storage/entity.ts";
+import { entity } from "../platform/storage/entity.ts";
 import { ASSET_TYPES, type AssetType, SOURCES } from "./asset.ts";
 
 /** Why one of a vault's lists (or the vault itself) could not be read, and what to do about it. */

@@ -1,8 +1,8 @@
-import { CloudFailure } from "../azure/failure.ts";
-import type { KeyVaults, ListedVersion } from "../azure/key-vault.ts";
-import { notFound, Problem } from "../http/problem.ts";
-import type { Tables } from "../storage/tables.ts";
-import { MINUTE_MS } from "../time.ts";
+import { CloudFailure } from "../platform/azure/failure.ts";
+import type { KeyVaults, ListedVersion } from "../platform/azure/key-vault.ts";
+import { notFound, Problem } from "../platform/http/problem.ts";
+import type { Tables } from "../platform/storage/tables.ts";
+import { MINUTE_MS } from "../platform/time.ts";
 import { isCredentialId, placesOf } from "./asset.ts";
 import { VAULTS, Vaults, vaultKey } from "./vault.ts";
 

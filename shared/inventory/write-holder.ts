@@ -1,4 +1,4 @@
-import { withoutKeys } from "../storage/entity.ts";
+import { withoutKeys } from "../platform/storage/entity.ts";
 import { type AssetRecord, type AssetType, fingerprint } from "./asset.ts";
 import { packExpiries } from "./expiries.ts";
 import { type HolderSource, newHolder } from "./holder.ts";

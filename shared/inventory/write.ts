@@ -1,8 +1,8 @@
-import { type Clock, systemClock } from "../runtime.ts";
-import { repeatOnConflict } from "../storage/conflict.ts";
-import { type Row, withoutKeys } from "../storage/entity.ts";
-import { keyEnd } from "../storage/keys.ts";
-import { type Operation, put, type Tables } from "../storage/tables.ts";
+import { type Clock, systemClock } from "../platform/runtime.ts";
+import { repeatOnConflict } from "../platform/storage/conflict.ts";
+import { type Row, withoutKeys } from "../platform/storage/entity.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import { type Operation, put, type Tables } from "../platform/storage/tables.ts";
 import { ASSET_TYPES, type AssetRecord, Assets, type AssetType } from "./asset.ts";
 import { changeOperations } from "./change-log.ts";
 import { writeVault } from "./changed-vaults.ts";

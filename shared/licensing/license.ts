@@ -1,6 +1,6 @@
 import { compactVerify, decodeProtectedHeader, errors } from "jose";
 import * as z from "zod";
-import type { Tier } from "../http/endpoint.ts";
+import type { Tier } from "../platform/http/endpoint.ts";
 import type { LicenseKey } from "./vendor-keys.ts";
 
 /** What a licence says. */

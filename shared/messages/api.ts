@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { pageOf } from "../http/paging.ts";
+import { pageOf } from "../platform/http/paging.ts";
 import type { FailedMessage } from "./failed.ts";
 
 const FailedMessageView = z

@@ -1,12 +1,12 @@
 import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
-import { decodeCursor, encodeCursor, MAX_COUNTED, type Page, type PageRequest } from "../http/paging.ts";
-import type { Clock, Logger } from "../runtime.ts";
-import { entity, withoutKeys } from "../storage/entity.ts";
-import { keyText } from "../storage/keys.ts";
-import type { Queues } from "../storage/queues.ts";
-import { remove, type Tables } from "../storage/tables.ts";
-import { DAY_MS } from "../time.ts";
+import { decodeCursor, encodeCursor, MAX_COUNTED, type Page, type PageRequest } from "../platform/http/paging.ts";
+import type { Clock, Logger } from "../platform/runtime.ts";
+import { entity, withoutKeys } from "../platform/storage/entity.ts";
+import { keyText } from "../platform/storage/keys.ts";
+import type { Queues } from "../platform/storage/queues.ts";
+import { remove, type Tables } from "../platform/storage/tables.ts";
+import { DAY_MS } from "../platform/time.ts";
 
 /** Retention of failed messages. */
 const KEEP_MS = 30 * DAY_MS;

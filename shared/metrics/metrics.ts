@@ -9,9 +9,9 @@ import { STATUSES } from "../inventory/health.ts";
 import type { Inventory } from "../inventory/inventory.ts";
 import type { InventoryFigures } from "../inventory/query.ts";
 import type { FailedMessages } from "../messages/failed.ts";
-import type { Clock } from "../runtime.ts";
-import { measure } from "../telemetry.ts";
-import { DAY_MS, SECOND_MS } from "../time.ts";
+import type { Clock } from "../platform/runtime.ts";
+import { measure } from "../platform/telemetry.ts";
+import { DAY_MS, SECOND_MS } from "../platform/time.ts";
 import { type Gauge, gaugesText, type Sample } from "./text.ts";
 
 /** A delivery is tried for up to 21 hours: one that failed is seen for a day at least. */

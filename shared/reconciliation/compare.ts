@@ -1,7 +1,7 @@
 import pMap from "p-map";
 import { fingerprint } from "../inventory/asset.ts";
-import { type Entity, withoutKeys } from "../storage/entity.ts";
-import type { Range, StorageCorrupt, Tables } from "../storage/tables.ts";
+import { type Entity, withoutKeys } from "../platform/storage/entity.ts";
+import type { Range, StorageCorrupt, Tables } from "../platform/storage/tables.ts";
 
 /** A row as a comparison sees it: two copies of one value have the same key and the same hash. */
 export interface Entry {

@@ -19,10 +19,10 @@ import { type AssetState, assetKey, findingsHash, unpackDetails, unpackTallies }
 import { isFailing } from "../compliance/vault-state.ts";
 import { findingRowsByCheck } from "../compliance/write-state.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
-import type { Row } from "../storage/entity.ts";
-import { keyEnd } from "../storage/keys.ts";
-import { remove, type StorageCorrupt, type Tables } from "../storage/tables.ts";
-import { MINUTE_MS } from "../time.ts";
+import type { Row } from "../platform/storage/entity.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import { remove, type StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
+import { MINUTE_MS } from "../platform/time.ts";
 import { readStanding } from "./doubt.ts";
 
 const RANGES_AT_ONCE = 8;

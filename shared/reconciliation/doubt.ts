@@ -1,7 +1,7 @@
 import type { AssetType } from "../inventory/asset.ts";
 import { ASSET_TYPES } from "../inventory/asset.ts";
-import type { Entity, Row } from "../storage/entity.ts";
-import { type Range, StorageCorrupt, type Tables } from "../storage/tables.ts";
+import type { Entity, Row } from "../platform/storage/entity.ts";
+import { type Range, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 
 /** Something that looked wrong once. A scan may have been writing, so it is looked at again before it counts. */
 export type Doubt = { readonly vault: string } & (

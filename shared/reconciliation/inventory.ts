@@ -3,8 +3,8 @@ import { ASSET_TYPES, type AssetRecord, Assets, type AssetType, contentOf, finge
 import { packExpiries } from "../inventory/expiries.ts";
 import { expiryKey, nameKey, partitions } from "../inventory/layout.ts";
 import { expiriesOf, forEachType, type VaultRecord } from "../inventory/vault.ts";
-import { type Row, withoutKeys } from "../storage/entity.ts";
-import type { Tables } from "../storage/tables.ts";
+import { type Row, withoutKeys } from "../platform/storage/entity.ts";
+import type { Tables } from "../platform/storage/tables.ts";
 import { type DifferenceKind, hashOf } from "./compare.ts";
 import { indexRange, isIndexKey, parseIndexKey, readStanding } from "./doubt.ts";
 

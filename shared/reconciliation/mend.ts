@@ -2,7 +2,6 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
 import type { Compliance } from "../compliance/compliance.ts";
-import type { Caller } from "../http/endpoint.ts";
 import { type AssetRecord, Assets, type AssetType, contentOf } from "../inventory/asset.ts";
 import { expiryKey, nameKey, partitions } from "../inventory/layout.ts";
 import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../inventory/vault.ts";
@@ -13,9 +12,10 @@ import {
   type Restored,
   VaultBusy,
 } from "../inventory/write.ts";
-import { isConflict } from "../storage/conflict.ts";
-import { type Row, withoutKeys } from "../storage/entity.ts";
-import { StorageCorrupt, type Tables } from "../storage/tables.ts";
+import type { Caller } from "../platform/http/endpoint.ts";
+import { isConflict } from "../platform/storage/conflict.ts";
+import { type Row, withoutKeys } from "../platform/storage/entity.ts";
+import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { inspectResults, rangeOfVault, removeUnreadable, resultsVersion } from "./compliance.ts";
 import { type Doubt, parseIndexKey, readStanding } from "./doubt.ts";
 import { type Fault, inspectVault, isItself, lookAgain } from "./inventory.ts";

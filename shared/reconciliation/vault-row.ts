@@ -1,8 +1,8 @@
 import { ChangedVaults, changedKey } from "../inventory/changed-vaults.ts";
 import { VAULTS, type VaultRecord, Vaults, vaultInSubscriptionKey, vaultKey } from "../inventory/vault.ts";
-import { type Row, withoutKeys } from "../storage/entity.ts";
-import { keyEnd } from "../storage/keys.ts";
-import { type Operation, put, remove, replace, type Tables } from "../storage/tables.ts";
+import { type Row, withoutKeys } from "../platform/storage/entity.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import { type Operation, put, remove, replace, type Tables } from "../platform/storage/tables.ts";
 import { type DifferenceKind, hashOf } from "./compare.ts";
 import { readStanding } from "./doubt.ts";
 

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { entity } from "../storage/entity.ts";
+import { entity } from "../platform/storage/entity.ts";
 
 /** What a walk looks at, in this order. */
 export const STAGES = ["vaults", "partitions", "subscriptions", "all"] as const;

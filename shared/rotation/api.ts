@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { pageParameters, queryInstant } from "../http/paging.ts";
+import { pageParameters, queryInstant } from "../platform/http/paging.ts";
 import { MAX_TARGETS } from "./policy.ts";
 import { placeOf } from "./publications.ts";
 import {

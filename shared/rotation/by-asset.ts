@@ -1,12 +1,12 @@
-import { isServiceVault } from "../azure/service-key-vault.ts";
-import type { VaultSecretsClients } from "../azure/vault-secrets.ts";
-import type { Config } from "../config/config.ts";
-import { invalidBody, notFound, Problem } from "../http/problem.ts";
 import { type AssetPlace, Assets, credentialIds, placesOf, sourceOf } from "../inventory/asset.ts";
 import { nameKey, partitions } from "../inventory/layout.ts";
 import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../inventory/vault.ts";
-import type { Randomness } from "../runtime.ts";
-import type { Tables } from "../storage/tables.ts";
+import { isServiceVault } from "../platform/azure/service-key-vault.ts";
+import type { VaultSecretsClients } from "../platform/azure/vault-secrets.ts";
+import type { Config } from "../platform/config/config.ts";
+import { invalidBody, notFound, Problem } from "../platform/http/problem.ts";
+import type { Randomness } from "../platform/runtime.ts";
+import type { Tables } from "../platform/storage/tables.ts";
 import type { RotateAssetRequest } from "./asset-api.ts";
 import { generate } from "./generate.ts";
 import type { MatchFinder } from "./matches.ts";

@@ -1,4 +1,4 @@
-import { Problem } from "../http/problem.ts";
+import { Problem } from "../platform/http/problem.ts";
 import { placeOf } from "./publications.ts";
 import type { LeftOutReason, RotationRecord } from "./rotation.ts";
 import { isCertain, type Place, placeKey, type Target } from "./targets.ts";

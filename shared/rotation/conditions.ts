@@ -1,5 +1,5 @@
-import { CloudFailure } from "../azure/failure.ts";
-import { DAY_MS, DAY_SECONDS, HOUR_SECONDS } from "../time.ts";
+import { CloudFailure } from "../platform/azure/failure.ts";
+import { DAY_MS, DAY_SECONDS, HOUR_SECONDS } from "../platform/time.ts";
 import { heldValue } from "./holding.ts";
 import { isPassing, signInUnclear } from "./problems.ts";
 import { lookAt, placeOf } from "./publications.ts";

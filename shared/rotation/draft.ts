@@ -1,4 +1,4 @@
-import type { Caller } from "../http/endpoint.ts";
+import type { Caller } from "../platform/http/endpoint.ts";
 import type { RotationPlan } from "./plan.ts";
 import { isVaultSecret, type RotationRecord, type StepName } from "./rotation.ts";
 

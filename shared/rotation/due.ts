@@ -1,8 +1,8 @@
 import { Assets } from "../inventory/asset.ts";
 import { holderSubscription } from "../inventory/holder.ts";
 import { expiryBounds, partitions } from "../inventory/layout.ts";
-import type { Tables } from "../storage/tables.ts";
-import { DAY_SECONDS, SECOND_MS } from "../time.ts";
+import type { Tables } from "../platform/storage/tables.ts";
+import { DAY_SECONDS, SECOND_MS } from "../platform/time.ts";
 
 /** A secret that ended longer ago is nobody's any more: who enables a policy does not want what was left over rotated. */
 export const LATEST_SECONDS = 7 * DAY_SECONDS;

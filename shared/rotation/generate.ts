@@ -1,4 +1,4 @@
-import type { Randomness } from "../runtime.ts";
+import type { Randomness } from "../platform/runtime.ts";
 
 const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const DIGITS = "0123456789";

@@ -1,12 +1,12 @@
 import { encodeTime } from "ulid";
 import * as z from "zod";
-import { decodeCursor, encodeCursor, MAX_COUNTED, type Page, type PageRequest } from "../http/paging.ts";
-import { Problem } from "../http/problem.ts";
 import { fingerprint } from "../inventory/asset.ts";
+import { decodeCursor, encodeCursor, MAX_COUNTED, type Page, type PageRequest } from "../platform/http/paging.ts";
+import { Problem } from "../platform/http/problem.ts";
+import { type Row, withoutKeys } from "../platform/storage/entity.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import { remove, type Tables } from "../platform/storage/tables.ts";
 import type { HistoryStore } from "../settings/retention.ts";
-import { type Row, withoutKeys } from "../storage/entity.ts";
-import { keyEnd } from "../storage/keys.ts";
-import { remove, type Tables } from "../storage/tables.ts";
 import {
   isOver,
   ROTATIONS,

@@ -1,4 +1,4 @@
-import type { ServiceKeyVault } from "../azure/service-key-vault.ts";
+import type { ServiceKeyVault } from "../platform/azure/service-key-vault.ts";
 import { clientSecretOf, isVaultSecret, type RotationRecord } from "./rotation.ts";
 import type { Turn } from "./turn.ts";
 

@@ -1,10 +1,10 @@
 import pMap from "p-map";
-import type { PasswordCredential } from "../azure/graph.ts";
 import { type AssetRecord, Assets, isCredentialId, placesOf, sourceOf } from "../inventory/asset.ts";
 import { expiryBounds, nameKey, namePrefix, partitions } from "../inventory/layout.ts";
-import type { Logger } from "../runtime.ts";
-import { keyEnd } from "../storage/keys.ts";
-import type { StorageCorrupt, Tables } from "../storage/tables.ts";
+import type { PasswordCredential } from "../platform/azure/graph.ts";
+import type { Logger } from "../platform/runtime.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import type { StorageCorrupt, Tables } from "../platform/storage/tables.ts";
 import {
   COMPARED,
   type ComparedSecret,

@@ -1,5 +1,5 @@
-import type { PasswordCredential } from "../azure/graph.ts";
-import { DAY_SECONDS, MINUTE_MS, SECOND_MS } from "../time.ts";
+import type { PasswordCredential } from "../platform/azure/graph.ts";
+import { DAY_SECONDS, MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import {
   type ComparedSecret,
   type Confidence,

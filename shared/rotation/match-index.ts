@@ -4,12 +4,12 @@ import * as z from "zod";
 import { Assets, sourceOf } from "../inventory/asset.ts";
 import { namePrefix, partitions } from "../inventory/layout.ts";
 import { VAULTS, Vaults } from "../inventory/vault.ts";
-import type { Clock, Logger } from "../runtime.ts";
-import { entity, type Row } from "../storage/entity.ts";
-import { keyEnd, keyText, keyTextOf } from "../storage/keys.ts";
-import { pack, unpack } from "../storage/packed.ts";
-import { put, remove, type Tables } from "../storage/tables.ts";
-import { DAY_MS, MINUTE_MS } from "../time.ts";
+import type { Clock, Logger } from "../platform/runtime.ts";
+import { entity, type Row } from "../platform/storage/entity.ts";
+import { keyEnd, keyText, keyTextOf } from "../platform/storage/keys.ts";
+import { pack, unpack } from "../platform/storage/packed.ts";
+import { put, remove, type Tables } from "../platform/storage/tables.ts";
+import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 import { guidsOf } from "./match-evidence.ts";
 
 /** That a secret's metadata holds a GUID. The key says all. */

@@ -1,6 +1,6 @@
-import { CloudFailure } from "../azure/failure.ts";
-import type { SignInOutcome } from "../azure/sign-in-proof.ts";
-import type { SecretVersion, VaultSecrets } from "../azure/vault-secrets.ts";
+import { CloudFailure } from "../platform/azure/failure.ts";
+import type { SignInOutcome } from "../platform/azure/sign-in-proof.ts";
+import type { SecretVersion, VaultSecrets } from "../platform/azure/vault-secrets.ts";
 import type { MatchedApp } from "./match.ts";
 import { isPassing } from "./problems.ts";
 

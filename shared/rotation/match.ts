@@ -1,8 +1,8 @@
 import * as z from "zod";
-import type { PasswordCredential } from "../azure/graph.ts";
 import type { AssetRecord } from "../inventory/asset.ts";
-import { entity } from "../storage/entity.ts";
-import { keyText } from "../storage/keys.ts";
+import type { PasswordCredential } from "../platform/azure/graph.ts";
+import { entity } from "../platform/storage/entity.ts";
+import { keyText } from "../platform/storage/keys.ts";
 
 export const CONFIDENCES = ["certain", "likely", "possible"] as const;
 export type Confidence = (typeof CONFIDENCES)[number];

@@ -1,6 +1,6 @@
 import * as z from "zod";
-import { pageOf } from "../http/paging.ts";
 import { assetId } from "../inventory/asset.ts";
+import { pageOf } from "../platform/http/paging.ts";
 import { CONFIDENCES, EVIDENCE, EVIDENCE_WORDS, type Match, VERIFIED } from "./match.ts";
 import { PROOF_OUTCOMES, type Proof } from "./match-proof.ts";
 

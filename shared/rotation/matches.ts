@@ -1,22 +1,22 @@
 import pMap from "p-map";
 import { audited } from "../audit/audited.ts";
 import type { Appender } from "../audit/event.ts";
-import { CloudFailure } from "../azure/failure.ts";
-import { isServiceVault } from "../azure/service-key-vault.ts";
-import type { SignInOutcome } from "../azure/sign-in-proof.ts";
-import type { SecretVersion, VaultSecretsClients } from "../azure/vault-secrets.ts";
-import type { Config } from "../config/config.ts";
-import type { Caller } from "../http/endpoint.ts";
-import { invalidBody, notFound, Problem, retryLater } from "../http/problem.ts";
-import type { RateLimiter } from "../http/rate-limit.ts";
 import { assetId } from "../inventory/asset.ts";
 import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../inventory/vault.ts";
-import { once } from "../once.ts";
-import type { Clock, Logger } from "../runtime.ts";
-import { withoutKeys } from "../storage/entity.ts";
-import { keyEnd } from "../storage/keys.ts";
-import type { Tables } from "../storage/tables.ts";
-import { DAY_MS } from "../time.ts";
+import { CloudFailure } from "../platform/azure/failure.ts";
+import { isServiceVault } from "../platform/azure/service-key-vault.ts";
+import type { SignInOutcome } from "../platform/azure/sign-in-proof.ts";
+import type { SecretVersion, VaultSecretsClients } from "../platform/azure/vault-secrets.ts";
+import type { Config } from "../platform/config/config.ts";
+import type { Caller } from "../platform/http/endpoint.ts";
+import { invalidBody, notFound, Problem, retryLater } from "../platform/http/problem.ts";
+import type { RateLimiter } from "../platform/http/rate-limit.ts";
+import { once } from "../platform/once.ts";
+import type { Clock, Logger } from "../platform/runtime.ts";
+import { withoutKeys } from "../platform/storage/entity.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import type { Tables } from "../platform/storage/tables.ts";
+import { DAY_MS } from "../platform/time.ts";
 import {
   type ComparedSecret,
   MATCHED_SECRETS,

@@ -1,4 +1,4 @@
-import { invalidBody } from "../http/problem.ts";
+import { invalidBody } from "../platform/http/problem.ts";
 import { secretPlace } from "./match-candidates.ts";
 import { type Place, placeKey } from "./targets.ts";
 

@@ -1,4 +1,4 @@
-import { invalidBody, Problem } from "../http/problem.ts";
+import { invalidBody, Problem } from "../platform/http/problem.ts";
 import type { ConsumersOfSecrets, PlannedConsumer } from "./consumer.ts";
 import { placeOf } from "./publications.ts";
 import type { RotationConsumer, RotationRecord } from "./rotation.ts";

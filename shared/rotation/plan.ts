@@ -1,10 +1,10 @@
-import type { Graph, GraphApplication, PasswordCredential } from "../azure/graph.ts";
-import { isServiceVault } from "../azure/service-key-vault.ts";
-import type { SecretVersion, VaultSecretsClients } from "../azure/vault-secrets.ts";
-import type { Config } from "../config/config.ts";
-import { invalidBody, notFound, Problem } from "../http/problem.ts";
 import { assetId } from "../inventory/asset.ts";
-import { DAY_MS, MINUTE_MS, SECOND_MS } from "../time.ts";
+import type { Graph, GraphApplication, PasswordCredential } from "../platform/azure/graph.ts";
+import { isServiceVault } from "../platform/azure/service-key-vault.ts";
+import type { SecretVersion, VaultSecretsClients } from "../platform/azure/vault-secrets.ts";
+import type { Config } from "../platform/config/config.ts";
+import { invalidBody, notFound, Problem } from "../platform/http/problem.ts";
+import { DAY_MS, MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import { choosePlaces, type PlacesRequest } from "./choose-places.ts";
 import type { ConsumersOfSecrets } from "./consumer.ts";
 import { type ConsumersRequest, planConsumers } from "./plan-consumers.ts";

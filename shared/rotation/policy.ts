@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { entity } from "../storage/entity.ts";
+import { entity } from "../platform/storage/entity.ts";
 
 /** Why an application with a policy is not rotated by itself, in words for people. */
 export const PolicyAttention = z.object({

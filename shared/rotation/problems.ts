@@ -1,6 +1,6 @@
-import { CloudFailure, failure } from "../azure/failure.ts";
-import type { ServiceKeyVault } from "../azure/service-key-vault.ts";
-import { Problem, retryLater } from "../http/problem.ts";
+import { CloudFailure, failure } from "../platform/azure/failure.ts";
+import type { ServiceKeyVault } from "../platform/azure/service-key-vault.ts";
+import { Problem, retryLater } from "../platform/http/problem.ts";
 
 /** Seconds a caller is asked to wait when a service gave no time of its own. */
 const RETRY_SECONDS = 10;

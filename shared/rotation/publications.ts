@@ -1,5 +1,5 @@
-import type { NewSecretVersion, SecretVersion, VaultSecrets } from "../azure/vault-secrets.ts";
-import { SECOND_MS } from "../time.ts";
+import type { NewSecretVersion, SecretVersion, VaultSecrets } from "../platform/azure/vault-secrets.ts";
+import { SECOND_MS } from "../platform/time.ts";
 import { isVaultSecret, type Publication, type RotationRecord } from "./rotation.ts";
 import type { Turn } from "./turn.ts";
 

@@ -1,4 +1,4 @@
-import { CloudFailure, unlessMissing } from "../azure/failure.ts";
+import { CloudFailure, unlessMissing } from "../platform/azure/failure.ts";
 import { heldValue, heldValueOf } from "./holding.ts";
 import { signInUnclear } from "./problems.ts";
 import { vaultOf } from "./publications.ts";

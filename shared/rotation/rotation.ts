@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { entity } from "../storage/entity.ts";
+import { entity } from "../platform/storage/entity.ts";
 import { PlannedConsumer } from "./consumer.ts";
 
 export const ROTATION_STATUSES = [

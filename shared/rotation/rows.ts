@@ -1,10 +1,10 @@
 import { encodeTime } from "ulid";
-import type { Clock, Randomness } from "../runtime.ts";
-import { type Row, withoutKeys } from "../storage/entity.ts";
-import { keyEnd, keyText } from "../storage/keys.ts";
-import { insert, type Operation, put, RowExists, remove, replace, type Tables } from "../storage/tables.ts";
-import { HOUR_MS, MINUTE_MS } from "../time.ts";
-import { isUlid, newestFirst } from "../ulid.ts";
+import type { Clock, Randomness } from "../platform/runtime.ts";
+import { type Row, withoutKeys } from "../platform/storage/entity.ts";
+import { keyEnd, keyText } from "../platform/storage/keys.ts";
+import { insert, type Operation, put, RowExists, remove, replace, type Tables } from "../platform/storage/tables.ts";
+import { HOUR_MS, MINUTE_MS } from "../platform/time.ts";
+import { isUlid, newestFirst } from "../platform/ulid.ts";
 import {
   isOver,
   ROTATIONS,

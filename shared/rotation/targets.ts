@@ -1,4 +1,4 @@
-import type { GraphApplication } from "../azure/graph.ts";
+import type { GraphApplication } from "../platform/azure/graph.ts";
 import type { RotationRecord } from "./rotation.ts";
 
 /** A key vault secret by its names, which are compared without regard to case. */

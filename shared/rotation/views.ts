@@ -1,6 +1,6 @@
 import type * as z from "zod";
-import { entityTag } from "../http/conditional.ts";
-import type { Row } from "../storage/entity.ts";
+import { entityTag } from "../platform/http/conditional.ts";
+import type { Row } from "../platform/storage/entity.ts";
 import type { Policy } from "./policies-api.ts";
 import type { PolicyRecord } from "./policy.ts";
 

@@ -1,9 +1,9 @@
-import { CloudFailure } from "../azure/failure.ts";
-import type { Caller } from "../http/endpoint.ts";
-import { Problem } from "../http/problem.ts";
-import type { Queues } from "../storage/queues.ts";
-import { RowChanged } from "../storage/tables.ts";
-import { HOUR_MS, SECOND_MS } from "../time.ts";
+import { CloudFailure } from "../platform/azure/failure.ts";
+import type { Caller } from "../platform/http/endpoint.ts";
+import { Problem } from "../platform/http/problem.ts";
+import type { Queues } from "../platform/storage/queues.ts";
+import { RowChanged } from "../platform/storage/tables.ts";
+import { HOUR_MS, SECOND_MS } from "../platform/time.ts";
 import { isPassing } from "./problems.ts";
 import { isOver, ROTATION_QUEUE, type RotationFailure, type RotationRecord, type StepName } from "./rotation.ts";
 import { after, begun, canGoBack, goingBack, stepOf, waiting } from "./states.ts";

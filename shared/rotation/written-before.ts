@@ -1,5 +1,5 @@
-import type { Logger } from "../runtime.ts";
-import { StorageCorrupt, type Tables } from "../storage/tables.ts";
+import type { Logger } from "../platform/runtime.ts";
+import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { ROTATIONS, type RotationRecord, RotationSummaries, Rotations } from "./rotation.ts";
 import { listPrefix, listRange, recordKey } from "./rows.ts";
 import { placeKey } from "./targets.ts";

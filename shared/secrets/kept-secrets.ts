@@ -2,15 +2,15 @@ import { createHash } from "node:crypto";
 import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import { CloudFailure } from "../azure/failure.ts";
-import type { ServiceKeyVault } from "../azure/service-key-vault.ts";
-import type { Caller } from "../http/endpoint.ts";
-import { Problem, retryLater } from "../http/problem.ts";
-import type { Clock, Randomness } from "../runtime.ts";
-import { type Entity, entity } from "../storage/entity.ts";
-import { keyEnd } from "../storage/keys.ts";
-import { merge, type Operation, type Tables } from "../storage/tables.ts";
-import { DAY_MS, MINUTE_MS } from "../time.ts";
+import { CloudFailure } from "../platform/azure/failure.ts";
+import type { ServiceKeyVault } from "../platform/azure/service-key-vault.ts";
+import type { Caller } from "../platform/http/endpoint.ts";
+import { Problem, retryLater } from "../platform/http/problem.ts";
+import type { Clock, Randomness } from "../platform/runtime.ts";
+import { type Entity, entity } from "../platform/storage/entity.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import { merge, type Operation, type Tables } from "../platform/storage/tables.ts";
+import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 
 /** An instance keeps what it read for so long. */
 const KEPT_MS = 5 * MINUTE_MS;

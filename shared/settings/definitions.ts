@@ -1,6 +1,6 @@
 import * as z from "zod";
-import type { Config } from "../config/config.ts";
-import { DAY_SECONDS, HOUR_SECONDS, MINUTE_SECONDS } from "../time.ts";
+import type { Config } from "../platform/config/config.ts";
+import { DAY_SECONDS, HOUR_SECONDS, MINUTE_SECONDS } from "../platform/time.ts";
 
 export const LOG_LEVELS = ["DEBUG", "INFO", "WARNING", "ERROR"] as const;
 

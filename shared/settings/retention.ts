@@ -1,9 +1,9 @@
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import type { Caller } from "../http/endpoint.ts";
-import { Problem } from "../http/problem.ts";
-import type { Clock } from "../runtime.ts";
-import { DAY_MS } from "../time.ts";
+import type { Caller } from "../platform/http/endpoint.ts";
+import { Problem } from "../platform/http/problem.ts";
+import type { Clock } from "../platform/runtime.ts";
+import { DAY_MS } from "../platform/time.ts";
 import type { SettingKey, Settings } from "./settings.ts";
 
 export const HISTORY_TYPES = ["audit", "rotation", "sync", "alerts", "scans"] as const;

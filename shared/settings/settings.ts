@@ -2,17 +2,17 @@ import { createHash, randomUUID } from "node:crypto";
 import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import type { AppConfiguration } from "../azure/app-configuration.ts";
-import { CloudFailure } from "../azure/failure.ts";
-import type { Config } from "../config/config.ts";
-import { requireMatch } from "../http/conditional.ts";
-import type { Caller } from "../http/endpoint.ts";
-import { parse } from "../http/input.ts";
-import { notFound, Problem } from "../http/problem.ts";
-import type { Clock, Logger } from "../runtime.ts";
-import { unlessChanged } from "../storage/conflict.ts";
-import { entity, type Row, withoutKeys } from "../storage/entity.ts";
-import type { Tables } from "../storage/tables.ts";
+import type { AppConfiguration } from "../platform/azure/app-configuration.ts";
+import { CloudFailure } from "../platform/azure/failure.ts";
+import type { Config } from "../platform/config/config.ts";
+import { requireMatch } from "../platform/http/conditional.ts";
+import type { Caller } from "../platform/http/endpoint.ts";
+import { parse } from "../platform/http/input.ts";
+import { notFound, Problem } from "../platform/http/problem.ts";
+import type { Clock, Logger } from "../platform/runtime.ts";
+import { unlessChanged } from "../platform/storage/conflict.ts";
+import { entity, type Row, withoutKeys } from "../platform/storage/entity.ts";
+import type { Tables } from "../platform/storage/tables.ts";
 import {
   CATEGORY_NAMES,
   type Category,

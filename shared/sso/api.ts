@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { ROLES } from "../http/endpoint.ts";
+import { ROLES } from "../platform/http/endpoint.ts";
 import { DiscoveryDocument } from "./oidc/discovery.ts";
 
 /** Single sign-on as the API shows and takes it. */

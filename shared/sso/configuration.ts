@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { ROLES } from "../http/endpoint.ts";
+import { ROLES } from "../platform/http/endpoint.ts";
+import { entity, type Row } from "../platform/storage/entity.ts";
 import { secretReference } from "../secrets/kept-secrets.ts";
-import { entity, type Row } from "../storage/entity.ts";
 
 /** Everything of single sign-on but its sign-in requests stands in one partition, so that a change is one transaction. */
 export const SSO = "sso";

@@ -1,13 +1,13 @@
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import { matchedWrite, requireMatch } from "../http/conditional.ts";
-import type { Caller, Role } from "../http/endpoint.ts";
-import { notFound, Problem } from "../http/problem.ts";
-import type { OutgoingOptions } from "../outgoing/outgoing.ts";
-import type { Clock, Logger, Randomness } from "../runtime.ts";
-import { repeatOnConflict } from "../storage/conflict.ts";
-import { withoutKeys } from "../storage/entity.ts";
-import { insert, type Operation, replace, type Tables } from "../storage/tables.ts";
+import { matchedWrite, requireMatch } from "../platform/http/conditional.ts";
+import type { Caller, Role } from "../platform/http/endpoint.ts";
+import { notFound, Problem } from "../platform/http/problem.ts";
+import type { OutgoingOptions } from "../platform/outgoing/outgoing.ts";
+import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
+import { repeatOnConflict } from "../platform/storage/conflict.ts";
+import { withoutKeys } from "../platform/storage/entity.ts";
+import { insert, type Operation, replace, type Tables } from "../platform/storage/tables.ts";
 import type { SsoChange, SsoConfigurationView } from "./api.ts";
 import { checkConfiguration, decisive, keepsSecret, withChange } from "./change.ts";
 import {

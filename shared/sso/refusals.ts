@@ -1,4 +1,4 @@
-import { Problem, type ProblemCode, retryLater } from "../http/problem.ts";
+import { Problem, type ProblemCode, retryLater } from "../platform/http/problem.ts";
 
 /**
  * Why a sign-in ended without one: what the person is told, which never holds what a provider wrote. The reason itself is

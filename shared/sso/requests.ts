@@ -1,10 +1,10 @@
 import { createHash, createHmac, timingSafeEqual } from "node:crypto";
 import * as z from "zod";
-import type { Cookie } from "../http/reply.ts";
-import type { Clock, Randomness } from "../runtime.ts";
-import { entity } from "../storage/entity.ts";
-import { RowChanged, type Tables } from "../storage/tables.ts";
-import { MINUTE_MS, SECOND_MS } from "../time.ts";
+import type { Cookie } from "../platform/http/reply.ts";
+import type { Clock, Randomness } from "../platform/runtime.ts";
+import { entity } from "../platform/storage/entity.ts";
+import { RowChanged, type Tables } from "../platform/storage/tables.ts";
+import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import { SignInRefused } from "./refusals.ts";
 
 /** A sign-in that was begun must be completed within this time. */

@@ -1,4 +1,4 @@
-import type { Role } from "../http/endpoint.ts";
+import type { Role } from "../platform/http/endpoint.ts";
 import type { SsoConfiguration } from "./configuration.ts";
 import type { Person } from "./person.ts";
 

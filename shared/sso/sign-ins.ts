@@ -1,11 +1,11 @@
 import type { Federated } from "../access/federated.ts";
 import { identityId } from "../access/user.ts";
 import type { Audit } from "../audit/audit.ts";
-import type { Caller } from "../http/endpoint.ts";
-import { Problem } from "../http/problem.ts";
-import type { Cookie } from "../http/reply.ts";
-import type { Clock, Randomness } from "../runtime.ts";
-import type { Tables } from "../storage/tables.ts";
+import type { Caller } from "../platform/http/endpoint.ts";
+import { Problem } from "../platform/http/problem.ts";
+import type { Cookie } from "../platform/http/reply.ts";
+import type { Clock, Randomness } from "../platform/runtime.ts";
+import type { Tables } from "../platform/storage/tables.ts";
 import type { SsoConfiguration } from "./configuration.ts";
 import type { Configurations } from "./configurations.ts";
 import { emailOf, nameOf, type Person, verifiedDomainOf } from "./person.ts";

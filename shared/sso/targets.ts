@@ -1,7 +1,7 @@
-import type { Config } from "../config/config.ts";
-import { isLoopback } from "../http/origin.ts";
-import { addressProblem, hostAndPort, type OutgoingOptions } from "../outgoing/outgoing.ts";
-import { SECOND_MS } from "../time.ts";
+import type { Config } from "../platform/config/config.ts";
+import { isLoopback } from "../platform/http/origin.ts";
+import { addressProblem, hostAndPort, type OutgoingOptions } from "../platform/outgoing/outgoing.ts";
+import { SECOND_MS } from "../platform/time.ts";
 
 const LIMITS = { timeoutMs: 5 * SECOND_MS, maxAnswerBytes: 256 * 1024 };
 

@@ -1,8 +1,8 @@
 import * as z from "zod";
 import { SCAN_STATUSES } from "../discovery/scan.ts";
-import { pageOf, pageParameters } from "../http/paging.ts";
-import { singleLine } from "../http/text.ts";
 import { VaultFailure } from "../inventory/vault.ts";
+import { pageOf, pageParameters } from "../platform/http/paging.ts";
+import { singleLine } from "../platform/http/text.ts";
 import { STEPS } from "./remedy.ts";
 import type { ScopeChange as Change, MovingSubscription } from "./scope.ts";
 import type { RemovedInventory } from "./subscriptions.ts";

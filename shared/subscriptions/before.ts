@@ -1,9 +1,9 @@
-import type { Config } from "../config/config.ts";
 import { SCAN_LIST, Scans } from "../discovery/scan.ts";
 import { sourceOf } from "../inventory/asset.ts";
 import { VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
-import { keyEnd } from "../storage/keys.ts";
-import type { Tables } from "../storage/tables.ts";
+import type { Config } from "../platform/config/config.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import type { Tables } from "../platform/storage/tables.ts";
 import { readEntries } from "./entries.ts";
 
 /** Scans that were planned: this version reads its settings before it plans one. */

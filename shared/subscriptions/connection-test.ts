@@ -1,8 +1,8 @@
-import { asCloudFailure, CloudFailure } from "../azure/failure.ts";
-import type { Identity } from "../azure/identity.ts";
-import type { KeyVaults } from "../azure/key-vault.ts";
-import type { ResourceManager, VaultResource } from "../azure/resource-manager.ts";
-import type { Clock } from "../runtime.ts";
+import { asCloudFailure, CloudFailure } from "../platform/azure/failure.ts";
+import type { Identity } from "../platform/azure/identity.ts";
+import type { KeyVaults } from "../platform/azure/key-vault.ts";
+import type { ResourceManager, VaultResource } from "../platform/azure/resource-manager.ts";
+import type { Clock } from "../platform/runtime.ts";
 import { type Principal, type Remedy, remedyFor, type Step } from "./remedy.ts";
 
 /** One thing that was tried. `code`, `detail` and `remedy` are null where it worked. */

@@ -1,6 +1,6 @@
-import type { CloudFailure } from "../azure/failure.ts";
-import type { VaultResource } from "../azure/resource-manager.ts";
-import { INVENTORY_READER, INVENTORY_ROLE, WATCH_TEMPLATE } from "../azure/watch-roles.ts";
+import type { CloudFailure } from "../platform/azure/failure.ts";
+import type { VaultResource } from "../platform/azure/resource-manager.ts";
+import { INVENTORY_READER, INVENTORY_ROLE, WATCH_TEMPLATE } from "../platform/azure/watch-roles.ts";
 
 export const STEPS = [
   "subscriptionReadable",

@@ -1,9 +1,9 @@
 import * as z from "zod";
 import { SCAN_STATUSES, type ScanRecord, UNREADABLE_SUBSCRIPTION } from "../discovery/scan.ts";
 import { VaultFailure } from "../inventory/vault.ts";
-import { entity } from "../storage/entity.ts";
-import { pack, unpack } from "../storage/packed.ts";
-import type { Tables } from "../storage/tables.ts";
+import { entity } from "../platform/storage/entity.ts";
+import { pack, unpack } from "../platform/storage/packed.ts";
+import type { Tables } from "../platform/storage/tables.ts";
 
 /** The last scan of a subscription, or of all that are watched, that is over. */
 const LastScan = z.object({

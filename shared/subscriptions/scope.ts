@@ -1,16 +1,16 @@
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import type { Config } from "../config/config.ts";
-import type { Caller } from "../http/endpoint.ts";
 import type { SubscriptionCounts } from "../inventory/inventory.ts";
 import { readScopeRow, SCOPE_KEY, type ScopeRecord, ScopeRows, scopeOf } from "../inventory/scope.ts";
 import { VAULTS } from "../inventory/vault.ts";
-import type { Clock } from "../runtime.ts";
+import type { Config } from "../platform/config/config.ts";
+import type { Caller } from "../platform/http/endpoint.ts";
+import type { Clock } from "../platform/runtime.ts";
+import { repeatOnConflict } from "../platform/storage/conflict.ts";
+import { type Row, withoutKeys } from "../platform/storage/entity.ts";
+import type { Tables } from "../platform/storage/tables.ts";
+import { DAY_MS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
-import { repeatOnConflict } from "../storage/conflict.ts";
-import { type Row, withoutKeys } from "../storage/entity.ts";
-import type { Tables } from "../storage/tables.ts";
-import { DAY_MS } from "../time.ts";
 import { readEntries } from "./entries.ts";
 
 /** A subscription that leaves the scope or comes back to it, with what the inventory knows of it. */

@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { entityTag } from "../http/conditional.ts";
-import { pageParameters } from "../http/paging.ts";
-import type { Row } from "../storage/entity.ts";
+import { entityTag } from "../platform/http/conditional.ts";
+import { pageParameters } from "../platform/http/paging.ts";
+import type { Row } from "../platform/storage/entity.ts";
 import type { Planned } from "./plan.ts";
 import { PROVIDERS, providerOf } from "./providers/providers.ts";
 import {

@@ -1,4 +1,4 @@
-import { CloudFailure } from "../azure/failure.ts";
+import { CloudFailure } from "../platform/azure/failure.ts";
 import { SyncFailure } from "./providers/provider.ts";
 import type { RecordFailure } from "./record.ts";
 

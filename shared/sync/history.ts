@@ -1,9 +1,9 @@
 import { encodeTime } from "ulid";
 import * as z from "zod";
-import { decodeCursor, encodeCursor, MAX_COUNTED, type Page, type PageRequest } from "../http/paging.ts";
+import { decodeCursor, encodeCursor, MAX_COUNTED, type Page, type PageRequest } from "../platform/http/paging.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import { type Operation, put, type Range, remove, type Tables } from "../platform/storage/tables.ts";
 import type { HistoryStore } from "../settings/retention.ts";
-import { keyEnd } from "../storage/keys.ts";
-import { type Operation, put, type Range, remove, type Tables } from "../storage/tables.ts";
 import { ENTRY_PREFIX, Entries, entryKeys, entryPrefix, SYNC, type SyncEntry } from "./record.ts";
 
 /** Entries one call of a purge removes: a few seconds' work. */

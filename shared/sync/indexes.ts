@@ -1,7 +1,14 @@
-import type { Logger } from "../runtime.ts";
-import type { Entity, Row } from "../storage/entity.ts";
-import { keyEnd } from "../storage/keys.ts";
-import { type Operation, put, RowMissing, remove, type StorageCorrupt, type Tables } from "../storage/tables.ts";
+import type { Logger } from "../platform/runtime.ts";
+import type { Entity, Row } from "../platform/storage/entity.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import {
+  type Operation,
+  put,
+  RowMissing,
+  remove,
+  type StorageCorrupt,
+  type Tables,
+} from "../platform/storage/tables.ts";
 import { providerOf } from "./providers/providers.ts";
 import {
   DUE_PREFIX,

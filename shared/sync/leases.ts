@@ -1,6 +1,6 @@
-import { isConflict } from "../storage/conflict.ts";
-import { type Operation, remove, type Tables } from "../storage/tables.ts";
-import { MINUTE_MS } from "../time.ts";
+import { isConflict } from "../platform/storage/conflict.ts";
+import { type Operation, remove, type Tables } from "../platform/storage/tables.ts";
+import { MINUTE_MS } from "../platform/time.ts";
 import { type LeaseRecord, Leases, leaseKey, SYNC } from "./record.ts";
 
 /**

@@ -1,9 +1,9 @@
-import type { Clock, Randomness } from "../runtime.ts";
-import { isConflict, repeatOnConflict } from "../storage/conflict.ts";
-import { withoutKeys } from "../storage/entity.ts";
-import type { Queues } from "../storage/queues.ts";
-import { type Operation, replace } from "../storage/tables.ts";
-import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../time.ts";
+import type { Clock, Randomness } from "../platform/runtime.ts";
+import { isConflict, repeatOnConflict } from "../platform/storage/conflict.ts";
+import { withoutKeys } from "../platform/storage/entity.ts";
+import type { Queues } from "../platform/storage/queues.ts";
+import { type Operation, replace } from "../platform/storage/tables.ts";
+import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import type { RunFailed } from "./failure.ts";
 import type { SyncHistory } from "./history.ts";
 import { movedDue, type RecordIndexes } from "./indexes.ts";

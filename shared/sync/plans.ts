@@ -1,4 +1,4 @@
-import { SECOND_MS } from "../time.ts";
+import { SECOND_MS } from "../platform/time.ts";
 import type { OpenedProvider, ProviderConfigurations } from "./configurations.ts";
 import { on, RunFailed } from "./failure.ts";
 import { decide, type Look, type Planned } from "./plan.ts";

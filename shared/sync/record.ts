@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto";
 import * as z from "zod";
+import { entity, type Row } from "../platform/storage/entity.ts";
+import { keyText } from "../platform/storage/keys.ts";
+import { isUlid, newestFirst } from "../platform/ulid.ts";
 import { secretReference } from "../secrets/kept-secrets.ts";
-import { entity, type Row } from "../storage/entity.ts";
-import { keyText } from "../storage/keys.ts";
-import { isUlid, newestFirst } from "../ulid.ts";
 
 /** Rows of sync. All stand in one partition, so that a record changes with its place in every index in one transaction. */
 export const SYNC = "sync";

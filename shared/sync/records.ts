@@ -1,16 +1,16 @@
 import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import { requireMatch } from "../http/conditional.ts";
-import type { Caller } from "../http/endpoint.ts";
-import { decodeCursor, encodeCursor, type Page, type PageRequest } from "../http/paging.ts";
-import { notFound, Problem } from "../http/problem.ts";
-import type { Clock, Logger, Randomness } from "../runtime.ts";
-import { repeatOnConflict } from "../storage/conflict.ts";
-import { withoutKeys } from "../storage/entity.ts";
-import { keyEnd } from "../storage/keys.ts";
-import type { Queues } from "../storage/queues.ts";
-import { insert, type Operation, RowExists, replace, StorageCorrupt, type Tables } from "../storage/tables.ts";
+import { requireMatch } from "../platform/http/conditional.ts";
+import type { Caller } from "../platform/http/endpoint.ts";
+import { decodeCursor, encodeCursor, type Page, type PageRequest } from "../platform/http/paging.ts";
+import { notFound, Problem } from "../platform/http/problem.ts";
+import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
+import { repeatOnConflict } from "../platform/storage/conflict.ts";
+import { withoutKeys } from "../platform/storage/entity.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import type { Queues } from "../platform/storage/queues.ts";
+import { insert, type Operation, RowExists, replace, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import type { NewSyncRecord, SyncRecordChange } from "./api.ts";
 import { keyOfTarget, movedDue, type RecordIndexes } from "./indexes.ts";
 import {

@@ -1,8 +1,8 @@
-import { isServiceVault } from "../azure/service-key-vault.ts";
-import type { Config } from "../config/config.ts";
-import { invalidBody, Problem } from "../http/problem.ts";
-import { keyEnd } from "../storage/keys.ts";
-import type { Tables } from "../storage/tables.ts";
+import { isServiceVault } from "../platform/azure/service-key-vault.ts";
+import type { Config } from "../platform/config/config.ts";
+import { invalidBody, Problem } from "../platform/http/problem.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import type { Tables } from "../platform/storage/tables.ts";
 import type { NewSyncRecord, SyncRecordChange } from "./api.ts";
 import type { ProviderConfigurations } from "./configurations.ts";
 import { type AnyProvider, providerOf } from "./providers/providers.ts";

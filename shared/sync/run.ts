@@ -1,12 +1,12 @@
 import { randomUUID } from "node:crypto";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import type { Tier } from "../http/endpoint.ts";
-import type { Clock, Logger } from "../runtime.ts";
-import { repeatOnConflict } from "../storage/conflict.ts";
-import type { Queues } from "../storage/queues.ts";
-import { merge, remove, type Tables } from "../storage/tables.ts";
-import { MINUTE_MS, SECOND_MS } from "../time.ts";
+import type { Tier } from "../platform/http/endpoint.ts";
+import type { Clock, Logger } from "../platform/runtime.ts";
+import { repeatOnConflict } from "../platform/storage/conflict.ts";
+import type { Queues } from "../platform/storage/queues.ts";
+import { merge, remove, type Tables } from "../platform/storage/tables.ts";
+import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import { on, RunFailed } from "./failure.ts";
 import type { RecordIndexes } from "./indexes.ts";
 import { type Lease, takeLease } from "./leases.ts";

@@ -1,11 +1,11 @@
 import pMap from "p-map";
 import type { Audit } from "../audit/audit.ts";
-import type { Tier } from "../http/endpoint.ts";
-import type { Clock, Logger } from "../runtime.ts";
-import { keyEnd } from "../storage/keys.ts";
-import type { Queues } from "../storage/queues.ts";
-import { merge, type Operation, RowMissing, type StorageCorrupt, type Tables } from "../storage/tables.ts";
-import { DAY_MS, MINUTE_MS } from "../time.ts";
+import type { Tier } from "../platform/http/endpoint.ts";
+import type { Clock, Logger } from "../platform/runtime.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import type { Queues } from "../platform/storage/queues.ts";
+import { merge, type Operation, RowMissing, type StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
+import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 import { DUE_PREFIX, DueRows, LICENCE_NOTICE, Notices, Records, RUN_QUEUE, SYNC } from "./record.ts";
 import { ALL_RECORDS, type SyncRecords } from "./records.ts";
 

@@ -1,6 +1,6 @@
-import type { SecretVersion } from "../azure/vault-secrets.ts";
-import type { Clock } from "../runtime.ts";
-import { SECOND_MS } from "../time.ts";
+import type { SecretVersion } from "../platform/azure/vault-secrets.ts";
+import type { Clock } from "../platform/runtime.ts";
+import { SECOND_MS } from "../platform/time.ts";
 import { ownerOf } from "./providers/mark.ts";
 import { SyncFailure } from "./providers/provider.ts";
 import { type SyncRecord, sourceOf, type VaultIdentity } from "./record.ts";

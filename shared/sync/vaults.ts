@@ -1,12 +1,12 @@
-import { CloudFailure } from "../azure/failure.ts";
-import type { ResourceManager, VaultResource } from "../azure/resource-manager.ts";
-import { isServiceVault } from "../azure/service-key-vault.ts";
-import type { VaultSecrets, VaultSecretsClients } from "../azure/vault-secrets.ts";
-import type { Config } from "../config/config.ts";
 import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../inventory/vault.ts";
-import type { Clock } from "../runtime.ts";
-import type { Tables } from "../storage/tables.ts";
-import { SECOND_MS } from "../time.ts";
+import { CloudFailure } from "../platform/azure/failure.ts";
+import type { ResourceManager, VaultResource } from "../platform/azure/resource-manager.ts";
+import { isServiceVault } from "../platform/azure/service-key-vault.ts";
+import type { VaultSecrets, VaultSecretsClients } from "../platform/azure/vault-secrets.ts";
+import type { Config } from "../platform/config/config.ts";
+import type { Clock } from "../platform/runtime.ts";
+import type { Tables } from "../platform/storage/tables.ts";
+import { SECOND_MS } from "../platform/time.ts";
 import { SyncFailure } from "./providers/provider.ts";
 import type { SyncRecord, VaultIdentity } from "./record.ts";
 

@@ -2,8 +2,8 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { NewUsername } from "../../shared/access/api.ts";
 import { Identity, identityKey, USERS_PARTITION, User, type UserRecord } from "../../shared/access/user.ts";
 import { createUsers } from "../../shared/access/users.ts";
-import type { Problem } from "../../shared/http/problem.ts";
-import { createTables, insert } from "../../shared/storage/tables.ts";
+import type { Problem } from "../../shared/platform/http/problem.ts";
+import { createTables, insert } from "../../shared/platform/storage/tables.ts";
 import {
   ADMIN,
   type Deployment,

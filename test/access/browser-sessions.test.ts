@@ -2,10 +2,10 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vit
 import { EarlierSession, earlierSessionKey } from "../../shared/access/earlier-sessions.ts";
 import { MAX_SESSIONS } from "../../shared/access/sessions.ts";
 import { USERS_PARTITION, User, type UserRow } from "../../shared/access/user.ts";
-import type { Actor } from "../../shared/http/endpoint.ts";
-import { Problem } from "../../shared/http/problem.ts";
-import { createTables } from "../../shared/storage/tables.ts";
-import { HOUR_MS } from "../../shared/time.ts";
+import type { Actor } from "../../shared/platform/http/endpoint.ts";
+import { Problem } from "../../shared/platform/http/problem.ts";
+import { createTables } from "../../shared/platform/storage/tables.ts";
+import { HOUR_MS } from "../../shared/platform/time.ts";
 import { startHeldProxy } from "../state/held-proxy.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
 import { ADMIN, type Deployment, from, HERE, type Instance, MINUTES, SECONDS, startDeployments } from "./instances.ts";

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { Credential } from "../../shared/http/admission.ts";
-import type { Actor } from "../../shared/http/endpoint.ts";
-import { Problem } from "../../shared/http/problem.ts";
-import { DAY_MS, HOUR_MS } from "../../shared/time.ts";
+import type { Credential } from "../../shared/platform/http/admission.ts";
+import type { Actor } from "../../shared/platform/http/endpoint.ts";
+import { Problem } from "../../shared/platform/http/problem.ts";
+import { DAY_MS, HOUR_MS } from "../../shared/platform/time.ts";
 import { tableUnder } from "../support/markdown-table.ts";
 import { ADMIN, type Deployment, HERE, type Instance, startDeployments } from "./instances.ts";
 

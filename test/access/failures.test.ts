@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createSignInFailures } from "../../shared/access/failures.ts";
-import { createTables } from "../../shared/storage/tables.ts";
+import { createTables } from "../../shared/platform/storage/tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 
 let azurite: TestStorage;

@@ -4,11 +4,11 @@ import { type Access, createAccess } from "../../shared/access/access.ts";
 import { createPasswords, type Derive } from "../../shared/access/passwords.ts";
 import { type Audit, createAudit } from "../../shared/audit/audit.ts";
 import type { AuditEntry } from "../../shared/audit/entry.ts";
-import type { Actor, Caller } from "../../shared/http/endpoint.ts";
-import { Problem } from "../../shared/http/problem.ts";
-import { createRateLimiter, type Limits } from "../../shared/http/rate-limit.ts";
-import { type Clock, type Logger, systemRandomness } from "../../shared/runtime.ts";
-import { createTables } from "../../shared/storage/tables.ts";
+import type { Actor, Caller } from "../../shared/platform/http/endpoint.ts";
+import { Problem } from "../../shared/platform/http/problem.ts";
+import { createRateLimiter, type Limits } from "../../shared/platform/http/rate-limit.ts";
+import { type Clock, type Logger, systemRandomness } from "../../shared/platform/runtime.ts";
+import { createTables } from "../../shared/platform/storage/tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 
 export class TestClock implements Clock {

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { refuseWeakPassword } from "../../shared/access/password-policy.ts";
 import { createPasswords, type Derive } from "../../shared/access/passwords.ts";
-import { Problem } from "../../shared/http/problem.ts";
-import { systemRandomness } from "../../shared/runtime.ts";
+import { Problem } from "../../shared/platform/http/problem.ts";
+import { systemRandomness } from "../../shared/platform/runtime.ts";
 
 const randomness = systemRandomness();
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { Actor } from "../../shared/http/endpoint.ts";
-import type { Problem } from "../../shared/http/problem.ts";
+import type { Actor } from "../../shared/platform/http/endpoint.ts";
+import type { Problem } from "../../shared/platform/http/problem.ts";
 import {
   type Deployment,
   HERE,

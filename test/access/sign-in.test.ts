@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { Problem } from "../../shared/http/problem.ts";
+import { Problem } from "../../shared/platform/http/problem.ts";
 import {
   ADMIN,
   type Deployment,

@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { SignJWT } from "jose";
 import { describe, expect, test } from "vitest";
 import { createTokens } from "../../shared/access/tokens.ts";
-import { systemRandomness } from "../../shared/runtime.ts";
+import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { MINUTES, SECONDS, signingKey, TestClock } from "./instances.ts";
 
 const randomness = systemRandomness();

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { createTurns, type Place } from "../../shared/access/turns.ts";
-import { Problem } from "../../shared/http/problem.ts";
+import { Problem } from "../../shared/platform/http/problem.ts";
 
 const stranger = (owner: string): Place => ({ line: "stranger", owner });
 const known = (owner: string): Place => ({ line: "known", owner });

@@ -6,7 +6,7 @@ import { build } from "esbuild";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { REQUIRE_BANNER } from "../../infra/build/build.ts";
 import { deriveWithScrypt } from "../../shared/access/passwords.ts";
-import type { Actor } from "../../shared/http/endpoint.ts";
+import type { Actor } from "../../shared/platform/http/endpoint.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { COMPILE_CACHE, TEST_APP } from "../support/test-app.ts";
 import { Deployment, HERE, type Instance, whoIs } from "./instances.ts";

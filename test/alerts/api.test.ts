@@ -1,10 +1,10 @@
+import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type * as z from "zod";
 import { endpoints } from "../../functions/alerts.ts";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { deliveryIdOf } from "../../shared/alerts/delivery.ts";
 import { newDelivery } from "../../shared/alerts/evaluate.ts";
-import { parse } from "../../shared/http/input.ts";
+import { parse } from "../../shared/platform/http/input.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";

@@ -1,7 +1,7 @@
+import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { type Audit, createAudit } from "../../shared/audit/audit.ts";
-import { systemRandomness } from "../../shared/runtime.ts";
+import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { caller, openRoom, type Room } from "./room.ts";

@@ -1,5 +1,5 @@
+import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { NotificationRows } from "../../shared/alerts/notification-log.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";

@@ -1,10 +1,10 @@
+import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { type ApiTokens, createApiTokens } from "../../shared/access/api-tokens.ts";
 import type { UserRecord } from "../../shared/access/user.ts";
 import { createUsers } from "../../shared/access/users.ts";
-import type { Actor } from "../../shared/http/endpoint.ts";
-import { systemRandomness } from "../../shared/runtime.ts";
+import type { Actor } from "../../shared/platform/http/endpoint.ts";
+import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { caller, DAY_MS, openRoom, type Room, START } from "./room.ts";

@@ -1,11 +1,11 @@
 import { createHmac } from "node:crypto";
+import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { DELIVERY_ROW, Deliveries, operationIdOf } from "../../shared/alerts/delivery.ts";
 import { MAILBOXES, Mailboxes, mailboxKey } from "../../shared/alerts/mailbox.ts";
 import { scrubbed } from "../../shared/alerts/post-webhook.ts";
 import { BACK_OFF_SECONDS, LEASE_MS } from "../../shared/alerts/retry-schedule.ts";
-import { MINUTE_MS } from "../../shared/time.ts";
+import { MINUTE_MS } from "../../shared/platform/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { caller, DAY_MS, openRoom, type Room, type RoomOptions, START } from "./room.ts";

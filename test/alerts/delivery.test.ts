@@ -1,9 +1,9 @@
+import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { DELIVERY_ROW, Deliveries } from "../../shared/alerts/delivery.ts";
 import { freeAt, nextSlots, PACE_ROW, Pace, withSent } from "../../shared/alerts/mail-rate-limit.ts";
 import { MAILBOXES, Mailboxes } from "../../shared/alerts/mailbox.ts";
-import { HOUR_MS, MINUTE_MS } from "../../shared/time.ts";
+import { HOUR_MS, MINUTE_MS } from "../../shared/platform/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN } from "../support/cases.ts";
 import type { Steps } from "../support/mortal.ts";

@@ -1,5 +1,5 @@
+import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import type { NewViolation } from "../../shared/alerts/alerts.ts";
 import type { ViolationReading } from "../../shared/alerts/violation-items.ts";
 import { liveIn } from "../azure/live-cloud.ts";

@@ -1,7 +1,7 @@
+import type { Cloud } from "simulated-cloud/cloud.ts";
+import { PAGERDUTY_ROUTING_KEY } from "simulated-cloud/incidents/pagerduty.ts";
+import { SERVICENOW_CREDENTIALS } from "simulated-cloud/incidents/servicenow.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import { PAGERDUTY_ROUTING_KEY } from "../../infra/local/cloud/incidents/pagerduty.ts";
-import { SERVICENOW_CREDENTIALS } from "../../infra/local/cloud/incidents/servicenow.ts";
 import type { NewRule } from "../../shared/alerts/api.ts";
 import { DELIVERY_QUEUE, deliveryIdOf, itemsIn } from "../../shared/alerts/delivery.ts";
 import { newDelivery } from "../../shared/alerts/evaluate.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { rateLimitText, withSent } from "../../shared/alerts/mail-rate-limit.ts";
-import { HOUR_MS } from "../../shared/time.ts";
+import { HOUR_MS } from "../../shared/platform/time.ts";
 
 test("sent mails are counted for an hour and in order, even if the clock is set back", () => {
   expect(withSent([], 7_000)).toEqual([7_000]);

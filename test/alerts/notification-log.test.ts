@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { ViolationItem } from "../../shared/alerts/items.ts";
 import { createNotificationLog } from "../../shared/alerts/notification-log.ts";
-import { createTables } from "../../shared/storage/tables.ts";
+import { createTables } from "../../shared/platform/storage/tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 
 let azurite: TestStorage;

@@ -1,10 +1,10 @@
+import { PAGERDUTY_ROUTING_KEY } from "simulated-cloud/incidents/pagerduty.ts";
+import { SERVICENOW_CREDENTIALS } from "simulated-cloud/incidents/servicenow.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { PAGERDUTY_ROUTING_KEY } from "../../infra/local/cloud/incidents/pagerduty.ts";
-import { SERVICENOW_CREDENTIALS } from "../../infra/local/cloud/incidents/servicenow.ts";
 import { RuleStates, STATES } from "../../shared/alerts/rule-state.ts";
 import { TrackedRows } from "../../shared/alerts/tracked-alerts.ts";
-import { createTables } from "../../shared/storage/tables.ts";
-import { DAY_MS } from "../../shared/time.ts";
+import { createTables } from "../../shared/platform/storage/tables.ts";
+import { DAY_MS } from "../../shared/platform/time.ts";
 import { Service } from "../support/service.ts";
 import { cardProblems, payloadProblems } from "./payload-schemas.ts";
 

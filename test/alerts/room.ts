@@ -1,5 +1,5 @@
+import type { Cloud } from "simulated-cloud/cloud.ts";
 import { vi } from "vitest";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import {
   type Alerts,
   type AutomationSource,
@@ -11,18 +11,18 @@ import type { NewRule } from "../../shared/alerts/api.ts";
 import { DELIVERY_QUEUE } from "../../shared/alerts/delivery.ts";
 
 import type { Audit, AuditEvent } from "../../shared/audit/audit.ts";
-import { createIdentity } from "../../shared/azure/identity.ts";
-import { createMailSender } from "../../shared/azure/mail.ts";
-import { createServiceKeyVault } from "../../shared/azure/service-key-vault.ts";
-import type { Caller } from "../../shared/http/endpoint.ts";
 import { type AssetRecord, type AssetType, contentOf, fingerprint } from "../../shared/inventory/asset.ts";
 import { packExpiries } from "../../shared/inventory/expiries.ts";
 import { expiriesColumn, type VaultRecord } from "../../shared/inventory/vault.ts";
 import { type AssetChange, createInventoryWriter } from "../../shared/inventory/write.ts";
-import { type Clock, systemRandomness } from "../../shared/runtime.ts";
-import { createStoreClock } from "../../shared/storage/clock.ts";
-import type { Queues } from "../../shared/storage/queues.ts";
-import { createTables, type Tables } from "../../shared/storage/tables.ts";
+import { createIdentity } from "../../shared/platform/azure/identity.ts";
+import { createMailSender } from "../../shared/platform/azure/mail.ts";
+import { createServiceKeyVault } from "../../shared/platform/azure/service-key-vault.ts";
+import type { Caller } from "../../shared/platform/http/endpoint.ts";
+import { type Clock, systemRandomness } from "../../shared/platform/runtime.ts";
+import { createStoreClock } from "../../shared/platform/storage/clock.ts";
+import type { Queues } from "../../shared/platform/storage/queues.ts";
+import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import { configIn } from "../azure/live-cloud.ts";
 import { mortal, type Steps } from "../support/mortal.ts";
 

@@ -1,9 +1,9 @@
+import type { Cloud } from "simulated-cloud/cloud.ts";
+import type { FaultAction } from "simulated-cloud/faults.ts";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import type { FaultAction } from "../../infra/local/cloud/faults.ts";
 import { RULES, RuleSecretRows, ruleSecretKey, secretName } from "../../shared/alerts/rule.ts";
-import { merge, RowMissing } from "../../shared/storage/tables.ts";
-import { HOUR_MS } from "../../shared/time.ts";
+import { merge, RowMissing } from "../../shared/platform/storage/tables.ts";
+import { HOUR_MS } from "../../shared/platform/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";

@@ -1,7 +1,7 @@
+import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import { createIdentity } from "../../shared/azure/identity.ts";
-import { createServiceKeyVault, type ServiceKeyVault } from "../../shared/azure/service-key-vault.ts";
+import { createIdentity } from "../../shared/platform/azure/identity.ts";
+import { createServiceKeyVault, type ServiceKeyVault } from "../../shared/platform/azure/service-key-vault.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { failureOf, IMPATIENT, recordingLog } from "../azure/services.ts";
 

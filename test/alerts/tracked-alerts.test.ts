@@ -1,5 +1,5 @@
+import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { RULES, Rules, ruleKey } from "../../shared/alerts/rule.ts";
 import { RuleStates, STATES } from "../../shared/alerts/rule-state.ts";
 import { TrackedRows } from "../../shared/alerts/tracked-alerts.ts";
@@ -15,9 +15,9 @@ import {
 } from "../../shared/discovery/scan.ts";
 import { SCOPE_KEY, ScopeRows } from "../../shared/inventory/scope.ts";
 import { VAULTS } from "../../shared/inventory/vault.ts";
-import { systemRandomness } from "../../shared/runtime.ts";
-import { withoutKeys } from "../../shared/storage/entity.ts";
-import { newestFirst } from "../../shared/ulid.ts";
+import { systemRandomness } from "../../shared/platform/runtime.ts";
+import { withoutKeys } from "../../shared/platform/storage/entity.ts";
+import { newestFirst } from "../../shared/platform/ulid.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { asset, openRoom as openCompliance, vault } from "../compliance/support.ts";
 import { IS_CAMPAIGN, SEED } from "../support/cases.ts";

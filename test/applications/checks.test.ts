@@ -1,6 +1,6 @@
+import type { Cloud } from "simulated-cloud/cloud.ts";
+import { appIdOf, type CompanyApplication, keyIdOf, objectIdOf } from "simulated-cloud/company/applications.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import { appIdOf, type CompanyApplication, keyIdOf, objectIdOf } from "../../infra/local/cloud/company/applications.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { walk } from "../compliance/support.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";

@@ -1,9 +1,9 @@
+import type { Cloud } from "simulated-cloud/cloud.ts";
+import { appIdOf, keyIdOf } from "simulated-cloud/company/applications.ts";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import { appIdOf, keyIdOf } from "../../infra/local/cloud/company/applications.ts";
 import type { ReadApplication } from "../../shared/applications/read.ts";
 import { contentsOf } from "../../shared/applications/write.ts";
-import type { Config } from "../../shared/config/config.ts";
+import type { Config } from "../../shared/platform/config/config.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { startTableProxy } from "../support/table-proxy.ts";

@@ -1,7 +1,7 @@
+import type { Cloud } from "simulated-cloud/cloud.ts";
+import { appIdOf } from "simulated-cloud/company/applications.ts";
+import { Dice } from "simulated-cloud/company/dice.ts";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, onTestFinished, test } from "vitest";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import { appIdOf } from "../../infra/local/cloud/company/applications.ts";
-import { Dice } from "../../infra/local/cloud/company/dice.ts";
 import {
   AppFences,
   Applications,
@@ -11,12 +11,12 @@ import {
   ObjectIds,
   APPS as PARTITION,
 } from "../../shared/applications/application.ts";
-import type { Config } from "../../shared/config/config.ts";
 import { Assets } from "../../shared/inventory/asset.ts";
 import { BUCKETS, bucketOf, holderName } from "../../shared/inventory/holder.ts";
 import { partitions } from "../../shared/inventory/layout.ts";
-import { withoutKeys } from "../../shared/storage/entity.ts";
-import type { Tables } from "../../shared/storage/tables.ts";
+import type { Config } from "../../shared/platform/config/config.ts";
+import { withoutKeys } from "../../shared/platform/storage/entity.ts";
+import type { Tables } from "../../shared/platform/storage/tables.ts";
 import { configIn, liveIn } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";

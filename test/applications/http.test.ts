@@ -1,5 +1,5 @@
+import { appIdOf, keyIdOf, secretValueOf } from "simulated-cloud/company/applications.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { appIdOf, keyIdOf, secretValueOf } from "../../infra/local/cloud/company/applications.ts";
 import { licence } from "../support/licence.ts";
 import { Service } from "../support/service.ts";
 import { applications } from "./room.ts";

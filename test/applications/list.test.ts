@@ -1,10 +1,10 @@
+import type { Cloud } from "simulated-cloud/cloud.ts";
+import { appIdOf } from "simulated-cloud/company/applications.ts";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import { appIdOf } from "../../infra/local/cloud/company/applications.ts";
 import { applicationView } from "../../shared/applications/api.ts";
 import type { ApplicationFilter } from "../../shared/applications/query.ts";
 import { reasonsAgainst } from "../../shared/applications/rotatable.ts";
-import type { Config } from "../../shared/config/config.ts";
+import type { Config } from "../../shared/platform/config/config.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { caller, Deployment, everything, type Process } from "./room.ts";

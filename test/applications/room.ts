@@ -1,5 +1,5 @@
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import type { CompanyApplication } from "../../infra/local/cloud/company/applications.ts";
+import type { Cloud } from "simulated-cloud/cloud.ts";
+import type { CompanyApplication } from "simulated-cloud/company/applications.ts";
 import type { RunRecord } from "../../shared/applications/application.ts";
 import {
   type ApplicationsRoom,
@@ -7,18 +7,18 @@ import {
   type DiscoverMessage,
 } from "../../shared/applications/applications.ts";
 import { createAudit } from "../../shared/audit/audit.ts";
-import { createGraph } from "../../shared/azure/graph.ts";
-import { createIdentity } from "../../shared/azure/identity.ts";
 import { createCompliance } from "../../shared/compliance/compliance.ts";
-import type { Config } from "../../shared/config/config.ts";
 import { createInventory } from "../../shared/inventory/inventory.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
-import { systemRandomness } from "../../shared/runtime.ts";
+import { createGraph } from "../../shared/platform/azure/graph.ts";
+import { createIdentity } from "../../shared/platform/azure/identity.ts";
+import type { Config } from "../../shared/platform/config/config.ts";
+import { systemRandomness } from "../../shared/platform/runtime.ts";
+import { createStoreClock } from "../../shared/platform/storage/clock.ts";
+import type { Fence } from "../../shared/platform/storage/fence.ts";
+import type { Queues } from "../../shared/platform/storage/queues.ts";
+import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
-import { createStoreClock } from "../../shared/storage/clock.ts";
-import type { Fence } from "../../shared/storage/fence.ts";
-import type { Queues } from "../../shared/storage/queues.ts";
-import { createTables, type Tables } from "../../shared/storage/tables.ts";
 import { IMPATIENT } from "../azure/services.ts";
 
 /** The rooms that discover applications, on real tables and the stand-in cloud, with queues that the test holds. */

@@ -1,11 +1,11 @@
+import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { anchorSecret, keyVaultAnchor } from "../../shared/audit/chain/anchor.ts";
-import { CloudFailure } from "../../shared/azure/failure.ts";
-import { createIdentity } from "../../shared/azure/identity.ts";
-import { createServiceKeyVault } from "../../shared/azure/service-key-vault.ts";
-import type { Config } from "../../shared/config/config.ts";
-import { storageAccount } from "../../shared/storage/connection.ts";
+import { CloudFailure } from "../../shared/platform/azure/failure.ts";
+import { createIdentity } from "../../shared/platform/azure/identity.ts";
+import { createServiceKeyVault } from "../../shared/platform/azure/service-key-vault.ts";
+import type { Config } from "../../shared/platform/config/config.ts";
+import { storageAccount } from "../../shared/platform/storage/connection.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { IMPATIENT, recordingLog } from "../azure/services.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";

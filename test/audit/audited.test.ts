@@ -2,10 +2,10 @@ import { RestError } from "@azure/core-rest-pipeline";
 import { expect, test } from "vitest";
 import type { AuditEvent } from "../../shared/audit/audit.ts";
 import { audited } from "../../shared/audit/audited.ts";
-import { CloudFailure } from "../../shared/azure/failure.ts";
-import { Problem } from "../../shared/http/problem.ts";
-import { markResent } from "../../shared/storage/errors.ts";
-import { RowChanged, RowExists, RowMissing } from "../../shared/storage/tables.ts";
+import { CloudFailure } from "../../shared/platform/azure/failure.ts";
+import { Problem } from "../../shared/platform/http/problem.ts";
+import { markResent } from "../../shared/platform/storage/errors.ts";
+import { RowChanged, RowExists, RowMissing } from "../../shared/platform/storage/tables.ts";
 import { event } from "./support.ts";
 
 /** What is entered of an effect that ends so, after its intent. */

@@ -16,7 +16,7 @@ import { eventsOf } from "../../shared/audit/export/pdf-events.ts";
 import { intervalOf } from "../../shared/audit/interval.ts";
 import { EntryRow, entriesPartition, entryKey } from "../../shared/audit/rows.ts";
 import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
-import { insert } from "../../shared/storage/tables.ts";
+import { insert } from "../../shared/platform/storage/tables.ts";
 import { pdfText } from "../support/pdf-text.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { by, event, exportAll, openRoom, page, publicKeys, type Room } from "./support.ts";

@@ -15,8 +15,8 @@ import {
   ManifestRow,
   position,
 } from "../../shared/audit/rows.ts";
-import { entity } from "../../shared/storage/entity.ts";
-import { insert, put } from "../../shared/storage/tables.ts";
+import { entity } from "../../shared/platform/storage/entity.ts";
+import { insert, put } from "../../shared/platform/storage/tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 import { AnyRow, by, openRoom, page, type Room } from "./support.ts";

@@ -5,7 +5,7 @@ import { claimsOf, signingKey, signStatement } from "../../shared/audit/chain/si
 import { intervalFrom, intervalName } from "../../shared/audit/interval.ts";
 import { DigestRow, EntryRow, IndexRow, ManifestRow } from "../../shared/audit/rows.ts";
 import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
-import type { Entity } from "../../shared/storage/entity.ts";
+import type { Entity } from "../../shared/platform/storage/entity.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { AnyRow, by, exportAll, openRoom, page, publicKeys, type Room } from "./support.ts";
 

@@ -4,9 +4,9 @@ import { type Audit, type AuditEvent, createAudit } from "../../shared/audit/aud
 import type { Anchor, Remembered } from "../../shared/audit/chain/anchor.ts";
 import { type PublicKeys, signingKey } from "../../shared/audit/chain/signing.ts";
 import type { ExportRequest } from "../../shared/audit/export/export.ts";
-import { systemRandomness } from "../../shared/runtime.ts";
-import { entity } from "../../shared/storage/entity.ts";
-import { createTables, type Tables } from "../../shared/storage/tables.ts";
+import { systemRandomness } from "../../shared/platform/runtime.ts";
+import { entity } from "../../shared/platform/storage/entity.ts";
+import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 
 /** A clock that stands where it is put. */
 export function settableClock(start: string) {

@@ -2,8 +2,8 @@ import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { PDFDocument } from "pdf-lib";
 import { beforeAll, expect, test } from "vitest";
-import { Typesetter } from "../../shared/pdf/typesetter.ts";
-import { openTypeFromWoff } from "../../shared/pdf/woff.ts";
+import { Typesetter } from "../../shared/platform/pdf/typesetter.ts";
+import { openTypeFromWoff } from "../../shared/platform/pdf/woff.ts";
 
 let set: Typesetter;
 beforeAll(async () => {

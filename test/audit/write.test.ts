@@ -14,9 +14,9 @@ import {
 } from "../../shared/audit/rows.ts";
 import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
 import { createWriter } from "../../shared/audit/write/writer.ts";
-import { systemRandomness } from "../../shared/runtime.ts";
-import type { Tables } from "../../shared/storage/tables.ts";
-import { MINUTE_MS } from "../../shared/time.ts";
+import { systemRandomness } from "../../shared/platform/runtime.ts";
+import type { Tables } from "../../shared/platform/storage/tables.ts";
+import { MINUTE_MS } from "../../shared/platform/time.ts";
 import { interrupted } from "../support/held-tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import {

@@ -2,10 +2,10 @@ import { createServer as createHttpsServer } from "node:https";
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
+import { serverCertificate } from "simulated-cloud/tls.ts";
 import { afterEach, expect, test } from "vitest";
-import { serverCertificate } from "../../infra/local/cloud/tls.ts";
-import { MOST_ANSWER_BYTES } from "../../shared/connections.ts";
-import { createTransport, type OutgoingRequest } from "../../shared/transport.ts";
+import { MOST_ANSWER_BYTES } from "../../shared/platform/connections.ts";
+import { createTransport, type OutgoingRequest } from "../../shared/platform/transport.ts";
 import { CLOUD_KEYS } from "../support/test-app.ts";
 
 const stops: (() => void)[] = [];

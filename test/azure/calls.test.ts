@@ -3,11 +3,11 @@ import { gzipSync } from "node:zlib";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import * as z from "zod";
-import { CALL_LIMITS, type CallLimits, clientOptions } from "../../shared/azure/calls.ts";
-import { CloudFailure } from "../../shared/azure/failure.ts";
-import { createKeyVaults, type VaultClient } from "../../shared/azure/key-vault.ts";
-import { createResourceManager } from "../../shared/azure/resource-manager.ts";
-import { systemRandomness } from "../../shared/runtime.ts";
+import { CALL_LIMITS, type CallLimits, clientOptions } from "../../shared/platform/azure/calls.ts";
+import { CloudFailure } from "../../shared/platform/azure/failure.ts";
+import { createKeyVaults, type VaultClient } from "../../shared/platform/azure/key-vault.ts";
+import { createResourceManager } from "../../shared/platform/azure/resource-manager.ts";
+import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { type OddServer, startOddServer } from "./odd-server.ts";
 import { all, allVaults, failureOf, IMPATIENT, plainIdentity, recordingLog, testConfig } from "./services.ts";
 

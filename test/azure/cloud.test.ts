@@ -1,15 +1,15 @@
+import type { Cloud } from "simulated-cloud/cloud.ts";
+import type { CompanySecret } from "simulated-cloud/company/company.ts";
+import type { FaultAction } from "simulated-cloud/faults.ts";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import type { CompanySecret } from "../../infra/local/cloud/company/company.ts";
-import type { FaultAction } from "../../infra/local/cloud/faults.ts";
-import { createIdentity, type Identity } from "../../shared/azure/identity.ts";
-import { createKeyVaults, type VaultClient } from "../../shared/azure/key-vault.ts";
+import { createIdentity, type Identity } from "../../shared/platform/azure/identity.ts";
+import { createKeyVaults, type VaultClient } from "../../shared/platform/azure/key-vault.ts";
 import {
   createResourceManager,
   type ResourceManager,
   type VaultResource,
-} from "../../shared/azure/resource-manager.ts";
-import type { Config } from "../../shared/config/config.ts";
+} from "../../shared/platform/azure/resource-manager.ts";
+import type { Config } from "../../shared/platform/config/config.ts";
 import { liveIn } from "./live-cloud.ts";
 import { all, allVaults, failureOf, IMPATIENT, recordingLog } from "./services.ts";
 

@@ -1,5 +1,5 @@
-import type { CallLimits } from "../../shared/azure/calls.ts";
-import { type Config, loadConfig } from "../../shared/config/config.ts";
+import type { CallLimits } from "../../shared/platform/azure/calls.ts";
+import { type Config, loadConfig } from "../../shared/platform/config/config.ts";
 
 // Apart from what stands on vitest, for processes that tests start.
 

@@ -1,6 +1,6 @@
 import type { Socket } from "node:net";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { createKeyVaults } from "../../shared/azure/key-vault.ts";
+import { createKeyVaults } from "../../shared/platform/azure/key-vault.ts";
 import { type OddServer, startOddServer } from "./odd-server.ts";
 import { all, plainIdentity, recordingLog, testConfig } from "./services.ts";
 

@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { RestError } from "@azure/core-rest-pipeline";
 import { expect, test } from "vitest";
-import { asCloudFailure } from "../../shared/azure/failure.ts";
+import { asCloudFailure } from "../../shared/platform/azure/failure.ts";
 
 const TARGET = { operation: "read a thing", resource: "thing 1" };
 

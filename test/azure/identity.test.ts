@@ -1,8 +1,8 @@
+import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, onTestFinished, test, vi } from "vitest";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import { createIdentity } from "../../shared/azure/identity.ts";
-import { createRegistrationIdentity } from "../../shared/azure/registration-identity.ts";
-import type { Config } from "../../shared/config/config.ts";
+import { createIdentity } from "../../shared/platform/azure/identity.ts";
+import { createRegistrationIdentity } from "../../shared/platform/azure/registration-identity.ts";
+import type { Config } from "../../shared/platform/config/config.ts";
 import { configIn, liveIn } from "./live-cloud.ts";
 import { type OddServer, startOddServer } from "./odd-server.ts";
 import { failureOf } from "./services.ts";

@@ -1,8 +1,8 @@
 import { createRequire } from "node:module";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
-import { type Cloud, type CloudOptions, startCloud } from "../../infra/local/cloud/cloud.ts";
-import type { Config } from "../../shared/config/config.ts";
+import { type Cloud, type CloudOptions, startCloud } from "simulated-cloud/cloud.ts";
+import type { Config } from "../../shared/platform/config/config.ts";
 import { CLOUD_KEYS } from "../support/test-app.ts";
 import { testConfig } from "./config.ts";
 

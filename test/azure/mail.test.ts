@@ -1,9 +1,9 @@
 import { randomUUID } from "node:crypto";
 import type { ServerResponse } from "node:http";
+import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import { createIdentity } from "../../shared/azure/identity.ts";
-import { createMailSender, type MailAnswer, type MailSender } from "../../shared/azure/mail.ts";
+import { createIdentity } from "../../shared/platform/azure/identity.ts";
+import { createMailSender, type MailAnswer, type MailSender } from "../../shared/platform/azure/mail.ts";
 import { liveIn } from "./live-cloud.ts";
 import { type OddServer, startOddServer } from "./odd-server.ts";
 import { plainIdentity } from "./services.ts";

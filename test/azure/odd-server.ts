@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
-import { serverCertificate } from "../../infra/local/cloud/tls.ts";
+import { serverCertificate } from "simulated-cloud/tls.ts";
 import { CLOUD_KEYS } from "../support/test-app.ts";
 
 export interface OddServer {

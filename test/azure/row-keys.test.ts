@@ -1,10 +1,10 @@
 import { randomBytes } from "node:crypto";
+import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import { createIdentity } from "../../shared/azure/identity.ts";
-import { keyVaultRowKeys } from "../../shared/azure/row-keys.ts";
-import { createServiceKeyVault, type ServiceKeyVault } from "../../shared/azure/service-key-vault.ts";
-import { systemRandomness } from "../../shared/runtime.ts";
+import { createIdentity } from "../../shared/platform/azure/identity.ts";
+import { keyVaultRowKeys } from "../../shared/platform/azure/row-keys.ts";
+import { createServiceKeyVault, type ServiceKeyVault } from "../../shared/platform/azure/service-key-vault.ts";
+import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { liveIn } from "./live-cloud.ts";
 import { failureOf, IMPATIENT, recordingLog } from "./services.ts";
 

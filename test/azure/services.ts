@@ -1,8 +1,8 @@
 import { expect } from "vitest";
-import { CloudFailure } from "../../shared/azure/failure.ts";
-import type { Identity } from "../../shared/azure/identity.ts";
-import type { VaultPage, VaultResource } from "../../shared/azure/resource-manager.ts";
-import type { Logger } from "../../shared/runtime.ts";
+import { CloudFailure } from "../../shared/platform/azure/failure.ts";
+import type { Identity } from "../../shared/platform/azure/identity.ts";
+import type { VaultPage, VaultResource } from "../../shared/platform/azure/resource-manager.ts";
+import type { Logger } from "../../shared/platform/runtime.ts";
 
 export { IMPATIENT, testConfig } from "./config.ts";
 

@@ -1,8 +1,12 @@
+import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import { createIdentity } from "../../shared/azure/identity.ts";
-import { createVaultSecrets, type VaultSecrets, type VaultSecretsClients } from "../../shared/azure/vault-secrets.ts";
-import type { Config } from "../../shared/config/config.ts";
+import { createIdentity } from "../../shared/platform/azure/identity.ts";
+import {
+  createVaultSecrets,
+  type VaultSecrets,
+  type VaultSecretsClients,
+} from "../../shared/platform/azure/vault-secrets.ts";
+import type { Config } from "../../shared/platform/config/config.ts";
 import { liveIn } from "./live-cloud.ts";
 import { failureOf, IMPATIENT, recordingLog } from "./services.ts";
 

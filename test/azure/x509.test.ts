@@ -1,7 +1,7 @@
 import { generateKeyPairSync, type KeyObject, randomBytes } from "node:crypto";
+import { makeCertificate } from "simulated-cloud/x509.ts";
 import { expect, test } from "vitest";
-import { makeCertificate } from "../../infra/local/cloud/x509.ts";
-import { readX509 } from "../../shared/azure/x509.ts";
+import { readX509 } from "../../shared/platform/azure/x509.ts";
 
 const signingKey = generateKeyPairSync("rsa", { modulusLength: 2048 }).privateKey;
 

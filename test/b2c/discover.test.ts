@@ -1,8 +1,8 @@
+import type { Cloud } from "simulated-cloud/cloud.ts";
+import { appIdOf, keyIdOf, secretValueOf } from "simulated-cloud/company/applications.ts";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import { appIdOf, keyIdOf, secretValueOf } from "../../infra/local/cloud/company/applications.ts";
-import type { Config } from "../../shared/config/config.ts";
 import { assetId, placesOf } from "../../shared/inventory/asset.ts";
+import type { Config } from "../../shared/platform/config/config.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { caller, company, openRoom, PAGE, type Room } from "./room.ts";

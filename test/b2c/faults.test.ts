@@ -1,8 +1,8 @@
+import type { Cloud } from "simulated-cloud/cloud.ts";
+import { appIdOf } from "simulated-cloud/company/applications.ts";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import { appIdOf } from "../../infra/local/cloud/company/applications.ts";
-import type { Config } from "../../shared/config/config.ts";
 import { assetId } from "../../shared/inventory/asset.ts";
+import type { Config } from "../../shared/platform/config/config.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN } from "../support/cases.ts";
 import type { Steps } from "../support/mortal.ts";

@@ -1,6 +1,6 @@
+import { SHOP_REGISTRATION } from "simulated-cloud/company/acme-tenants.ts";
+import { appIdOf, secretValueOf } from "simulated-cloud/company/applications.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { SHOP_REGISTRATION } from "../../infra/local/cloud/company/acme-tenants.ts";
-import { appIdOf, secretValueOf } from "../../infra/local/cloud/company/applications.ts";
 import { licence } from "../support/licence.ts";
 import { Service } from "../support/service.ts";
 import { company, registrationOf } from "./room.ts";

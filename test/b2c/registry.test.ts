@@ -1,11 +1,11 @@
 import { hash } from "node:crypto";
 import { TableClient } from "@azure/data-tables";
+import type { Cloud } from "simulated-cloud/cloud.ts";
+import { PARTNER_REGISTRATION } from "simulated-cloud/company/acme-tenants.ts";
+import { secretValueOf } from "simulated-cloud/company/applications.ts";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import { PARTNER_REGISTRATION } from "../../infra/local/cloud/company/acme-tenants.ts";
-import { secretValueOf } from "../../infra/local/cloud/company/applications.ts";
 import { nextDiscoveryAt, Statuses, statusKey, TENANTS } from "../../shared/b2c/tenant.ts";
-import type { Config } from "../../shared/config/config.ts";
+import type { Config } from "../../shared/platform/config/config.ts";
 import { configIn, liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { caller, company, openRoom, type Room, registrationOf } from "./room.ts";

@@ -61,48 +61,48 @@ test("the check takes writes that are waited for", () => {
   expect(status).toBe(0);
 });
 
-test("imports in a circle are named, with those of types and through several files", () => {
+test("import cycles are listed, also those of type imports and through several files", () => {
   const folder = folderOf({
-    "shared/storage/a.ts": 'import { b } from "./b.ts";\nexport const a = b;\nexport interface A { a: string }\n',
-    "shared/storage/b.ts": 'export { c as b } from "./c.ts";\n',
-    "shared/storage/c.ts": 'export const c = 1;\nexport type C = import("./a.ts").A;\n',
-    "shared/storage/beside.ts": 'import type { A } from "./a.ts";\nexport type B = A;\n// from "./nowhere.ts"\n',
+    "shared/platform/storage/a.ts":
+      'import { b } from "./b.ts";\nexport const a = b;\nexport interface A { a: string }\n',
+    "shared/platform/storage/b.ts": 'export { c as b } from "./c.ts";\n',
+    "shared/platform/storage/c.ts": 'export const c = 1;\nexport type C = import("./a.ts").A;\n',
+    "shared/platform/storage/beside.ts":
+      'import type { A } from "./a.ts";\nexport type B = A;\n// from "./nowhere.ts"\n',
   });
-  expect(brokenRules(folder, [])).toEqual([
-    "These 3 files import each other in a circle (types count):",
-    "  shared/storage/a.ts -> shared/storage/b.ts",
-    "  shared/storage/b.ts -> shared/storage/c.ts",
-    "  shared/storage/c.ts -> shared/storage/a.ts",
+  expect(brokenRules(folder)).toEqual([
+    "These 3 files form an import cycle (type imports count):",
+    "  shared/platform/storage/a.ts -> shared/platform/storage/b.ts",
+    "  shared/platform/storage/b.ts -> shared/platform/storage/c.ts",
+    "  shared/platform/storage/c.ts -> shared/platform/storage/a.ts",
   ]);
 });
 
-test("a circle may be listed as open only while it is there", () => {
-  const a = { "shared/audit/a.ts": 'import type { B } from "./b.ts";\nexport type A = B;\n' };
-  const circle = folderOf({ ...a, "shared/audit/b.ts": 'export type B = import("./a.ts").A;\n' });
-  expect(brokenRules(circle, ["shared/audit/"])).toEqual([]);
-  const mended = folderOf({ ...a, "shared/audit/b.ts": "export type B = string;\n" });
-  expect(brokenRules(mended, ["shared/audit/"])).toEqual([expect.stringContaining("has no circle any more")]);
-});
-
-test("rooms that import each other are named, though no file does", () => {
+test("modules that import each other are listed, even if no file is in a cycle", () => {
   const folder = folderOf({
     "shared/access/one.ts": 'import type { Two } from "../inventory/two.ts";\nexport type One = Two;\n',
     "shared/inventory/two.ts": "export interface Two { two: string }\n",
     "shared/inventory/three.ts": 'import type { Four } from "../access/four.ts";\nexport type Three = Four;\n',
     "shared/access/four.ts": "export interface Four { four: string }\n",
   });
-  expect(brokenRules(folder, [])).toEqual([
-    "These rooms import each other in a circle (types count): shared/access, shared/inventory",
+  expect(brokenRules(folder)).toEqual([
+    "These modules form an import cycle (type imports count): shared/access, shared/inventory",
   ]);
 });
 
 test.each([
-  ["shared/storage/a.ts", 'import "../audit/b.ts";', "storage stands below audit"],
-  ["shared/audit/a.ts", 'import type { X } from "@azure/data-tables";', "only shared/azure and shared/storage"],
-  ["shared/audit/a.ts", 'const x = await import("@azure/functions");', "knows nothing of the platform"],
-  ["infra/local/a.ts", 'import { x } from "../../shared/time.ts";', "knows nothing of its source"],
-  ["functions/a.ts", 'import { x } from "../test/support/service.ts";', "what is deployed knows nothing"],
-  ["shared/elsewhere/a.ts", 'import { x } from "../time.ts";', "has no place in the order of rooms"],
-])("%s may not %s", (file, text, reason) => {
-  expect(brokenRules(folderOf({ [file]: `${text}\n` }), [])).toEqual([expect.stringContaining(reason)]);
+  ["shared/platform/storage/a.ts", 'import "../../audit/b.ts";', "platform/storage is in a lower layer than audit"],
+  ["shared/platform/time.ts", 'import "./http/problem.ts";', "platform/time.ts is in a lower layer than platform/http"],
+  [
+    "shared/audit/a.ts",
+    'import type { X } from "@azure/data-tables";',
+    "only shared/platform/azure and shared/platform/storage",
+  ],
+  ["shared/audit/a.ts", 'const x = await import("@azure/functions");', "must not import functions/"],
+  ["infra/local/a.ts", 'import { x } from "../../shared/platform/time.ts";', "must not import its source"],
+  ["infra/functions-host/a.ts", 'import { x } from "../../shared/platform/time.ts";', "must not import its source"],
+  ["functions/a.ts", 'import { x } from "../test/support/service.ts";', "must not import infra/ or test/"],
+  ["shared/elsewhere/a.ts", 'import { x } from "../platform/time.ts";', "is missing in LAYERS"],
+])("%s must not %s", (file, text, reason) => {
+  expect(brokenRules(folderOf({ [file]: `${text}\n` }))).toEqual([expect.stringContaining(reason)]);
 });

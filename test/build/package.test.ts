@@ -5,11 +5,11 @@ import path from "node:path";
 import { Ajv } from "ajv";
 import addFormats from "ajv-formats";
 import { unzipSync } from "fflate";
+import type { RunningHost } from "functions-host/test/run-host.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { BuiltApp } from "../../infra/build/build.ts";
 import { buildRelease, type Release } from "../../infra/build/package.ts";
 import { MARKS, problemsOf } from "../../infra/build/package-check.ts";
-import type { RunningHost } from "../host/run-host.ts";
 import { licence, licenceKey } from "../support/licence.ts";
 import { ADMIN, Service } from "../support/service.ts";
 import { TEST_APP } from "../support/test-app.ts";
@@ -190,7 +190,7 @@ test("no release has what is for tests, for the local service or for development
       content,
       [expect.stringMatching(/^dist\/more\.mjs: /)],
     ]);
-  for (const file of ["test/support/service.ts", "infra/local/cloud/cloud.ts", "functions/commands/licence.ts"]) {
+  for (const file of ["test/support/service.ts", "infra/simulated-cloud/cloud.ts", "functions/commands/licence.ts"]) {
     const own = [...release.bundled.own, file];
     expect(problemsWith("dist/more.mjs", "", { own })).toEqual([`${file}: bundled, and no part of the app`]);
   }

@@ -2,9 +2,9 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import type { z } from "zod";
 import { endpoints, queues, timers } from "../../functions/compliance.ts";
 import { type ComplianceReports, createComplianceReports } from "../../shared/compliance/report/reports.ts";
-import { parse } from "../../shared/http/input.ts";
-import type { Reply } from "../../shared/http/reply.ts";
 import type { PoisonMessage } from "../../shared/messages/failed.ts";
+import { parse } from "../../shared/platform/http/input.ts";
+import type { Reply } from "../../shared/platform/http/reply.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { asset, caller, inDays, openRoom, type Room, vault } from "./support.ts";
 

@@ -3,9 +3,9 @@ import * as z from "zod";
 import type { AuditEvent } from "../../shared/audit/audit.ts";
 import { createExemptions, type ExemptionRequest } from "../../shared/compliance/exemptions.ts";
 import { STATE, TABLE, vaultStateKey } from "../../shared/compliance/layout.ts";
+import { systemRandomness } from "../../shared/platform/runtime.ts";
+import { entity } from "../../shared/platform/storage/entity.ts";
 import { removeUnreadable } from "../../shared/reconciliation/compliance.ts";
-import { systemRandomness } from "../../shared/runtime.ts";
-import { entity } from "../../shared/storage/entity.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { asset, caller, firstPage, openRoom, type Room, SUBSCRIPTION, vault } from "./support.ts";
 

@@ -1,7 +1,7 @@
 import { TableClient } from "@azure/data-tables";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { readHistory, recordDay } from "../../shared/compliance/history.ts";
-import { createTables } from "../../shared/storage/tables.ts";
+import { createTables } from "../../shared/platform/storage/tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { openRoom } from "./support.ts";
 

@@ -5,10 +5,10 @@ import { CHECKS } from "../../shared/compliance/checks/all.ts";
 import { controlsOfCheck, FRAMEWORK_IDS } from "../../shared/compliance/controls.ts";
 import { Details, detailsKey, Findings, STATE } from "../../shared/compliance/layout.ts";
 import type { ViolationFilter } from "../../shared/compliance/violations.ts";
-import { encodeCursor } from "../../shared/http/paging.ts";
 import type { AssetRecord } from "../../shared/inventory/asset.ts";
 import type { VaultRecord } from "../../shared/inventory/vault.ts";
-import { createTables } from "../../shared/storage/tables.ts";
+import { encodeCursor } from "../../shared/platform/http/paging.ts";
+import { createTables } from "../../shared/platform/storage/tables.ts";
 import { IS_CAMPAIGN, sampled } from "../support/cases.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import {

@@ -6,8 +6,6 @@ import { CHECKS } from "../../shared/compliance/checks/all.ts";
 import { type Compliance, createCompliance } from "../../shared/compliance/compliance.ts";
 import { EvaluateMessage, QUEUE } from "../../shared/compliance/layout.ts";
 import type { AssetUse, Reference } from "../../shared/compliance/references.ts";
-import type { Caller } from "../../shared/http/endpoint.ts";
-import type { PageRequest } from "../../shared/http/paging.ts";
 import {
   ASSET_TYPES,
   type AssetRecord,
@@ -19,10 +17,12 @@ import {
 import { packExpiries } from "../../shared/inventory/expiries.ts";
 import { expiriesColumn, type VaultRecord } from "../../shared/inventory/vault.ts";
 import { type AssetChange, createInventoryWriter } from "../../shared/inventory/write.ts";
-import { systemRandomness } from "../../shared/runtime.ts";
+import type { Caller } from "../../shared/platform/http/endpoint.ts";
+import type { PageRequest } from "../../shared/platform/http/paging.ts";
+import { systemRandomness } from "../../shared/platform/runtime.ts";
+import { createQueues } from "../../shared/platform/storage/queues.ts";
+import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
-import { createQueues } from "../../shared/storage/queues.ts";
-import { createTables, type Tables } from "../../shared/storage/tables.ts";
 
 export const START = Date.parse("2026-11-21T10:00:00.000Z");
 export const DAY = 86_400;

@@ -15,12 +15,12 @@ import {
   vaultStateKey,
 } from "../../shared/compliance/layout.ts";
 import { faultOfTotals, renewTotals } from "../../shared/compliance/renew-totals.ts";
-import { Problem } from "../../shared/http/problem.ts";
 import { SCOPE_KEY, ScopeRows } from "../../shared/inventory/scope.ts";
 import { VAULTS } from "../../shared/inventory/vault.ts";
-import { systemRandomness } from "../../shared/runtime.ts";
-import type { Entity } from "../../shared/storage/entity.ts";
-import { put, type Range, type Tables } from "../../shared/storage/tables.ts";
+import { Problem } from "../../shared/platform/http/problem.ts";
+import { systemRandomness } from "../../shared/platform/runtime.ts";
+import type { Entity } from "../../shared/platform/storage/entity.ts";
+import { put, type Range, type Tables } from "../../shared/platform/storage/tables.ts";
 import { IS_CAMPAIGN } from "../support/cases.ts";
 import { held } from "../support/held-tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { cloudEndpoints } from "../../shared/config/clouds.ts";
-import { loadConfig } from "../../shared/config/config.ts";
+import { cloudEndpoints } from "../../shared/platform/config/clouds.ts";
+import { loadConfig } from "../../shared/platform/config/config.ts";
 import { DEFINITIONS, type Definition } from "../../shared/settings/definitions.ts";
 
 const needed = {

@@ -1,16 +1,16 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { createAppConfigurationReferences } from "../../shared/azure/app-configuration-references.ts";
-import { createArm } from "../../shared/azure/arm.ts";
-import { CloudFailure } from "../../shared/azure/failure.ts";
-import { createResourceManager } from "../../shared/azure/resource-manager.ts";
 import type { FinderContext, Found } from "../../shared/dependencies/azure/finder.ts";
 import { FINDERS } from "../../shared/dependencies/azure/finders.ts";
 import { keyVaultNames, ofVaultId } from "../../shared/dependencies/azure/key-vault-names.ts";
 import { kubernetesCluster } from "../../shared/dependencies/azure/kubernetes-cluster.ts";
 import { createAzureEdges } from "../../shared/dependencies/azure/source.ts";
 import type { ReadingItem } from "../../shared/dependencies/source.ts";
+import { createAppConfigurationReferences } from "../../shared/platform/azure/app-configuration-references.ts";
+import { createArm } from "../../shared/platform/azure/arm.ts";
+import { CloudFailure } from "../../shared/platform/azure/failure.ts";
+import { createResourceManager } from "../../shared/platform/azure/resource-manager.ts";
 import { type OddServer, startOddServer } from "../azure/odd-server.ts";
 import { failureOf, IMPATIENT, plainIdentity, recordingLog, testConfig } from "../azure/services.ts";
 

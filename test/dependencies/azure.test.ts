@@ -1,17 +1,17 @@
+import type { Cloud } from "simulated-cloud/cloud.ts";
+import { acmeCompany } from "simulated-cloud/company/acme.ts";
+import { guidFrom } from "simulated-cloud/resources/identifiers.ts";
+import { parseTemplates } from "template-checks/check.ts";
+import { readInfraFiles } from "template-checks/files.ts";
+import { grantsOf } from "template-checks/grants.ts";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { parseTemplates } from "../../infra/check/check.ts";
-import { readInfraFiles } from "../../infra/check/files.ts";
-import { grantsOf } from "../../infra/check/grants.ts";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import { acmeCompany } from "../../infra/local/cloud/company/acme.ts";
-import { guidFrom } from "../../infra/local/cloud/resources/identifiers.ts";
-import { createAppConfigurationReferences } from "../../shared/azure/app-configuration-references.ts";
-import { createArm } from "../../shared/azure/arm.ts";
-import { createIdentity } from "../../shared/azure/identity.ts";
-import { createResourceManager } from "../../shared/azure/resource-manager.ts";
 import { createAzureEdges } from "../../shared/dependencies/azure/source.ts";
 import type { Edge } from "../../shared/dependencies/edge.ts";
 import type { EdgeSource, NotSeen, ReadingItem } from "../../shared/dependencies/source.ts";
+import { createAppConfigurationReferences } from "../../shared/platform/azure/app-configuration-references.ts";
+import { createArm } from "../../shared/platform/azure/arm.ts";
+import { createIdentity } from "../../shared/platform/azure/identity.ts";
+import { createResourceManager } from "../../shared/platform/azure/resource-manager.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { failureOf, IMPATIENT, recordingLog } from "../azure/services.ts";
 

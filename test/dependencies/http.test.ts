@@ -1,6 +1,6 @@
+import type { CompanyResource } from "simulated-cloud/company/resources.ts";
+import { guidFrom } from "simulated-cloud/resources/identifiers.ts";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import type { CompanyResource } from "../../infra/local/cloud/company/resources.ts";
-import { guidFrom } from "../../infra/local/cloud/resources/identifiers.ts";
 import { licence } from "../support/licence.ts";
 import { Service } from "../support/service.ts";
 import { createUsers, makeToken } from "../support/users.ts";

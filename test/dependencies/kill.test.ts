@@ -1,5 +1,5 @@
+import { Dice } from "simulated-cloud/company/dice.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { Dice } from "../../infra/local/cloud/company/dice.ts";
 import { IS_CAMPAIGN, LONG_MS, SEED } from "../support/cases.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { app, caller, Deployment, denied, mayDie, notSeen, resolved, unresolved } from "./room.ts";

@@ -1,15 +1,10 @@
 import { hash } from "node:crypto";
+import { TABLES, type VaultEvent, type Workspace } from "simulated-cloud/logs/workspaces.ts";
+import { parseTemplates } from "template-checks/check.ts";
+import { readInfraFiles } from "template-checks/files.ts";
+import { grantsOf } from "template-checks/grants.ts";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { parseTemplates } from "../../infra/check/check.ts";
-import { readInfraFiles } from "../../infra/check/files.ts";
-import { grantsOf } from "../../infra/check/grants.ts";
-import { TABLES, type VaultEvent, type Workspace } from "../../infra/local/cloud/logs/workspaces.ts";
 import { createUsageNotices } from "../../shared/alerts/usage-notices.ts";
-import type { CallLimits } from "../../shared/azure/calls.ts";
-import { createIdentity } from "../../shared/azure/identity.ts";
-import { createLogAnalytics } from "../../shared/azure/log-analytics.ts";
-import { createVaultSecrets } from "../../shared/azure/vault-secrets.ts";
-import type { Config } from "../../shared/config/config.ts";
 import { createLogs } from "../../shared/dependencies/logs/logs.ts";
 import type { UnexpectedReader } from "../../shared/dependencies/logs/rows.ts";
 import {
@@ -23,9 +18,14 @@ import {
 } from "../../shared/dependencies/logs/rows.ts";
 import { nameOfReader } from "../../shared/dependencies/logs/unexpected.ts";
 import type { EdgeSource, ReadingItem } from "../../shared/dependencies/source.ts";
-import { systemRandomness } from "../../shared/runtime.ts";
-import { createTables, type Tables } from "../../shared/storage/tables.ts";
-import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../shared/time.ts";
+import type { CallLimits } from "../../shared/platform/azure/calls.ts";
+import { createIdentity } from "../../shared/platform/azure/identity.ts";
+import { createLogAnalytics } from "../../shared/platform/azure/log-analytics.ts";
+import { createVaultSecrets } from "../../shared/platform/azure/vault-secrets.ts";
+import type { Config } from "../../shared/platform/config/config.ts";
+import { systemRandomness } from "../../shared/platform/runtime.ts";
+import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
+import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../shared/platform/time.ts";
 import { configIn, liveIn } from "../azure/live-cloud.ts";
 import { IMPATIENT, recordingLog } from "../azure/services.ts";
 import { Death, mortal, type Steps } from "../support/mortal.ts";

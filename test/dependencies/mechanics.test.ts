@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { createReferenceNotices } from "../../shared/alerts/reference-notices.ts";
-import type { CloudFailure } from "../../shared/azure/failure.ts";
 import type { ReadingItem } from "../../shared/dependencies/source.ts";
+import type { CloudFailure } from "../../shared/platform/azure/failure.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import {
   app,

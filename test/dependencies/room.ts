@@ -1,5 +1,4 @@
 import type { AuditEvent } from "../../shared/audit/event.ts";
-import { CloudFailure } from "../../shared/azure/failure.ts";
 import { createDependencies, type Dependencies, type DiscoverMessage } from "../../shared/dependencies/dependencies.ts";
 import type { Edge, Resource } from "../../shared/dependencies/edge.ts";
 import type { Usage } from "../../shared/dependencies/logs/usage.ts";
@@ -20,11 +19,12 @@ import {
 } from "../../shared/dependencies/rows.ts";
 import type { EdgeSource, ReadingItem, ReadOptions } from "../../shared/dependencies/source.ts";
 import type { FoundAsset } from "../../shared/inventory/query.ts";
-import { systemRandomness } from "../../shared/runtime.ts";
-import { createStoreClock } from "../../shared/storage/clock.ts";
-import { withoutKeys } from "../../shared/storage/entity.ts";
-import type { Fence } from "../../shared/storage/fence.ts";
-import { createTables, type Tables } from "../../shared/storage/tables.ts";
+import { CloudFailure } from "../../shared/platform/azure/failure.ts";
+import { systemRandomness } from "../../shared/platform/runtime.ts";
+import { createStoreClock } from "../../shared/platform/storage/clock.ts";
+import { withoutKeys } from "../../shared/platform/storage/entity.ts";
+import type { Fence } from "../../shared/platform/storage/fence.ts";
+import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 
 /** The room of dependencies on real tables, with sources, queue and time that the test holds. */
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createDevopsClient } from "../../shared/devops/client.ts";
 import { organizationAddress } from "../../shared/devops/org-url.ts";
-import { systemRandomness } from "../../shared/runtime.ts";
+import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { type OddServer, startOddServer } from "../azure/odd-server.ts";
 import { failureOf, IMPATIENT, plainIdentity, recordingLog } from "../azure/services.ts";
 

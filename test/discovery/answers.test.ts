@@ -1,13 +1,13 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { CloudFailure } from "../../shared/azure/failure.ts";
-import { createKeyVaults } from "../../shared/azure/key-vault.ts";
 import { readAssets } from "../../shared/discovery/read-assets.ts";
 import { readListing, sameReading } from "../../shared/discovery/read-list.ts";
 import { ASSET_TYPES, Assets, type AssetType, fingerprint } from "../../shared/inventory/asset.ts";
 import { nameKey, partitions } from "../../shared/inventory/layout.ts";
 import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
-import { withoutKeys } from "../../shared/storage/entity.ts";
+import { CloudFailure } from "../../shared/platform/azure/failure.ts";
+import { createKeyVaults } from "../../shared/platform/azure/key-vault.ts";
+import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import { type OddServer, startOddServer } from "../azure/odd-server.ts";
 import { plainIdentity, recordingLog, testConfig } from "../azure/services.ts";
 import { IS_CAMPAIGN, LONG_MS } from "../support/cases.ts";

@@ -12,9 +12,9 @@ import {
   VaultMessage,
 } from "../../shared/discovery/scan.ts";
 import { VaultBusy } from "../../shared/inventory/claim.ts";
-import { entity } from "../../shared/storage/entity.ts";
-import { StorageCorrupt } from "../../shared/storage/tables.ts";
-import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../../shared/time.ts";
+import { entity } from "../../shared/platform/storage/entity.ts";
+import { StorageCorrupt } from "../../shared/platform/storage/tables.ts";
+import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { endHangingWorkers, startHanging, untilTestEnds } from "./hanging-workers.ts";
 import { caller, HERE, type Rooms, scanRooms } from "./rooms.ts";

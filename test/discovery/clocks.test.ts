@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../../shared/time.ts";
+import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { movedClock } from "../support/moved-clock.ts";
 import { Service } from "../support/service.ts";
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ALL_SEVENTHS, dueSevenths } from "../../shared/inventory/details.ts";
 import type { ReadSevenths } from "../../shared/inventory/vault.ts";
-import { DAY_MS, HOUR_MS } from "../../shared/time.ts";
+import { DAY_MS, HOUR_MS } from "../../shared/platform/time.ts";
 import { IS_CAMPAIGN } from "../support/cases.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { runWeek, UNTOLD, WHOLE_WEEK } from "../support/week.ts";

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { CloudFailure } from "../../shared/azure/failure.ts";
 import { LOOK_QUEUE } from "../../shared/discovery/look.ts";
 import { QUEUES } from "../../shared/discovery/scan.ts";
-import type { Tables } from "../../shared/storage/tables.ts";
-import { MINUTE_MS } from "../../shared/time.ts";
+import { CloudFailure } from "../../shared/platform/azure/failure.ts";
+import type { Tables } from "../../shared/platform/storage/tables.ts";
+import { MINUTE_MS } from "../../shared/platform/time.ts";
 import { IS_CAMPAIGN } from "../support/cases.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { startTableProxy } from "../support/table-proxy.ts";

@@ -1,5 +1,5 @@
+import type { Company } from "simulated-cloud/company/company.ts";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import type { Company } from "../../infra/local/cloud/company/company.ts";
 import { Service } from "../support/service.ts";
 
 const A = "11111111-1111-4111-8111-111111111111";

@@ -1,9 +1,9 @@
+import type { Company } from "simulated-cloud/company/company.ts";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Company } from "../../infra/local/cloud/company/company.ts";
 import { SCAN_LIST, Scans } from "../../shared/discovery/scan.ts";
-import { RowExists } from "../../shared/storage/tables.ts";
-import { MINUTE_MS, SECOND_MS } from "../../shared/time.ts";
-import { newestFirst } from "../../shared/ulid.ts";
+import { RowExists } from "../../shared/platform/storage/tables.ts";
+import { MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
+import { newestFirst } from "../../shared/platform/ulid.ts";
 import { mortal, type Steps } from "../support/mortal.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { Service } from "../support/service.ts";

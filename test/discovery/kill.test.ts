@@ -1,8 +1,8 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { TableClient } from "@azure/data-tables";
+import type { Company } from "simulated-cloud/company/company.ts";
+import { Dice } from "simulated-cloud/company/dice.ts";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import type { Company } from "../../infra/local/cloud/company/company.ts";
-import { Dice } from "../../infra/local/cloud/company/dice.ts";
 import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { movedClock } from "../support/moved-clock.ts";
 import { Service } from "../support/service.ts";

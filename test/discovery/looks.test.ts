@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { timers } from "../../functions/discovery.ts";
-import { CloudFailure } from "../../shared/azure/failure.ts";
 import { LOOK_QUEUE, LOOKS, LookRows } from "../../shared/discovery/look.ts";
 import { ACTIVE, ActiveScans, QUEUES } from "../../shared/discovery/scan.ts";
 import { VaultBusy } from "../../shared/inventory/claim.ts";
-import type { Tables } from "../../shared/storage/tables.ts";
-import { MINUTE_MS, SECOND_MS } from "../../shared/time.ts";
+import { CloudFailure } from "../../shared/platform/azure/failure.ts";
+import type { Tables } from "../../shared/platform/storage/tables.ts";
+import { MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { IS_CAMPAIGN } from "../support/cases.ts";
 import { Death, mortal, type Steps } from "../support/mortal.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";

@@ -1,8 +1,8 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { CloudFailure } from "../../shared/azure/failure.ts";
 import { QUEUES } from "../../shared/discovery/scan.ts";
-import { MINUTE_MS, SECOND_MS } from "../../shared/time.ts";
+import { CloudFailure } from "../../shared/platform/azure/failure.ts";
+import { MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { mortal, type Steps } from "../support/mortal.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";

@@ -13,9 +13,9 @@ import {
   scanPartition,
   VaultOutcomes,
 } from "../../shared/discovery/scan.ts";
-import { createTables, type Tables } from "../../shared/storage/tables.ts";
-import { DAY_MS } from "../../shared/time.ts";
-import { newestFirst } from "../../shared/ulid.ts";
+import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
+import { DAY_MS } from "../../shared/platform/time.ts";
+import { newestFirst } from "../../shared/platform/ulid.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 
 const NOW = Date.parse("2026-11-21T10:00:00.000Z");

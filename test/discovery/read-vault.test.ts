@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
-import { CloudFailure } from "../../shared/azure/failure.ts";
 import { assetView } from "../../shared/inventory/api.ts";
 import { seventhOf } from "../../shared/inventory/details.ts";
 import { type ReadSevenths, VAULTS, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
 import type { AssetChange } from "../../shared/inventory/write.ts";
-import { withoutKeys } from "../../shared/storage/entity.ts";
-import { DAY_SECONDS } from "../../shared/time.ts";
+import { CloudFailure } from "../../shared/platform/azure/failure.ts";
+import { withoutKeys } from "../../shared/platform/storage/entity.ts";
+import { DAY_SECONDS } from "../../shared/platform/time.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { everything, HERE, type Rooms, scanRooms } from "./rooms.ts";
 

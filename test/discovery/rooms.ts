@@ -1,15 +1,5 @@
 import { createAudit } from "../../shared/audit/audit.ts";
 import type { AuditEntry } from "../../shared/audit/entry.ts";
-import { CloudFailure } from "../../shared/azure/failure.ts";
-import type {
-  Answer,
-  KeyVaults,
-  ListedAsset,
-  OnUnreadable,
-  UnreadableEntry,
-  VaultClient,
-} from "../../shared/azure/key-vault.ts";
-import type { ResourceManager, VaultPage, VaultResource } from "../../shared/azure/resource-manager.ts";
 import { createActiveScans } from "../../shared/discovery/active.ts";
 import { createClaims } from "../../shared/discovery/claims.ts";
 import { createDiscovery } from "../../shared/discovery/discovery.ts";
@@ -23,11 +13,21 @@ import type { VaultEvent, VaultHint } from "../../shared/discovery/vault-event.t
 import { createScanWatch } from "../../shared/discovery/watch.ts";
 import { createAssetQueries } from "../../shared/inventory/query.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
-import { systemRandomness } from "../../shared/runtime.ts";
+import { CloudFailure } from "../../shared/platform/azure/failure.ts";
+import type {
+  Answer,
+  KeyVaults,
+  ListedAsset,
+  OnUnreadable,
+  UnreadableEntry,
+  VaultClient,
+} from "../../shared/platform/azure/key-vault.ts";
+import type { ResourceManager, VaultPage, VaultResource } from "../../shared/platform/azure/resource-manager.ts";
+import { systemRandomness } from "../../shared/platform/runtime.ts";
+import { createStoreClock } from "../../shared/platform/storage/clock.ts";
+import type { Queues } from "../../shared/platform/storage/queues.ts";
+import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
-import { createStoreClock } from "../../shared/storage/clock.ts";
-import type { Queues } from "../../shared/storage/queues.ts";
-import { createTables, type Tables } from "../../shared/storage/tables.ts";
 
 /** The scans' rooms on real tables, with a cloud and queues that the test holds in its hands. */
 

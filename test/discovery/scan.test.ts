@@ -1,5 +1,5 @@
+import type { Company } from "simulated-cloud/company/company.ts";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Company } from "../../infra/local/cloud/company/company.ts";
 import { type Answer, Service } from "../support/service.ts";
 
 const DAY = 86_400_000;

@@ -1,8 +1,8 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { TableClient } from "@azure/data-tables";
+import type { Company } from "simulated-cloud/company/company.ts";
+import type { LoggedRequest } from "simulated-cloud/ledger.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Company } from "../../infra/local/cloud/company/company.ts";
-import type { LoggedRequest } from "../../infra/local/cloud/ledger.ts";
 import { CLAIMED, DONE } from "../../shared/discovery/scan.ts";
 import { Service } from "../support/service.ts";
 

@@ -13,8 +13,8 @@ import {
 import { VaultBusy } from "../../shared/inventory/claim.ts";
 import { vaultOfFence } from "../../shared/inventory/layout.ts";
 import { Vaults, vaultKey } from "../../shared/inventory/vault.ts";
-import { RowExists, remove, type Tables } from "../../shared/storage/tables.ts";
-import { SECOND_MS } from "../../shared/time.ts";
+import { RowExists, remove, type Tables } from "../../shared/platform/storage/tables.ts";
+import { SECOND_MS } from "../../shared/platform/time.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { endHangingWorkers, startHanging, untilTestEnds } from "./hanging-workers.ts";
 import { caller, HERE, type Rooms, scanRooms } from "./rooms.ts";

@@ -3,10 +3,10 @@ import { beforeAll, expect, test, vi } from "vitest";
 import type * as z from "zod";
 import { documentation, openApiText } from "../../functions/docs.ts";
 import { declarations } from "../../functions/functions.ts";
-import { isDescribed } from "../../shared/http/described.ts";
-import { type Document, operationsOf, type Schema, schemasOf } from "../../shared/http/document.ts";
-import { parse } from "../../shared/http/input.ts";
-import { EXAMPLES, MEMBERS, PARAMETERS } from "../../shared/http/members.ts";
+import { isDescribed } from "../../shared/platform/http/described.ts";
+import { type Document, operationsOf, type Schema, schemasOf } from "../../shared/platform/http/document.ts";
+import { parse } from "../../shared/platform/http/input.ts";
+import { EXAMPLES, MEMBERS, PARAMETERS } from "../../shared/platform/http/members.ts";
 
 const { endpoints } = await declarations();
 

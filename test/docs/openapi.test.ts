@@ -1,7 +1,7 @@
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { declarations } from "../../functions/functions.ts";
-import { PROBLEMS } from "../../shared/http/problem.ts";
+import { PROBLEMS } from "../../shared/platform/http/problem.ts";
 import { Service } from "../support/service.ts";
 
 const { endpoints } = await declarations();

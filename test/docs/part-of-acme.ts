@@ -1,5 +1,5 @@
-import { acmeCompany } from "../../infra/local/cloud/company/acme.ts";
-import type { Company } from "../../infra/local/cloud/company/company.ts";
+import { acmeCompany } from "simulated-cloud/company/acme.ts";
+import type { Company } from "simulated-cloud/company/company.ts";
 
 /** Of the company that `npm start` shows what the description's examples name, as it is there: names and ids are the same. */
 export function partOfAcme(): Company {

@@ -4,13 +4,13 @@ import path from "node:path";
 import { expect, test } from "vitest";
 import { declarations } from "../../functions/functions.ts";
 import { costPage } from "../../infra/bench/cost-page.ts";
-import { ROOMS } from "../../infra/build/imports.ts";
+import { LAYERS } from "../../infra/build/imports.ts";
 import { rolesPage } from "../../infra/build/roles-page.ts";
 import { settingsPage } from "../../infra/build/settings-page.ts";
 import { ALERT_TYPES } from "../../shared/alerts/rule.ts";
-import { SETTING_NAMES } from "../../shared/config/config.ts";
-import { DEPENDENCIES } from "../../shared/http/health.ts";
-import { METRICS } from "../../shared/telemetry.ts";
+import { SETTING_NAMES } from "../../shared/platform/config/config.ts";
+import { DEPENDENCIES } from "../../shared/platform/http/health.ts";
+import { METRICS } from "../../shared/platform/telemetry.ts";
 import { tableUnder } from "../support/markdown-table.ts";
 
 const { queues } = await declarations();
@@ -52,12 +52,12 @@ test("the health that is asked for first names every dependency", () => {
   for (const name of DEPENDENCIES) expect(deep!.shows).toContain(name);
 });
 
-test("the modules are on the levels that the check of imports has", () => {
+test("the architecture page lists the modules by the layers that the import check has", () => {
   const levels = tableUnder("docs/architecture.md", "## Inside").map(({ level, modules }) => ({
     level: Number(level),
-    rooms: modules!.split("; ").flatMap((cell) => cell.split(":")[0]!.split(", ")),
+    modules: modules!.split("; ").flatMap((cell) => cell.split(":")[0]!.split(", ")),
   }));
-  expect(levels).toEqual(ROOMS.map((rooms, at) => ({ level: at + 1, rooms })).reverse());
+  expect(levels).toEqual(LAYERS.map((modules, at) => ({ level: at + 1, modules })).reverse());
 });
 
 test("the cost is worked out of what was measured: npm run bench writes it", () => {

@@ -1,9 +1,9 @@
+import type { Company } from "simulated-cloud/company/company.ts";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
-import type { Company } from "../../infra/local/cloud/company/company.ts";
 import { CHECKS, checkOfId, EDITION } from "../../shared/compliance/checks/all.ts";
 import type { Remediation } from "../../shared/compliance/remedies/remediation.ts";
 import { sourceOf } from "../../shared/inventory/asset.ts";
-import { MINUTE_MS } from "../../shared/time.ts";
+import { MINUTE_MS } from "../../shared/platform/time.ts";
 import { registrationOf } from "../b2c/room.ts";
 import { mistakesOfOrder, takingLines } from "../compliance/order.ts";
 import { licence } from "../support/licence.ts";

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { SECOND_MS } from "../../shared/platform/time.ts";
 import {
   CATEGORIES,
   DEFINITIONS,
@@ -7,7 +8,6 @@ import {
   type SettingValue,
   type SettingValues,
 } from "../../shared/settings/definitions.ts";
-import { SECOND_MS } from "../../shared/time.ts";
 import { movedClock } from "../support/moved-clock.ts";
 import { Service } from "../support/service.ts";
 

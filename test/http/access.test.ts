@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { declarations } from "../../functions/functions.ts";
-import { ROLES } from "../../shared/http/endpoint.ts";
+import { ROLES } from "../../shared/platform/http/endpoint.ts";
 import { licence, proClaims } from "../support/licence.ts";
 import { tableUnder } from "../support/markdown-table.ts";
 import { ADMIN, type Answer, type CallOptions, Service } from "../support/service.ts";

@@ -1,9 +1,9 @@
 import { cpSync, mkdtempSync, readFileSync, renameSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { runHost } from "functions-host/test/run-host.ts";
 import { expect, onTestFinished, test } from "vitest";
 import type { BuiltApp } from "../../infra/build/build.ts";
-import { runHost } from "../host/run-host.ts";
 import { TEST_APP } from "../support/test-app.ts";
 
 /** What stands before every endpoint, and what `/health` is declared with. */

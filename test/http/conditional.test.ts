@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { entityTag, isCurrent, matchedWrite, requireMatch } from "../../shared/http/conditional.ts";
-import { RowChanged, RowExists, RowMissing } from "../../shared/storage/errors.ts";
+import { entityTag, isCurrent, matchedWrite, requireMatch } from "../../shared/platform/http/conditional.ts";
+import { RowChanged, RowExists, RowMissing } from "../../shared/platform/storage/errors.ts";
 
 const STORED = `W/"datetime'2026-11-21T10%3A00%3A00.0000000Z'"`;
 

@@ -1,5 +1,5 @@
+import { runHost } from "functions-host/test/run-host.ts";
 import { expect, test } from "vitest";
-import { runHost } from "../host/run-host.ts";
 import { TEST_APP } from "../support/test-app.ts";
 
 const good = {

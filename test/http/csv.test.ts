@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { createCsv } from "../../shared/csv.ts";
 import { assetsCsv } from "../../shared/inventory/csv.ts";
+import { createCsv } from "../../shared/platform/csv.ts";
 
 const csv = createCsv<{ text: string | null; count: number | undefined; on: boolean }>([
   { label: "text", value: ({ text }) => text },

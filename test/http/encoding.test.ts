@@ -1,7 +1,7 @@
 import { request } from "node:http";
 import { gunzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { takes, takesGzip } from "../../shared/http/encoding.ts";
+import { takes, takesGzip } from "../../shared/platform/http/encoding.ts";
 import { ADMIN, Service } from "../support/service.ts";
 
 let service: Service;

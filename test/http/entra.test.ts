@@ -1,5 +1,5 @@
+import type { ApiTokenRequest } from "simulated-cloud/api-tokens.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { ApiTokenRequest } from "../../infra/local/cloud/api-tokens.ts";
 import { ADMIN, Service } from "../support/service.ts";
 
 let service: Service;

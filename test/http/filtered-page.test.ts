@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { filteredPage } from "../../shared/http/filtered-page.ts";
+import { filteredPage } from "../../shared/platform/http/filtered-page.ts";
 
 interface Row {
   rowKey: string;

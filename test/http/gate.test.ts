@@ -3,9 +3,9 @@ import { describe, expect, test, vi } from "vitest";
 import * as z from "zod";
 import { createGate } from "../../functions/gate.ts";
 import { type Invocation, queue } from "../../functions/kit.ts";
-import { type Arrival, admit, type Gate } from "../../shared/http/admission.ts";
-import type { Role, Tier } from "../../shared/http/endpoint.ts";
-import { RowChanged } from "../../shared/storage/tables.ts";
+import { type Arrival, admit, type Gate } from "../../shared/platform/http/admission.ts";
+import type { Role, Tier } from "../../shared/platform/http/endpoint.ts";
+import { RowChanged } from "../../shared/platform/storage/tables.ts";
 
 const allowed = { allowed: true, limit: 0, remaining: 0, resetSeconds: 0, retryAfterSeconds: 0 };
 const limiter = { take: async () => allowed, cleanUp: async () => {} };

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import * as z from "zod";
-import { parse } from "../../shared/http/input.ts";
-import { Problem } from "../../shared/http/problem.ts";
-import { createRateLimiter } from "../../shared/http/rate-limit.ts";
-import { createTables } from "../../shared/storage/tables.ts";
+import { parse } from "../../shared/platform/http/input.ts";
+import { Problem } from "../../shared/platform/http/problem.ts";
+import { createRateLimiter } from "../../shared/platform/http/rate-limit.ts";
+import { createTables } from "../../shared/platform/storage/tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { createPace } from "../../shared/http/pace.ts";
+import { createPace } from "../../shared/platform/http/pace.ts";
 
 test("turns are an even time apart, unused ones are not saved up, and nobody waits when too many do", async () => {
   let now = 1000;

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { Problem } from "../../shared/http/problem.ts";
-import { problemPage, takesPages } from "../../shared/http/problem-page.ts";
+import { Problem } from "../../shared/platform/http/problem.ts";
+import { problemPage, takesPages } from "../../shared/platform/http/problem-page.ts";
 
 test("a problem as a page says what it is and what to do, and whatever it repeats stays text", () => {
   const { status, headers, content } = problemPage(

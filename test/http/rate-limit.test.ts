@@ -2,10 +2,10 @@ import { once } from "node:events";
 import { request } from "node:http";
 import { text } from "node:stream/consumers";
 import { TableClient } from "@azure/data-tables";
+import type { RunningHost } from "functions-host/test/run-host.ts";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { createRateLimiter } from "../../shared/http/rate-limit.ts";
-import { createTables } from "../../shared/storage/tables.ts";
-import type { RunningHost } from "../host/run-host.ts";
+import { createRateLimiter } from "../../shared/platform/http/rate-limit.ts";
+import { createTables } from "../../shared/platform/storage/tables.ts";
 import { ADMIN, Service } from "../support/service.ts";
 import { createUsers, makeToken } from "../support/users.ts";
 

@@ -1,11 +1,17 @@
+import { type Cloud, startCloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { declarations } from "../../functions/functions.ts";
-import { type Cloud, startCloud } from "../../infra/local/cloud/cloud.ts";
 import { createEntraTokens } from "../../shared/access/entra.ts";
-import { type Arrival, admit, type Credential, type Gate, SESSION_COOKIE } from "../../shared/http/admission.ts";
-import { type Actor, ROLES, type Role, type Tier } from "../../shared/http/endpoint.ts";
-import { Problem } from "../../shared/http/problem.ts";
-import { systemClock } from "../../shared/runtime.ts";
+import {
+  type Arrival,
+  admit,
+  type Credential,
+  type Gate,
+  SESSION_COOKIE,
+} from "../../shared/platform/http/admission.ts";
+import { type Actor, ROLES, type Role, type Tier } from "../../shared/platform/http/endpoint.ts";
+import { Problem } from "../../shared/platform/http/problem.ts";
+import { systemClock } from "../../shared/platform/runtime.ts";
 import { HERE, type Instance, startDeployments } from "../access/instances.ts";
 import { recordingLog, testConfig } from "../azure/services.ts";
 import { tableUnder } from "../support/markdown-table.ts";

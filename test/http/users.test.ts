@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { MINUTE_MS } from "../../shared/time.ts";
+import { MINUTE_MS } from "../../shared/platform/time.ts";
 import { licence } from "../support/licence.ts";
 import { ADMIN, type Answer, type CallOptions, Service } from "../support/service.ts";
 import { leaveSessionsUnused, makeToken } from "../support/users.ts";

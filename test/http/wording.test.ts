@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
 import { declarations } from "../../functions/functions.ts";
-import { parse } from "../../shared/http/input.ts";
-import { Problem, type ProblemPart } from "../../shared/http/problem.ts";
+import { parse } from "../../shared/platform/http/input.ts";
+import { Problem, type ProblemPart } from "../../shared/platform/http/problem.ts";
 
 const { endpoints } = await declarations();
 

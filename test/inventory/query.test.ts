@@ -8,7 +8,7 @@ import { SCOPE_KEY, ScopeRows } from "../../shared/inventory/scope.ts";
 import type { SummaryFilter } from "../../shared/inventory/summary.ts";
 import { VAULTS as VAULTS_PARTITION } from "../../shared/inventory/vault.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
-import { createTables } from "../../shared/storage/tables.ts";
+import { createTables } from "../../shared/platform/storage/tables.ts";
 import { IS_CAMPAIGN } from "../support/cases.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";

@@ -5,7 +5,7 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, expect, test } from "vitest";
 import { createLicensing } from "../../shared/licensing/licensing.ts";
-import { systemClock } from "../../shared/runtime.ts";
+import { systemClock } from "../../shared/platform/runtime.ts";
 
 const COMMAND = fileURLToPath(new URL("../../functions/commands/licence.ts", import.meta.url));
 const TENANT = "0b9f8a7e-1111-4222-8333-944455556666";

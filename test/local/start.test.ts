@@ -14,8 +14,8 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { createInterface } from "node:readline";
+import { freePort } from "functions-host/test/run-host.ts";
 import { afterEach, expect, onTestFinished, test } from "vitest";
-import { freePort } from "../host/run-host.ts";
 import { openStorage } from "../support/storage.ts";
 import { endStarted, npmStart, root } from "./npm-start.ts";
 

@@ -3,9 +3,9 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import * as z from "zod";
 import { declarations } from "../../functions/functions.ts";
 import { createFailedMessages, type PoisonMessage } from "../../shared/messages/failed.ts";
-import { createQueues } from "../../shared/storage/queues.ts";
-import { createTables } from "../../shared/storage/tables.ts";
-import { DAY_MS } from "../../shared/time.ts";
+import { createQueues } from "../../shared/platform/storage/queues.ts";
+import { createTables } from "../../shared/platform/storage/tables.ts";
+import { DAY_MS } from "../../shared/platform/time.ts";
 import { Service } from "../support/service.ts";
 
 const { endpoints, queues } = await declarations();

@@ -1,13 +1,13 @@
 import { randomUUID } from "node:crypto";
+import { appIdOf, keyIdOf, secretValueOf } from "simulated-cloud/company/applications.ts";
+import type { FaultAction } from "simulated-cloud/faults.ts";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import * as z from "zod";
-import { appIdOf, keyIdOf, secretValueOf } from "../../infra/local/cloud/company/applications.ts";
-import type { FaultAction } from "../../infra/local/cloud/faults.ts";
 import { RULE_PREFIX, RULES, RuleSecretRows, Rules, SECRET_PREFIX, secretName } from "../../shared/alerts/rule.ts";
+import { entity } from "../../shared/platform/storage/entity.ts";
+import { keyEnd } from "../../shared/platform/storage/keys.ts";
+import { createTables } from "../../shared/platform/storage/tables.ts";
 import { secretReference } from "../../shared/secrets/kept-secrets.ts";
-import { entity } from "../../shared/storage/entity.ts";
-import { keyEnd } from "../../shared/storage/keys.ts";
-import { createTables } from "../../shared/storage/tables.ts";
 import { CONFIGURATION_PREFIX, SYNC } from "../../shared/sync/record.ts";
 import { IS_CAMPAIGN, LONG_MS, SEED } from "../support/cases.ts";
 import { licence } from "../support/licence.ts";

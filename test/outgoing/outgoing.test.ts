@@ -1,9 +1,14 @@
 import { createServer, type Server } from "node:http";
 import { type AddressInfo, createServer as createTcpServer, type Socket } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
-import { type Reach, refusal } from "../../shared/outgoing/addresses.ts";
-import { guardedFetch } from "../../shared/outgoing/fetch.ts";
-import { createOutgoing, hostAndPort, type OutgoingOptions, type Unreachable } from "../../shared/outgoing/outgoing.ts";
+import { type Reach, refusal } from "../../shared/platform/outgoing/addresses.ts";
+import { guardedFetch } from "../../shared/platform/outgoing/fetch.ts";
+import {
+  createOutgoing,
+  hostAndPort,
+  type OutgoingOptions,
+  type Unreachable,
+} from "../../shared/platform/outgoing/outgoing.ts";
 
 describe("where a request may go", () => {
   test.each([

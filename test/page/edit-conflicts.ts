@@ -1,5 +1,5 @@
+import { secretValueOf } from "simulated-cloud/company/applications.ts";
 import { expect, vi } from "vitest";
-import { secretValueOf } from "../../infra/local/cloud/company/applications.ts";
 import { fillIn } from "./fill-in.ts";
 import { planted, service, visit, withPlanted } from "./fixture.ts";
 import { looksRight } from "./visual-checks.ts";

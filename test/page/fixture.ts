@@ -1,7 +1,7 @@
 /** The company, service and browser that all page tests share. Each other file contains the tests of one subject. */
 import type { BrowserContext, JSHandle, Page, Request } from "playwright-core";
+import type { Company } from "simulated-cloud/company/company.ts";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from "vitest";
-import type { Company } from "../../infra/local/cloud/company/company.ts";
 import { openBrowser } from "../support/browser.ts";
 import { licence } from "../support/licence.ts";
 import { ADMIN, Service } from "../support/service.ts";

@@ -1,6 +1,7 @@
 /** Test cases for the page's forms: input, expected API errors, and the steps that edit and remove the object again. */
+
+import { secretValueOf } from "simulated-cloud/company/applications.ts";
 import { expect, vi } from "vitest";
-import { secretValueOf } from "../../infra/local/cloud/company/applications.ts";
 import type { Typed } from "./fill-in.ts";
 import { service } from "./fixture.ts";
 import { APP_001_SECRET, OUTLET } from "./seed-data.ts";

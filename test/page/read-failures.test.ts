@@ -1,7 +1,7 @@
 /** What the page says of subscriptions that can't be read. A company of its own, where every vault that is found can be read. */
 import type { BrowserContext, Page } from "playwright-core";
+import type { Company } from "simulated-cloud/company/company.ts";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import type { Company } from "../../infra/local/cloud/company/company.ts";
 import { openBrowser } from "../support/browser.ts";
 import { ADMIN, Service } from "../support/service.ts";
 import { skipWithout } from "../support/tools.ts";

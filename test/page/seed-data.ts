@@ -1,8 +1,8 @@
 /** Seed data of the page tests: a company and user-created objects whose names contain executable markup. */
 import { setTimeout as delay } from "node:timers/promises";
-import { appIdOf } from "../../infra/local/cloud/company/applications.ts";
-import type { Company } from "../../infra/local/cloud/company/company.ts";
-import type { CompanyTenant } from "../../infra/local/cloud/company/tenants.ts";
+import { appIdOf } from "simulated-cloud/company/applications.ts";
+import type { Company } from "simulated-cloud/company/company.ts";
+import type { CompanyTenant } from "simulated-cloud/company/tenants.ts";
 import { applications } from "../applications/room.ts";
 import type { Service } from "../support/service.ts";
 import { createUsers } from "../support/users.ts";

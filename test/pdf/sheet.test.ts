@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { CONTENT_BOTTOM, type Column, MARGIN, numberPages, PADDING, PAGE } from "../../shared/pdf/sheet.ts";
+import { CONTENT_BOTTOM, type Column, MARGIN, numberPages, PADDING, PAGE } from "../../shared/platform/pdf/sheet.ts";
 import { drawn } from "../support/drawn-pdf.ts";
 
 const COLUMNS: Column[] = [

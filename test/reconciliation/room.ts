@@ -1,20 +1,20 @@
 import { TableClient, type TableEntityResult } from "@azure/data-tables";
-import type { Company } from "../../infra/local/cloud/company/company.ts";
+import type { Company } from "simulated-cloud/company/company.ts";
 import type { AuditEvent } from "../../shared/audit/audit.ts";
 import { createCompliance } from "../../shared/compliance/compliance.ts";
 import { unpackDetails, unpackFindings } from "../../shared/compliance/pack.ts";
 import { createInventoryWriter, type InventoryWriter } from "../../shared/inventory/write.ts";
+import { type Randomness, systemRandomness } from "../../shared/platform/runtime.ts";
+import { createStoreClock } from "../../shared/platform/storage/clock.ts";
+import { createQueues } from "../../shared/platform/storage/queues.ts";
+import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
+import { DAY_MS } from "../../shared/platform/time.ts";
 import {
   createReconciliation,
   type Reconciliation,
   type ReconciliationDeps,
 } from "../../shared/reconciliation/reconciliation.ts";
-import { type Randomness, systemRandomness } from "../../shared/runtime.ts";
 import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
-import { createStoreClock } from "../../shared/storage/clock.ts";
-import { createQueues } from "../../shared/storage/queues.ts";
-import { createTables, type Tables } from "../../shared/storage/tables.ts";
-import { DAY_MS } from "../../shared/time.ts";
 
 export const SUBSCRIPTIONS = ["11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"] as const;
 

@@ -3,14 +3,14 @@ import { deflateRawSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ASSET_CHECKS } from "../../shared/compliance/checks/all.ts";
 import { STATE, TOTALS_KEY } from "../../shared/compliance/layout.ts";
-import { loadConfig } from "../../shared/config/config.ts";
 import { Assets } from "../../shared/inventory/asset.ts";
 import { nameKey, partitions } from "../../shared/inventory/layout.ts";
 import { TOTALS_KEY as INVENTORY_TOTALS_KEY } from "../../shared/inventory/totals.ts";
 import { VAULTS as VAULTS_PARTITION, Vaults, vaultInSubscriptionKey } from "../../shared/inventory/vault.ts";
+import { loadConfig } from "../../shared/platform/config/config.ts";
+import { withoutKeys } from "../../shared/platform/storage/entity.ts";
+import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../shared/platform/time.ts";
 import { WALKS, Walks } from "../../shared/reconciliation/walk.ts";
-import { withoutKeys } from "../../shared/storage/entity.ts";
-import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../shared/time.ts";
 import { Service } from "../support/service.ts";
 import { companyOf, differences, openRoom, SUBSCRIPTIONS, snapshot } from "./room.ts";
 

@@ -1,13 +1,13 @@
-import type { CompanyResource } from "../../infra/local/cloud/company/resources.ts";
-import { createAppConfigurationReferences } from "../../shared/azure/app-configuration-references.ts";
-import { createArm } from "../../shared/azure/arm.ts";
-import { createIdentity } from "../../shared/azure/identity.ts";
-import { createResourceManager } from "../../shared/azure/resource-manager.ts";
+import type { CompanyResource } from "simulated-cloud/company/resources.ts";
 import { createAzureEdges } from "../../shared/dependencies/azure/source.ts";
 import { createConsumersOfSecrets } from "../../shared/dependencies/consumers/consumers.ts";
 import { createDependencies } from "../../shared/dependencies/dependencies.ts";
+import { createAppConfigurationReferences } from "../../shared/platform/azure/app-configuration-references.ts";
+import { createArm } from "../../shared/platform/azure/arm.ts";
+import { createIdentity } from "../../shared/platform/azure/identity.ts";
+import { createResourceManager } from "../../shared/platform/azure/resource-manager.ts";
+import { systemRandomness } from "../../shared/platform/runtime.ts";
 import type { ConsumersOfSecrets } from "../../shared/rotation/consumer.ts";
-import { systemRandomness } from "../../shared/runtime.ts";
 import { IMPATIENT } from "../azure/services.ts";
 import { BOSS, VAULT, type World } from "./room.ts";
 

@@ -1,9 +1,9 @@
+import { parseTemplates } from "template-checks/check.ts";
+import { readInfraFiles } from "template-checks/files.ts";
+import { grantsOf } from "template-checks/grants.ts";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { parseTemplates } from "../../infra/check/check.ts";
-import { readInfraFiles } from "../../infra/check/files.ts";
-import { grantsOf } from "../../infra/check/grants.ts";
+import { MINUTE_MS } from "../../shared/platform/time.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
-import { MINUTE_MS } from "../../shared/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN } from "../support/cases.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";

@@ -1,8 +1,8 @@
+import type { Company } from "simulated-cloud/company/company.ts";
+import type { Fault, FaultAction } from "simulated-cloud/faults.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { Company } from "../../infra/local/cloud/company/company.ts";
-import type { Fault, FaultAction } from "../../infra/local/cloud/faults.ts";
+import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../shared/platform/time.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
-import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../shared/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { openMatchingRoom } from "./matching-room.ts";

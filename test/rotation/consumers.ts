@@ -1,11 +1,11 @@
-import { CloudFailure } from "../../shared/azure/failure.ts";
+import { CloudFailure } from "../../shared/platform/azure/failure.ts";
+import { SECOND_MS } from "../../shared/platform/time.ts";
 import type {
   ConsumerSight,
   ConsumersOfSecrets,
   PlannedConsumer,
   WantedVersion,
 } from "../../shared/rotation/consumer.ts";
-import { SECOND_MS } from "../../shared/time.ts";
 import { VAULT, type World } from "./room.ts";
 
 type How = PlannedConsumer["how"];

@@ -1,8 +1,8 @@
+import { appIdOf, keyIdOf, secretValueOf } from "simulated-cloud/company/applications.ts";
+import type { Company } from "simulated-cloud/company/company.ts";
+import type { Fault } from "simulated-cloud/faults.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { appIdOf, keyIdOf, secretValueOf } from "../../infra/local/cloud/company/applications.ts";
-import type { Company } from "../../infra/local/cloud/company/company.ts";
-import type { Fault } from "../../infra/local/cloud/faults.ts";
-import { MINUTE_MS } from "../../shared/time.ts";
+import { MINUTE_MS } from "../../shared/platform/time.ts";
 import { IS_CAMPAIGN } from "../support/cases.ts";
 import { licence } from "../support/licence.ts";
 import { movedClock } from "../support/moved-clock.ts";

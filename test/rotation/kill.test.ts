@@ -1,7 +1,7 @@
+import { secretValueOf } from "simulated-cloud/company/applications.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { secretValueOf } from "../../infra/local/cloud/company/applications.ts";
+import { MINUTE_MS } from "../../shared/platform/time.ts";
 import type { RotationStatus } from "../../shared/rotation/rotation.ts";
-import { MINUTE_MS } from "../../shared/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";

@@ -1,5 +1,5 @@
+import { appIdOf, keyIdOf, secretValueOf } from "simulated-cloud/company/applications.ts";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { appIdOf, keyIdOf, secretValueOf } from "../../infra/local/cloud/company/applications.ts";
 import { licence } from "../support/licence.ts";
 import { ADMIN, Service } from "../support/service.ts";
 

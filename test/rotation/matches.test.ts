@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
+import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import type { MatchedApp } from "../../shared/rotation/match.ts";
 import { createMatchIndex } from "../../shared/rotation/match-index.ts";
 import { createMatches, type MatchFinder } from "../../shared/rotation/matches.ts";
-import { createTables, type Tables } from "../../shared/storage/tables.ts";
 import { assetRecord, vaultRecord, writeVault } from "../inventory/records.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { DAY_MS, MINUTE_MS } from "../../shared/time.ts";
+import { DAY_MS, MINUTE_MS } from "../../shared/platform/time.ts";
 import type { MovedClock } from "../support/moved-clock.ts";
 import { ADMIN, type Answer, type Service } from "../support/service.ts";
 

@@ -1,7 +1,7 @@
+import { appIdOf, keyIdOf, secretValueOf } from "simulated-cloud/company/applications.ts";
+import type { Company } from "simulated-cloud/company/company.ts";
+import type { Fault } from "simulated-cloud/faults.ts";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { appIdOf, keyIdOf, secretValueOf } from "../../infra/local/cloud/company/applications.ts";
-import type { Company } from "../../infra/local/cloud/company/company.ts";
-import type { Fault } from "../../infra/local/cloud/faults.ts";
 import { licence } from "../support/licence.ts";
 import { movedClock } from "../support/moved-clock.ts";
 import { type Answer, Service } from "../support/service.ts";

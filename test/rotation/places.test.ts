@@ -1,12 +1,12 @@
+import type { Company as CloudCompany } from "simulated-cloud/company/company.ts";
+import { Dice } from "simulated-cloud/company/dice.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { Company as CloudCompany } from "../../infra/local/cloud/company/company.ts";
-import { Dice } from "../../infra/local/cloud/company/dice.ts";
-import { createSignInProof } from "../../shared/azure/sign-in-proof.ts";
+import { createSignInProof } from "../../shared/platform/azure/sign-in-proof.ts";
+import { withoutKeys } from "../../shared/platform/storage/entity.ts";
+import { DAY_MS } from "../../shared/platform/time.ts";
 import { MatchRows } from "../../shared/rotation/match.ts";
 import { isOver, ROTATIONS, type RotationRecord, Rotations } from "../../shared/rotation/rotation.ts";
 import { recordKey } from "../../shared/rotation/rows.ts";
-import { withoutKeys } from "../../shared/storage/entity.ts";
-import { DAY_MS } from "../../shared/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";

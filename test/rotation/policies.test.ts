@@ -1,8 +1,8 @@
+import { secretValueOf } from "simulated-cloud/company/applications.ts";
+import type { Company } from "simulated-cloud/company/company.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { secretValueOf } from "../../infra/local/cloud/company/applications.ts";
-import type { Company } from "../../infra/local/cloud/company/company.ts";
-import { createGraph } from "../../shared/azure/graph.ts";
-import { createIdentity } from "../../shared/azure/identity.ts";
+import { createGraph } from "../../shared/platform/azure/graph.ts";
+import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { PolicyChange } from "../../shared/rotation/policies-api.ts";
 import { isOver } from "../../shared/rotation/rotation.ts";
 import { liveIn } from "../azure/live-cloud.ts";
@@ -209,8 +209,8 @@ describe("a policy", () => {
     const app = room.application();
     await room.discover(app);
     const { partitionKey, rowKey } = await room.policy(app.appId);
-    const { createTables } = await import("../../shared/storage/tables.ts");
-    const { entity } = await import("../../shared/storage/entity.ts");
+    const { createTables } = await import("../../shared/platform/storage/tables.ts");
+    const { entity } = await import("../../shared/platform/storage/entity.ts");
     const { PolicyRecord } = await import("../../shared/rotation/policy.ts");
     const unsigned = entity("RotationPolicies", PolicyRecord);
     const plain = createTables({ connectionString: azurite.connectionString(`policies${accounts - 1}`) });

@@ -1,10 +1,10 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { TableClient, TableServiceClient } from "@azure/data-tables";
 import { QueueServiceClient } from "@azure/storage-queue";
+import { Dice } from "simulated-cloud/company/dice.ts";
+import type { CompanyResource } from "simulated-cloud/company/resources.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { Dice } from "../../infra/local/cloud/company/dice.ts";
-import type { CompanyResource } from "../../infra/local/cloud/company/resources.ts";
-import { MINUTE_MS, SECOND_MS } from "../../shared/time.ts";
+import { MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { licence } from "../support/licence.ts";
 import { movedClock } from "../support/moved-clock.ts";

@@ -1,8 +1,8 @@
+import { Dice } from "simulated-cloud/company/dice.ts";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { Dice } from "../../infra/local/cloud/company/dice.ts";
+import { HOUR_MS, MINUTE_MS } from "../../shared/platform/time.ts";
 import { type PlannedConsumer, unknownConsumers } from "../../shared/rotation/consumer.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
-import { HOUR_MS, MINUTE_MS } from "../../shared/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";

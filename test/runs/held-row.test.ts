@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import * as z from "zod";
-import { holdRow } from "../../shared/runs/held-row.ts";
-import { isConflict } from "../../shared/storage/conflict.ts";
-import { entity } from "../../shared/storage/entity.ts";
-import { createTables, type Tables } from "../../shared/storage/tables.ts";
+import { holdRow } from "../../shared/platform/runs/held-row.ts";
+import { isConflict } from "../../shared/platform/storage/conflict.ts";
+import { entity } from "../../shared/platform/storage/entity.ts";
+import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 
 const Work = entity("Works", z.object({ done: z.number() }));

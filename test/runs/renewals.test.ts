@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { startRenewals } from "../../shared/runs/renewals.ts";
+import { startRenewals } from "../../shared/platform/runs/renewals.ts";
 
 beforeEach(() => {
   vi.useFakeTimers();

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { createAppConfiguration } from "../../shared/azure/app-configuration.ts";
-import { CloudFailure } from "../../shared/azure/failure.ts";
+import { createAppConfiguration } from "../../shared/platform/azure/app-configuration.ts";
+import { CloudFailure } from "../../shared/platform/azure/failure.ts";
 import { type OddServer, startOddServer } from "../azure/odd-server.ts";
 import { plainIdentity } from "../azure/services.ts";
 import { configWith } from "./support.ts";

@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { type Audit, createAudit } from "../../shared/audit/audit.ts";
-import { Problem } from "../../shared/http/problem.ts";
-import { systemRandomness } from "../../shared/runtime.ts";
+import { Problem } from "../../shared/platform/http/problem.ts";
+import { systemRandomness } from "../../shared/platform/runtime.ts";
+import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import { auditHistory, createRetention, type HistoryStore, type HistoryType } from "../../shared/settings/retention.ts";
 import { createSettings } from "../../shared/settings/settings.ts";
-import { createTables, type Tables } from "../../shared/storage/tables.ts";
 import { recordingLog } from "../azure/services.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { admin, configWith, problemOf, recordingAudit, stillClock } from "./support.ts";

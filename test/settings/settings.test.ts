@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { AppConfiguration } from "../../shared/azure/app-configuration.ts";
-import { CloudFailure } from "../../shared/azure/failure.ts";
+import type { AppConfiguration } from "../../shared/platform/azure/app-configuration.ts";
+import { CloudFailure } from "../../shared/platform/azure/failure.ts";
+import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import {
   CATEGORY_NAMES,
   type Category,
@@ -16,7 +17,6 @@ import {
   type SettingDescription,
   SettingsRow,
 } from "../../shared/settings/settings.ts";
-import { createTables, type Tables } from "../../shared/storage/tables.ts";
 import { recordingLog } from "../azure/services.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";

@@ -1,9 +1,9 @@
 import type { Audit, AuditEvent } from "../../shared/audit/audit.ts";
-import type { Config } from "../../shared/config/config.ts";
-import { loadConfig } from "../../shared/config/config.ts";
-import type { Caller } from "../../shared/http/endpoint.ts";
-import { Problem } from "../../shared/http/problem.ts";
-import type { Clock } from "../../shared/runtime.ts";
+import type { Config } from "../../shared/platform/config/config.ts";
+import { loadConfig } from "../../shared/platform/config/config.ts";
+import type { Caller } from "../../shared/platform/http/endpoint.ts";
+import { Problem } from "../../shared/platform/http/problem.ts";
+import type { Clock } from "../../shared/platform/runtime.ts";
 
 export const admin: Caller = { actor: "ada", address: "192.0.2.1", requestId: "request-1" };
 

@@ -1,10 +1,10 @@
 import { mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { freePort } from "functions-host/test/run-host.ts";
 import type { BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { configureSingleSignOn } from "../../infra/local/single-sign-on.ts";
-import { freePort } from "../host/run-host.ts";
 import { endStarted, npmStart } from "../local/npm-start.ts";
 import { openBrowser } from "../support/browser.ts";
 import { skipWithout } from "../support/tools.ts";

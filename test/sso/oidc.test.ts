@@ -1,5 +1,5 @@
+import type { OidcModeName } from "simulated-cloud/idp/oidc-modes.ts";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { OidcModeName } from "../../infra/local/cloud/idp/oidc-modes.ts";
 import { CONFIGURATION_KEY, Configuration, SSO } from "../../shared/sso/configuration.ts";
 import { ProviderVisitor } from "../support/chooses.ts";
 import {

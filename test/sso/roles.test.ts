@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { ROLES, type Role } from "../../shared/http/endpoint.ts";
+import { ROLES, type Role } from "../../shared/platform/http/endpoint.ts";
 import { type SsoConfiguration, UNCONFIGURED } from "../../shared/sso/configuration.ts";
 import { emailOf, nameOf, verifiedDomainOf } from "../../shared/sso/person.ts";
 import { roleOf } from "../../shared/sso/roles.ts";

@@ -1,26 +1,26 @@
 import { deflateRawSync } from "node:zlib";
 import { TableClient } from "@azure/data-tables";
+import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { type AssetRecord, Assets } from "../../shared/inventory/asset.ts";
 import { expiryKey, nameKey, partitions } from "../../shared/inventory/layout.ts";
 import { Vaults, vaultKey } from "../../shared/inventory/vault.ts";
 import { VaultBusy } from "../../shared/inventory/write.ts";
-import { put, remove } from "../../shared/storage/tables.ts";
+import { put, remove } from "../../shared/platform/storage/tables.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { type MovedClock, movedClock } from "../support/moved-clock.ts";
 import { type Fate, type HeldProxy, startHeldProxy, type Write } from "./held-proxy.ts";
 import { createWorkers, differences, everyRow } from "./room.ts";
 
-vi.mock("../../shared/storage/limits.ts", async (original) => ({
+vi.mock("../../shared/platform/storage/limits.ts", async (original) => ({
   ...(await original<object>()),
   FIRST_RETRY_MS: 5,
   MAX_RETRY_MS: 20,
 }));
 afterAll(() => {
   // Else the process's next files go on with what was loaded with it.
-  vi.doUnmock("../../shared/storage/limits.ts");
+  vi.doUnmock("../../shared/platform/storage/limits.ts");
   vi.resetModules();
 });
 

@@ -3,21 +3,21 @@ import { createEvaluator } from "../../shared/compliance/evaluator.ts";
 import { NewViolationRows, newViolationsRange } from "../../shared/compliance/layout.ts";
 import { unpackNewViolations } from "../../shared/compliance/pack.ts";
 import type { AssetRecord } from "../../shared/inventory/asset.ts";
+import { createTables } from "../../shared/platform/storage/tables.ts";
 import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
-import { createTables } from "../../shared/storage/tables.ts";
 import { asset, START, vault } from "../compliance/support.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { type HeldProxy, startHeldProxy } from "./held-proxy.ts";
 import { differences, everyRow } from "./room.ts";
 
-vi.mock("../../shared/storage/limits.ts", async (original) => ({
+vi.mock("../../shared/platform/storage/limits.ts", async (original) => ({
   ...(await original<object>()),
   FIRST_RETRY_MS: 5,
   MAX_RETRY_MS: 20,
 }));
 afterAll(() => {
   // Else the process's next files go on with what was loaded with it.
-  vi.doUnmock("../../shared/storage/limits.ts");
+  vi.doUnmock("../../shared/platform/storage/limits.ts");
   vi.resetModules();
 });
 

@@ -1,19 +1,19 @@
 import { randomUUID } from "node:crypto";
 import { TableClient } from "@azure/data-tables";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import { createIdentity } from "../../shared/azure/identity.ts";
-import { createKeyVaults } from "../../shared/azure/key-vault.ts";
-import { createResourceManager } from "../../shared/azure/resource-manager.ts";
+import type { Cloud } from "simulated-cloud/cloud.ts";
 import { createEvaluator, type Evaluator } from "../../shared/compliance/evaluator.ts";
 import { unpackDetails, unpackFindings } from "../../shared/compliance/pack.ts";
-import type { Config } from "../../shared/config/config.ts";
 import { planVaults } from "../../shared/discovery/plan-vaults.ts";
 import type { PlannedVault } from "../../shared/discovery/scan.ts";
 import { scanVault } from "../../shared/discovery/scan-vault.ts";
 import { createInventoryWriter, type InventoryWriter, VaultBusy } from "../../shared/inventory/write.ts";
+import { createIdentity } from "../../shared/platform/azure/identity.ts";
+import { createKeyVaults } from "../../shared/platform/azure/key-vault.ts";
+import { createResourceManager } from "../../shared/platform/azure/resource-manager.ts";
+import type { Config } from "../../shared/platform/config/config.ts";
+import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
+import { MINUTE_MS } from "../../shared/platform/time.ts";
 import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
-import { createTables, type Tables } from "../../shared/storage/tables.ts";
-import { MINUTE_MS } from "../../shared/time.ts";
 import type { MovedClock } from "../support/moved-clock.ts";
 
 const log = { debug() {}, info() {}, warn() {}, error() {} };

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import type { CompanyVault } from "../../infra/local/cloud/company/company.ts";
-import { Dice } from "../../infra/local/cloud/company/dice.ts";
+import type { Cloud } from "simulated-cloud/cloud.ts";
+import type { CompanyVault } from "simulated-cloud/company/company.ts";
+import { Dice } from "simulated-cloud/company/dice.ts";
 import type { PlannedVault } from "../../shared/discovery/scan.ts";
 import { VaultBusy } from "../../shared/inventory/write.ts";
 import type { MovedClock } from "../support/moved-clock.ts";

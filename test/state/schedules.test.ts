@@ -1,7 +1,7 @@
 import pMap from "p-map";
+import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { type MovedClock, movedClock } from "../support/moved-clock.ts";
@@ -9,14 +9,14 @@ import { createWorkers, differences, everyRow } from "./room.ts";
 import { KINDS, type Reached, runSchedule } from "./schedule.ts";
 
 // Waits between the tries of one request say nothing here and would take most of the time.
-vi.mock("../../shared/storage/limits.ts", async (original) => ({
+vi.mock("../../shared/platform/storage/limits.ts", async (original) => ({
   ...(await original<object>()),
   FIRST_RETRY_MS: 5,
   MAX_RETRY_MS: 20,
 }));
 afterAll(() => {
   // Else the process's next files go on with what was loaded with it.
-  vi.doUnmock("../../shared/storage/limits.ts");
+  vi.doUnmock("../../shared/platform/storage/limits.ts");
   vi.resetModules();
 });
 

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import * as z from "zod";
-import { createStoreClock } from "../../shared/storage/clock.ts";
-import { entity } from "../../shared/storage/entity.ts";
-import { createTables } from "../../shared/storage/tables.ts";
-import { HOUR_MS } from "../../shared/time.ts";
+import { createStoreClock } from "../../shared/platform/storage/clock.ts";
+import { entity } from "../../shared/platform/storage/entity.ts";
+import { createTables } from "../../shared/platform/storage/tables.ts";
+import { HOUR_MS } from "../../shared/platform/time.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 
 const Things = entity("Things", z.object({ name: z.string() }));

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 import * as z from "zod";
-import { encode } from "../../shared/storage/columns.ts";
-import { entity } from "../../shared/storage/entity.ts";
-import { MAX_TEXT_UNITS } from "../../shared/storage/limits.ts";
+import { encode } from "../../shared/platform/storage/columns.ts";
+import { entity } from "../../shared/platform/storage/entity.ts";
+import { MAX_TEXT_UNITS } from "../../shared/platform/storage/limits.ts";
 
 const { members } = entity("Texts", z.object({ text: z.string() }));
 

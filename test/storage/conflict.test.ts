@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { repeatOnConflict } from "../../shared/storage/conflict.ts";
-import { RowChanged } from "../../shared/storage/errors.ts";
+import { repeatOnConflict } from "../../shared/platform/storage/conflict.ts";
+import { RowChanged } from "../../shared/platform/storage/errors.ts";
 
 /** Fails so often, and then answers which attempt it was. */
 function failing(times: number, error: Error) {

@@ -1,8 +1,8 @@
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { afterEach, expect, test } from "vitest";
 import * as z from "zod";
-import { entity } from "../../shared/storage/entity.ts";
-import { createTables } from "../../shared/storage/tables.ts";
+import { entity } from "../../shared/platform/storage/entity.ts";
+import { createTables } from "../../shared/platform/storage/tables.ts";
 
 const Thing = entity("Things", z.object({ name: z.string() }));
 

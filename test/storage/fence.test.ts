@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from "vitest";
 import * as z from "zod";
-import { entity } from "../../shared/storage/entity.ts";
+import { entity } from "../../shared/platform/storage/entity.ts";
 import {
   createTables,
   type Fence,
@@ -11,7 +11,7 @@ import {
   RowExists,
   remove,
   type Tables,
-} from "../../shared/storage/tables.ts";
+} from "../../shared/platform/storage/tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 

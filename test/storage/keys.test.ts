@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { keyEnd, keyProblem, keyText, keyTextOf } from "../../shared/storage/keys.ts";
+import { keyEnd, keyProblem, keyText, keyTextOf } from "../../shared/platform/storage/keys.ts";
 
 describe("keyText", () => {
   test("gives back any text, as a legal key without the separator", () => {

@@ -1,6 +1,6 @@
 import { QueueClient } from "@azure/storage-queue";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { createQueues, type Queues } from "../../shared/storage/queues.ts";
+import { createQueues, type Queues } from "../../shared/platform/storage/queues.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
 

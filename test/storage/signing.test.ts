@@ -2,9 +2,17 @@ import { randomBytes } from "node:crypto";
 import { TableClient } from "@azure/data-tables";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import * as z from "zod";
-import { entity } from "../../shared/storage/entity.ts";
-import type { RowKeys } from "../../shared/storage/signing.ts";
-import { createTables, insert, merge, put, remove, StorageCorrupt, type Tables } from "../../shared/storage/tables.ts";
+import { entity } from "../../shared/platform/storage/entity.ts";
+import type { RowKeys } from "../../shared/platform/storage/signing.ts";
+import {
+  createTables,
+  insert,
+  merge,
+  put,
+  remove,
+  StorageCorrupt,
+  type Tables,
+} from "../../shared/platform/storage/tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 

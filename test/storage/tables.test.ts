@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import * as z from "zod";
-import { entity } from "../../shared/storage/entity.ts";
+import { entity } from "../../shared/platform/storage/entity.ts";
 import {
   createTables,
   insert,
@@ -15,7 +15,7 @@ import {
   replace,
   StorageCorrupt,
   type Tables,
-} from "../../shared/storage/tables.ts";
+} from "../../shared/platform/storage/tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { type Fault, startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 

@@ -1,10 +1,10 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import * as z from "zod";
-import { entity } from "../../shared/storage/entity.ts";
-import { MAX_ENTITY_BYTES } from "../../shared/storage/limits.ts";
-import { insert, type Operation, put, remove, replace } from "../../shared/storage/operations.ts";
-import { transactionBody, transactionParts } from "../../shared/storage/transaction.ts";
+import { entity } from "../../shared/platform/storage/entity.ts";
+import { MAX_ENTITY_BYTES } from "../../shared/platform/storage/limits.ts";
+import { insert, type Operation, put, remove, replace } from "../../shared/platform/storage/operations.ts";
+import { transactionBody, transactionParts } from "../../shared/platform/storage/transaction.ts";
 import { SEED } from "../support/cases.ts";
 
 const Thing = entity("Things", z.object({ name: z.string() }));

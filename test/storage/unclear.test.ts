@@ -2,9 +2,9 @@ import { setTimeout as delay } from "node:timers/promises";
 import { TableClient } from "@azure/data-tables";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import * as z from "zod";
-import { UNUSED_POLICIES } from "../../shared/storage/clients.ts";
-import { entity } from "../../shared/storage/entity.ts";
-import { createQueues } from "../../shared/storage/queues.ts";
+import { UNUSED_POLICIES } from "../../shared/platform/storage/clients.ts";
+import { entity } from "../../shared/platform/storage/entity.ts";
+import { createQueues } from "../../shared/platform/storage/queues.ts";
 import {
   createTables,
   insert,
@@ -17,7 +17,7 @@ import {
   remove,
   replace,
   type Tables,
-} from "../../shared/storage/tables.ts";
+} from "../../shared/platform/storage/tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { type Fault, startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 

@@ -2,9 +2,9 @@ import { readFileSync } from "node:fs";
 import type { IncomingMessage } from "node:http";
 import path from "node:path";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import type { CredentialType, Identity } from "../../shared/azure/identity.ts";
-import { createKeyVaults } from "../../shared/azure/key-vault.ts";
-import { createResourceManager } from "../../shared/azure/resource-manager.ts";
+import type { CredentialType, Identity } from "../../shared/platform/azure/identity.ts";
+import { createKeyVaults } from "../../shared/platform/azure/key-vault.ts";
+import { createResourceManager } from "../../shared/platform/azure/resource-manager.ts";
 import { SAMPLED_VAULTS, testConnection } from "../../shared/subscriptions/connection-test.ts";
 import { type OddServer, startOddServer } from "../azure/odd-server.ts";
 import { IMPATIENT, plainIdentity, recordingLog, testConfig } from "../azure/services.ts";
@@ -211,7 +211,7 @@ test("a vault whose address leads elsewhere fails, and nothing is sent there", a
 });
 
 test("without knowing itself the command leaves the identity to be filled in", async () => {
-  const { CloudFailure } = await import("../../shared/azure/failure.ts");
+  const { CloudFailure } = await import("../../shared/platform/azure/failure.ts");
   cloud.set(`management${SCOPE}`, refused(403, "AuthorizationFailed"));
   const describe = () => Promise.reject(new CloudFailure("unreachable", "No answer.", { remedy: "Wait." }));
   const command = (await run({ describe })).steps[0]?.remedy?.azCliCommand;

@@ -1,5 +1,5 @@
+import type { Company } from "simulated-cloud/company/company.ts";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Company } from "../../infra/local/cloud/company/company.ts";
 import { seriesIn } from "../metrics/exposition.ts";
 import { Service } from "../support/service.ts";
 

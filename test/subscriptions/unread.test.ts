@@ -1,5 +1,5 @@
+import type { Company } from "simulated-cloud/company/company.ts";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
-import type { Company } from "../../infra/local/cloud/company/company.ts";
 import { pdfText } from "../support/pdf-text.ts";
 import { ADMIN, Service } from "../support/service.ts";
 

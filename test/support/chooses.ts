@@ -3,7 +3,7 @@ export class ProviderVisitor {
   readonly #cookies = new Map<string, string>();
 
   /**
-   * Opens the address that the service redirected to and chooses a person of `infra/local/cloud/idp/people.ts`.
+   * Opens the address that the service redirected to and chooses a person of `infra/simulated-cloud/idp/people.ts`.
    *
    * @param person - His id; empty to refuse.
    * @returns The address the provider sends the browser back to, at another host, which is not opened.

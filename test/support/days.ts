@@ -3,11 +3,11 @@ import { mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync 
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { type RunningHost, runHost } from "functions-host/test/run-host.ts";
+import type { Company } from "simulated-cloud/company/company.ts";
+import type { SunkRequest } from "simulated-cloud/webhook-sink.ts";
 import { startAzurite } from "../../infra/local/azurite.ts";
-import type { Company } from "../../infra/local/cloud/company/company.ts";
-import type { SunkRequest } from "../../infra/local/cloud/webhook-sink.ts";
 import { jsonLine, start } from "../../infra/local/processes.ts";
-import { type RunningHost, runHost } from "../host/run-host.ts";
 import { startTableProxy } from "./table-proxy.ts";
 import { TEST_APP } from "./test-app.ts";
 

@@ -1,9 +1,9 @@
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { decodePDFRawStream, PDFArray, PDFDocument, type PDFRawStream } from "pdf-lib";
-import { Sheet } from "../../shared/pdf/sheet.ts";
-import { Typesetter } from "../../shared/pdf/typesetter.ts";
-import { openTypeFromWoff } from "../../shared/pdf/woff.ts";
+import { Sheet } from "../../shared/platform/pdf/sheet.ts";
+import { Typesetter } from "../../shared/platform/pdf/typesetter.ts";
+import { openTypeFromWoff } from "../../shared/platform/pdf/woff.ts";
 
 /** What a page shows, in points from its lower left corner. */
 interface Drawn {

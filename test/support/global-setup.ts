@@ -3,8 +3,8 @@ import { writeFileSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import path from "node:path";
 import { build } from "esbuild";
+import { makeKeys } from "simulated-cloud/cloud.ts";
 import { buildLocalApp, REQUIRE_BANNER } from "../../infra/build/build.ts";
-import { makeKeys } from "../../infra/local/cloud/cloud.ts";
 import { CLOUD_KEYS, HOST, TEST_APP } from "./test-app.ts";
 import { skippedTools } from "./tools.ts";
 
@@ -20,7 +20,7 @@ export default async function setup(): Promise<() => Promise<void>> {
   writeFileSync(path.join(TEST_APP, "license-key.pem"), privateKey.export({ type: "pkcs8", format: "pem" }));
   makeKeys(CLOUD_KEYS);
   await build({
-    entryPoints: [path.resolve(import.meta.dirname, "../../infra/local/host/main.ts")],
+    entryPoints: [path.resolve(import.meta.dirname, "../../infra/functions-host/main.ts")],
     outfile: HOST,
     bundle: true,
     format: "esm",

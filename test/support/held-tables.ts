@@ -1,4 +1,4 @@
-import type { Tables } from "../../shared/storage/tables.ts";
+import type { Tables } from "../../shared/platform/storage/tables.ts";
 
 /**
  * Work on tables that waits before its n-th request until it is let go, and may die there.

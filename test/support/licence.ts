@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { CompactSign, importPKCS8 } from "jose";
-import { DAY_SECONDS } from "../../shared/time.ts";
+import { DAY_SECONDS } from "../../shared/platform/time.ts";
 import { TEST_APP } from "./test-app.ts";
 
 /** The key pair that the test app was built with: its licences are good ones there. */

@@ -1,4 +1,4 @@
-import type { Company, CompanyVault } from "../../infra/local/cloud/company/company.ts";
+import type { Company, CompanyVault } from "simulated-cloud/company/company.ts";
 
 /** The company that budgets are counted on: 36 vaults of 140 assets, in three subscriptions. */
 export const VAULTS = 36;

@@ -1,10 +1,10 @@
 import { randomBytes } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import { QueueServiceClient } from "@azure/storage-queue";
+import { type RunningHost, runHost } from "functions-host/test/run-host.ts";
+import { type Cloud, startCloud } from "simulated-cloud/cloud.ts";
+import type { Company, SizedCompany } from "simulated-cloud/company/company.ts";
 import { startAzurite } from "../../infra/local/azurite.ts";
-import { type Cloud, startCloud } from "../../infra/local/cloud/cloud.ts";
-import type { Company, SizedCompany } from "../../infra/local/cloud/company/company.ts";
-import { type RunningHost, runHost } from "../host/run-host.ts";
 import { Conformance, type Description } from "./conformance.ts";
 import { openStorage, type TestStorage } from "./storage.ts";
 import { type SeenRequest, startTableProxy, type TableProxy } from "./table-proxy.ts";

@@ -2,9 +2,9 @@ import { randomUUID } from "node:crypto";
 import { SignJWT } from "jose";
 import { createServices } from "../../functions/services.ts";
 import { USERS_PARTITION, User } from "../../shared/access/user.ts";
-import { loadConfig } from "../../shared/config/config.ts";
-import type { Role } from "../../shared/http/endpoint.ts";
-import { createTables } from "../../shared/storage/tables.ts";
+import { loadConfig } from "../../shared/platform/config/config.ts";
+import type { Role } from "../../shared/platform/http/endpoint.ts";
+import { createTables } from "../../shared/platform/storage/tables.ts";
 import type { Service } from "./service.ts";
 
 /** Makes users in the service's storage, as the command for it does. */

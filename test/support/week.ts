@@ -1,18 +1,18 @@
 import { randomUUID } from "node:crypto";
 import pMap from "p-map";
-import type { AssetKind } from "../../infra/local/cloud/company/company.ts";
-import { createIdentity } from "../../shared/azure/identity.ts";
-import { createKeyVaults } from "../../shared/azure/key-vault.ts";
-import { createResourceManager } from "../../shared/azure/resource-manager.ts";
-import { createVaultSecrets } from "../../shared/azure/vault-secrets.ts";
+import type { AssetKind } from "simulated-cloud/company/company.ts";
 import { planVaults } from "../../shared/discovery/plan-vaults.ts";
 import type { ScanMode } from "../../shared/discovery/scan.ts";
 import { scanVault } from "../../shared/discovery/scan-vault.ts";
 import type { AssetRecord, AssetType } from "../../shared/inventory/asset.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
-import { createStoreClock } from "../../shared/storage/clock.ts";
-import { createTables } from "../../shared/storage/tables.ts";
-import { DAY_MS, HOUR_MS } from "../../shared/time.ts";
+import { createIdentity } from "../../shared/platform/azure/identity.ts";
+import { createKeyVaults } from "../../shared/platform/azure/key-vault.ts";
+import { createResourceManager } from "../../shared/platform/azure/resource-manager.ts";
+import { createVaultSecrets } from "../../shared/platform/azure/vault-secrets.ts";
+import { createStoreClock } from "../../shared/platform/storage/clock.ts";
+import { createTables } from "../../shared/platform/storage/tables.ts";
+import { DAY_MS, HOUR_MS } from "../../shared/platform/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 
 /** The scans of the default schedules: a full one, then four deltas, in hours after the full one. */

@@ -1,7 +1,7 @@
 import { TableClient } from "@azure/data-tables";
+import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import { Problem } from "../../shared/http/problem.ts";
+import { Problem } from "../../shared/platform/http/problem.ts";
 import { providerView } from "../../shared/sync/api.ts";
 import { CONFIGURED_QUEUE } from "../../shared/sync/record.ts";
 import { liveIn } from "../azure/live-cloud.ts";

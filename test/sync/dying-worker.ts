@@ -1,5 +1,5 @@
 import "../../infra/local/loopback-names.mjs";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
+import type { Cloud } from "simulated-cloud/cloud.ts";
 import type { Steps } from "../support/mortal.ts";
 import { openRoom } from "./room.ts";
 

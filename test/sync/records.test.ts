@@ -1,7 +1,7 @@
 import { TableClient } from "@azure/data-tables";
+import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import { Problem } from "../../shared/http/problem.ts";
+import { Problem } from "../../shared/platform/http/problem.ts";
 import type { SyncRecordRow } from "../../shared/sync/record.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";

@@ -1,6 +1,6 @@
+import type { Cloud } from "simulated-cloud/cloud.ts";
+import type { FaultAction } from "simulated-cloud/faults.ts";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import type { FaultAction } from "../../infra/local/cloud/faults.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { COPIES, caller, HOUR_MS, openRoom, type Room, SOURCE } from "./room.ts";

@@ -1,7 +1,7 @@
+import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { VAULTS, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
-import { withoutKeys } from "../../shared/storage/entity.ts";
+import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import { Records, type SyncRecordRow } from "../../shared/sync/record.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";

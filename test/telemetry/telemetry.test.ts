@@ -2,7 +2,7 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { METRICS, traceContext } from "../../shared/telemetry.ts";
+import { METRICS, traceContext } from "../../shared/platform/telemetry.ts";
 import { ADMIN, Service } from "../support/service.ts";
 
 const VALUE = "planted-value-of-a-secret";

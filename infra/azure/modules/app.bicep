@@ -1,4 +1,4 @@
-// The functions app on Flex Consumption, and the settings it reads (shared/config/config.ts).
+// The functions app on Flex Consumption, and the settings it reads (shared/platform/config/config.ts).
 param environmentName string
 param suffix string
 param location string

@@ -4,7 +4,7 @@
  * and only where the secret does not exist: a further deployment changes none. No value is printed, or kept anywhere else.
  */
 import { randomBytes } from "node:crypto";
-import { cloudEndpoints } from "../../../shared/config/clouds.ts";
+import { cloudEndpoints } from "../../../shared/platform/config/clouds.ts";
 import { commandLine } from "../../build/command-line.ts";
 
 const HELP = `npm run make-secrets

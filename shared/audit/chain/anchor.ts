@@ -1,5 +1,5 @@
 import * as z from "zod";
-import type { ServiceKeyVault } from "../../azure/service-key-vault.ts";
+import type { ServiceKeyVault } from "../../platform/azure/service-key-vault.ts";
 import { sha256 } from "../canonical.ts";
 import { isIntervalName } from "../interval.ts";
 import { isPlausible } from "./chain.ts";

@@ -1,6 +1,6 @@
-import type { Clock } from "../../runtime.ts";
-import type { Tables } from "../../storage/tables.ts";
-import { DAY_MS, HOUR_MS } from "../../time.ts";
+import type { Clock } from "../../platform/runtime.ts";
+import type { Tables } from "../../platform/storage/tables.ts";
+import { DAY_MS, HOUR_MS } from "../../platform/time.ts";
 import { INTERVAL_MS, type Interval, intervalFrom, intervalName, intervalOf } from "../interval.ts";
 import { readRow, readRows } from "../read.ts";
 import { DIGESTS_PARTITION, DigestRow } from "../rows.ts";

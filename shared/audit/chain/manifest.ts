@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { Tables } from "../../storage/tables.ts";
+import type { Tables } from "../../platform/storage/tables.ts";
 import { sha256 } from "../canonical.ts";
 import { type Interval, intervalFrom, intervalName, isIntervalName } from "../interval.ts";
 import { readRows } from "../read.ts";

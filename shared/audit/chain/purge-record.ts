@@ -1,5 +1,5 @@
 import * as z from "zod";
-import type { Tables } from "../../storage/tables.ts";
+import type { Tables } from "../../platform/storage/tables.ts";
 import { type Interval, intervalFrom } from "../interval.ts";
 import { readRows } from "../read.ts";
 import { PURGES_PARTITION, RecordRow } from "../rows.ts";

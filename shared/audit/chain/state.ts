@@ -1,5 +1,5 @@
-import type { Clock } from "../../runtime.ts";
-import type { Tables } from "../../storage/tables.ts";
+import type { Clock } from "../../platform/runtime.ts";
+import type { Tables } from "../../platform/storage/tables.ts";
 import { type Interval, intervalFrom, intervalName } from "../interval.ts";
 import type { Anchor, Remembered } from "./anchor.ts";
 import { beginningByNumber, type ChainEnd, chainEnd, oldestBeginning, purgedEnd } from "./chain.ts";

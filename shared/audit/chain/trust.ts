@@ -1,7 +1,7 @@
 import { createPublicKey } from "node:crypto";
 import * as z from "zod";
-import type { Config } from "../../config/config.ts";
-import type { Tables } from "../../storage/tables.ts";
+import type { Config } from "../../platform/config/config.ts";
+import type { Tables } from "../../platform/storage/tables.ts";
 import { readRows } from "../read.ts";
 import { KEYS_PARTITION, RecordRow } from "../rows.ts";
 import {

@@ -1,4 +1,4 @@
-import { createCsv } from "../../csv.ts";
+import { createCsv } from "../../platform/csv.ts";
 import { canonicalJson } from "../canonical.ts";
 import type { AuditEntry } from "../entry.ts";
 

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { decodeCursor, encodeCursor } from "../../http/paging.ts";
+import { decodeCursor, encodeCursor } from "../../platform/http/paging.ts";
 import { type PublicKeys, readStatement, type SigningKey, signStatement } from "../chain/signing.ts";
 
 /** Where an export goes on, and what came before. */

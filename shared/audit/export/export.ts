@@ -1,4 +1,4 @@
-import { Problem } from "../../http/problem.ts";
+import { Problem } from "../../platform/http/problem.ts";
 import { chainState, type ReadingDependencies } from "../chain/state.ts";
 import type { AuditEntry } from "../entry.ts";
 import { INTERVAL_MS, intervalOf } from "../interval.ts";

@@ -1,4 +1,4 @@
-import { ALARM, type Column, GOOD, HEADING, MARGIN, MUTED, type Sheet } from "../../pdf/sheet.ts";
+import { ALARM, type Column, GOOD, HEADING, MARGIN, MUTED, type Sheet } from "../../platform/pdf/sheet.ts";
 import type { Verification } from "../api.ts";
 import type { PdfEvent } from "./pdf-events.ts";
 

@@ -1,5 +1,5 @@
-import { createDocument } from "../../pdf/document.ts";
-import { ALARM, type Cell, CONTENT_BOTTOM, type Column, MARGIN, MUTED, type Sheet } from "../../pdf/sheet.ts";
+import { createDocument } from "../../platform/pdf/document.ts";
+import { ALARM, type Cell, CONTENT_BOTTOM, type Column, MARGIN, MUTED, type Sheet } from "../../platform/pdf/sheet.ts";
 import type { Verification } from "../api.ts";
 import type { ReadingDependencies } from "../chain/state.ts";
 import type { AuditEntry } from "../entry.ts";

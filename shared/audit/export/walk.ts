@@ -1,4 +1,4 @@
-import type { Tables } from "../../storage/tables.ts";
+import type { Tables } from "../../platform/storage/tables.ts";
 import type { AuditEntry } from "../entry.ts";
 import { dayOf, INTERVAL_MS, type Interval, intervalOf } from "../interval.ts";
 import type { AuditQuery } from "../list.ts";

@@ -1,7 +1,7 @@
-import { Problem } from "../../http/problem.ts";
-import type { Clock } from "../../runtime.ts";
-import type { Tables } from "../../storage/tables.ts";
-import { DAY_MS } from "../../time.ts";
+import { Problem } from "../../platform/http/problem.ts";
+import type { Clock } from "../../platform/runtime.ts";
+import type { Tables } from "../../platform/storage/tables.ts";
+import { DAY_MS } from "../../platform/time.ts";
 import { audited } from "../audited.ts";
 import { type Digest, readDigest } from "../chain/digest.ts";
 import { type PurgeRecord, purgedTo } from "../chain/purge-record.ts";

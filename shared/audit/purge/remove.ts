@@ -1,5 +1,5 @@
-import type { Entity } from "../../storage/entity.ts";
-import { remove, type Tables } from "../../storage/tables.ts";
+import type { Entity } from "../../platform/storage/entity.ts";
+import { remove, type Tables } from "../../platform/storage/tables.ts";
 import { type Interval, intervalFrom, intervalName, intervalsByDay, isIntervalName } from "../interval.ts";
 import {
   bornMark,

@@ -1,7 +1,7 @@
 import { pMapIterable } from "p-map";
-import type { Clock } from "../../runtime.ts";
-import type { Tables } from "../../storage/tables.ts";
-import { DAY_MS } from "../../time.ts";
+import type { Clock } from "../../platform/runtime.ts";
+import type { Tables } from "../../platform/storage/tables.ts";
+import { DAY_MS } from "../../platform/time.ts";
 import { INTERVAL_MS, type Interval, intervalFrom, intervalOf, isIntervalName } from "../interval.ts";
 import { readRow } from "../read.ts";
 import { bornMark, entriesPartition, FIRST_PARTITION, FirstRow, Mark } from "../rows.ts";

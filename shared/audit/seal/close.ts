@@ -1,6 +1,6 @@
 import * as z from "zod";
-import { repeatOnConflict } from "../../storage/conflict.ts";
-import { insert, put, remove, type Tables } from "../../storage/tables.ts";
+import { repeatOnConflict } from "../../platform/storage/conflict.ts";
+import { insert, put, remove, type Tables } from "../../platform/storage/tables.ts";
 import { type PublicKeys, readStatement, type SigningKey, signStatement } from "../chain/signing.ts";
 import { type Interval, intervalName } from "../interval.ts";
 import { readRow } from "../read.ts";

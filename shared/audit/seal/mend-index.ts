@@ -1,4 +1,4 @@
-import { type Operation, put, type Tables } from "../../storage/tables.ts";
+import { type Operation, put, type Tables } from "../../platform/storage/tables.ts";
 import type { AuditEntry } from "../entry.ts";
 import { INDEX_PARTITION, IndexRow, indexKeys, indexPrefix, indexRange } from "../rows.ts";
 

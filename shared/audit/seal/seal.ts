@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
-import type { Clock, Logger } from "../../runtime.ts";
-import { isConflict } from "../../storage/conflict.ts";
-import { insert, type Operation, replace, type Tables } from "../../storage/tables.ts";
+import type { Clock, Logger } from "../../platform/runtime.ts";
+import { isConflict } from "../../platform/storage/conflict.ts";
+import { insert, type Operation, replace, type Tables } from "../../platform/storage/tables.ts";
 import { sha256 } from "../canonical.ts";
 import type { Anchor, Remembered } from "../chain/anchor.ts";
 import { beginningByNumber, type ChainEnd, chainEnd, oldestBeginning, purgedEnd } from "../chain/chain.ts";

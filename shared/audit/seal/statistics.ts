@@ -1,5 +1,5 @@
-import type { Clock } from "../../runtime.ts";
-import type { Tables } from "../../storage/tables.ts";
+import type { Clock } from "../../platform/runtime.ts";
+import type { Tables } from "../../platform/storage/tables.ts";
 import { chainEnd, oldestBeginning, purgedEnd } from "../chain/chain.ts";
 import { purgedTo, readPurges } from "../chain/purge-record.ts";
 import type { Trust } from "../chain/trust.ts";

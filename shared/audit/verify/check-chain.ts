@@ -1,4 +1,4 @@
-import type { Tables } from "../../storage/tables.ts";
+import type { Tables } from "../../platform/storage/tables.ts";
 import type { Verification } from "../api.ts";
 import { sha256 } from "../canonical.ts";
 import { type Digest, readDigest } from "../chain/digest.ts";

@@ -1,6 +1,6 @@
 import { pMapIterable } from "p-map";
-import type { Tables } from "../../storage/tables.ts";
-import { newestFirst } from "../../ulid.ts";
+import type { Tables } from "../../platform/storage/tables.ts";
+import { newestFirst } from "../../platform/ulid.ts";
 import type { Finding } from "../chain/findings.ts";
 import type { AuditEntry } from "../entry.ts";
 import { type Interval, intervalName, intervalOf } from "../interval.ts";

@@ -1,5 +1,5 @@
 import { pMapIterable } from "p-map";
-import type { Tables } from "../../storage/tables.ts";
+import type { Tables } from "../../platform/storage/tables.ts";
 import { type Interval, intervalName, intervalsByDay } from "../interval.ts";
 import { bornMark, entriesPartition, openMark } from "../rows.ts";
 import { marksOf } from "../seal/close.ts";

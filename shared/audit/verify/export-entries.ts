@@ -1,6 +1,6 @@
 import { decodeTime } from "ulid";
-import { MINUTE_MS } from "../../time.ts";
-import { isUlid } from "../../ulid.ts";
+import { MINUTE_MS } from "../../platform/time.ts";
+import { isUlid } from "../../platform/ulid.ts";
 import { canonicalJson, sha256 } from "../canonical.ts";
 import { compare, DETAILS, type Finding } from "../chain/findings.ts";
 import type { Fingerprint } from "../chain/manifest.ts";

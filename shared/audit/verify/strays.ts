@@ -1,6 +1,6 @@
-import type { Tables } from "../../storage/tables.ts";
-import { DAY_MS } from "../../time.ts";
-import { newestFirst } from "../../ulid.ts";
+import type { Tables } from "../../platform/storage/tables.ts";
+import { DAY_MS } from "../../platform/time.ts";
+import { newestFirst } from "../../platform/ulid.ts";
 import { Digest, readDigest } from "../chain/digest.ts";
 import { type Finding, missingPurges } from "../chain/findings.ts";
 import { readStatement } from "../chain/signing.ts";

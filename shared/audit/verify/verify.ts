@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { decodeCursor, encodeCursor } from "../../http/paging.ts";
+import { decodeCursor, encodeCursor } from "../../platform/http/paging.ts";
 import type { Verification } from "../api.ts";
 import { digestAt } from "../chain/chain.ts";
 import { keyFingerprint, publicKeyText } from "../chain/signing.ts";

@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import { encodeTime } from "ulid";
-import type { Randomness } from "../../runtime.ts";
-import { isConflict } from "../../storage/conflict.ts";
-import { merge, RowMissing, replace } from "../../storage/tables.ts";
-import { MINUTE_MS } from "../../time.ts";
+import type { Randomness } from "../../platform/runtime.ts";
+import { isConflict } from "../../platform/storage/conflict.ts";
+import { merge, RowMissing, replace } from "../../platform/storage/tables.ts";
+import { MINUTE_MS } from "../../platform/time.ts";
 import { entryOf, entryText, readEntry } from "../entry.ts";
 import type { AuditEvent } from "../event.ts";
 import { intervalOf } from "../interval.ts";

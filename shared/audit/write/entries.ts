@@ -1,6 +1,6 @@
-import type { Clock } from "../../runtime.ts";
-import { isConflict } from "../../storage/conflict.ts";
-import { insert, merge, put, RowExists, RowMissing, replace, type Tables } from "../../storage/tables.ts";
+import type { Clock } from "../../platform/runtime.ts";
+import { isConflict } from "../../platform/storage/conflict.ts";
+import { insert, merge, put, RowExists, RowMissing, replace, type Tables } from "../../platform/storage/tables.ts";
 import { chainEnd } from "../chain/chain.ts";
 import type { Trust } from "../chain/trust.ts";
 import type { AuditEntry } from "../entry.ts";

@@ -1,5 +1,5 @@
 import { decodeTime } from "ulid";
-import type { Randomness } from "../../runtime.ts";
+import type { Randomness } from "../../platform/runtime.ts";
 import { entryOf, entryText } from "../entry.ts";
 import type { Appender, AuditEvent } from "../event.ts";
 import { IntervalSealed, intervalOf } from "../interval.ts";

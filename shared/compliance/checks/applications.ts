@@ -1,5 +1,5 @@
 import type { AssetRecord, AssetType } from "../../inventory/asset.ts";
-import { DAY_SECONDS } from "../../time.ts";
+import { DAY_SECONDS } from "../../platform/time.ts";
 import { type AssetCheck, assetCheck, type Evaluation, fail, instantText, notApplicable, pass } from "../check.ts";
 import { MAX_APPLICATION_CERTIFICATE_DAYS, MAX_CLIENT_SECRET_DAYS } from "../limits.ts";
 import { nameOwner, remove, renew, retire } from "../remedies/applications.ts";

@@ -1,5 +1,5 @@
 import type { AssetSource, AssetType } from "../../inventory/asset.ts";
-import { DAY_SECONDS } from "../../time.ts";
+import { DAY_SECONDS } from "../../platform/time.ts";
 import {
   type AssetCheck,
   assetCheck,

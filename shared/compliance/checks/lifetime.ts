@@ -1,4 +1,4 @@
-import { DAY_SECONDS } from "../../time.ts";
+import { DAY_SECONDS } from "../../platform/time.ts";
 import { type AssetCheck, assetCheck, fail, instantText, notApplicable, pass } from "../check.ts";
 import { MAX_ACTIVE_DAYS, MAX_CERTIFICATE_MONTHS, MAX_VALIDITY_DAYS } from "../limits.ts";
 import { replace, shorten, shorterCertificate } from "../remedies/key-vault.ts";

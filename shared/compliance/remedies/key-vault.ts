@@ -1,4 +1,4 @@
-import { DAY_MS, DAY_SECONDS, SECOND_MS } from "../../time.ts";
+import { DAY_MS, DAY_SECONDS, SECOND_MS } from "../../platform/time.ts";
 import { MAX_CERTIFICATE_MONTHS, MAX_VALIDITY_DAYS } from "../limits.ts";
 import {
   az,

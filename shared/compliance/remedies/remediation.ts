@@ -1,4 +1,4 @@
-import { DAY_MS, SECOND_MS } from "../../time.ts";
+import { DAY_MS, SECOND_MS } from "../../platform/time.ts";
 import type { AssetFacts } from "../facts.ts";
 
 /** How to mend one violation: with this resource's own names, and such that it works as it stands but for what is in `<…>`. */

@@ -1,6 +1,6 @@
-import { createDocument } from "../../pdf/document.ts";
-import { ALARM, CONTENT_BOTTOM, type Column, GOOD, HEADING, MUTED, type Sheet } from "../../pdf/sheet.ts";
-import { DAY_MS } from "../../time.ts";
+import { createDocument } from "../../platform/pdf/document.ts";
+import { ALARM, CONTENT_BOTTOM, type Column, GOOD, HEADING, MUTED, type Sheet } from "../../platform/pdf/sheet.ts";
+import { DAY_MS } from "../../platform/time.ts";
 import { WEIGHTS } from "../check.ts";
 import type { Assessment } from "../compliance.ts";
 import type { CheckResult, ControlResult } from "../frameworks.ts";

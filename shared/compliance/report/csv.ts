@@ -1,4 +1,4 @@
-import { type Column, createCsv } from "../../csv.ts";
+import { type Column, createCsv } from "../../platform/csv.ts";
 import { FRAMEWORKS } from "../controls.ts";
 import type { CheckResult, ControlResult, FrameworkResult } from "../frameworks.ts";
 import type { Violation } from "../violations.ts";

@@ -1,6 +1,6 @@
-import { MAX_LIMIT } from "../../http/paging.ts";
-import { Problem } from "../../http/problem.ts";
-import type { Clock } from "../../runtime.ts";
+import { MAX_LIMIT } from "../../platform/http/paging.ts";
+import { Problem } from "../../platform/http/problem.ts";
+import type { Clock } from "../../platform/runtime.ts";
 import type { Compliance } from "../compliance.ts";
 import type { FrameworkId } from "../controls.ts";
 import type { Violation, ViolationFilter } from "../violations.ts";

@@ -1,4 +1,4 @@
-import { ALARM, type Cell, CONTENT_BOTTOM, type Column, GOOD, HEADING, type Sheet } from "../../pdf/sheet.ts";
+import { ALARM, type Cell, CONTENT_BOTTOM, type Column, GOOD, HEADING, type Sheet } from "../../platform/pdf/sheet.ts";
 import type { Severity } from "../check.ts";
 import type { Violation } from "../violations.ts";
 

@@ -1,4 +1,4 @@
-import { CONTENT_BOTTOM, HEADING, MARGIN, MUTED, PAGE, type Sheet, STRIPE } from "../../pdf/sheet.ts";
+import { CONTENT_BOTTOM, HEADING, MARGIN, MUTED, PAGE, type Sheet, STRIPE } from "../../platform/pdf/sheet.ts";
 import type { DayScore } from "../history.ts";
 import { TEXT_SIZE } from "./tables.ts";
 

@@ -1,5 +1,5 @@
-import { createDocument } from "../../pdf/document.ts";
-import { HEADING, MARGIN, MUTED, type Sheet } from "../../pdf/sheet.ts";
+import { createDocument } from "../../platform/pdf/document.ts";
+import { HEADING, MARGIN, MUTED, type Sheet } from "../../platform/pdf/sheet.ts";
 import { SEVERITIES } from "../check.ts";
 import type { Violation, ViolationFilter } from "../violations.ts";
 import { evidenceTable, instant, section, TEXT_SIZE } from "./tables.ts";

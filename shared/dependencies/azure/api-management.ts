@@ -1,7 +1,7 @@
 import * as z from "zod";
-import type { KeyVaultContract } from "../../azure/api-management.ts";
-import { CloudFailure } from "../../azure/failure.ts";
-import { HOUR_SECONDS } from "../../time.ts";
+import type { KeyVaultContract } from "../../platform/azure/api-management.ts";
+import { CloudFailure } from "../../platform/azure/failure.ts";
+import { HOUR_SECONDS } from "../../platform/time.ts";
 import type { Edge } from "../edge.ts";
 import { type Finder, type Place, propertiesOf, usesIn } from "./finder.ts";
 

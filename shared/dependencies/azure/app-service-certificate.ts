@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { DAY_SECONDS } from "../../time.ts";
+import { DAY_SECONDS } from "../../platform/time.ts";
 import { type Finder, propertiesOf } from "./finder.ts";
 import { ASSET_NAME, ofVaultId } from "./key-vault-names.ts";
 

@@ -1,4 +1,4 @@
-import { DAY_SECONDS } from "../../time.ts";
+import { DAY_SECONDS } from "../../platform/time.ts";
 import { type Finder, usesIn } from "./finder.ts";
 
 /** `Initialized` is a reference that has not been read yet. */

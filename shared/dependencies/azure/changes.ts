@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { parseResourceId } from "../../azure/resource-id.ts";
+import { parseResourceId } from "../../platform/azure/resource-id.ts";
 import { FINDER_OF } from "./finders.ts";
 import { changesSince, isVault } from "./queries.ts";
 

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { MINUTE_SECONDS } from "../../time.ts";
+import { MINUTE_SECONDS } from "../../platform/time.ts";
 import type { Refresh } from "../edge.ts";
 import { type Finder, type Found, propertiesOf, type ResourceRow, usesIn } from "./finder.ts";
 import type { KeyVaultNames } from "./key-vault-names.ts";

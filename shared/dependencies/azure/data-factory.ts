@@ -1,5 +1,5 @@
-import type { LinkedService } from "../../azure/data-factory.ts";
-import { MINUTE_SECONDS } from "../../time.ts";
+import type { LinkedService } from "../../platform/azure/data-factory.ts";
+import { MINUTE_SECONDS } from "../../platform/time.ts";
 import { type Finder, type Place, usesIn } from "./finder.ts";
 import { ASSET_NAME, type KeyVaultNames, type NamedAsset } from "./key-vault-names.ts";
 

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { HOUR_SECONDS } from "../../time.ts";
+import { HOUR_SECONDS } from "../../platform/time.ts";
 import { type Finder, propertiesOf, usesIn } from "./finder.ts";
 import { unlessManagedHsm } from "./key-vault-names.ts";
 

@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { CloudFailure } from "../../azure/failure.ts";
-import type { RoleAssignment, RoleAssignments, RoleDefinition } from "../../azure/role-assignments.ts";
 import { ASSET_TYPES, type AssetType } from "../../inventory/asset.ts";
+import { CloudFailure } from "../../platform/azure/failure.ts";
+import type { RoleAssignment, RoleAssignments, RoleDefinition } from "../../platform/azure/role-assignments.ts";
 import { type NamedAsset, ofVaultId } from "./key-vault-names.ts";
 
 /** Assets that someone may read, and the role or access policy that says so. */

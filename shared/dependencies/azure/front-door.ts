@@ -1,4 +1,4 @@
-import { DAY_SECONDS } from "../../time.ts";
+import { DAY_SECONDS } from "../../platform/time.ts";
 import { type Finder, usesIn } from "./finder.ts";
 import { type NamedAsset, ofVaultId } from "./key-vault-names.ts";
 

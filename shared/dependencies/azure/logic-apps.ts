@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { MINUTE_SECONDS } from "../../time.ts";
+import { MINUTE_SECONDS } from "../../platform/time.ts";
 import { type Finder, type Place, propertiesOf, usesIn } from "./finder.ts";
 import { ASSET_NAME, type NamedAsset, VAULT_NAME } from "./key-vault-names.ts";
 

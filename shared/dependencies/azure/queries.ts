@@ -1,4 +1,4 @@
-import { quoted } from "../../azure/resource-graph.ts";
+import { quoted } from "../../platform/azure/resource-graph.ts";
 import type { Finder } from "./finder.ts";
 import { FINDERS } from "./finders.ts";
 

@@ -1,8 +1,8 @@
-import type { Arm } from "../../azure/arm.ts";
-import { CloudFailure } from "../../azure/failure.ts";
-import type { ResourceManager } from "../../azure/resource-manager.ts";
-import { createRoleAssignments } from "../../azure/role-assignments.ts";
-import { DEPENDENCY_READER } from "../../azure/watch-roles.ts";
+import type { Arm } from "../../platform/azure/arm.ts";
+import { CloudFailure } from "../../platform/azure/failure.ts";
+import type { ResourceManager } from "../../platform/azure/resource-manager.ts";
+import { createRoleAssignments } from "../../platform/azure/role-assignments.ts";
+import { DEPENDENCY_READER } from "../../platform/azure/watch-roles.ts";
 import type { NotSeen } from "../source.ts";
 import { permits } from "./entitlements.ts";
 

@@ -1,6 +1,6 @@
 import * as z from "zod";
-import type { CloudFailure } from "../../azure/failure.ts";
-import { parseResourceId } from "../../azure/resource-id.ts";
+import type { CloudFailure } from "../../platform/azure/failure.ts";
+import { parseResourceId } from "../../platform/azure/resource-id.ts";
 import type { Resource } from "../edge.ts";
 import type { NotSeen } from "../source.ts";
 import type { ResourceRow } from "./finder.ts";

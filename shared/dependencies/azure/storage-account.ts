@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { DAY_SECONDS } from "../../time.ts";
+import { DAY_SECONDS } from "../../platform/time.ts";
 import { type Finder, propertiesOf, usesIn } from "./finder.ts";
 import { ASSET_NAME, type KeyVaultNames, type NamedAsset, unlessManagedHsm } from "./key-vault-names.ts";
 

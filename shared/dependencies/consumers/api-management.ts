@@ -1,7 +1,7 @@
-import type { ApiManagement, NamedValue } from "../../azure/api-management.ts";
-import { unlessMissing } from "../../azure/failure.ts";
+import type { ApiManagement, NamedValue } from "../../platform/azure/api-management.ts";
+import { unlessMissing } from "../../platform/azure/failure.ts";
+import { MINUTE_MS } from "../../platform/time.ts";
 import type { ConsumerSight, PlannedConsumer } from "../../rotation/consumer.ts";
-import { MINUTE_MS } from "../../time.ts";
 import type { KeyVaultNames } from "../azure/key-vault-names.ts";
 import { afterPart, type KindOfConsumer, namesIn, namesSecret } from "./kind.ts";
 

@@ -1,6 +1,6 @@
-import type { AppService, KeyVaultReference } from "../../azure/app-service.ts";
-import { type CloudFailure, failure, unlessMissing } from "../../azure/failure.ts";
-import { resourceName } from "../../azure/resource-id.ts";
+import type { AppService, KeyVaultReference } from "../../platform/azure/app-service.ts";
+import { type CloudFailure, failure, unlessMissing } from "../../platform/azure/failure.ts";
+import { resourceName } from "../../platform/azure/resource-id.ts";
 import type { PlannedConsumer } from "../../rotation/consumer.ts";
 import type { KeyVaultNames } from "../azure/key-vault-names.ts";
 import { afterPart, type KindOfConsumer, NOTHING_CHANGED, namesSecret } from "./kind.ts";

@@ -1,11 +1,11 @@
-import { createApiManagement } from "../../azure/api-management.ts";
-import { createAppService } from "../../azure/app-service.ts";
-import type { Arm } from "../../azure/arm.ts";
-import { createContainerApps } from "../../azure/container-apps.ts";
-import type { Config } from "../../config/config.ts";
 import type { Devops } from "../../devops/devops.ts";
+import { createApiManagement } from "../../platform/azure/api-management.ts";
+import { createAppService } from "../../platform/azure/app-service.ts";
+import type { Arm } from "../../platform/azure/arm.ts";
+import { createContainerApps } from "../../platform/azure/container-apps.ts";
+import type { Config } from "../../platform/config/config.ts";
+import type { Clock } from "../../platform/runtime.ts";
 import type { ConsumersOfSecrets, PlannedConsumer } from "../../rotation/consumer.ts";
-import type { Clock } from "../../runtime.ts";
 import type { Sync } from "../../sync/sync.ts";
 import { keyVaultNames } from "../azure/key-vault-names.ts";
 import { consumersOf } from "../blast-radius.ts";

@@ -1,7 +1,7 @@
-import type { ContainerApps } from "../../azure/container-apps.ts";
-import { unlessMissing } from "../../azure/failure.ts";
-import type { Clock } from "../../runtime.ts";
-import { MINUTE_MS } from "../../time.ts";
+import type { ContainerApps } from "../../platform/azure/container-apps.ts";
+import { unlessMissing } from "../../platform/azure/failure.ts";
+import type { Clock } from "../../platform/runtime.ts";
+import { MINUTE_MS } from "../../platform/time.ts";
 import type { KeyVaultNames } from "../azure/key-vault-names.ts";
 import { type KindOfConsumer, namesSecret } from "./kind.ts";
 

@@ -1,6 +1,6 @@
-import { type CallTarget, type CloudFailure, failure } from "../../azure/failure.ts";
 import type { Devops, DevopsOrganization } from "../../devops/devops.ts";
 import type { VariablePlace } from "../../devops/places.ts";
+import { type CallTarget, type CloudFailure, failure } from "../../platform/azure/failure.ts";
 import type { ConsumerSight, PlannedConsumer } from "../../rotation/consumer.ts";
 import { devopsPlace } from "../devops/ids.ts";
 import { afterPart, type KindOfConsumer } from "./kind.ts";

@@ -1,4 +1,4 @@
-import { CloudFailure } from "../../azure/failure.ts";
+import { CloudFailure } from "../../platform/azure/failure.ts";
 import type { Acted, ConsumerSight, PlannedConsumer, WantedVersion } from "../../rotation/consumer.ts";
 import type { Edge } from "../edge.ts";
 

@@ -1,5 +1,5 @@
-import { failure } from "../../azure/failure.ts";
-import { Problem } from "../../http/problem.ts";
+import { failure } from "../../platform/azure/failure.ts";
+import { Problem } from "../../platform/http/problem.ts";
 import type { Sync } from "../../sync/sync.ts";
 import { recordIdOf } from "../sync-source.ts";
 import { type KindOfConsumer, NOTHING_CHANGED } from "./kind.ts";

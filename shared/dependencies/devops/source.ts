@@ -1,8 +1,8 @@
-import { CloudFailure } from "../../azure/failure.ts";
 import type { Devops, DevopsOrganization, ServiceConnection, VariableGroup } from "../../devops/devops.ts";
 import { signInOf } from "../../devops/service-connections.ts";
 import { isSecret } from "../../devops/variable-groups.ts";
-import { onOneLine } from "../../http/text.ts";
+import { CloudFailure } from "../../platform/azure/failure.ts";
+import { onOneLine } from "../../platform/http/text.ts";
 import { applicationHolder, type Edge, type Resource } from "../edge.ts";
 import type { EdgeSource, NotSeen, ReadingItem } from "../source.ts";
 import { connectionId, connectionsOf, groupId, groupsOf } from "./ids.ts";

@@ -1,7 +1,7 @@
 import * as z from "zod";
-import type { AppService } from "../../azure/app-service.ts";
-import type { ContainerApps } from "../../azure/container-apps.ts";
-import { CloudFailure } from "../../azure/failure.ts";
+import type { AppService } from "../../platform/azure/app-service.ts";
+import type { ContainerApps } from "../../platform/azure/container-apps.ts";
+import { CloudFailure } from "../../platform/azure/failure.ts";
 import type { ResourceRow } from "../azure/finder.ts";
 
 /** A setting of an app with its value: for local variables only. */

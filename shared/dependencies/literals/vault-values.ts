@@ -1,15 +1,15 @@
 import { createHmac } from "node:crypto";
 import pMap from "p-map";
-import { CloudFailure, type FailureCode } from "../../azure/failure.ts";
-import { isServiceVault } from "../../azure/service-key-vault.ts";
-import type { VaultSecrets, VaultSecretsClients } from "../../azure/vault-secrets.ts";
-import type { Config } from "../../config/config.ts";
 import { Assets, sourceOf } from "../../inventory/asset.ts";
 import { namePrefix, partitions } from "../../inventory/layout.ts";
 import { VAULTS, type VaultRecord, Vaults } from "../../inventory/vault.ts";
-import type { Randomness } from "../../runtime.ts";
-import { keyEnd } from "../../storage/keys.ts";
-import type { Tables } from "../../storage/tables.ts";
+import { CloudFailure, type FailureCode } from "../../platform/azure/failure.ts";
+import { isServiceVault } from "../../platform/azure/service-key-vault.ts";
+import type { VaultSecrets, VaultSecretsClients } from "../../platform/azure/vault-secrets.ts";
+import type { Config } from "../../platform/config/config.ts";
+import type { Randomness } from "../../platform/runtime.ts";
+import { keyEnd } from "../../platform/storage/keys.ts";
+import type { Tables } from "../../platform/storage/tables.ts";
 import type { NotSeen } from "../source.ts";
 import { candidatesIn, isTelling } from "./comparable.ts";
 

@@ -1,5 +1,5 @@
 import type { AssetPlace } from "../../inventory/asset.ts";
-import type { Tables } from "../../storage/tables.ts";
+import type { Tables } from "../../platform/storage/tables.ts";
 import { allUnits } from "../coverage.ts";
 import { principalId } from "../edge.ts";
 import { Edges, NOT_SEEN, NotSeenRows, placeOfEdge, rangeOf, vaultPrefix } from "../rows.ts";

@@ -1,11 +1,11 @@
-import type { LogAnalytics } from "../../azure/log-analytics.ts";
-import { isServiceVault } from "../../azure/service-key-vault.ts";
-import type { Config } from "../../config/config.ts";
 import type { Inventory } from "../../inventory/inventory.ts";
 import type { AssetQueries } from "../../inventory/query.ts";
-import type { Clock, Randomness } from "../../runtime.ts";
+import type { LogAnalytics } from "../../platform/azure/log-analytics.ts";
+import { isServiceVault } from "../../platform/azure/service-key-vault.ts";
+import type { Config } from "../../platform/config/config.ts";
+import type { Clock, Randomness } from "../../platform/runtime.ts";
+import type { Tables } from "../../platform/storage/tables.ts";
 import type { SettingValues } from "../../settings/settings.ts";
-import type { Tables } from "../../storage/tables.ts";
 import { keyVaultNames } from "../azure/key-vault-names.ts";
 import type { EdgeSource } from "../source.ts";
 import { createExpectedReaders } from "./expected.ts";

@@ -1,5 +1,5 @@
-import { pack } from "../../storage/packed.ts";
-import { DAY_MS } from "../../time.ts";
+import { pack } from "../../platform/storage/packed.ts";
+import { DAY_MS } from "../../platform/time.ts";
 import type { SignInLine, UseLine, VaultLine } from "./query.ts";
 import { type AssetUseRecord, type Reader, readersOf, type SignInRecord, type VaultUseRecord } from "./rows.ts";
 

@@ -1,9 +1,9 @@
 import * as z from "zod";
 import { ASSET_TYPES, type AssetType } from "../../inventory/asset.ts";
-import { entity } from "../../storage/entity.ts";
-import { keyEnd, keyText } from "../../storage/keys.ts";
-import { unpackBytes, unpacking } from "../../storage/packed.ts";
-import { fenceEntity } from "../../storage/tables.ts";
+import { entity } from "../../platform/storage/entity.ts";
+import { keyEnd, keyText } from "../../platform/storage/keys.ts";
+import { unpackBytes, unpacking } from "../../platform/storage/packed.ts";
+import { fenceEntity } from "../../platform/storage/tables.ts";
 import { Failure } from "../rows.ts";
 
 /**

@@ -1,6 +1,6 @@
-import { withoutKeys } from "../../storage/entity.ts";
-import type { Tables } from "../../storage/tables.ts";
-import { DAY_MS } from "../../time.ts";
+import { withoutKeys } from "../../platform/storage/entity.ts";
+import type { Tables } from "../../platform/storage/tables.ts";
+import { DAY_MS } from "../../platform/time.ts";
 import { type Edge, principalId, type Resource } from "../edge.ts";
 import type { EdgeSource, ReadingItem } from "../source.ts";
 import type { WorkspaceReader } from "./read-workspace.ts";

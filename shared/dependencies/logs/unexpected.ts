@@ -1,9 +1,9 @@
 import { encodeTime } from "ulid";
 import { fingerprint } from "../../inventory/asset.ts";
-import type { Randomness } from "../../runtime.ts";
-import { withoutKeys } from "../../storage/entity.ts";
-import { keyEnd } from "../../storage/keys.ts";
-import { type Operation, put, type Tables } from "../../storage/tables.ts";
+import type { Randomness } from "../../platform/runtime.ts";
+import { withoutKeys } from "../../platform/storage/entity.ts";
+import { keyEnd } from "../../platform/storage/keys.ts";
+import { type Operation, put, type Tables } from "../../platform/storage/tables.ts";
 import { type AssetUseRecord, type Reader, UNEXPECTED, type UnexpectedReader, UnexpectedReaders } from "./rows.ts";
 
 /** How a reader is called to people. */

@@ -1,11 +1,11 @@
 import pMap from "p-map";
 import * as z from "zod";
 import type { AssetUse } from "../../compliance/references.ts";
-import type { Clock } from "../../runtime.ts";
-import type { Row } from "../../storage/entity.ts";
-import { pack, unpack } from "../../storage/packed.ts";
-import type { Tables } from "../../storage/tables.ts";
-import { DAY_MS, SECOND_MS } from "../../time.ts";
+import type { Clock } from "../../platform/runtime.ts";
+import type { Row } from "../../platform/storage/entity.ts";
+import { pack, unpack } from "../../platform/storage/packed.ts";
+import type { Tables } from "../../platform/storage/tables.ts";
+import { DAY_MS, SECOND_MS } from "../../platform/time.ts";
 import { Edges, placeOfEdge, rangeOf, vaultPrefix } from "../rows.ts";
 import { latest } from "./merge.ts";
 import {

@@ -1,10 +1,10 @@
 import pMap from "p-map";
 import type { AssetPlace } from "../../inventory/asset.ts";
+import type { Clock } from "../../platform/runtime.ts";
+import { withoutKeys } from "../../platform/storage/entity.ts";
+import type { Tables } from "../../platform/storage/tables.ts";
+import { DAY_MS, HOUR_MS } from "../../platform/time.ts";
 import type { OldVersionRead, SecretUsage } from "../../rotation/usage.ts";
-import type { Clock } from "../../runtime.ts";
-import { withoutKeys } from "../../storage/entity.ts";
-import type { Tables } from "../../storage/tables.ts";
-import { DAY_MS, HOUR_MS } from "../../time.ts";
 import { DAYS_COUNTED, latest } from "./merge.ts";
 import type { WorkspaceReader } from "./read-workspace.ts";
 import {

@@ -1,4 +1,4 @@
-import { Problem } from "../../http/problem.ts";
+import { Problem } from "../../platform/http/problem.ts";
 import { lastingFailure } from "../conditions.ts";
 import { matchAt } from "../plan.ts";
 import { planned, refuseTooMany } from "../plan-consumers.ts";

@@ -1,5 +1,5 @@
-import type { GraphApplication, PasswordCredential } from "../../azure/graph.ts";
-import { MINUTE_MS, SECOND_MS } from "../../time.ts";
+import type { GraphApplication, PasswordCredential } from "../../platform/azure/graph.ts";
+import { MINUTE_MS, SECOND_MS } from "../../platform/time.ts";
 import { lastingFailure } from "../conditions.ts";
 import { heldValueOf, holdingName } from "../holding.ts";
 import { newValueOf } from "../recover.ts";

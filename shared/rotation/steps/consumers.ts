@@ -1,5 +1,5 @@
-import { CloudFailure } from "../../azure/failure.ts";
-import { DAY_MS, MINUTE_MS, SECOND_MS } from "../../time.ts";
+import { CloudFailure } from "../../platform/azure/failure.ts";
+import { DAY_MS, MINUTE_MS, SECOND_MS } from "../../platform/time.ts";
 import type { Acted } from "../consumer.ts";
 import { entered } from "../effect.ts";
 import { keyOf, planned, readBy } from "../plan-consumers.ts";

@@ -1,5 +1,5 @@
-import { CloudFailure } from "../../azure/failure.ts";
-import { DAY_SECONDS, SECOND_MS } from "../../time.ts";
+import { CloudFailure } from "../../platform/azure/failure.ts";
+import { DAY_SECONDS, SECOND_MS } from "../../platform/time.ts";
 import { entered } from "../effect.ts";
 import { hold } from "../holding.ts";
 import { CLOCKS_DIFFER_MS, isExpired } from "../plan.ts";

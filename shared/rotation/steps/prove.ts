@@ -1,4 +1,4 @@
-import { MINUTE_MS } from "../../time.ts";
+import { MINUTE_MS } from "../../platform/time.ts";
 import { newValue } from "../recover.ts";
 import { clientSecretOf, type RotationRecord } from "../rotation.ts";
 import { GoBack, Later } from "../stop.ts";

@@ -1,4 +1,4 @@
-import { MINUTE_MS, SECOND_MS } from "../../time.ts";
+import { MINUTE_MS, SECOND_MS } from "../../platform/time.ts";
 import { lastingFailure } from "../conditions.ts";
 import { entered } from "../effect.ts";
 import { heldValue } from "../holding.ts";

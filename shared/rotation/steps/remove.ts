@@ -1,7 +1,7 @@
-import { unlessMissing } from "../../azure/failure.ts";
-import type { GraphApplication } from "../../azure/graph.ts";
-import type { SecretVersion } from "../../azure/vault-secrets.ts";
-import { SECOND_MS } from "../../time.ts";
+import { unlessMissing } from "../../platform/azure/failure.ts";
+import type { GraphApplication } from "../../platform/azure/graph.ts";
+import type { SecretVersion } from "../../platform/azure/vault-secrets.ts";
+import { SECOND_MS } from "../../platform/time.ts";
 import { entered } from "../effect.ts";
 import { heldValue, heldValueOf } from "../holding.ts";
 import { CLOCKS_DIFFER_MS, isExpired } from "../plan.ts";

@@ -1,4 +1,4 @@
-import { MINUTE_MS, SECOND_MS } from "../../time.ts";
+import { MINUTE_MS, SECOND_MS } from "../../platform/time.ts";
 import { reasonsAgainstEnd } from "../conditions.ts";
 import { heldNames } from "../holding.ts";
 import { clientSecretOf, isVaultSecret } from "../rotation.ts";

@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { type Outgoing, type OutgoingAnswer, Unreachable } from "../../outgoing/outgoing.ts";
-import type { Clock } from "../../runtime.ts";
-import { MINUTE_MS } from "../../time.ts";
+import { type Outgoing, type OutgoingAnswer, Unreachable } from "../../platform/outgoing/outgoing.ts";
+import type { Clock } from "../../platform/runtime.ts";
+import { MINUTE_MS } from "../../platform/time.ts";
 
 const text = z.string().max(2048);
 const texts = z.array(z.string().max(256)).max(500);

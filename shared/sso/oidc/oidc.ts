@@ -1,8 +1,8 @@
 import type { Configuration as Client } from "openid-client";
-import { CloudFailure } from "../../azure/failure.ts";
-import { guardedFetch } from "../../outgoing/fetch.ts";
-import type { Outgoing } from "../../outgoing/outgoing.ts";
-import type { Clock } from "../../runtime.ts";
+import { CloudFailure } from "../../platform/azure/failure.ts";
+import { guardedFetch } from "../../platform/outgoing/fetch.ts";
+import type { Outgoing } from "../../platform/outgoing/outgoing.ts";
+import type { Clock } from "../../platform/runtime.ts";
 import type { SsoConfiguration } from "../configuration.ts";
 import type { Person } from "../person.ts";
 import type { Protocol } from "../protocol.ts";

@@ -1,6 +1,6 @@
 import * as z from "zod";
-import { type Outgoing, Unreachable } from "../../outgoing/outgoing.ts";
-import type { Clock } from "../../runtime.ts";
+import { type Outgoing, Unreachable } from "../../platform/outgoing/outgoing.ts";
+import type { Clock } from "../../platform/runtime.ts";
 import type { Check } from "../protocol.ts";
 import { type DiscoveryDocument, fetchDiscoveryDocument, NoDiscoveryDocument, unusable } from "./discovery.ts";
 import { CALLBACK_PATH, errorNamed, openIdClient } from "./oidc.ts";

@@ -1,4 +1,4 @@
-import { SECOND_MS } from "../../time.ts";
+import { SECOND_MS } from "../../platform/time.ts";
 import { SamlRefused } from "./refused.ts";
 import { allChildren, attribute, child, children, is, textOf } from "./xml.ts";
 

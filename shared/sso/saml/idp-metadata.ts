@@ -1,4 +1,4 @@
-import { invalidBody } from "../../http/problem.ts";
+import { invalidBody } from "../../platform/http/problem.ts";
 import { readCertificate } from "./certificates.ts";
 import { SamlRefused } from "./refused.ts";
 import { attribute, children, is, NAMESPACES, parseXml, textOf } from "./xml.ts";

@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto";
 import * as z from "zod";
-import { CloudFailure } from "../../azure/failure.ts";
-import type { Clock } from "../../runtime.ts";
-import { entity } from "../../storage/entity.ts";
-import { RowExists, type Tables } from "../../storage/tables.ts";
+import { CloudFailure } from "../../platform/azure/failure.ts";
+import type { Clock } from "../../platform/runtime.ts";
+import { entity } from "../../platform/storage/entity.ts";
+import { RowExists, type Tables } from "../../platform/storage/tables.ts";
 import type { SsoConfiguration } from "../configuration.ts";
 import type { Protocol } from "../protocol.ts";
 import { SignInRefused } from "../refusals.ts";

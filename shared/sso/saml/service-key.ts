@@ -1,7 +1,7 @@
 import { webcrypto } from "node:crypto";
 import { Integer, Utf8String } from "asn1js";
 import { AttributeTypeAndValue, Certificate } from "pkijs";
-import { DAY_MS } from "../../time.ts";
+import { DAY_MS } from "../../platform/time.ts";
 import type { SamlCertificate } from "./certificates.ts";
 
 const ALGORITHM = { name: "RSASSA-PKCS1-v1_5", hash: "SHA-256" };

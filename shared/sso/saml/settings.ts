@@ -1,5 +1,5 @@
-import { invalidBody } from "../../http/problem.ts";
-import type { OutgoingOptions } from "../../outgoing/outgoing.ts";
+import { invalidBody } from "../../platform/http/problem.ts";
+import type { OutgoingOptions } from "../../platform/outgoing/outgoing.ts";
 import type { SsoChange } from "../api.ts";
 import type { SsoConfiguration } from "../configuration.ts";
 import { readCertificate } from "./certificates.ts";

@@ -1,7 +1,7 @@
-import type { Config } from "../../config/config.ts";
-import { createOutgoing, hostAndPort } from "../../outgoing/outgoing.ts";
-import type { Clock } from "../../runtime.ts";
-import { SECOND_MS } from "../../time.ts";
+import type { Config } from "../../platform/config/config.ts";
+import { createOutgoing, hostAndPort } from "../../platform/outgoing/outgoing.ts";
+import type { Clock } from "../../platform/runtime.ts";
+import { SECOND_MS } from "../../platform/time.ts";
 import type { ProviderDependencies } from "./provider.ts";
 import { createTokens } from "./tokens.ts";
 

@@ -1,5 +1,5 @@
-import { type Outgoing, type OutgoingRequest, Unreachable } from "../../outgoing/outgoing.ts";
-import type { Clock } from "../../runtime.ts";
+import { type Outgoing, type OutgoingRequest, Unreachable } from "../../platform/outgoing/outgoing.ts";
+import type { Clock } from "../../platform/runtime.ts";
 import { type ProviderCall, syncFailure } from "./failures.ts";
 import type { SyncFailure } from "./provider.ts";
 

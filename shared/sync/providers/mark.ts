@@ -1,5 +1,5 @@
 import { v5 } from "uuid";
-import { isUlid } from "../../ulid.ts";
+import { isUlid } from "../../platform/ulid.ts";
 import type { Mark } from "./provider.ts";
 
 /** The namespace of the ids below, a UUID of our own. https://www.rfc-editor.org/rfc/rfc9562#name-uuid-version-5 */

@@ -1,6 +1,6 @@
 import { createPrivateKey } from "node:crypto";
 import * as z from "zod";
-import { addressProblem } from "../../outgoing/outgoing.ts";
+import { addressProblem } from "../../platform/outgoing/outgoing.ts";
 
 /** Members that the configurations of several providers have. */
 

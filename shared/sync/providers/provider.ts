@@ -1,13 +1,13 @@
 import type * as z from "zod";
-import type { VaultSecrets } from "../../azure/vault-secrets.ts";
-import type { Outgoing } from "../../outgoing/outgoing.ts";
-import type { Clock } from "../../runtime.ts";
+import type { VaultSecrets } from "../../platform/azure/vault-secrets.ts";
+import type { Outgoing } from "../../platform/outgoing/outgoing.ts";
+import type { Clock } from "../../platform/runtime.ts";
 import type { Tokens } from "./tokens.ts";
 
 /**
  * What a sync target is to the rest of the service. Each provider is one folder beside this file with the same file names:
  * `configuration.ts` (what is configured, and its schema), `provider.ts` (its `ProviderDefinition`), `target.ts` or a file for
- * each service (implements `SyncTarget`), `client.ts` (its calls and how they sign in; a key vault's are in `shared/azure`),
+ * each service (implements `SyncTarget`), `client.ts` (its calls and how they sign in; a key vault's are in `shared/platform/azure`),
  * `failures.ts` (what its errors mean), `names.ts` (which names it takes). An SDK is loaded with the first call. `providers.ts`
  * has one line for each.
  */

@@ -1,7 +1,7 @@
 import { createHash, createPrivateKey } from "node:crypto";
 import { SignJWT } from "jose";
-import type { Clock } from "../../runtime.ts";
-import { MINUTE_MS, SECOND_MS } from "../../time.ts";
+import type { Clock } from "../../platform/runtime.ts";
+import { MINUTE_MS, SECOND_MS } from "../../platform/time.ts";
 
 /** An access token, and for how many seconds it is good. */
 export interface IssuedToken {

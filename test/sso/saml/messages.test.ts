@@ -1,8 +1,8 @@
 import { createPublicKey, createVerify, X509Certificate } from "node:crypto";
 import { inflateRawSync } from "node:zlib";
 import { SamlLib } from "samlify";
+import { readValid } from "simulated-cloud/idp/saml-schema.ts";
 import { afterEach, describe, expect, it } from "vitest";
-import { readValid } from "../../../infra/local/cloud/idp/saml-schema.ts";
 import { readCertificate } from "../../../shared/sso/saml/certificates.ts";
 import { parseIdpMetadata } from "../../../shared/sso/saml/idp-metadata.ts";
 import { authnRequestUrl, serviceMetadata } from "../../../shared/sso/saml/messages.ts";

@@ -1,15 +1,15 @@
 import { generateKeyPairSync, X509Certificate } from "node:crypto";
+import type { SamlModeName } from "simulated-cloud/idp/saml-modes.ts";
+import { makeCertificate, pem } from "simulated-cloud/x509.ts";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { encrypt } from "xml-encryption";
 import * as z from "zod";
-import type { SamlModeName } from "../../../infra/local/cloud/idp/saml-modes.ts";
-import { makeCertificate, pem } from "../../../infra/local/cloud/x509.ts";
+import { entity } from "../../../shared/platform/storage/entity.ts";
+import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../../shared/platform/time.ts";
 import type { SsoChange, SsoTest } from "../../../shared/sso/api.ts";
 import { CONFIGURATION_KEY, Configuration, SSO, UNCONFIGURED } from "../../../shared/sso/configuration.ts";
 import type { SignInRequest } from "../../../shared/sso/requests.ts";
 import { createSaml } from "../../../shared/sso/saml/saml.ts";
-import { entity } from "../../../shared/storage/entity.ts";
-import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../../shared/time.ts";
 import {
   ADMINISTRATOR,
   complete,

@@ -1,8 +1,8 @@
 import { createPrivateKey, generateKeyPairSync, randomBytes, sign } from "node:crypto";
-import { People } from "../../../infra/local/cloud/idp/people.ts";
-import { type SamlMode, type SamlRequest, samlResponse } from "../../../infra/local/cloud/idp/saml-response.ts";
-import type { SamlKey } from "../../../infra/local/cloud/idp/saml-signature.ts";
-import { makeCertificate, pem } from "../../../infra/local/cloud/x509.ts";
+import { People } from "simulated-cloud/idp/people.ts";
+import { type SamlMode, type SamlRequest, samlResponse } from "simulated-cloud/idp/saml-response.ts";
+import type { SamlKey } from "simulated-cloud/idp/saml-signature.ts";
+import { makeCertificate, pem } from "simulated-cloud/x509.ts";
 import type { Expected, VerifiedAssertion } from "../../../shared/sso/saml/assertion.ts";
 import { type SamlReason, SamlRefused } from "../../../shared/sso/saml/refused.ts";
 import { verifyResponse } from "../../../shared/sso/saml/response.ts";

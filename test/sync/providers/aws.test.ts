@@ -1,5 +1,5 @@
+import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
-import type { Cloud } from "../../../infra/local/cloud/cloud.ts";
 import { aws } from "../../../shared/sync/providers/aws/provider.ts";
 import { markId } from "../../../shared/sync/providers/mark.ts";
 import type { SyncTarget, TargetDependencies } from "../../../shared/sync/providers/provider.ts";

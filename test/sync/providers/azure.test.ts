@@ -1,8 +1,12 @@
+import type { FaultAction } from "simulated-cloud/faults.ts";
 import { expect, test } from "vitest";
-import type { FaultAction } from "../../../infra/local/cloud/faults.ts";
-import { createIdentity } from "../../../shared/azure/identity.ts";
-import { createVaultSecrets, type SecretVersion, type VaultSecrets } from "../../../shared/azure/vault-secrets.ts";
-import { systemClock } from "../../../shared/runtime.ts";
+import { createIdentity } from "../../../shared/platform/azure/identity.ts";
+import {
+  createVaultSecrets,
+  type SecretVersion,
+  type VaultSecrets,
+} from "../../../shared/platform/azure/vault-secrets.ts";
+import { systemClock } from "../../../shared/platform/runtime.ts";
 import { azureTarget } from "../../../shared/sync/providers/azure/target.ts";
 import { providerDependencies } from "../../../shared/sync/providers/dependencies.ts";
 import { markId } from "../../../shared/sync/providers/mark.ts";

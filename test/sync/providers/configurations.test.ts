@@ -1,6 +1,6 @@
 import { generateKeyPairSync } from "node:crypto";
+import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Cloud } from "../../../infra/local/cloud/cloud.ts";
 import { ProviderChange } from "../../../shared/sync/api.ts";
 import type { TargetDependencies } from "../../../shared/sync/providers/provider.ts";
 import { PROVIDERS, providerOf } from "../../../shared/sync/providers/providers.ts";

@@ -1,5 +1,5 @@
+import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { Cloud } from "../../../infra/local/cloud/cloud.ts";
 import { githubFailure } from "../../../shared/sync/providers/github/failures.ts";
 import { github } from "../../../shared/sync/providers/github/provider.ts";
 import type { TargetDependencies } from "../../../shared/sync/providers/provider.ts";

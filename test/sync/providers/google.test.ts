@@ -1,5 +1,5 @@
+import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { Cloud } from "../../../infra/local/cloud/cloud.ts";
 import { crc32c } from "../../../shared/sync/providers/google/crc32c.ts";
 import { google } from "../../../shared/sync/providers/google/provider.ts";
 import { markId } from "../../../shared/sync/providers/mark.ts";

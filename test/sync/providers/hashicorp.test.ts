@@ -1,5 +1,5 @@
+import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { Cloud } from "../../../infra/local/cloud/cloud.ts";
 import { hashicorp } from "../../../shared/sync/providers/hashicorp/provider.ts";
 import { markId } from "../../../shared/sync/providers/mark.ts";
 import type { TargetDependencies } from "../../../shared/sync/providers/provider.ts";

@@ -1,5 +1,5 @@
+import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { Cloud } from "../../../infra/local/cloud/cloud.ts";
 import type { KubernetesSettings } from "../../../shared/sync/providers/kubernetes/configuration.ts";
 import { kubernetes } from "../../../shared/sync/providers/kubernetes/provider.ts";
 import { markId } from "../../../shared/sync/providers/mark.ts";

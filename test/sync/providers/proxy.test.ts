@@ -1,7 +1,7 @@
 import { generateKeyPairSync } from "node:crypto";
 import type { ServerResponse } from "node:http";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { systemClock } from "../../../shared/runtime.ts";
+import { systemClock } from "../../../shared/platform/runtime.ts";
 import { providerDependencies } from "../../../shared/sync/providers/dependencies.ts";
 import type { SyncTarget } from "../../../shared/sync/providers/provider.ts";
 import { providerOf } from "../../../shared/sync/providers/providers.ts";

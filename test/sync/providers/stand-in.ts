@@ -1,6 +1,6 @@
-import type { Cloud } from "../../../infra/local/cloud/cloud.ts";
-import type { FaultAction } from "../../../infra/local/cloud/faults.ts";
-import { systemClock } from "../../../shared/runtime.ts";
+import type { Cloud } from "simulated-cloud/cloud.ts";
+import type { FaultAction } from "simulated-cloud/faults.ts";
+import { systemClock } from "../../../shared/platform/runtime.ts";
 import { providerDependencies } from "../../../shared/sync/providers/dependencies.ts";
 import type { Mark, TargetDependencies } from "../../../shared/sync/providers/provider.ts";
 import { liveIn } from "../../azure/live-cloud.ts";

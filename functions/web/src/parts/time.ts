@@ -1,4 +1,4 @@
-// Durations in milliseconds. The page can't import shared/time.ts.
+// Durations in milliseconds. The page can't import shared/platform/time.ts.
 
 export const SECOND_MS = 1000;
 export const MINUTE_MS = 60 * SECOND_MS;

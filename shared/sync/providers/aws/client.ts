@@ -1,5 +1,5 @@
 import { Agent } from "node:https";
-import { SECOND_MS } from "../../../time.ts";
+import { SECOND_MS } from "../../../platform/time.ts";
 import type { ProviderCall } from "../failures.ts";
 import { MANAGED_BY, ownerNamed } from "../mark.ts";
 import type { Mark } from "../provider.ts";

@@ -1,4 +1,4 @@
-import { CloudFailure, type FailureCode } from "../../../azure/failure.ts";
+import { CloudFailure, type FailureCode } from "../../../platform/azure/failure.ts";
 import { SyncFailure, type SyncFailureCode } from "../provider.ts";
 
 /** Those that Key Vault answers with; the others are Microsoft Graph's. */

@@ -1,4 +1,4 @@
-import type { SecretVersion, VaultSecrets } from "../../../azure/vault-secrets.ts";
+import type { SecretVersion, VaultSecrets } from "../../../platform/azure/vault-secrets.ts";
 import { MARK_TAGS, markId, ownerOf, tagsOf } from "../mark.ts";
 import type { SyncTarget, TargetState } from "../provider.ts";
 import { SyncFailure } from "../provider.ts";

@@ -1,5 +1,5 @@
-import type { Clock } from "../../../runtime.ts";
-import { SECOND_MS } from "../../../time.ts";
+import type { Clock } from "../../../platform/runtime.ts";
+import { SECOND_MS } from "../../../platform/time.ts";
 import { type ProviderCall, syncFailure } from "../failures.ts";
 import { type ProviderAnswer, statusFailure } from "../http.ts";
 import type { SyncFailure } from "../provider.ts";

@@ -1,4 +1,4 @@
-import type { Clock } from "../../../runtime.ts";
+import type { Clock } from "../../../platform/runtime.ts";
 import { type ProviderCall, syncFailure } from "../failures.ts";
 import { type ProviderAnswer, statusFailure } from "../http.ts";
 import type { SyncFailure } from "../provider.ts";

@@ -1,0 +1,401 @@
+import { cpSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createServer as createHttpServer, type RequestListener, type Server } from "node:http";
+import { createServer as createTlsServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { ApiTokens } from "./api-tokens.ts";
+import { AppConfiguration, CONFIGURATION_AUDIENCE } from "./app-configuration.ts";
+import { ConfigurationStores } from "./arm/configuration-stores.ts";
+import { Consumers, ConsumersControl } from "./arm/consumers.ts";
+import { Operations } from "./arm/operations.ts";
+import { ArmStore } from "./arm/store.ts";
+import { arm } from "./arm.ts";
+import { Authorization } from "./authorization.ts";
+import { CloudClock } from "./clock.ts";
+import { type CompanyChoice, chosenCompany, companyNamed } from "./company/load.ts";
+import { Control } from "./control.ts";
+import { controlApi } from "./control-api.ts";
+import { type CloudState, DataFolder } from "./data-folder.ts";
+import { DEVOPS_AUDIENCE, Devops } from "./devops/devops.ts";
+import { Organization } from "./devops/organization.ts";
+import { type AppRegistration, entra } from "./entra.ts";
+import { EventGrid } from "./event-grid.ts";
+import { Faults } from "./faults.ts";
+import { Directory, isDirectoryChange } from "./graph/directory.ts";
+import { DirectoryControl } from "./graph/directory-control.ts";
+import { graph } from "./graph/graph.ts";
+import { Targets } from "./graph/targets.ts";
+import { Tenants } from "./graph/tenants.ts";
+import { TenantsControl } from "./graph/tenants-control.ts";
+import type { Incoming, Service } from "./http.ts";
+import { readRequest, send } from "./http.ts";
+import { type OidcClient, OidcProvider } from "./idp/oidc.ts";
+import { People } from "./idp/people.ts";
+import { SamlProvider } from "./idp/saml.ts";
+import { identityProviders } from "./idp/server.ts";
+import { PagerDuty } from "./incidents/pagerduty.ts";
+import { ServiceNow } from "./incidents/servicenow.ts";
+import { keyVault } from "./key-vault.ts";
+import { Ledger } from "./ledger.ts";
+import { logAnalytics } from "./logs/log-analytics.ts";
+import { Workspaces } from "./logs/workspaces.ts";
+import { MAIL_AUDIENCE, MAIL_DOMAIN, Mails } from "./mail.ts";
+import { managedIdentityToken } from "./managed-identity.ts";
+import { Providers } from "./providers/providers.ts";
+import { CertificateMaker } from "./resources/certificates.ts";
+import { guidFrom } from "./resources/identifiers.ts";
+import { Resources } from "./resources/resources.ts";
+import type { Vault } from "./resources/vault.ts";
+import { type Listening, listener } from "./server.ts";
+import { serverCertificate } from "./tls.ts";
+import { Tokens } from "./tokens.ts";
+import { Sinks } from "./webhook-sink.ts";
+
+const SUFFIX = "vault.localhost";
+/** The service's own vault exists in every company, and is listed only where the company names it. */
+const SERVICE_VAULT = "kv-lifecycle-service";
+const CONFIGURATION_CREDENTIAL = "stand-in";
+
+export interface CloudOptions {
+  /** Folder that keeps everything over restarts. Left out, a temporary one that goes with the cloud. */
+  data?: string;
+  /** What a temporary folder begins with: a folder that `makeKeys` made. Left out, new keys, which cost a quarter of a second. */
+  keys?: string;
+  /** A company or its size, or the name of one as on the command line. Left out: as last time, else `acme`. */
+  company?: CompanyChoice | string;
+  seed?: number;
+  /** Ports; left out, those of the last start if they are free, else any. */
+  port?: number;
+  controlPort?: number;
+  /** Default 3600. */
+  tokenLifetimeSeconds?: number;
+  /** Entries on a page of the resource manager, 100 of each by default. */
+  pageSizes?: { subscriptions?: number; vaults?: number };
+}
+
+export interface Cloud {
+  /** What a process needs in its environment to live in this cloud, and nothing else. */
+  environment: Record<string, string>;
+  controlUrl: string;
+  control: Control;
+  /** TLS handshakes so far by host; to be emptied. */
+  handshakes: Map<string, number>;
+  /** An application with a secret, for credentials other than the managed identity. */
+  app: AppRegistration & { tenantId: string };
+  /** The ids of the Log Analytics workspaces, for LOG_ANALYTICS_WORKSPACE_IDS. */
+  workspaceIds: string[];
+  /** The company's identity provider: its issuer, and the service as it is registered there. */
+  oidc: { issuer: string } & OidcClient;
+  /** The company's identity provider for SAML: everything a service must know of it is in its metadata. */
+  saml: { metadata(): string };
+  stop(): Promise<void>;
+}
+
+/** Makes the keys and certificates that several clouds may share, as one that is started again has those of before. */
+export function makeKeys(folder: string): void {
+  new DataFolder(folder).signingKey();
+  serverCertificate(folder);
+}
+
+/**
+ * Starts a cloud on this machine that speaks the wire protocols of Entra, the resource manager, Microsoft Graph, Key Vault, Communication
+ * Services e-mail, App Configuration and Azure DevOps over TLS, all on one port under names that end in `.localhost`; and on a second,
+ * plain port the managed identity endpoint, webhook sinks, PagerDuty, ServiceNow and the control API; on a third the company's identity provider; and on a
+ * fourth the API server of a Kubernetes cluster.
+ */
+export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
+  const temporary = options.data === undefined ? mkdtempSync(join(tmpdir(), "stand-in-cloud-")) : undefined;
+  if (temporary !== undefined && options.keys !== undefined) cpSync(options.keys, temporary, { recursive: true });
+  const folder = new DataFolder(options.data ?? temporary!);
+  const named = typeof options.company === "string" ? companyNamed(options.company) : options.company;
+  const state = folder.state(named, options.seed);
+  const signingKey = folder.signingKey();
+  const certificate = serverCertificate(folder.path);
+
+  const [company, clock, changes] = [chosenCompany(state.company, state.seed), new CloudClock(), folder.changes()];
+  const resources = new Resources(company, state.base, clock);
+  if (resources.vault(SERVICE_VAULT) === undefined) resources.addUnlisted({ name: SERVICE_VAULT });
+  resources.restore(
+    changes.filter((change) => !isDirectoryChange(change)),
+    folder.writeChange,
+  );
+  const directory = new Directory({
+    applications: company.applications ?? [],
+    base: state.base,
+    clock,
+    service: [state.identity, state.app],
+  });
+  directory.restore(changes.filter(isDirectoryChange), folder.writeChange);
+  const [faults, ledger, sinks] = [new Faults(), new Ledger(), new Sinks()];
+  const workspaces = new Workspaces(clock);
+  const [pagerDuty, serviceNow] = [new PagerDuty(), new ServiceNow()];
+  const authorization = new Authorization(resources);
+  const tokens = new Tokens(signingKey, state.tenantId, options.tokenLifetimeSeconds ?? 3600);
+  const mails = new Mails(Buffer.from(state.mailKey, "base64"), tokens, join(folder.path, "mails"));
+  const appConfiguration = new AppConfiguration(
+    CONFIGURATION_CREDENTIAL,
+    Buffer.from(state.configurationKey, "base64"),
+    tokens,
+  );
+  const people = new People();
+
+  let identityProvider: RequestListener = (_message, response) => response.destroy();
+  const third = createHttpServer((message, response) => identityProvider(message, response));
+  state.identityProviderPort = await listen(third, undefined, state.identityProviderPort);
+  // By address, where the service is reached by name: two sites, as a company and its identity provider are.
+  const issuer = `http://127.0.0.1:${state.identityProviderPort}`;
+  const oidc = new OidcProvider(issuer, state.oidcClient, people);
+  const saml = new SamlProvider(issuer, people, signingKey);
+  identityProvider = identityProviders({ oidc, saml, faults, ledger });
+
+  // The services' own addresses hold the port, which is known only once the server listens.
+  let services: Record<string, Service> = {};
+  const listening: Listening = {
+    authorization,
+    faults,
+    ledger,
+    foreignHost: () => `https://evil.localhost:${state.port}`,
+    serviceFor: ({ host }) =>
+      host.endsWith(`.${SUFFIX}`) ? services[SUFFIX] : (services[host] ?? stores.service(host)),
+  };
+  const main = createTlsServer({ key: certificate.key, cert: certificate.certificate }, listener(listening));
+  const handshakes = new Map<string, number>();
+  main.on("secureConnection", ({ servername }) => {
+    if (servername) handshakes.set(servername, (handshakes.get(servername) ?? 0) + 1);
+  });
+  state.port = await listen(main, options.port, state.port);
+  const origin = (host: string) => `https://${host}:${state.port}`;
+  const [authority, manager] = [origin("login.localhost"), origin("management.localhost")];
+  const graphOrigin = origin("graph.localhost");
+  const cluster = serverCertificate(join(folder.path, "kubernetes"));
+  const fourth = createTlsServer(
+    { key: cluster.key, cert: cluster.certificate },
+    listener({ ...listening, serviceFor: () => providers.kubernetes.service }),
+  );
+  state.kubernetesPort = await listen(fourth, undefined, state.kubernetesPort);
+  const providers = new Providers(state.providers, {
+    origin,
+    signingKey,
+    kubernetes: {
+      address: `https://kubernetes.localhost:${state.kubernetesPort}`,
+      caCertificate: readFileSync(cluster.authorityPath, "utf8"),
+    },
+  });
+  const ownTenant = {
+    id: state.tenantId,
+    name: "Acme",
+    domain: "acme.example",
+    type: "AAD" as const,
+    directory,
+    keySets: [],
+    identityProviders: [],
+  };
+  const tenants = new Tenants(ownTenant, company.tenants ?? [], { base: state.base, clock });
+  tokens.roles.set(graphOrigin, ({ objectId }) => tenants.permissionsOf(objectId));
+  const api = new ApiTokens({ tokens, people, clientId: state.apiClientId, authority });
+  const targets = new Targets(directory, (vault, name) => control.secretValue(vault, name));
+  const vaultUri = (vault: Vault) => `${origin(`${vault.name.toLowerCase()}.${SUFFIX}`)}/`;
+  const store = new ArmStore(company, { resources, clock, tenantId: state.tenantId, vaultUri, origin });
+  const stores = new ConfigurationStores(store, tokens);
+  const consumers = new Consumers(company, { resources, store, directory, clock });
+  const events = new EventGrid({ clock, tenantId: state.tenantId, vaultUri });
+  resources.beforeChange = () => consumers.settle();
+  resources.changed = (change) => events.changed(change);
+  resources.secretChanged = (vault, name) => {
+    targets.noticed(vault, name);
+    consumers.timedReaders.changed(vault, name);
+  };
+  resources.secretRead = (vault, name, version, objectId) => {
+    const id = `${vaultUri(vault)}secrets/${name}/${version}`;
+    workspaces.vaultRequest(vault.name, {
+      operation: "SecretGet",
+      vaultId: vault.id,
+      id,
+      requestUri: `${id}?api-version=7.4`,
+      status: 200,
+      objectId,
+      appId: guidFrom(`client of ${objectId}`),
+    });
+  };
+  const devops = new Devops({
+    organization: new Organization(company.devops ?? { organization: "acme", projects: [] }, state.tenantId),
+    tokens,
+    directory,
+    members: [state.identity.objectId, state.app.objectId],
+    origin: origin("devops.localhost"),
+    elsewhere: () => listening.foreignHost(),
+  });
+  const control = new Control({
+    devops,
+    directory: new DirectoryControl(directory, targets),
+    consumers: new ConsumersControl(consumers, { store, resources, ledger }),
+    tenants: new TenantsControl(tenants, targets),
+    clock,
+    events,
+    resources,
+    authorization,
+    faults,
+    ledger,
+    mails,
+    sinks,
+    pagerDuty,
+    serviceNow,
+    appConfiguration,
+    people,
+    oidc,
+    saml,
+    tokens,
+    api,
+    providers,
+    workspaces,
+  });
+  const logs = origin("loganalytics.localhost");
+  const audiences = [
+    manager,
+    logs,
+    graphOrigin,
+    `https://${SUFFIX}`,
+    MAIL_AUDIENCE,
+    CONFIGURATION_AUDIENCE,
+    DEVOPS_AUDIENCE,
+  ];
+  services = {
+    "login.localhost": entra({
+      tokens,
+      api,
+      origin: authority,
+      resources: audiences,
+      graph: graphOrigin,
+      apps: [state.app],
+      tenants,
+      workspaces,
+    }),
+    "graph.localhost": graph({ tenants, tokens, origin: graphOrigin }),
+    "management.localhost": arm({
+      resources,
+      authorization,
+      tokens,
+      origin: manager,
+      authority,
+      vaultUri,
+      store,
+      consumers,
+      operations: new Operations(),
+      pageSizes: { subscriptions: 100, vaults: 100, ...options.pageSizes },
+    }),
+    [SUFFIX]: keyVault({
+      resources,
+      tokens,
+      certificates: new CertificateMaker(signingKey),
+      suffix: SUFFIX,
+      authority,
+      workspaces,
+    }),
+    "loganalytics.localhost": logAnalytics({ workspaces, tokens, origin: logs }),
+    "acme.communication.localhost": mails.service,
+    "acme.azconfig.localhost": appConfiguration.service,
+    "devops.localhost": devops.service,
+    ...providers.services(),
+  };
+
+  const identity = { tokens, api, secret: state.identityHeader, identity: state.identity, resources: audiences };
+  const plainServices: Service = (request) => {
+    if (request.method === "GET" && request.path === "/msi/token") return managedIdentityToken(identity, request);
+    if (request.segments[0] === "sink") return sinks.operation(request);
+    return pagerDuty.operation(request) ?? serviceNow.operation(request);
+  };
+  const plain = listener({ ...listening, serviceFor: () => plainServices });
+  const second = createHttpServer((message, response) => {
+    if (message.url?.startsWith("/control/") !== true) return plain(message, response);
+    readRequest(message)
+      .then(async (request) => send(response, await controlAnswer(control, request)))
+      .catch((error: unknown) => response.destroy(error instanceof Error ? error : undefined));
+  });
+  state.controlPort = await listen(second, options.controlPort, state.controlPort);
+  folder.keep(state);
+
+  return {
+    environment: {
+      AZURE_GRAPH_ENDPOINT: graphOrigin,
+      AZURE_DEVOPS_ENDPOINT: origin("devops.localhost"),
+      LOG_ANALYTICS_ENDPOINT: logs,
+      ...environment(state, certificate.authorityPath, authority, manager, origin),
+      ...providers.environment(),
+      PRIVATE_TARGET_HOSTS: [new URL(issuer).host, ...providers.privateHosts()].join(","),
+    },
+    controlUrl: `http://127.0.0.1:${state.controlPort}/control`,
+    control,
+    handshakes,
+    app: { ...state.app, tenantId: state.tenantId },
+    workspaceIds: workspaces.all.map(({ id }) => id),
+    oidc: { issuer, ...state.oidcClient },
+    saml: { metadata: () => saml.metadata() },
+    async stop() {
+      await events.settled();
+      await Promise.all([close(main), close(second), close(third), close(fourth)]);
+      if (temporary !== undefined) rmSync(temporary, { recursive: true, force: true });
+    },
+  };
+}
+
+async function controlAnswer(control: Control, request: Incoming) {
+  try {
+    return await controlApi(control, request);
+  } catch (error) {
+    return { status: 400, body: { error: error instanceof Error ? error.message : String(error) } };
+  }
+}
+
+function environment(
+  state: CloudState,
+  authorityPath: string,
+  authority: string,
+  manager: string,
+  origin: (host: string) => string,
+): Record<string, string> {
+  return {
+    AZURE_TENANT_ID: state.tenantId,
+    AZURE_AUTHORITY_HOST: authority,
+    ENTRA_API_CLIENT_ID: state.apiClientId,
+    ENTRA_TENANT_IDS: state.tenantId,
+    AZURE_RESOURCE_MANAGER_ENDPOINT: manager,
+    AZURE_KEY_VAULT_SUFFIX: SUFFIX,
+    AZURE_APP_CONFIGURATION_SUFFIX: "azconfig.localhost",
+    SERVICE_KEY_VAULT_URL: origin(`${SERVICE_VAULT}.${SUFFIX}`),
+    IDENTITY_ENDPOINT: `http://127.0.0.1:${state.controlPort}/msi/token`,
+    IDENTITY_HEADER: state.identityHeader,
+    COMMUNICATION_CONNECTION_STRING: `endpoint=${origin("acme.communication.localhost")}/;accesskey=${state.mailKey}`,
+    ALERT_SENDER_ADDRESS: `alerts@${MAIL_DOMAIN}`,
+    APP_CONFIGURATION_CONNECTION_STRING: `Endpoint=${origin("acme.azconfig.localhost")};Id=${CONFIGURATION_CREDENTIAL};Secret=${state.configurationKey}`,
+    NODE_EXTRA_CA_CERTS: authorityPath,
+    NODE_OPTIONS: `--import=${new URL("../local/loopback-names.mjs", import.meta.url).href}`,
+  };
+}
+
+/** Listens on the port asked for; else on the last one if it is still free; else on any. @returns the port */
+async function listen(server: Server, wanted: number | undefined, last: number): Promise<number> {
+  // Azure keeps idle connections for minutes; Node's five seconds would cut clients off between two requests.
+  server.keepAliveTimeout = 120_000;
+  const attempt = (port: number) =>
+    new Promise<number>((resolve, reject) => {
+      server.once("error", reject);
+      server.listen(port, "127.0.0.1", () => {
+        server.off("error", reject);
+        resolve((server.address() as AddressInfo).port);
+      });
+    });
+  if (wanted !== undefined) return attempt(wanted);
+  try {
+    return await attempt(last);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EADDRINUSE") throw error;
+    return attempt(0);
+  }
+}
+
+async function close(server: Server): Promise<void> {
+  const closed = new Promise((resolve) => server.close(resolve));
+  server.closeAllConnections();
+  await closed;
+}

@@ -1,0 +1,74 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type Cloud, startCloud } from "../cloud.ts";
+import { SdkClient } from "./sdk-client.ts";
+
+let cloud: Cloud;
+let sdk: SdkClient;
+beforeAll(async () => {
+  cloud = await startCloud({ company: "small" });
+  sdk = await SdkClient.start(cloud);
+});
+afterAll(async () => {
+  await sdk?.stop();
+  await cloud?.stop();
+});
+
+const manager = () => cloud.environment.AZURE_RESOURCE_MANAGER_ENDPOINT!;
+
+describe("the managed identity endpoint", () => {
+  test("gives a token for the resource it was asked for", async () => {
+    const claims = await sdk.call("identityToken", `${manager()}/.default`);
+    expect(claims).toMatchObject({ aud: manager(), tid: cloud.app.tenantId, appid: expect.any(String) });
+    expect(claims.exp - claims.iat).toBe(3600);
+  });
+
+  test("refuses a request without the app's own header", async () => {
+    const url = `${cloud.environment.IDENTITY_ENDPOINT}?api-version=2019-08-01&resource=https://vault.localhost`;
+    expect((await fetch(url)).status).toBe(401);
+    expect((await fetch(url, { headers: { "x-identity-header": "guess" } })).status).toBe(401);
+  });
+
+  test.each([
+    ["", "400"],
+    ["api-version=2019-08-01", "400"],
+    ["api-version=2017-09-01&resource=https://vault.localhost", "400"],
+    ["api-version=2019-08-01&resource=https://elsewhere.example", "400"],
+    ["api-version=2019-08-01&resource=https://vault.localhost&client_id=someone-else", "400"],
+  ])("answers %j with %s and a message", async (query, status) => {
+    const answer = await fetch(`${cloud.environment.IDENTITY_ENDPOINT}?${query}`, {
+      headers: { "x-identity-header": cloud.environment.IDENTITY_HEADER! },
+    });
+    expect(String(answer.status)).toBe(status);
+    expect(await answer.json()).toMatchObject({ statusCode: 400, message: expect.any(String) });
+  });
+});
+
+describe("Entra", () => {
+  test("gives an application with the right secret a token", async () => {
+    const claims = await sdk.call("appToken", cloud.app, "https://vault.localhost/.default");
+    expect(claims).toMatchObject({ aud: "https://vault.localhost", appid: cloud.app.clientId });
+  });
+
+  const wrong = (change: Partial<Cloud["app"]>, scope = "https://vault.localhost/.default") =>
+    sdk.failure("appToken", { ...cloud.app, ...change }, scope);
+
+  test.each([
+    ["a wrong secret", () => wrong({ clientSecret: "guess" }), "AADSTS7000215"],
+    ["an unknown application", () => wrong({ clientId: "11111111-1111-4111-8111-111111111111" }), "AADSTS700016"],
+    ["an unknown resource", () => wrong({}, "https://elsewhere.example/.default"), "AADSTS500011"],
+    ["a scope that is not a default one", () => wrong({}, "https://vault.localhost/read"), "AADSTS1002012"],
+    ["two resources at once", () => wrong({}, `https://vault.localhost/.default ${manager()}/.default`), "AADSTS70011"],
+  ])("refuses %s", async (_, attempt, code) => {
+    expect((await attempt()).message).toContain(code);
+  });
+});
+
+test.each(["kv-anything.vault.localhost", "127.0.0.1"])("%s is this machine, however it is looked up", async (name) => {
+  const found = { address: "127.0.0.1", family: 4 };
+  expect(await sdk.call("lookups", name)).toEqual({
+    promise: found,
+    promiseAll: [found],
+    callback: found,
+    callbackAll: [found],
+  });
+});

@@ -1,0 +1,93 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { type Cloud, startCloud } from "../cloud.ts";
+import { SdkClient } from "./sdk-client.ts";
+
+let data: string;
+let cloud: Cloud;
+let sdk: SdkClient;
+beforeAll(async () => {
+  data = await mkdtemp(join(tmpdir(), "cloud-test-"));
+  cloud = await startCloud({ data, company: "small" });
+  sdk = await SdkClient.start(cloud);
+});
+afterEach(() => {
+  cloud.control.clearFaults();
+  cloud.control.clearMails();
+});
+afterAll(async () => {
+  await sdk?.stop();
+  await cloud?.stop();
+  await rm(data, { recursive: true });
+});
+
+describe("e-mail", () => {
+  test("is kept with its parts as files", async () => {
+    expect(await sdk.call("sendMail", ["ann@acme.example", "bob@acme.example"])).toMatchObject({ status: "Succeeded" });
+    expect(cloud.control.mails()).toMatchObject([
+      { to: ["ann@acme.example", "bob@acme.example"], subject: "Two secrets expire", plainText: "Soon." },
+    ]);
+    const files = readdirSync(join(data, "mails"));
+    expect(files.map((file) => file.split(".").at(-1)).sort()).toEqual(["html", "json", "txt"]);
+    expect(readFileSync(join(data, "mails", files.find((file) => file.endsWith(".html"))!), "utf8")).toBe(
+      "<p>Soon.</p>",
+    );
+  });
+
+  test("of a repeated operation is sent again", async () => {
+    const id = "4f2d6a7c-3f5a-4a56-9c57-6f1f4d6f7a11";
+    await sdk.call("sendMail", ["ann@acme.example"], id);
+    await sdk.call("sendMail", ["ann@acme.example"], id);
+    expect(cloud.control.mails().map(({ operationId }) => operationId)).toEqual([id, id]);
+  });
+
+  test("to more than 50 people is refused", async () => {
+    const crowd = Array.from({ length: 51 }, (_, index) => `p${index}@acme.example`);
+    expect(await sdk.failure("sendMail", crowd)).toMatchObject({ statusCode: 400 });
+    expect(cloud.control.mails()).toEqual([]);
+  });
+
+  test("to addresses that are never written to is taken and fails", async () => {
+    const failure = await sdk.failure("sendMail", ["x@suppressed.example"]);
+    expect(failure.message).toContain("EmailDroppedAllRecipientsSuppressed");
+    expect(cloud.control.mails()).toMatchObject([{ status: "Failed" }]);
+  });
+
+  test("over the limit is refused with Retry-After, and signed anew when it is tried again", async () => {
+    cloud.control.resetCounts();
+    cloud.control.addFault({
+      match: { operation: "mail.send" },
+      action: { kind: "throttle", retryAfterSeconds: 0 },
+      times: 1,
+    });
+    await sdk.call("sendMail", ["ann@acme.example"]);
+    expect(cloud.control.requests({ operation: "mail.send" }).map(({ status }) => status)).toEqual([429, 202]);
+  });
+
+  test("with a wrong key is denied", async () => {
+    const { host } = new URL(/endpoint=([^;]+)/.exec(cloud.environment.COMMUNICATION_CONNECTION_STRING!)![1]!);
+    const wrong = `endpoint=https://${host}/;accesskey=${Buffer.alloc(64).toString("base64")}`;
+    expect(await sdk.failure("sendMailWith", wrong)).toMatchObject({ statusCode: 401, code: "Denied" });
+    expect(cloud.control.mails()).toEqual([]);
+  });
+});
+
+describe("App Configuration", () => {
+  test("keeps, changes under condition, lists and deletes values", async () => {
+    const kept = await sdk.call("setSetting", "app:level", "INFO");
+    expect(await sdk.call("getSetting", "app:level")).toMatchObject({ value: "INFO", etag: kept.etag });
+    expect(await sdk.call("getSetting", "app:level", kept.etag)).toMatchObject({ statusCode: 304 });
+    await sdk.call("changeSetting", "app:level", "DEBUG", kept.etag!);
+    expect(await sdk.failure("changeSetting", "app:level", "ERROR", kept.etag!)).toMatchObject({ statusCode: 412 });
+
+    for (let index = 0; index < 120; index++) cloud.control.setConfiguration(`many:${index}`, String(index));
+    expect(await sdk.call("listSettings", "many:*")).toHaveLength(120);
+    expect(await sdk.call("listSettings", "app:*")).toEqual([["app:level", "DEBUG"]]);
+    expect(await sdk.call("deleteSetting", "app:level")).toBe(200);
+    expect(await sdk.call("deleteSetting", "app:level")).toBe(204);
+    expect(await sdk.failure("getSetting", "app:level")).toMatchObject({ statusCode: 404 });
+  });
+});

@@ -1,0 +1,194 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { type Cloud, startCloud } from "../cloud.ts";
+import { type ArmCall, armClient } from "./arm-client.ts";
+
+const PATH = "/providers/Microsoft.ResourceGraph/resources";
+const VERSION = "2024-04-01";
+const [FIRST, SECOND, CLOSED] = [1, 2, 3].map((digit) => `5555555${digit}-5555-4555-8555-555555555555`) as [
+  string,
+  string,
+  string,
+];
+const secretUser = {
+  identity: { system: true },
+  settings: { A: "@Microsoft.KeyVault(VaultName=kv-one;SecretName=a)" },
+};
+
+let cloud: Cloud;
+let arm: ArmCall;
+beforeAll(async () => {
+  cloud = await startCloud({
+    company: {
+      subscriptions: [
+        {
+          name: "First",
+          id: FIRST,
+          vaults: [{ name: "kv-one", secrets: [{ name: "a" }] }],
+          resources: [
+            {
+              type: "Microsoft.Web/sites",
+              name: "app-one",
+              tags: { env: "prod" },
+              ...secretUser,
+              children: { slots: [{ name: "blue", ...secretUser }] },
+            },
+            {
+              type: "Microsoft.Storage/storageAccounts",
+              name: "stone",
+              properties: { encryption: { keyvaultproperties: { keyvaulturi: "{uri:kv-one}" } } },
+            },
+            { type: "Microsoft.Storage/storageAccounts", name: "stplain", properties: { encryption: {} } },
+            {
+              type: "Microsoft.DataFactory/factories",
+              name: "adf",
+              children: { linkedservices: [{ name: "ls", properties: { uri: "{uri:kv-one}" } }] },
+            },
+          ],
+          roleAssignments: [
+            { principal: "ann", principalType: "User", role: "Key Vault Reader" },
+            { principal: "bob", principalType: "Group", role: "Reader", managementGroup: "mg-acme" },
+          ],
+        },
+        { name: "Second", id: SECOND, vaults: [{ name: "kv-two" }], generate: { sites: 250 } },
+        { name: "Closed", id: CLOSED, denied: true, resources: [{ type: "Microsoft.Web/sites", name: "app-hidden" }] },
+      ],
+    },
+  });
+  arm = await armClient(cloud);
+});
+beforeEach(() => cloud.control.consumers.setGraph({ lagSeconds: 0, limited: false }));
+afterAll(() => cloud?.stop());
+
+const ask = (query: string, options?: object, subscriptions?: string[]) =>
+  arm("POST", PATH, VERSION, { query, ...(options && { options }), ...(subscriptions && { subscriptions }) });
+const SITES =
+  "resources | where type in~ ('microsoft.web/sites','microsoft.web/sites/slots') | project id,name,type,kind,identity,keyVaultReferenceIdentity=properties.keyVaultReferenceIdentity";
+
+test("answers sites and slots over pages, and hides a denied subscription without a word", async () => {
+  const first = await ask(SITES, { $top: 200 });
+  expect(first.body).toMatchObject({ totalRecords: 252, count: 200, resultTruncated: "false", facets: [] });
+  expect(first.headers.get("x-ms-user-quota-remaining")).toMatch(/^\d+$/);
+  const second = await ask(SITES, { $top: 200, $skipToken: first.body.$skipToken });
+  expect(second.body).toMatchObject({ count: 52 });
+  expect(second.body).not.toHaveProperty("$skipToken");
+  const all = [...first.body.data, ...second.body.data];
+  expect(new Set(all.map(({ id }) => id)).size).toBe(252);
+  expect(all[0]).toEqual({
+    id: `/subscriptions/${FIRST}/resourceGroups/rg-apps/providers/Microsoft.Web/sites/app-one`,
+    name: "app-one",
+    type: "microsoft.web/sites",
+    kind: "",
+    identity: { type: "SystemAssigned", principalId: expect.any(String), tenantId: expect.any(String) },
+    keyVaultReferenceIdentity: null,
+  });
+  expect(all[1]).toMatchObject({ name: "app-one/blue", type: "microsoft.web/sites/slots" });
+  const generated = all.find(({ name }) => name === "app-bench-000007")!;
+  const { body } = await arm("GET", `${generated.id}/config/configreferences/appsettings`, VERSION);
+  expect(body.value).toMatchObject([
+    { name: "DB_PASSWORD", properties: { status: "SecretNotFound", vaultName: "kv-two" } },
+  ]);
+  expect((await ask(SITES, {}, [FIRST, CLOSED])).body.totalRecords).toBe(2);
+});
+
+test("finds what refers to a vault, and leaves out what it has no table for", async () => {
+  const query = `resources
+    | where type in~ ('Microsoft.Storage/storageAccounts', 'microsoft.datafactory/factories', 'microsoft.datafactory/factories/linkedservices')
+    | where tostring(properties) contains 'vault'
+    | project id, name, type, subscriptionId, resourceGroup, identity, properties`;
+  const { body } = await ask(query);
+  expect(body.data).toMatchObject([
+    { name: "stone", resourceGroup: "rg-apps", properties: { encryption: { keyvaultproperties: {} } } },
+  ]);
+});
+
+test("without the column id the rest is cut off, and a wrong question is refused", async () => {
+  const cut = await ask("resources | where type =~ 'microsoft.web/sites' | project name", { $top: 10 });
+  expect(cut.body).toMatchObject({ totalRecords: 251, count: 10, resultTruncated: "true" });
+  expect(cut.body).not.toHaveProperty("$skipToken");
+  for (const [query, options] of [
+    ["resources | summarize count()"],
+    ["resources | where type ~ 'x'"],
+    ["secrets | project id"],
+    ["resources", { $top: 1001 }],
+    ["resources", { $skipToken: "e30=" }],
+  ] as const) {
+    const { status, body } = await ask(query, options);
+    expect([query, status, body.error.code, body.error.details[0].code]).toEqual([
+      query,
+      400,
+      "BadRequest",
+      "InvalidQuery",
+    ]);
+  }
+});
+
+test("tells what changed since a moment, and of roles", async () => {
+  const { control } = cloud;
+  const since = control.now();
+  const query = `resourcechanges
+    | extend at = todatetime(properties.changeAttributes.timestamp), target = tostring(properties.targetResourceId)
+    | where at > datetime(${since}) and tostring(properties.targetResourceType) =~ 'microsoft.web/sites'
+    | project id, at, target, changeType = tostring(properties.changeType)`;
+  expect((await ask(query)).body.data).toEqual([]);
+  const id = control.consumers.idOf("app-one");
+  await arm("PUT", `${id}/config/appsettings`, VERSION, { properties: {} });
+  const { body } = await ask(query);
+  expect(body.data).toEqual([
+    { id: expect.stringContaining("/changes/"), at: expect.stringMatching(/Z$/), target: id, changeType: "Update" },
+  ]);
+
+  const roles =
+    "authorizationresources | where type =~ 'microsoft.authorization/roleassignments' | project id, scope = tostring(properties.scope), principalType = properties.principalType";
+  const found = (await ask(roles, {}, [FIRST])).body.data;
+  expect(found).toContainEqual(expect.objectContaining({ scope: `/subscriptions/${FIRST}`, principalType: "User" }));
+  const vault = control.vaultId("kv-one")!;
+  const { body: assignments } = await arm(
+    "GET",
+    `${vault}/providers/Microsoft.Authorization/roleAssignments?$filter=atScope()`,
+    "2022-04-01",
+  );
+  expect(assignments.value).toHaveLength(found.length);
+  const role = assignments.value.at(-1).properties.roleDefinitionId;
+  expect((await arm("GET", role, "2022-04-01")).body.properties.roleName).toBe("Reader");
+  expect(role).toMatch(/^\/providers\/Microsoft\.Authorization/);
+  const all = await arm(
+    "GET",
+    `/subscriptions/${FIRST}/providers/Microsoft.Authorization/roleAssignments`,
+    "2022-04-01",
+  );
+  expect(all.body.value.map(({ id }: { id: string }) => id).sort()).toEqual(
+    found.map(({ id }: { id: string }) => id).sort(),
+  );
+});
+
+test("lags behind and is limited when it is told to", async () => {
+  const { control } = cloud;
+  const named = (name: string) => ask(`resources | where name == '${name}' | project id, tags`);
+  control.moveClock(120_000);
+  control.consumers.setGraph({ lagSeconds: 60 });
+  const id = control.consumers.put(FIRST, { type: "Microsoft.Web/sites", name: "app-new" });
+  control.consumers.change(control.consumers.idOf("stone"), { tags: { env: "test" } });
+  expect((await named("app-new")).body.data).toEqual([]);
+  expect((await named("stone")).body.data).toMatchObject([{ tags: null }]);
+  control.moveClock(61_000);
+  expect((await named("app-new")).body.data).toMatchObject([{ id }]);
+  expect((await named("stone")).body.data).toMatchObject([{ tags: { env: "test" } }]);
+
+  control.consumers.setGraph({ limited: true });
+  const answers = await Promise.all(Array.from({ length: 16 }, () => ask("resources | project id")));
+  const refused = answers.filter(({ status }) => status === 429);
+  expect(refused.length).toBeGreaterThan(0);
+  expect(refused[0]!.headers.get("retry-after")).toBe("5");
+});
+
+test("shows what roles allow to read", async () => {
+  const { control } = cloud;
+  const read = { dataActions: [], actions: ["Microsoft.Web/sites/read"] };
+  control.allowOnly([{ scope: `/subscriptions/${FIRST}`, ...read }]);
+  const { body } = await ask("resources | project id, type");
+  expect(new Set(body.data.map(({ type }: { type: string }) => type))).toEqual(new Set(["microsoft.web/sites"]));
+  const app = control.consumers.idOf("app-one");
+  const denied = await arm("GET", `${app}/config/configreferences/appsettings`, VERSION);
+  expect([denied.status, denied.body.error.code]).toEqual([403, "AuthorizationFailed"]);
+  control.allowOnly(undefined);
+});

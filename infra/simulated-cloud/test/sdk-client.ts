@@ -1,0 +1,65 @@
+import { type ChildProcess, fork } from "node:child_process";
+import type { Cloud } from "../cloud.ts";
+import type { Actions } from "./sdk-child.ts";
+
+export type SdkError = Error & {
+  code?: string;
+  statusCode?: number;
+  /** The answer's body; lists lose it. */
+  details?: { error?: { code?: string; message?: string; innerError?: { code?: string } } };
+  headers?: Record<string, string>;
+};
+
+/** Azure's clients in a process of their own, started with nothing but the cloud's environment. */
+export class SdkClient {
+  readonly #child: ChildProcess;
+  readonly #waiting = new Map<number, { resolve(value: unknown): void; reject(error: Error): void }>();
+  #last = 0;
+
+  private constructor(child: ChildProcess) {
+    this.#child = child;
+    child.on("message", ({ id, result, error }: { id: number; result?: unknown; error?: object }) => {
+      const waiting = this.#waiting.get(id);
+      this.#waiting.delete(id);
+      if (error === undefined) waiting?.resolve(result);
+      else waiting?.reject(Object.assign(new Error(), error));
+    });
+  }
+
+  static async start(cloud: Cloud): Promise<SdkClient> {
+    const child = fork(new URL("./sdk-child.ts", import.meta.url), {
+      env: { PATH: process.env.PATH, ...cloud.environment },
+      execArgv: [],
+      serialization: "advanced",
+    });
+    const client = new SdkClient(child);
+    await new Promise((resolve, reject) => {
+      client.#waiting.set(0, { resolve, reject });
+      child.once("exit", (code) => reject(new Error(`The client process ended with ${code}`)));
+    });
+    return client;
+  }
+
+  call<A extends keyof Actions>(action: A, ...parameters: Parameters<Actions[A]>): ReturnType<Actions[A]> {
+    const id = ++this.#last;
+    const answer = new Promise((resolve, reject) => this.#waiting.set(id, { resolve, reject }));
+    this.#child.send({ id, action, parameters });
+    return answer as ReturnType<Actions[A]>;
+  }
+
+  /** The error an action must end in. */
+  async failure<A extends keyof Actions>(action: A, ...parameters: Parameters<Actions[A]>): Promise<SdkError> {
+    try {
+      await this.call(action, ...parameters);
+    } catch (error) {
+      return error as SdkError;
+    }
+    throw new Error(`${action} succeeded`);
+  }
+
+  async stop(): Promise<void> {
+    const exited = new Promise((resolve) => this.#child.once("exit", resolve));
+    this.#child.kill();
+    await exited;
+  }
+}

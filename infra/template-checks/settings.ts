@@ -1,0 +1,102 @@
+import { ConfigError, loadConfig, SETTING_NAMES } from "../../shared/platform/config/config.ts";
+import type { BicepFile } from "./bicep/parse.ts";
+import type { Finding } from "./expression.ts";
+import type { InfraFiles } from "./files.ts";
+import { bicepSettings } from "./parity/settings.ts";
+
+/** Read by the platform or a library and not by the service: https://learn.microsoft.com/azure/azure-functions/functions-app-settings */
+const PLATFORM_SETTINGS = new Set([
+  "AzureWebJobsStorage__blobServiceUri",
+  "AzureWebJobsStorage__credential",
+  "APPLICATIONINSIGHTS_CONNECTION_STRING",
+  "APPLICATIONINSIGHTS_AUTHENTICATION_STRING",
+  // Read by the C library: https://man7.org/linux/man-pages/man3/mallopt.3.html
+  "MALLOC_ARENA_MAX",
+  "MALLOC_TRIM_THRESHOLD_",
+  // Read by OpenTelemetry's own library.
+  "OTEL_EXPORTER_OTLP_HEADERS",
+]);
+
+/** Never set where the templates deploy: they take the identity and the cloud's own addresses instead. */
+const LOCAL_SETTINGS = new Set([
+  "AzureWebJobsStorage",
+  "AzureWebJobsStorage__accountName",
+  "AZURE_AUTHORITY_HOST",
+  "AZURE_RESOURCE_MANAGER_ENDPOINT",
+  "AZURE_GRAPH_ENDPOINT",
+  "LOG_ANALYTICS_ENDPOINT",
+  "AZURE_KEY_VAULT_SUFFIX",
+  "AZURE_APP_CONFIGURATION_SUFFIX",
+  "AZURE_CLIENT_SECRET",
+  "COMMUNICATION_CONNECTION_STRING",
+  "APP_CONFIGURATION_CONNECTION_STRING",
+]);
+
+/** What stands for values that only a deployment knows. */
+const SAMPLES: [placeholder: RegExp, sample: string][] = [
+  [
+    /^\{(identity\.client_id|tenant_id|watched_subscription_ids|entra_api_client_id)\}$/,
+    "00000000-0000-4000-8000-000000000000",
+  ],
+  [/^join\(.*\)$/, "00000000-0000-4000-8000-000000000000"],
+  [/ is given \? false : true$/, "false"],
+  [/^\{azure_cloud\}$/, "AzureCloud"],
+  [/^\{mail_per_(minute|hour)\}$/, "20"],
+  [/^\{alert_owner_domains\}$/, "sample.example"],
+  [/^\{private_target_hosts\}$/, "login.sample.example:443"],
+  [/^\{handover_key_vault_url\}$/, "https://sample.vault.azure.net"],
+  [/^\{bootstrap_admin_username\}$/, "admin"],
+  [/secrets\/(jwt|audit)-signing-keys\)$/, `sample:${Buffer.alloc(32, 7).toString("base64")}`],
+  [/^@Microsoft\.KeyVault\(/, "a-sample-of-a-secret"],
+  [
+    /^\{(vault\.vault_uri|app_configuration\.endpoint|storage_account\.primary_endpoints_\w+)\}$/,
+    "https://sample.example",
+  ],
+  [/^\{(public_base_url\} is given \?|telemetry_endpoint\}$)/, "https://sample.example"],
+  [/^https:\/\//, "https://sample.example"],
+  [/@/, "sample@sample.example"],
+];
+
+/**
+ * Every setting the templates write is one that the service or the platform reads, and with all of them, and without those
+ * that have a condition, the service starts: nothing that is required is missing.
+ */
+export function checkSettings(bicep: ReadonlyMap<string, BicepFile>): Finding[] {
+  const settings = bicepSettings(bicep);
+  const known = new Set([...SETTING_NAMES, ...PLATFORM_SETTINGS]);
+  const findings = settings
+    .filter(({ name }) => !known.has(name))
+    .map(({ name, file, line }) => ({ file, line, message: `nothing reads the setting ${name}` }));
+  for (const written of [settings, settings.filter(({ condition }) => condition === "")]) {
+    const environment = Object.fromEntries(written.map(({ name, value }) => [name, sampleOf(value)]));
+    try {
+      loadConfig(environment);
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error;
+      const problems = error.message.split("\n").slice(1);
+      findings.push(
+        ...problems.map((problem) => ({
+          file: "infra/azure/modules/app.bicep",
+          line: 1,
+          message: `with the settings written:${problem}`,
+        })),
+      );
+    }
+  }
+  return findings.filter((one, index) => findings.findIndex(({ message }) => message === one.message) === index);
+}
+
+/** A setting that no parameter reaches is told of on a page beside the list of all, so that an operator finds it. */
+export function checkSettingsPages(files: InfraFiles, bicep: ReadonlyMap<string, BicepFile>): Finding[] {
+  const written = bicepSettings(bicep).map(({ name }) => name);
+  const pages = [...files.text]
+    .filter(([file]) => file.startsWith("docs/") && file !== "docs/settings.md")
+    .map(([, text]) => text);
+  return SETTING_NAMES.filter((name) => !written.includes(name) && !LOCAL_SETTINGS.has(name))
+    .filter((name) => !pages.some((page) => new RegExp(`\\b${name}\\b`).test(page)))
+    .map((name) => ({ file: "docs/deploy.md", line: 1, message: `no page tells of the setting ${name}` }));
+}
+
+function sampleOf(value: string): string {
+  return SAMPLES.find(([placeholder]) => placeholder.test(value))?.[1] ?? value;
+}

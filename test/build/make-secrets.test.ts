@@ -1,0 +1,91 @@
+import { execFile } from "node:child_process";
+import path from "node:path";
+import { promisify } from "node:util";
+import { type Cloud, startCloud } from "simulated-cloud/cloud.ts";
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { loadConfig } from "../../shared/platform/config/config.ts";
+
+const SCRIPT = path.resolve(import.meta.dirname, "../../infra/azure/scripts/make-secrets.ts");
+const SUBSCRIPTION = "11111111-2222-4333-8444-555555555555";
+const GROUP = `/subscriptions/${SUBSCRIPTION}/resourceGroups/rg-lifecycle/providers`;
+const NAMES = ["audit-signing-keys", "bootstrap-admin-password", "jwt-signing-keys"];
+
+let cloud: Cloud;
+beforeAll(async () => {
+  const app = { type: "Microsoft.Web/sites", name: "func-own", resourceGroup: "rg-lifecycle", kind: "functionapp" };
+  cloud = await startCloud({ company: { subscriptions: [{ name: "Platform", id: SUBSCRIPTION, resources: [app] }] } });
+});
+afterAll(() => cloud.stop());
+beforeEach(() => {
+  cloud.control.clearFaults();
+  // Closed to the world, as with the network option: only the resource manager leads to it.
+  const vault = { name: "kv-own", resourceGroup: "rg-lifecycle", reach: "privateOnly" } as const;
+  cloud.control.putVault(SUBSCRIPTION, { ...vault, publicNetworkAccess: "Disabled" });
+  cloud.control.resetCounts();
+});
+
+function run(environment: Record<string, string> = {}): Promise<{ stdout: string; stderr: string }> {
+  const env = {
+    PATH: process.env.PATH,
+    ...cloud.environment,
+    AZURE_CLIENT_ID: cloud.app.clientId,
+    AZURE_CLIENT_SECRET: cloud.app.clientSecret,
+    SERVICE_KEY_VAULT_ID: `${GROUP}/Microsoft.KeyVault/vaults/kv-own`,
+    SERVICE_FUNCTION_APP_ID: `${GROUP}/Microsoft.Web/sites/func-own`,
+    ...environment,
+  };
+  return promisify(execFile)(process.execPath, [SCRIPT], { env });
+}
+
+const names = () => cloud.control.items("kv-own", "secrets").map(({ name }) => name);
+const values = () => NAMES.map((name) => cloud.control.secretValue("kv-own", name));
+
+test("a first deployment makes each secret, the service takes them, and none is printed", {
+  timeout: 150_000,
+}, async () => {
+  const { stdout, stderr } = await run();
+  expect(names().sort()).toEqual(NAMES);
+  const [audit, password, jwt] = values() as [string, string, string];
+  expect(new Set([audit, password, jwt]).size).toBe(3);
+  for (const value of [audit, password, jwt]) expect(stdout + stderr).not.toContain(value.split(":").at(-1));
+  const config = loadConfig({
+    AzureWebJobsStorage: "UseDevelopmentStorage=true",
+    JWT_SIGNING_KEYS: jwt,
+    AUDIT_SIGNING_KEYS: audit,
+    BOOTSTRAP_ADMIN_USERNAME: "admin",
+    BOOTSTRAP_ADMIN_PASSWORD: password,
+  });
+  expect([config.JWT_SIGNING_KEYS[0]!.key.length, config.AUDIT_SIGNING_KEYS![0]!.key.length]).toEqual([32, 32]);
+  expect(cloud.control.counts()).toMatchObject({ "arm.putSecret": 3, "arm.refreshReferences": 1 });
+  // The vault's own address was not called: it would not answer.
+  expect(Object.keys(cloud.control.counts()).filter((name) => name.startsWith("keyvault."))).toEqual([]);
+});
+
+test("a second deployment changes none, and one that ended half-way is gone on with", {
+  timeout: 150_000,
+}, async () => {
+  cloud.control.putSecret("kv-own", { name: "jwt-signing-keys", value: "kept" });
+  cloud.control.addFault({ match: { operation: "arm.putSecret" }, action: { kind: "deny" }, after: 1 });
+  await expect(run()).rejects.toMatchObject({ code: 1 });
+  expect(names().sort()).toEqual(["audit-signing-keys", "jwt-signing-keys"]);
+  const [audit] = values();
+
+  cloud.control.clearFaults();
+  await run();
+  const after = values();
+  expect(after).toMatchObject([audit, expect.any(String), "kept"]);
+
+  const { stdout, stderr } = await run();
+  expect(values()).toEqual(after);
+  expect(stdout).toContain("Nothing was changed.");
+  expect(stderr).toBe("");
+  expect((await run({ ALERTS_NOTIFY_NOBODY: "true" })).stderr).toContain("WARNING: nobody is notified");
+});
+
+test("what is not a resource's id is refused before anything is asked", async () => {
+  await expect(run({ SERVICE_KEY_VAULT_ID: "kv-own" })).rejects.toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining("SERVICE_KEY_VAULT_ID"),
+  });
+  expect(cloud.control.counts()).toEqual({ total: 0 });
+});
