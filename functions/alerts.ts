@@ -43,7 +43,7 @@ import { created, Deleted, deleted, ok, resource } from "../shared/platform/http
 import { endpoint, exampleDay, poison, queue, timer } from "./kit.ts";
 
 const tag = "Alerts";
-/** Disabled: whoever tries it out sends nothing. */
+/** Disabled, so that trying out the example in `/docs` sends no alerts. */
 const NEW_RULE: NewRule = {
   name: "Secrets of payments that expire",
   alertType: "expiration",
@@ -451,7 +451,7 @@ const replaceAlertOwners = endpoint({
   tag,
   access: "admin",
   tier: "core",
-  query: previewQuery("the current list."),
+  query: previewQuery("returns the current list."),
   body: NewOwners,
   conditional: true,
   example: {
@@ -493,7 +493,7 @@ export const endpoints = [
 export const timers = [
   timer({
     name: "evaluateAlerts",
-    // Every quarter of an hour: an idle run costs a handful of requests, and it finishes what a crash left half done.
+    // An idle evaluation makes only a few storage requests. Each evaluation also completes work that a crash interrupted.
     schedule: "0 */15 * * * *",
     handle: ({ services }) => services.alerts.evaluate(),
   }),
@@ -515,7 +515,7 @@ export const queues = [
     name: "evaluateAlertsSoonFailed",
     of: EVALUATION_QUEUE,
     message: z.object({}),
-    // The timer evaluates them all again within a quarter of an hour.
+    // The timer `evaluateAlerts` evaluates all rules again within 15 minutes.
   }),
   queue({
     name: "deliverAlert",

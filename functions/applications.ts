@@ -83,7 +83,7 @@ const getApplication = endpoint({
 
 export const endpoints = [discoverApplications, getApplicationDiscovery, listApplications, getApplication];
 
-/** By way of a queue: a moment of its own for each deployment, and retries. */
+/** Sends the start through a queue: a random delay spreads the load of many deployments, and failures are retried. */
 const schedule = async (mode: "full" | "changes", { services }: Invocation) => {
   const delaySeconds = Math.floor(services.randomness.number() * services.config.SCHEDULE_JITTER_SECONDS);
   await services.queues.send(QUEUE, { mode }, { delaySeconds });

@@ -106,7 +106,7 @@ const changePassword = endpoint({
   interactive: true,
   beforePasswordChange: true,
   body: PasswordChange,
-  example: { body: { currentPassword: "the password so far", newPassword: "seven green bicycles uphill" } },
+  example: { body: { currentPassword: "the current password", newPassword: "seven green bicycles uphill" } },
   responds: { 200: PasswordChanged },
   problems: ["conflict", "tooManyAttempts"],
   handle: async ({ body, actor, caller, services }) => {

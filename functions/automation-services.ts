@@ -38,7 +38,7 @@ import type { Settings } from "../shared/settings/settings.ts";
 import type { Sync } from "../shared/sync/sync.ts";
 import { copiedOn } from "../shared/sync/vaults.ts";
 
-/** The rooms of dependencies and rotation. */
+/** The modules of dependencies, logs and rotation. */
 export interface AutomationServices {
   dependencies: Dependencies;
   logs: Logs;
@@ -50,7 +50,7 @@ export interface AutomationServices {
   rotationNotices: AutomationSource;
 }
 
-/** Wires them: who uses what, and what replaces it. */
+/** Creates and connects the modules of dependencies, logs and rotation. */
 export function wireAutomation(deps: {
   config: Config;
   identity: Identity;
@@ -70,9 +70,9 @@ export function wireAutomation(deps: {
   compliance: Compliance;
   devops: Devops;
   sync: Sync;
-  /** The subscriptions that are watched; with `all` every one that the identity may see. */
+  /** Monitored subscriptions. With `all`, also every subscription that the identity can access. */
   watched: () => Promise<{ all: boolean; named: readonly string[] }>;
-  /** Run when something may have changed that is to be told. */
+  /** Called when alerts may need another evaluation. */
   ended: () => Promise<void>;
   clock: Clock;
   randomness: Randomness;
@@ -179,7 +179,7 @@ export function wireAutomation(deps: {
     config,
     graph,
     signIn,
-    // What a rotation writes is copied on.
+    // After a rotation writes a vault secret, its sync records copy the new value to their targets.
     vaults: copiedOn(vaultSecrets, (vault, secret) => sync.runFor(vault, secret)),
     own: serviceKeyVault,
     matches,

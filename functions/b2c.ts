@@ -18,7 +18,6 @@ import { endpoint, poison, queue, timer } from "./kit.ts";
 
 const tag = "B2C";
 const TENANTS = "b2c/tenants";
-/** What began under a licence stays to be seen and ended. */
 const STAYS_OPEN = "Without a PRO license, existing tenants can still be read; if there are none, returns 403.";
 
 const registerTenant = endpoint({
@@ -108,7 +107,7 @@ const deleteTenant = endpoint({
   method: "DELETE",
   route: `${TENANTS}/{tenant_id}`,
   summary: "Remove a B2C tenant from the registry",
-  description: `Also removes its inventory, its alert and compliance data, and the saved client secret. Nothing changes in the tenant. ${STAYS_OPEN}`,
+  description: `Also removes the tenant's inventory, alert and compliance data, and the saved client secret. Changes nothing in the tenant. ${STAYS_OPEN}`,
   tag,
   access: "admin",
   tier: "core",

@@ -66,7 +66,7 @@ const exportViolations = endpoint({
   method: "GET",
   route: "compliance/violations/csv",
   summary: "Export violations as CSV",
-  description: 'Up to 5,000 violations a part; the header `Link: <…>; rel="next"` leads to the next one.',
+  description: 'Each part contains up to 5,000 violations; the header `Link: <…>; rel="next"` leads to the next part.',
   tag,
   access: "user",
   tier: "core",
@@ -123,7 +123,7 @@ const getEvaluation = endpoint({
   route: "compliance/evaluations/{evaluation_id}",
   summary: "Get the progress of an evaluation",
   description:
-    "A requested evaluation of all resources. Vaults that a later evaluation covered count as done. Kept for `scanRetentionDays`.",
+    "Returns a requested evaluation of all resources. Vaults that a later evaluation covered count as done. Evaluations are kept for `scanRetentionDays`.",
   tag,
   access: "user",
   tier: "core",

@@ -46,7 +46,7 @@ import type { Services } from "./services.ts";
 const tag = "Discovery";
 const scanParams = z.object({ scan_id: z.string().meta({ description: "ID of the scan." }) });
 
-/** Assets per part of a CSV answer. */
+/** Maximum number of assets in one part of a CSV export. */
 const CSV_PART = 10_000;
 
 const startScan = endpoint({
@@ -153,7 +153,7 @@ const exportAssets = endpoint({
   method: "GET",
   route: "api/assets/discovery/export/csv",
   summary: "Export assets as CSV",
-  description: `With the filters and the order of GET /api/assets/discovery/assets. Up to ${CSV_PART.toLocaleString("en")} assets a part; the header \`Link: <…>; rel="next"\` leads to the next one.`,
+  description: `Accepts the filters of GET /api/assets/discovery/assets and uses its order. Each part contains up to ${CSV_PART.toLocaleString("en")} assets; the header \`Link: <…>; rel="next"\` leads to the next part.`,
   tag,
   access: "user",
   tier: "core",
@@ -163,9 +163,9 @@ const exportAssets = endpoint({
   handle: async ({ query, services, url }) => await assetFile(query, services, url),
 });
 
-type AssetsAsked = Omit<z.output<typeof AssetQuery>, "format">;
+type AssetRequest = Omit<z.output<typeof AssetQuery>, "format">;
 
-async function assetPage(query: AssetsAsked, services: Services) {
+async function assetPage(query: AssetRequest, services: Services) {
   const { tag: tagText, limit, offset, cursor, ...filter } = query;
   refuseImpossible(filter);
   const moment = await services.inventory.moment();
@@ -177,7 +177,7 @@ async function assetPage(query: AssetsAsked, services: Services) {
   return { ...page, items: page.items.map((found) => assetView(found, moment, services.config.OWNER_TAG)) };
 }
 
-async function assetFile(query: AssetsAsked, services: Services, url: URL): Promise<Reply> {
+async function assetFile(query: AssetRequest, services: Services, url: URL): Promise<Reply> {
   const { items, nextCursor } = await assetPage({ ...query, limit: query.limit ?? CSV_PART }, services);
   const next = new URLSearchParams(url.searchParams);
   next.delete("offset");
@@ -307,7 +307,7 @@ export const endpoints = [
   listVaults,
 ];
 
-/** Starting by way of a queue gives every deployment its own moment, and a failed start its retries. */
+/** Sends the start through a queue: a random delay spreads the load of many deployments, and failures are retried. */
 const schedule = async (mode: "full" | "delta", { services, log }: Invocation) => {
   const delaySeconds = Math.floor(services.randomness.number() * services.config.SCHEDULE_JITTER_SECONDS);
   await services.queues.send(QUEUES.start, { mode }, { delaySeconds });
@@ -384,16 +384,16 @@ export const queues = [
     message: ScanMessage,
     handle: ({ scanId }, { services }) => services.scanRun.finish(scanId),
   }),
-  // The scan's watch asks for its end again every minute.
+  // The timer `watchScans` queues the completion again every minute.
   poison({ name: "finishScanFailed", of: QUEUES.finish, message: ScanMessage }),
-  // Event Grid fills this one.
+  // Event Grid writes to this queue.
   queue({
     name: "noteVaultEvent",
     queue: EVENT_QUEUE,
     message: VaultEvent,
     handle: (event, { services, delivery }) => services.looks.note(event, delivery),
   }),
-  // What changed is found by the next scan.
+  // The next scan finds the change.
   poison({ name: "noteVaultEventFailed", of: EVENT_QUEUE, message: VaultEvent }),
   queue({
     name: "lookAtVault",

@@ -1,19 +1,21 @@
 import { PerformanceObserver } from "node:perf_hooks";
 import { getHeapSpaceStatistics, setFlagsFromString } from "node:v8";
 
-/** What new objects get: half of what V8 would let them have. With the two MB it begins with, collecting is a tenth of a scan. */
+/**
+ * Limit of the space for new objects: half of V8's default. With V8's initial 2 MB, garbage collection takes a tenth of a
+ * scan's time.
+ */
 const MOST_NEW_SPACE_BYTES = 32 * 1024 * 1024;
-/** While so much or less has survived, old space may double. A service that scans has some 45 MB: its code and what is under way. */
+/** Below this size of surviving objects, old space may double. A scanning service has about 45 MB. */
 const SMALL_OLD_SPACE_BYTES = 64 * 1024 * 1024;
 
 /**
- * The smallest instances have 512 MB, the platform's host included, and V8 sizes its heap by the machine it sees: it would
- * rather take memory than collect. These make it collect sooner where much has survived: there old space may grow by half.
- * V8 reads the bound of the space for new objects only when a process starts, and that is not ours to start; how both grow
- * it reads each time, so this looks after each collection. Measured in BENCHMARKS.md.
- * Imported where the rooms begin, since what has grown does not shrink.
+ * The smallest instances have 512 MB for the host and the app, but V8 sizes its heap by the memory of the machine. These flags
+ * make V8 collect earlier once much has survived: old space then grows by only 50 %. V8 reads the limit of new space only when
+ * a process starts, which the platform does, but reads both growth factors before each collection, so they are set again after
+ * each collection. Measured in BENCHMARKS.md. Imported first, because a heap that has grown does not shrink.
  */
-function bound(): void {
+function setHeapFlags(): void {
   const spaces = new Map(getHeapSpaceStatistics().map((space) => [space.space_name, space]));
   const newSpaceMayGrow = (spaces.get("new_space")?.space_size ?? 0) < MOST_NEW_SPACE_BYTES;
   const isSmall = (spaces.get("old_space")?.space_used_size ?? 0) <= SMALL_OLD_SPACE_BYTES;
@@ -21,5 +23,5 @@ function bound(): void {
   setFlagsFromString(`--heap-growing-percent=${isSmall ? 100 : 50}`);
 }
 
-bound();
-new PerformanceObserver(bound).observe({ entryTypes: ["gc"] });
+setHeapFlags();
+new PerformanceObserver(setHeapFlags).observe({ entryTypes: ["gc"] });

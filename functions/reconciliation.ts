@@ -24,7 +24,7 @@ export const timers = [
   timer({
     name: "startReconciliation",
     schedule: { setting: "RECONCILIATION_SCHEDULE" },
-    // By way of a queue, as a scheduled scan: a moment of its own, and retries.
+    // Sends the start through a queue, like scheduled scans: a random delay spreads the load, and failures are retried.
     handle: async ({ services }) => {
       const delaySeconds = Math.floor(services.randomness.number() * services.config.SCHEDULE_JITTER_SECONDS);
       await services.queues.send(QUEUE, {}, { delaySeconds });
@@ -41,6 +41,6 @@ export const queues = [
     message,
     handle: (_message, { services, requestId }) => services.reconciliation.run(requestId),
   }),
-  // The timer's next message goes on where this one failed.
+  // The timer's next message resumes the verification where it stopped.
   poison({ name: "reconcileFailed", of: QUEUE, message }),
 ];

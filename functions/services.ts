@@ -61,7 +61,7 @@ import { createHealth, type Health } from "./health.ts";
 import { createLogger } from "./log.ts";
 import { storageConnection } from "./storage-connection.ts";
 
-/** All rooms of the app, wired: here, and those of dependencies and rotation in automation-services.ts. */
+/** All modules of the app. `automation-services.ts` creates those of dependencies and rotation. */
 export interface Services extends AutomationServices {
   config: Config;
   clock: Clock;
@@ -98,13 +98,16 @@ export interface Services extends AutomationServices {
   metrics: Metrics;
 }
 
-/** Sign-ins per address and per username: https://owasp.org/API-Security/editions/2023/en/0xa2-broken-authentication/ */
+/**
+ * Limits of sign-ins for each address and each username:
+ * https://owasp.org/API-Security/editions/2023/en/0xa2-broken-authentication/
+ */
 const SIGN_IN_LIMITS = { perMinute: 10, perHour: 100 };
 
-/** Anybody may have an issuer looked at, per address: the contract's figure. */
+/** Limits of `POST /auth/sso/discover` for each address, as its description states. The endpoint is open. */
 const DISCOVER_LIMITS = { perMinute: 10, perHour: 0 };
 
-/** Beside the bundle's files, where the build puts it. */
+/** The build copies the font next to the bundle. */
 const UNICODE_FONT = path.join(import.meta.dirname, "fonts", "unifontex-latin-400-normal.woff");
 
 export function createServices(config: Config): Services {
@@ -305,7 +308,7 @@ export function createServices(config: Config): Services {
     watched: async (subscriptionId) => {
       const { all, named, discovered } = await subscriptions.watched();
       const id = subscriptionId.toLowerCase();
-      // Until the first scan nothing is discovered.
+      // Before the first scan, the list of discovered subscriptions is empty.
       return named.includes(id) || (all && (discovered.length === 0 || discovered.includes(id)));
     },
     changed: () => alerts.requestEvaluation(),

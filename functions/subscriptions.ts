@@ -116,7 +116,7 @@ export const endpoints: Endpoint<Services>[] = [
 ];
 
 export const timers = [
-  // What environment and App Configuration change, no request tells of.
+  // Changes of environment variables and of App Configuration are not requests, so a timer detects them.
   timer({
     name: "refreshScope",
     schedule: "20 4,14,24,34,44,54 * * * *",

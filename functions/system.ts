@@ -53,7 +53,8 @@ const listFailedMessages = endpoint({
   method: "GET",
   route: "system/failed-messages",
   summary: "List messages between the service's functions that failed permanently",
-  description: "Newest first, for thirty days. Each is also recorded in the audit log as queue.messageFailed.",
+  description:
+    "Returns the failed messages of the last 30 days, newest first. The audit log also records each as queue.messageFailed.",
   tag: "System",
   access: "user",
   tier: "core",

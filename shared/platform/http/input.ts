@@ -9,13 +9,13 @@ export const MAX_BODY_BYTES = 1024 * 1024;
 const MAX_NAMED_ERRORS = 100;
 
 /** The query of a change that can be looked at before it is made. */
-export const previewQuery = (shows: string) =>
+export const previewQuery = (result: string) =>
   z.strictObject({
     preview: z
       .enum(["true", "false"])
       .transform((value) => value === "true")
       .optional()
-      .meta({ description: `\`true\` changes nothing: ${shows}` }),
+      .meta({ description: `\`true\` changes nothing and ${result}` }),
   });
 
 const camelCase = (name: string): string => name.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
