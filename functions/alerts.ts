@@ -40,7 +40,7 @@ import { previewQuery } from "../shared/platform/http/input.ts";
 import { pageOf, pageParameters, pageRequest, queryInstant, requireOrder } from "../shared/platform/http/paging.ts";
 import { notFound } from "../shared/platform/http/problem.ts";
 import { created, Deleted, deleted, ok, resource } from "../shared/platform/http/reply.ts";
-import { endpoint, exampleDay, poison, queue, timer } from "./kit.ts";
+import { endpoint, exampleDay, poison, queue, timer } from "./declare.ts";
 
 const tag = "Alerts";
 /** Disabled, so that trying out the example in `/docs` sends no alerts. */

@@ -3,7 +3,7 @@ import { ApiTokenView, CreatedApiToken, NewApiToken, userParameter } from "../sh
 import type { Endpoint } from "../shared/platform/http/endpoint.ts";
 import { pageOf, pageParameters, pageRequest } from "../shared/platform/http/paging.ts";
 import { created, Deleted, deleted, ok } from "../shared/platform/http/reply.ts";
-import { endpoint } from "./kit.ts";
+import { endpoint } from "./declare.ts";
 import type { Services } from "./services.ts";
 
 const tag = "API tokens";

@@ -3,7 +3,7 @@ import { Application, ApplicationQuery, applicationView, DiscoveryRun, runView }
 import { DiscoverMessage, QUEUE } from "../shared/applications/applications.ts";
 import { pageOf, pageRequest } from "../shared/platform/http/paging.ts";
 import { created, ok } from "../shared/platform/http/reply.ts";
-import { endpoint, type Invocation, poison, queue, timer } from "./kit.ts";
+import { endpoint, type Invocation, poison, queue, timer } from "./declare.ts";
 
 const tag = "Rotation";
 

@@ -16,7 +16,7 @@ import { codedHeaders, takesGzip } from "../shared/platform/http/encoding.ts";
 import type { RequestContext } from "../shared/platform/http/endpoint.ts";
 import { pageRequest } from "../shared/platform/http/paging.ts";
 import { content, ok, type Reply } from "../shared/platform/http/reply.ts";
-import { endpoint, timer } from "./kit.ts";
+import { endpoint, timer } from "./declare.ts";
 import type { Services } from "./services.ts";
 
 const tag = "Audit";

@@ -17,7 +17,7 @@ import type { Endpoint } from "../shared/platform/http/endpoint.ts";
 import { requireSameOrigin } from "../shared/platform/http/origin.ts";
 import { pageOf, pageParameters, pageRequest } from "../shared/platform/http/paging.ts";
 import { Deleted, deleted, ok } from "../shared/platform/http/reply.ts";
-import { endpoint } from "./kit.ts";
+import { endpoint } from "./declare.ts";
 import type { Services } from "./services.ts";
 
 const tag = "Authentication";

@@ -14,7 +14,7 @@ import {
 import { QUEUE, TenantMessage } from "../shared/b2c/b2c.ts";
 import { pageOf, pageParameters, pageRequest } from "../shared/platform/http/paging.ts";
 import { created, Deleted, deleted, ok, resource } from "../shared/platform/http/reply.ts";
-import { endpoint, poison, queue, timer } from "./kit.ts";
+import { endpoint, poison, queue, timer } from "./declare.ts";
 
 const tag = "B2C";
 const TENANTS = "b2c/tenants";

@@ -1,7 +1,7 @@
 import type { HttpMethod } from "@azure/functions";
-import type { TimerDeclaration } from "./kit.ts";
+import type { TimerDeclaration } from "./declare.ts";
 
-/** What the platform needs to register each function, and the area that declares the function. */
+/** Registration data of each function, and the area that declares the function. */
 export interface FunctionIndex {
   endpoints: { area: string; name: string; route: string; methods: HttpMethod[] }[];
   timers: { area: string; name: string; schedule: TimerDeclaration["schedule"] }[];

@@ -1,6 +1,6 @@
 import { Problem } from "../shared/platform/http/problem.ts";
 import { builtIndex } from "./built-index.ts";
-import { endpoint } from "./kit.ts";
+import { endpoint } from "./declare.ts";
 import { page } from "./page.ts";
 
 export const CATCH_ALL = "{*path}";

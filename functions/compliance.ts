@@ -24,7 +24,7 @@ import { FRAMEWORK_CSV_EXAMPLE, VIOLATIONS_CSV_EXAMPLE } from "../shared/complia
 import { MAX_PDF_VIOLATIONS } from "../shared/compliance/report/reports.ts";
 import { pageOf, pageParameters, pageRequest } from "../shared/platform/http/paging.ts";
 import { content, created, deleted, ok, resource } from "../shared/platform/http/reply.ts";
-import { endpoint, exampleDay, poison, queue, timer } from "./kit.ts";
+import { endpoint, exampleDay, poison, queue, timer } from "./declare.ts";
 
 const tag = "Compliance";
 

@@ -19,7 +19,7 @@ import {
 import { DiscoverMessage, QUEUE } from "../shared/dependencies/dependencies.ts";
 import { pageParameters, pageRequest } from "../shared/platform/http/paging.ts";
 import { created, ok } from "../shared/platform/http/reply.ts";
-import { endpoint, type Invocation, poison, queue, timer } from "./kit.ts";
+import { endpoint, type Invocation, poison, queue, timer } from "./declare.ts";
 
 const tag = "Dependencies";
 const DEPENDENCIES = "api/assets/dependencies";

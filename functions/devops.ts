@@ -10,7 +10,7 @@ import {
 import type { Endpoint } from "../shared/platform/http/endpoint.ts";
 import { pageOf, pageOfAll, pageParameters, pageRequest } from "../shared/platform/http/paging.ts";
 import { ok, resource } from "../shared/platform/http/reply.ts";
-import { endpoint } from "./kit.ts";
+import { endpoint } from "./declare.ts";
 import type { Services } from "./services.ts";
 
 const tag = "DevOps integration";

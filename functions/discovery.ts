@@ -40,7 +40,7 @@ import { pageOf, pageParameters, pageRequest, requireOrder } from "../shared/pla
 import { notFound } from "../shared/platform/http/problem.ts";
 import { content, created, Deleted, deleted, ok, type Reply } from "../shared/platform/http/reply.ts";
 import { DAY_MS } from "../shared/platform/time.ts";
-import { endpoint, type Invocation, poison, queue, timer } from "./kit.ts";
+import { endpoint, type Invocation, poison, queue, timer } from "./declare.ts";
 import type { Services } from "./services.ts";
 
 const tag = "Discovery";

@@ -5,7 +5,7 @@ import { codedHeaders, gzipped, takesGzip } from "../shared/platform/http/encodi
 import type { Endpoint } from "../shared/platform/http/endpoint.ts";
 import { content, type Reply } from "../shared/platform/http/reply.ts";
 import { createStoredFiles } from "../shared/platform/http/stored-files.ts";
-import { endpoint, exampleDay } from "./kit.ts";
+import { endpoint, exampleDay } from "./declare.ts";
 import type { Services } from "./services.ts";
 
 const tag = "Documentation";

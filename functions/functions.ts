@@ -1,7 +1,7 @@
 /** All functions of the app, by area. An area is loaded when one of its functions is called for the first time. */
 import type { Endpoint } from "../shared/platform/http/endpoint.ts";
 import { once } from "../shared/platform/once.ts";
-import type { QueueDeclaration, TimerDeclaration } from "./kit.ts";
+import type { QueueDeclaration, TimerDeclaration } from "./declare.ts";
 import type { Services } from "./services.ts";
 
 /** The exports of a file with declarations. */

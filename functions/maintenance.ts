@@ -1,4 +1,4 @@
-import { timer } from "./kit.ts";
+import { timer } from "./declare.ts";
 
 /** Deletes expired rows once a day, such as rate limit counters and failed sign-ins. */
 export const timers = [

@@ -4,7 +4,7 @@ import * as z from "zod";
 import type { Endpoint } from "../shared/platform/http/endpoint.ts";
 import type { Reply } from "../shared/platform/http/reply.ts";
 import { createStoredFiles, NAMED_BY_HASH } from "../shared/platform/http/stored-files.ts";
-import { endpoint } from "./kit.ts";
+import { endpoint } from "./declare.ts";
 import type { Services } from "./services.ts";
 
 /** The build copies the files of the page next to the bundle. */

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { ok } from "../shared/platform/http/reply.ts";
 import { ReconciliationView, reconciliationView } from "../shared/reconciliation/api.ts";
 import { QUEUE } from "../shared/reconciliation/walk.ts";
-import { endpoint, poison, queue, timer } from "./kit.ts";
+import { endpoint, poison, queue, timer } from "./declare.ts";
 
 const getReconciliation = endpoint({
   name: "getReconciliation",

@@ -15,7 +15,7 @@ import {
 } from "../shared/rotation/matches-api.ts";
 import { Policy, PolicyChange } from "../shared/rotation/policies-api.ts";
 import { policyView } from "../shared/rotation/views.ts";
-import { endpoint, poison, queue, timer } from "./kit.ts";
+import { endpoint, poison, queue, timer } from "./declare.ts";
 
 const tag = "Rotation";
 const params = z.object({ app_id: clientId });

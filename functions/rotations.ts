@@ -13,7 +13,7 @@ import {
 } from "../shared/rotation/api.ts";
 import { namedPlaces } from "../shared/rotation/named-places.ts";
 import { ROTATION_QUEUE, RotationMessage } from "../shared/rotation/rotation.ts";
-import { endpoint, poison, queue, timer } from "./kit.ts";
+import { endpoint, poison, queue, timer } from "./declare.ts";
 
 const tag = "Rotation";
 const base = "api/automation/rotation";

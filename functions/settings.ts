@@ -25,7 +25,7 @@ import {
 import { HISTORY_TYPES, type HistoryType } from "../shared/settings/retention.ts";
 import type { Described, SettingDescription } from "../shared/settings/settings.ts";
 import { ScopeChange, scopeChangeView } from "../shared/subscriptions/api.ts";
-import { endpoint, timer } from "./kit.ts";
+import { endpoint, timer } from "./declare.ts";
 import type { Services } from "./services.ts";
 
 const tag = "Settings";

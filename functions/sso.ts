@@ -17,7 +17,7 @@ import {
 } from "../shared/sso/api.ts";
 import { BINDING_COOKIES } from "../shared/sso/requests.ts";
 import type { Redirection } from "../shared/sso/sign-ins.ts";
-import { endpoint } from "./kit.ts";
+import { endpoint } from "./declare.ts";
 
 const tag = "Single sign-on";
 

@@ -24,7 +24,7 @@ import {
 } from "../shared/sync/api.ts";
 import { PROVIDERS } from "../shared/sync/providers/providers.ts";
 import { CONFIGURED_QUEUE, ConfiguredMessage, RUN_QUEUE, RunMessage } from "../shared/sync/record.ts";
-import { endpoint, poison, queue, timer } from "./kit.ts";
+import { endpoint, poison, queue, timer } from "./declare.ts";
 
 const tag = "Sync";
 const RECORDS = "api/automation/sync/records";

@@ -4,7 +4,7 @@ import { IdentityView, identityView } from "../shared/platform/azure/api.ts";
 import { Health } from "../shared/platform/http/api.ts";
 import { pageParameters, pageRequest } from "../shared/platform/http/paging.ts";
 import { ok } from "../shared/platform/http/reply.ts";
-import { endpoint } from "./kit.ts";
+import { endpoint } from "./declare.ts";
 
 const health = endpoint({
   name: "health",

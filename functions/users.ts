@@ -4,7 +4,7 @@ import { requireInteractive } from "../shared/platform/http/admission.ts";
 import type { Endpoint } from "../shared/platform/http/endpoint.ts";
 import { pageOf, pageParameters, pageRequest } from "../shared/platform/http/paging.ts";
 import { created, Deleted, deleted, ok, resource } from "../shared/platform/http/reply.ts";
-import { endpoint } from "./kit.ts";
+import { endpoint } from "./declare.ts";
 import type { Services } from "./services.ts";
 
 const tag = "Users";

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { parseCrontab } from "functions-host/ncrontab.ts";
+import { scheduleOf } from "../../functions/declare.ts";
 import { declarations } from "../../functions/functions.ts";
-import { scheduleOf } from "../../functions/kit.ts";
 import { loadConfig } from "../../shared/platform/config/config.ts";
 import { DAY_MS } from "../../shared/platform/time.ts";
 import { licence } from "../../test/support/licence.ts";
