@@ -100,7 +100,7 @@ async function exportReply(
   { headers, url, caller, services }: ExportContext,
   format: "json" | "csv" | "pdf",
   { cursor, ...query }: z.output<typeof FileQuery>,
-): Promise<Reply> {
+): Promise<Reply<never>> {
   const gzip = takesGzip(headers);
   const part = await services.audit.export({ format, query: auditQuery(query), cursor, gzip }, caller);
   return content(part.mediaType, part.data, exportHeaders(part, url));

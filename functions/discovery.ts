@@ -177,7 +177,7 @@ async function assetPage(query: AssetRequest, services: Services) {
   return { ...page, items: page.items.map((found) => assetView(found, moment, services.config.OWNER_TAG)) };
 }
 
-async function assetFile(query: AssetRequest, services: Services, url: URL): Promise<Reply> {
+async function assetFile(query: AssetRequest, services: Services, url: URL): Promise<Reply<never>> {
   const { items, nextCursor } = await assetPage({ ...query, limit: query.limit ?? CSV_PART }, services);
   const next = new URLSearchParams(url.searchParams);
   next.delete("offset");

@@ -19,7 +19,7 @@ const PAGE_POLICY =
 const files = createStoredFiles(path.join(import.meta.dirname, "docs"));
 
 /** Returns a page that scripts render. The addresses of files contain a hash, so that browsers can cache them. */
-async function html(title: string, style: string, element: string, scripts: string[]): Promise<Reply> {
+async function html(title: string, style: string, element: string, scripts: string[]): Promise<Reply<never>> {
   const address = async (file: string) => `/docs/files/${await files.address(file)}`;
   const sources = await Promise.all(scripts.map(address));
   const head = [

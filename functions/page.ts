@@ -17,7 +17,7 @@ const files = createStoredFiles(path.join(import.meta.dirname, "page"), ["br", "
 const PAGE_POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self' 'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='; img-src 'self'; font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-export async function page(caller: Headers): Promise<Reply> {
+export async function page(caller: Headers): Promise<Reply<never>> {
   const { headers, ...reply } = await files.reply("index.html", undefined, caller);
   return { ...reply, headers: { ...headers, "Content-Security-Policy": PAGE_POLICY } };
 }

@@ -14,14 +14,7 @@ import {
   SettingList,
   titled,
 } from "../shared/settings/api.ts";
-import {
-  CATEGORIES,
-  CATEGORY_NAMES,
-  type Category,
-  defaultsOf,
-  keysOf,
-  SETTING_KEYS,
-} from "../shared/settings/definitions.ts";
+import { CATEGORY_NAMES, type Category, defaultsOf, keysOf, SETTING_KEYS } from "../shared/settings/definitions.ts";
 import { HISTORY_TYPES, type HistoryType } from "../shared/settings/retention.ts";
 import type { Described, SettingDescription } from "../shared/settings/settings.ts";
 import { ScopeChange, scopeChangeView } from "../shared/subscriptions/api.ts";
@@ -43,7 +36,7 @@ async function scopeAfterReset({ settings, subscriptions }: Services) {
   return { scopeChange: scopeChangeView(await subscriptions.previewWatchAll(value === true)) };
 }
 
-const withEtag = (etag: string, json: unknown) => ({ ...ok(json), headers: { ETag: etag } });
+const withEtag = <Json>(etag: string, json: Json) => ({ ...ok(json), headers: { ETag: etag } });
 
 const getAllSettings = endpoint({
   name: "getAllSettings",
@@ -55,9 +48,9 @@ const getAllSettings = endpoint({
   tier: "core",
   responds: { 200: AllSettings },
   handle: async ({ services }) => {
-    const all = await services.settings.describeAll();
-    const byMember = CATEGORY_NAMES.map((category) => [CATEGORIES[category], all.settings[category]] as const);
-    return withEtag(all.etag, { licenseTier: await services.licensing.tier(), ...Object.fromEntries(byMember) });
+    const { etag, settings } = await services.settings.describeAll();
+    const { "alert-defaults": alertDefaults, "compliance-policy": compliancePolicy, ...others } = settings;
+    return withEtag(etag, { licenseTier: await services.licensing.tier(), ...others, alertDefaults, compliancePolicy });
   },
 });
 

@@ -21,7 +21,7 @@ import { endpoint } from "./declare.ts";
 
 const tag = "Single sign-on";
 
-const redirected = ({ location, cookies }: Redirection): Reply => ({
+const redirected = ({ location, cookies }: Redirection): Reply<never> => ({
   status: 302,
   headers: { Location: location },
   cookies,

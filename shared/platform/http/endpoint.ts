@@ -76,6 +76,25 @@ export type ResponseDeclaration =
       example?: string;
     };
 
+export type Responses = Readonly<Record<number, ResponseDeclaration>>;
+
+/**
+ * The JSON that a handler can reply with: the output types of the schemas in `responds`. Replies are not parsed with these
+ * schemas, so a handler returns their output. `never` if `responds` declares only files and redirects.
+ */
+export type ResponseJson<R extends Responses> = JsonOf<R[keyof R]>;
+type JsonOf<D> = D extends z.ZodType
+  ? DeepReadonly<z.output<D>>
+  : D extends { json: infer S extends z.ZodType }
+    ? DeepReadonly<z.output<S>>
+    : never;
+/** Replies are only serialized, so they can contain readonly data. */
+type DeepReadonly<T> = T extends readonly (infer Item)[]
+  ? readonly DeepReadonly<Item>[]
+  : T extends object
+    ? { readonly [Key in keyof T]: DeepReadonly<T[Key]> }
+    : T;
+
 export interface RequestContext<Services, Params, Query, Body> {
   params: Params;
   query: Query;
@@ -116,6 +135,7 @@ export interface EndpointDeclaration<
   P extends z.ZodObject | undefined = z.ZodObject | undefined,
   Q extends z.ZodObject | undefined = z.ZodObject | undefined,
   B extends z.ZodType | undefined = z.ZodType | undefined,
+  R extends Responses = Responses,
 > {
   /** The function's name on the platform, which matches routes in the order of these names. */
   name: string;
@@ -149,7 +169,7 @@ export interface EndpointDeclaration<
    * a body what its schema gives.
    */
   example?: RequestExample<P, Q, B>;
-  responds: { [status: number]: ResponseDeclaration };
+  responds: R;
   /** Problems it answers with beyond those that the rest of its declaration implies, for the description. */
   problems?: readonly ProblemCode[];
   /** The cookies that an answer sets, or takes away, for the description. */
@@ -164,7 +184,7 @@ export interface EndpointDeclaration<
   page?: boolean;
   /** Left out of the OpenAPI document: the catch-all and the files behind the documentation pages. */
   undocumented?: boolean;
-  handle(context: RequestContext<Services, Output<P>, Output<Q>, Output<B>>): Promise<Reply>;
+  handle(context: RequestContext<Services, Output<P>, Output<Q>, Output<B>>): Promise<Reply<ResponseJson<R>>>;
 }
 
 /** A declaration whose input types are forgotten: what registration, the pipeline and OpenAPI work on. */
@@ -184,7 +204,8 @@ export function endpointFor<Services>() {
     P extends z.ZodObject | undefined = undefined,
     Q extends z.ZodObject | undefined = undefined,
     B extends z.ZodType | undefined = undefined,
+    R extends Responses = Responses,
   >(
-    declaration: EndpointDeclaration<Services, P, Q, B>,
+    declaration: EndpointDeclaration<Services, P, Q, B, R>,
   ): Endpoint<Services> => declaration as Endpoint<Services>;
 }

@@ -16,7 +16,7 @@ export interface StoredFiles {
    * @param version - The `v` of the request; `NAMED_BY_HASH` where the name itself carries the file's hash.
    * @throws {Problem} notFound
    */
-  reply(name: string, version: string | typeof NAMED_BY_HASH | undefined, caller: Headers): Promise<Reply>;
+  reply(name: string, version: string | typeof NAMED_BY_HASH | undefined, caller: Headers): Promise<Reply<never>>;
 }
 
 /** In the place of a version: the file's name never stands for another content. */
