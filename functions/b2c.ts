@@ -1,4 +1,3 @@
-import * as z from "zod";
 import {
   NewTenant,
   runParams,
@@ -12,7 +11,7 @@ import {
   testView,
 } from "../shared/b2c/api.ts";
 import { QUEUE, TenantMessage } from "../shared/b2c/b2c.ts";
-import { pageOf, pageParameters, pageRequest } from "../shared/platform/http/paging.ts";
+import { PageQuery, pageOf, pageRequest, pageView } from "../shared/platform/http/paging.ts";
 import { created, Deleted, deleted, ok, resource } from "../shared/platform/http/reply.ts";
 import { endpoint, poison, queue, timer } from "./declare.ts";
 
@@ -58,12 +57,12 @@ const listTenants = endpoint({
   tag,
   access: "user",
   tier: "core",
-  query: z.strictObject(pageParameters),
+  query: PageQuery,
   problems: ["licenseRequired"],
   responds: { 200: pageOf(TenantView, "B2cTenantList") },
   handle: async ({ query, services }) => {
     const page = await services.b2c.list(pageRequest(query));
-    return ok({ ...page, items: page.items.map(tenantView) });
+    return ok(pageView(page, tenantView));
   },
 });
 

@@ -22,7 +22,7 @@ import { OPERATOR_EXEMPTION_DAYS } from "../shared/compliance/exemptions.ts";
 import { EvaluateMessage, QUEUE } from "../shared/compliance/layout.ts";
 import { FRAMEWORK_CSV_EXAMPLE, VIOLATIONS_CSV_EXAMPLE } from "../shared/compliance/report/csv.ts";
 import { MAX_PDF_VIOLATIONS } from "../shared/compliance/report/reports.ts";
-import { pageOf, pageParameters, pageRequest } from "../shared/platform/http/paging.ts";
+import { PageQuery, pageOf, pageRequest, pageView } from "../shared/platform/http/paging.ts";
 import { content, created, deleted, ok, resource } from "../shared/platform/http/reply.ts";
 import { endpoint, exampleDay, poison, queue, timer } from "./declare.ts";
 
@@ -142,11 +142,11 @@ const listFrameworks = endpoint({
   tag,
   access: "user",
   tier: "core",
-  query: z.strictObject(pageParameters),
+  query: PageQuery,
   responds: { 200: pageOf(Framework, "FrameworkList") },
   handle: async ({ query, services }) => {
     const page = await services.compliance.frameworks(pageRequest(query));
-    return ok({ ...page, items: page.items.map(frameworkView) });
+    return ok(pageView(page, frameworkView));
   },
 });
 
@@ -217,11 +217,11 @@ const listExemptions = endpoint({
   tag,
   access: "user",
   tier: "core",
-  query: z.strictObject(pageParameters),
+  query: PageQuery,
   responds: { 200: pageOf(ExemptionView, "ExemptionList") },
   handle: async ({ query, services }) => {
     const page = await services.compliance.exemptions.list(pageRequest(query));
-    return ok({ ...page, items: page.items.map(exemptionView) });
+    return ok(pageView(page, exemptionView));
   },
 });
 

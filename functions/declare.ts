@@ -26,6 +26,16 @@ export interface Invocation {
   insertedAt: Date;
 }
 
+/**
+ * Sends a message with a random delay. Timers start work through a queue, so that many deployments don't call the cloud at the
+ * same time and failures are retried.
+ */
+export async function sendWithJitter({ services }: Invocation, queue: string, message: object): Promise<number> {
+  const delaySeconds = Math.floor(services.randomness.number() * services.config.SCHEDULE_JITTER_SECONDS);
+  await services.queues.send(queue, message, { delaySeconds });
+  return delaySeconds;
+}
+
 /** A function with a schedule. The platform logs errors of the handler and continues the schedule. */
 export interface TimerDeclaration {
   name: string;

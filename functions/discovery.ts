@@ -36,11 +36,11 @@ import {
 } from "../shared/inventory/summary-api.ts";
 import { AssetVersions, versionsView } from "../shared/inventory/versions-api.ts";
 import { portalOf } from "../shared/platform/azure/portal.ts";
-import { pageOf, pageParameters, pageRequest, requireOrder } from "../shared/platform/http/paging.ts";
+import { PageQuery, pageOf, pageRequest, pageView, requireOrder } from "../shared/platform/http/paging.ts";
 import { notFound } from "../shared/platform/http/problem.ts";
 import { content, created, Deleted, deleted, ok, type Reply } from "../shared/platform/http/reply.ts";
 import { DAY_MS } from "../shared/platform/time.ts";
-import { endpoint, type Invocation, poison, queue, timer } from "./declare.ts";
+import { endpoint, type Invocation, poison, queue, sendWithJitter, timer } from "./declare.ts";
 import type { Services } from "./services.ts";
 
 const tag = "Discovery";
@@ -107,11 +107,11 @@ const getScanResults = endpoint({
   access: "user",
   tier: "core",
   params: scanParams,
-  query: z.strictObject(pageParameters),
+  query: PageQuery,
   responds: { 200: ScanResults },
   handle: async ({ params, query, services }) => {
     const { scan, page } = await services.discovery.results(params.scan_id, pageRequest(query));
-    return ok({ scan: progressView(scan), ...page, items: page.items.map(vaultResultView) });
+    return ok({ scan: progressView(scan), ...pageView(page, vaultResultView) });
   },
 });
 
@@ -123,11 +123,11 @@ const listScans = endpoint({
   tag,
   access: "user",
   tier: "core",
-  query: z.strictObject(pageParameters),
+  query: PageQuery,
   responds: { 200: pageOf(Scan, "ScanList") },
   handle: async ({ query, services }) => {
     const page = await services.discovery.list(pageRequest(query));
-    return ok({ ...page, items: page.items.map(scanView) });
+    return ok(pageView(page, scanView));
   },
 });
 
@@ -174,7 +174,7 @@ async function assetPage(query: AssetRequest, services: Services) {
     pageRequest({ limit, offset, cursor }),
     moment,
   );
-  return { ...page, items: page.items.map((found) => assetView(found, moment, services.config.OWNER_TAG)) };
+  return pageView(page, (found) => assetView(found, moment, services.config.OWNER_TAG));
 }
 
 async function assetFile(query: AssetRequest, services: Services, url: URL): Promise<Reply<never>> {
@@ -231,7 +231,7 @@ const listVaults = endpoint({
       services.inventory.vaults(filter, pageRequest({ limit, offset, cursor })),
       services.inventory.moment(),
     ]);
-    return ok({ ...page, items: page.items.map((vault) => vaultView(vault, moment)) });
+    return ok(pageView(page, (vault) => vaultView(vault, moment)));
   },
 });
 
@@ -269,7 +269,7 @@ const listAssetChanges = endpoint({
     const { limit, offset, cursor, ...filter } = query;
     requireOrder({ since: filter.since, until: filter.until });
     const page = await services.inventory.changes(filter, pageRequest({ limit, offset, cursor }));
-    return ok({ ...page, items: page.items.map(changeView) });
+    return ok(pageView(page, changeView));
   },
 });
 
@@ -307,23 +307,21 @@ export const endpoints = [
   listVaults,
 ];
 
-/** Sends the start through a queue: a random delay spreads the load of many deployments, and failures are retried. */
-const schedule = async (mode: "full" | "delta", { services, log }: Invocation) => {
-  const delaySeconds = Math.floor(services.randomness.number() * services.config.SCHEDULE_JITTER_SECONDS);
-  await services.queues.send(QUEUES.start, { mode }, { delaySeconds });
-  log.info("A scheduled scan will start", { mode, delaySeconds });
-};
+async function scheduleScan(mode: "full" | "delta", invocation: Invocation): Promise<void> {
+  const delaySeconds = await sendWithJitter(invocation, QUEUES.start, { mode });
+  invocation.log.info("A scheduled scan will start", { mode, delaySeconds });
+}
 
 export const timers = [
   timer({
     name: "startDeltaScan",
     schedule: { setting: "DELTA_SCAN_SCHEDULE" },
-    handle: (invocation) => schedule("delta", invocation),
+    handle: (invocation) => scheduleScan("delta", invocation),
   }),
   timer({
     name: "startFullScan",
     schedule: { setting: "FULL_SCAN_SCHEDULE" },
-    handle: (invocation) => schedule("full", invocation),
+    handle: (invocation) => scheduleScan("full", invocation),
   }),
   timer({
     name: "watchScans",

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { ok } from "../shared/platform/http/reply.ts";
 import { ReconciliationView, reconciliationView } from "../shared/reconciliation/api.ts";
 import { QUEUE } from "../shared/reconciliation/walk.ts";
-import { endpoint, poison, queue, timer } from "./declare.ts";
+import { endpoint, poison, queue, sendWithJitter, timer } from "./declare.ts";
 
 const getReconciliation = endpoint({
   name: "getReconciliation",
@@ -24,10 +24,8 @@ export const timers = [
   timer({
     name: "startReconciliation",
     schedule: { setting: "RECONCILIATION_SCHEDULE" },
-    // Sends the start through a queue, like scheduled scans: a random delay spreads the load, and failures are retried.
-    handle: async ({ services }) => {
-      const delaySeconds = Math.floor(services.randomness.number() * services.config.SCHEDULE_JITTER_SECONDS);
-      await services.queues.send(QUEUE, {}, { delaySeconds });
+    handle: async (invocation) => {
+      await sendWithJitter(invocation, QUEUE, {});
     },
   }),
 ];

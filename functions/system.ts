@@ -2,7 +2,7 @@ import * as z from "zod";
 import { FailedMessageList, failedMessageView } from "../shared/messages/api.ts";
 import { IdentityView, identityView } from "../shared/platform/azure/api.ts";
 import { Health } from "../shared/platform/http/api.ts";
-import { pageParameters, pageRequest } from "../shared/platform/http/paging.ts";
+import { PageQuery, pageRequest, pageView } from "../shared/platform/http/paging.ts";
 import { ok } from "../shared/platform/http/reply.ts";
 import { endpoint } from "./declare.ts";
 
@@ -58,11 +58,11 @@ const listFailedMessages = endpoint({
   tag: "System",
   access: "user",
   tier: "core",
-  query: z.strictObject(pageParameters),
+  query: PageQuery,
   responds: { 200: FailedMessageList },
   handle: async ({ query, services }) => {
     const page = await services.failedMessages.list(pageRequest(query));
-    return ok({ ...page, items: page.items.map(failedMessageView) });
+    return ok(pageView(page, failedMessageView));
   },
 });
 

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { AccountView, NewUser, RefusedIdentity, UserChange } from "../shared/access/api.ts";
 import { requireInteractive } from "../shared/platform/http/admission.ts";
 import type { Endpoint } from "../shared/platform/http/endpoint.ts";
-import { pageOf, pageParameters, pageRequest } from "../shared/platform/http/paging.ts";
+import { PageQuery, pageOf, pageRequest } from "../shared/platform/http/paging.ts";
 import { created, Deleted, deleted, ok, resource } from "../shared/platform/http/reply.ts";
 import { endpoint } from "./declare.ts";
 import type { Services } from "./services.ts";
@@ -19,7 +19,7 @@ const listUsers = endpoint({
   tag,
   access: "admin",
   tier: "pro",
-  query: z.strictObject(pageParameters),
+  query: PageQuery,
   responds: { 200: pageOf(AccountView, "UserAccountList") },
   handle: async ({ query, services }) => ok(await services.access.users.list(pageRequest(query))),
 });
@@ -131,7 +131,7 @@ const listRefusedIdentities = endpoint({
   tag,
   access: "admin",
   tier: "pro",
-  query: z.strictObject(pageParameters),
+  query: PageQuery,
   responds: { 200: pageOf(RefusedIdentity, "RefusedIdentityList") },
   handle: async ({ query, services }) => ok(await services.access.identities.refusals(pageRequest(query))),
 });

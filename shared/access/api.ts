@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { ROLES } from "../platform/http/endpoint.ts";
+import { pageParameters } from "../platform/http/paging.ts";
 import { USERNAME } from "./user.ts";
 
 /** Users, sign-ins and passwords as the API shows and takes them. */
@@ -257,12 +258,13 @@ export const CreatedApiToken = ApiTokenView.extend({
 }).meta({ id: "CreatedApiToken" });
 export type CreatedApiToken = z.infer<typeof CreatedApiToken>;
 
-/** Whose sessions or tokens are asked for. */
-export const userParameter = {
+/** The query of the lists of sessions and API tokens. */
+export const UserPageQuery = z.strictObject({
   user: z
     .string()
     .min(1)
     .max(256)
     .optional()
     .meta({ description: "ID of a user. Users other than yourself require an administrator." }),
-};
+  ...pageParameters,
+});

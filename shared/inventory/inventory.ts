@@ -12,6 +12,7 @@ import { type ChangeFilter, type LoggedChange, listChanges } from "./change-log.
 import { countExpiries } from "./expiries.ts";
 import type { Moment } from "./health.ts";
 import { readKnown } from "./known.ts";
+import { NAME_PREFIX } from "./layout.ts";
 import { type AssetQueries, createAssetQueries } from "./query.ts";
 import { renewTotals } from "./renew-totals.ts";
 import { readScope } from "./scope.ts";
@@ -93,7 +94,7 @@ export function createInventory(deps: {
     },
 
     async vaults(filter, request) {
-      const prefix = filter.subscription ? vaultInSubscriptionKey(filter.subscription, "") : "n!";
+      const prefix = filter.subscription ? vaultInSubscriptionKey(filter.subscription, "") : NAME_PREFIX;
       const cursor =
         request.cursor === undefined
           ? undefined

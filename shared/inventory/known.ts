@@ -8,6 +8,7 @@ import { countExpiries } from "./expiries.ts";
 import type { ExpiryRange } from "./health.ts";
 import { countBetween, countIn, type Window } from "./histogram.ts";
 import { holderSubscription } from "./holder.ts";
+import { NAME_PREFIX } from "./layout.ts";
 import { readScope, SCOPE_KEY, type Scope, ScopeRecord, scopeOf } from "./scope.ts";
 import type { SeenAt } from "./seen-at.ts";
 import { unpackSummary } from "./summary-totals.ts";
@@ -77,7 +78,7 @@ export async function readKnown(
   }
   const vaults: SummaryRow[] = [];
   let scope: Scope | undefined;
-  const range = { partitionKey: VAULTS, from: SCOPE_KEY, before: keyEnd("n!"), select: [...select, ...SCOPE] };
+  const range = { partitionKey: VAULTS, from: SCOPE_KEY, before: keyEnd(NAME_PREFIX), select: [...select, ...SCOPE] };
   for await (const rows of tables.pages(ScopeAndVaults, range)) {
     for (const row of rows) {
       if (row.rowKey === SCOPE_KEY) scope = scopeOf(ScopeRecord.parse(row));

@@ -5,6 +5,7 @@ import { Problem } from "../platform/http/problem.ts";
 import type { Row } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import type { Range, Tables } from "../platform/storage/tables.ts";
+import { sum } from "../platform/sum.ts";
 import {
   ASSET_TYPES,
   type AssetRecord,
@@ -293,9 +294,6 @@ function foundAsset(
     subscriptionName: isOfVault ? now.scope.nameOf(asset.subscriptionId) : undefined,
   };
 }
-
-const sum = <T>(values: readonly T[], of: (value: T) => number): number =>
-  values.reduce((total, value) => total + of(value), 0);
 
 /**
  * How many rows of one type to ask for at once, where so many of all types are wanted and it has this share of them. The

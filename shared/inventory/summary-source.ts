@@ -1,4 +1,5 @@
 import type { Tables } from "../platform/storage/tables.ts";
+import { sum } from "../platform/sum.ts";
 import { DAY_MS, DAY_SECONDS } from "../platform/time.ts";
 import { ASSET_TYPES, type AssetSource, type AssetType, sourceOf } from "./asset.ts";
 import { addByDay, countExpiries, nextExpiries, UNSET, unpackExpiries } from "./expiries.ts";
@@ -305,6 +306,3 @@ function endsOf(events: ReadonlyMap<number, ReadonlyMap<AssetType, number>>, atL
 }
 
 const NOTHING: Histogram = { at: [], counts: [], unset: 0 };
-
-const sum = <T>(values: readonly T[], of: (value: T) => number): number =>
-  values.reduce((total, value) => total + of(value), 0);

@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { ifPacked, pack, unpackBytes } from "../platform/storage/packed.ts";
+import { sum } from "../platform/sum.ts";
 import { DAY_MS, HOUR_MS } from "../platform/time.ts";
 import { ASSET_TYPES, type AssetType } from "./asset.ts";
 import type { Counted } from "./changed-vaults.ts";
@@ -170,9 +171,6 @@ export function unpackSummary(bytes: Uint8Array): SummaryTotals | undefined {
 /** The order in which a summary names vaults and subscriptions. */
 export const bySize = (a: { name: string; assets: number }, b: { name: string; assets: number }): number =>
   b.assets - a.assets || (a.name < b.name ? -1 : 1);
-
-const sum = <T>(values: readonly T[], of: (value: T) => number): number =>
-  values.reduce((total, value) => total + of(value), 0);
 
 const assetsOf = (vault: Counted): number => sum(ASSET_TYPES, (type) => countExpiries(expiriesOf(vault, type)));
 

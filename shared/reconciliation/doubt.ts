@@ -1,5 +1,6 @@
 import type { AssetType } from "../inventory/asset.ts";
 import { ASSET_TYPES } from "../inventory/asset.ts";
+import { NAME_PREFIX } from "../inventory/layout.ts";
 import type { Entity, Row } from "../platform/storage/entity.ts";
 import { type Range, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 
@@ -45,7 +46,7 @@ export function parseIndexKey(key: string): IndexKey | undefined {
 
 /** All index rows of a partition, by expiry and by name, lie in this range; other kinds of rows between them are no concern. */
 export const indexRange = (partitionKey: string): Range => ({ partitionKey, from: "e!", before: 'n"' });
-export const isIndexKey = (rowKey: string): boolean => rowKey.startsWith("n!") || rowKey.startsWith("e!");
+export const isIndexKey = (rowKey: string): boolean => rowKey.startsWith(NAME_PREFIX) || rowKey.startsWith("e!");
 
 /** A doubt about an index row, filed under the vault its key names; under none where it names none. */
 export const rowDoubt = (partitionKey: string, key: string): Doubt => ({

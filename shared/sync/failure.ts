@@ -1,9 +1,9 @@
-import { CloudFailure } from "../platform/azure/failure.ts";
+import { CloudFailure, TRANSIENT_CODES } from "../platform/azure/failure.ts";
 import { SyncFailure } from "./providers/provider.ts";
 import type { RecordFailure } from "./record.ts";
 
 /** What may pass by itself within minutes; everything else waits for the schedule, or for somebody. */
-const PASSING = new Set(["throttled", "unreachable", "timedOut", "badResponse", "changedMeanwhile", "conflict"]);
+const PASSING = new Set<string>([...TRANSIENT_CODES, "badResponse", "changedMeanwhile", "conflict"]);
 
 /** A run that can't go on, for a reason that people are shown. */
 export class RunFailed extends Error {

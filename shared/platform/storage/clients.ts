@@ -1,11 +1,11 @@
-import { setTimeout as delay } from "node:timers/promises";
 import type { HttpClient } from "@azure/core-rest-pipeline";
 import type { TableClient } from "@azure/data-tables";
 import type { Logger } from "../runtime.ts";
 import type { StoreClock } from "./clock.ts";
 import { type StorageConnection, usesPlainHttp } from "./connection.ts";
-import { errorCode, isUnclear, markResent } from "./errors.ts";
-import { FIRST_RETRY_MS, MAX_DELETION_WAIT_MS, MAX_RETRY_MS, MAX_TRIES } from "./limits.ts";
+import { isUnclear, markResent } from "./errors.ts";
+import { FIRST_RETRY_MS, MAX_RETRY_MS, MAX_TRIES } from "./limits.ts";
+import { withRetries } from "./retry.ts";
 import { TransactionCut, TransactionRefused } from "./transaction.ts";
 import { createStorageTransport } from "./transport.ts";
 
@@ -47,34 +47,21 @@ export function createTableClients(
 
   return {
     reach,
-    async use(table, { create }, action) {
+    async use(table, { create: createMissing }, action) {
       const reached = await reach(table);
-      let missing = false;
-      let waited = 0;
-      let tries = 1;
       let unclear = false;
-      for (;;) {
+      const options = { kind: "table", name: table, createMissing, isTransient: isBusy, log } as const;
+      return await withRetries(options, async ({ create }) => {
         try {
-          if (missing) await reached.client.createTable();
+          if (create) await reached.client.createTable();
           return await action(reached);
         } catch (error) {
           // A clear refusal after an unclear answer may be the effect of the earlier try.
           if (unclear) markResent(error);
           unclear ||= isUnclear(error);
-          const code = errorCode(error);
-          if (code === "TableNotFound" && create && !missing) {
-            missing = true;
-            log?.info("Creating a table", { table });
-            continue;
-          }
-          const settling = code === "TableBeingDeleted" || (code === "TableNotFound" && missing);
-          if (settling ? waited >= MAX_DELETION_WAIT_MS : !isBusy(error) || tries >= MAX_TRIES) throw error;
-          const pause = Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** (tries++ - 1)) * (0.5 + Math.random() / 2);
-          log?.warn("Trying a table again", { table, code, pauseMs: Math.round(pause) });
-          await delay(pause);
-          waited += pause;
+          throw error;
         }
-      }
+      });
     },
   };
 }
