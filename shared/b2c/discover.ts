@@ -1,19 +1,16 @@
 import pMap from "p-map";
-import type { Audit } from "../audit/audit.ts";
 import { ASSET_TYPES } from "../inventory/asset.ts";
 import { countExpiries } from "../inventory/expiries.ts";
-import { type Moment, rangeOf } from "../inventory/health.ts";
+import { rangeOf } from "../inventory/health.ts";
 import { b2cHolderName, holderSubscription } from "../inventory/holder.ts";
 import { expiriesOf, VAULTS, Vaults, vaultInSubscriptionKey } from "../inventory/vault.ts";
-import { type HolderWriting, writeHolder } from "../inventory/write-holder.ts";
+import { type HolderDiscoveryDeps, writeHolder } from "../inventory/write-holder.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
 import type { Registration } from "../platform/azure/token-endpoint.ts";
 import { enterEnd } from "../platform/runs/enter-end.ts";
 import type { HeldRun, ListFailure } from "../platform/runs/runs.ts";
-import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
-import type { Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS } from "../platform/time.ts";
 import type { KeptSecrets } from "../secrets/kept-secrets.ts";
 import { isAbsent, mayHave, mismatchOf, type TenantReader, tenantTypeOf, unlessFailure } from "./connection-test.ts";
@@ -36,20 +33,11 @@ import { type Finding, ownTenant, secretMissing, unreadable } from "./words.ts";
 const READING_MS = 8 * MINUTE_MS;
 const HOLDERS_AT_ONCE = 4;
 
-export interface DiscoverDeps {
-  tables: Tables;
+export interface DiscoverDeps extends HolderDiscoveryDeps {
   /** Microsoft Graph of another tenant. */
   graphOf: (registration: Registration) => TenantReader;
   secrets: KeptSecrets;
   isOwn: (tenantId: string) => Promise<boolean>;
-  inventory: Omit<HolderWriting, "confirm">;
-  moment: () => Promise<Moment>;
-  audit: Pick<Audit, "append">;
-  /** Run when a discovery has ended. */
-  ended: () => Promise<void>;
-  clock: Clock;
-  randomness: Randomness;
-  log: Logger;
 }
 
 /** What a reading came to. */

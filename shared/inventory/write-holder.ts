@@ -1,6 +1,10 @@
+import type { Audit } from "../audit/audit.ts";
+import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
+import type { Tables } from "../platform/storage/tables.ts";
 import { type AssetRecord, type AssetType, fingerprint } from "./asset.ts";
 import { packExpiries } from "./expiries.ts";
+import type { Moment } from "./health.ts";
 import { type HolderSource, newHolder } from "./holder.ts";
 import { countOwners, ownerTagOf } from "./owners.ts";
 import { expiriesColumn, type VaultRecord } from "./vault.ts";
@@ -34,6 +38,19 @@ export interface HolderWriting {
   }) => Promise<RecordChanges>;
   /** Makes sure that the run is still this worker's: what it read before is then no older than what stands. */
   confirm: () => Promise<void>;
+}
+
+/** Dependencies of discoveries that write holders. */
+export interface HolderDiscoveryDeps {
+  tables: Tables;
+  inventory: Omit<HolderWriting, "confirm">;
+  moment: () => Promise<Moment>;
+  audit: Pick<Audit, "append">;
+  /** Called after a run that may have changed assets. */
+  ended: () => Promise<void>;
+  clock: Clock;
+  randomness: Randomness;
+  log: Logger;
 }
 
 /**
