@@ -12,7 +12,7 @@ const NEEDED =
 
 /** What wires the rooms, and the area of every path that no other function takes. */
 const UNKNOWN_PATH =
-  /^functions\/(?:automation-services|built-index|catch-all|entry|functions|gate|health|kit|log|main|memory|page|register|services|storage-connection)\.ts$/;
+  /^functions\/(?:services\/\w[\w-]*|built-index|catch-all|declare|entry|functions|gate|health|log|main|memory|page|register|services|storage-connection)\.ts$/;
 
 /** What an asset list needs. */
 const AREA = /^functions\/(?:services|discovery)\.ts$/;

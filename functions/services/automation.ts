@@ -1,42 +1,42 @@
-import type { AutomationSource } from "../shared/alerts/automation-events.ts";
-import { createRotationNotices } from "../shared/alerts/rotation-notices.ts";
-import type { ApplicationsRoom } from "../shared/applications/applications.ts";
-import type { Audit } from "../shared/audit/audit.ts";
-import type { Compliance } from "../shared/compliance/compliance.ts";
-import { createAzureEdges } from "../shared/dependencies/azure/source.ts";
-import { createConsumersOfSecrets } from "../shared/dependencies/consumers/consumers.ts";
-import { createDependencies, type Dependencies } from "../shared/dependencies/dependencies.ts";
-import { devopsSource } from "../shared/dependencies/devops/source.ts";
-import { createLiteralSource } from "../shared/dependencies/literals/source.ts";
-import { createLogs, type Logs } from "../shared/dependencies/logs/logs.ts";
-import type { EdgeSource } from "../shared/dependencies/source.ts";
-import { createSyncSource } from "../shared/dependencies/sync-source.ts";
-import type { Devops } from "../shared/devops/devops.ts";
-import type { Inventory } from "../shared/inventory/inventory.ts";
-import type { Licensing } from "../shared/licensing/licensing.ts";
-import { createAppConfigurationReferences } from "../shared/platform/azure/app-configuration-references.ts";
-import { createArm } from "../shared/platform/azure/arm.ts";
-import type { Graph } from "../shared/platform/azure/graph.ts";
-import type { Identity } from "../shared/platform/azure/identity.ts";
-import { createLogAnalytics } from "../shared/platform/azure/log-analytics.ts";
-import type { ResourceManager } from "../shared/platform/azure/resource-manager.ts";
-import type { ServiceKeyVault } from "../shared/platform/azure/service-key-vault.ts";
-import { createSignInProof } from "../shared/platform/azure/sign-in-proof.ts";
-import type { VaultSecretsClients } from "../shared/platform/azure/vault-secrets.ts";
-import type { Config } from "../shared/platform/config/config.ts";
-import { createRateLimiter } from "../shared/platform/http/rate-limit.ts";
-import type { Clock, Logger, Randomness } from "../shared/platform/runtime.ts";
-import type { Queues } from "../shared/platform/storage/queues.ts";
-import type { Tables } from "../shared/platform/storage/tables.ts";
-import { type AutomaticRotation, createAutomaticRotation } from "../shared/rotation/automatic.ts";
-import { type AssetRotation, createAssetRotation } from "../shared/rotation/by-asset.ts";
-import { PROOF_LIMITS } from "../shared/rotation/match-proof.ts";
-import { createMatches, type MatchFinder } from "../shared/rotation/matches.ts";
-import { createPolicies, type RotationPolicies } from "../shared/rotation/policies.ts";
-import { createRotations, type Rotations } from "../shared/rotation/rotations.ts";
-import type { Settings } from "../shared/settings/settings.ts";
-import type { Sync } from "../shared/sync/sync.ts";
-import { copiedOn } from "../shared/sync/vaults.ts";
+import type { AutomationSource } from "../../shared/alerts/automation-events.ts";
+import { createRotationNotices } from "../../shared/alerts/rotation-notices.ts";
+import type { ApplicationsRoom } from "../../shared/applications/applications.ts";
+import type { Audit } from "../../shared/audit/audit.ts";
+import type { Compliance } from "../../shared/compliance/compliance.ts";
+import { createAzureEdges } from "../../shared/dependencies/azure/source.ts";
+import { createConsumersOfSecrets } from "../../shared/dependencies/consumers/consumers.ts";
+import { createDependencies, type Dependencies } from "../../shared/dependencies/dependencies.ts";
+import { devopsSource } from "../../shared/dependencies/devops/source.ts";
+import { createLiteralSource } from "../../shared/dependencies/literals/source.ts";
+import { createLogs, type Logs } from "../../shared/dependencies/logs/logs.ts";
+import type { EdgeSource } from "../../shared/dependencies/source.ts";
+import { createSyncSource } from "../../shared/dependencies/sync-source.ts";
+import type { Devops } from "../../shared/devops/devops.ts";
+import type { Inventory } from "../../shared/inventory/inventory.ts";
+import type { Licensing } from "../../shared/licensing/licensing.ts";
+import { createAppConfigurationReferences } from "../../shared/platform/azure/app-configuration-references.ts";
+import { createArm } from "../../shared/platform/azure/arm.ts";
+import type { Graph } from "../../shared/platform/azure/graph.ts";
+import type { Identity } from "../../shared/platform/azure/identity.ts";
+import { createLogAnalytics } from "../../shared/platform/azure/log-analytics.ts";
+import type { ResourceManager } from "../../shared/platform/azure/resource-manager.ts";
+import type { ServiceKeyVault } from "../../shared/platform/azure/service-key-vault.ts";
+import { createSignInProof } from "../../shared/platform/azure/sign-in-proof.ts";
+import type { VaultSecretsClients } from "../../shared/platform/azure/vault-secrets.ts";
+import type { Config } from "../../shared/platform/config/config.ts";
+import { createRateLimiter } from "../../shared/platform/http/rate-limit.ts";
+import type { Clock, Logger, Randomness } from "../../shared/platform/runtime.ts";
+import type { Queues } from "../../shared/platform/storage/queues.ts";
+import type { Tables } from "../../shared/platform/storage/tables.ts";
+import { type AutomaticRotation, createAutomaticRotation } from "../../shared/rotation/automatic.ts";
+import { type AssetRotation, createAssetRotation } from "../../shared/rotation/by-asset.ts";
+import { PROOF_LIMITS } from "../../shared/rotation/match-proof.ts";
+import { createMatches, type MatchFinder } from "../../shared/rotation/matches.ts";
+import { createPolicies, type RotationPolicies } from "../../shared/rotation/policies.ts";
+import { createRotations, type Rotations } from "../../shared/rotation/rotations.ts";
+import type { Settings } from "../../shared/settings/settings.ts";
+import type { Sync } from "../../shared/sync/sync.ts";
+import { copiedOn } from "../../shared/sync/vaults.ts";
 
 /** The modules of dependencies, logs and rotation. */
 export interface AutomationServices {
@@ -51,7 +51,7 @@ export interface AutomationServices {
 }
 
 /** Creates and connects the modules of dependencies, logs and rotation. */
-export function wireAutomation(deps: {
+export function createAutomation(deps: {
   config: Config;
   identity: Identity;
   tables: Tables;
