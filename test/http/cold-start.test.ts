@@ -6,13 +6,13 @@ import { expect, onTestFinished, test } from "vitest";
 import type { BuiltApp } from "../../infra/build/build.ts";
 import { TEST_APP } from "../support/test-app.ts";
 
-/** What stands before every endpoint, and what `/health` is declared with. */
+/** Files that every first call loads, and the declaration of `/health`. */
 const NEEDED =
-  /^(?:functions\/(?:built-index|entry|functions|health|kit|log|main|register|system)\.ts|shared\/(?:[a-z]+\.ts|(?:config|http)\/.+|(?:azure|messages)\/api\.ts))$/;
+  /^(?:functions\/(?:built-index|entry|functions|declare|health|log|main|register|system)\.ts|shared\/platform\/(?:[a-z-]+\.ts|(?:config|http)\/.+|azure\/api\.ts)|shared\/messages\/api\.ts)$/;
 
-/** What wires the rooms, and the area of every path that no other function takes. */
+/** Files of functions/ that an unknown path loads: the services and the area of the catch-all function. */
 const UNKNOWN_PATH =
-  /^functions\/(?:services\/\w[\w-]*|built-index|catch-all|declare|entry|functions|gate|health|log|main|memory|page|register|services|storage-connection)\.ts$/;
+  /^functions\/(?:services\/[\w-]+|built-index|catch-all|declare|entry|functions|gate|health|log|main|memory|page|register|services|storage-connection)\.ts$/;
 
 /** What an asset list needs. */
 const AREA = /^functions\/(?:services|discovery)\.ts$/;
