@@ -25,12 +25,15 @@ export interface NewUser {
   role: Role;
 }
 
-/** What is left out stays as it is; null takes it away. A password is a reset, and forgets the user's known addresses. */
+/**
+ * A change of a user. Omitted members stay unchanged; null removes a value. A new password is a reset, which also forgets the
+ * user's known addresses.
+ */
 export type UserChange = z.output<typeof ChangeSchema>;
 
-/** What an administrator does with users. Whatever takes something away ends the user's tokens on every instance. */
+/** User administration. A change that removes access revokes the user's tokens and sessions on every instance. */
 export interface Administration {
-  /** By name. One request more for each user shown, since each has failures of its own. */
+  /** Lists users by name. Costs one extra request for each user, to read the failed sign-ins. */
   list(page: PageRequest): Promise<Page<AccountView>>;
   /** @throws {Problem} notFound */
   get(id: string): Promise<AccountView>;
@@ -41,18 +44,21 @@ export interface Administration {
    * own password, an identity that is another's, what single sign-on decides).
    */
   update(id: string, change: UserChange, ifMatch: string | undefined, caller: Caller): Promise<AccountView>;
-  /** @throws {Problem} notFound, preconditionFailed, conflict (last administrator). */
+  /**
+   * @throws {Problem} notFound, preconditionFailed, invalidRequest (a weak password), conflict (the last administrator, the
+   * caller's own password, an identity that is linked to another user, a member that single sign-on decides).
+   */
   remove(id: string, ifMatch: string | undefined, caller: Caller): Promise<void>;
-  /** Forgets the user's failed sign-ins from every address. @throws {Problem} notFound */
+  /** Deletes the user's failed sign-ins from every address. @throws {Problem} notFound */
   unlock(id: string, caller: Caller): Promise<AccountView>;
 }
 
-/** Users whose failures are looked up at once for a list. */
+/** Users of a list whose failed sign-ins are read concurrently. */
 const LOOKED_UP_AT_ONCE = 16;
 
 /**
- * @param deps.roleMapped - Whether single sign-on works out the roles of its users.
- * @param deps.passwordSignIn - Whose passwords are taken now.
+ * @param deps.roleMapped - Returns true if single sign-on assigns the roles of its users.
+ * @param deps.passwordSignIn - Decides whether a user may sign in with a password now.
  */
 export function createAdministration(deps: {
   users: Users;
@@ -76,7 +82,9 @@ export function createAdministration(deps: {
   const target = (id: string) => ({ type: "user", id: userKey(id) });
   const shown = async (user: Viewed) => accountView(user, await failures.lockedUntil(userKey(user.username)));
 
-  /** Refuses what others decide: single sign-on of its users, everybody of the own password. */
+  /**
+   * Throws `conflict` for a change that single sign-on or the user decides: the role of an SSO user, the caller's own password.
+   */
   async function requireOurs(user: UserRow, { role, password, sso }: UserChange, caller: Caller): Promise<void> {
     const federated = user.source === "sso";
     if (password !== undefined && caller.actor === user.username) {
@@ -94,7 +102,7 @@ export function createAdministration(deps: {
     if (sso) await identities.requireFree(sso, user.rowKey);
   }
 
-  /** Refuses to end the one user who can come in without single sign-on, while nobody else can. */
+  /** Throws `conflict` if the change would remove the only user who can sign in without single sign-on. */
   async function requireNoWayBack(user: UserRow): Promise<void> {
     if ((await deps.passwordSignIn(user.rowKey)) !== "breakGlass") return;
     throw new Problem(
@@ -103,7 +111,7 @@ export function createAdministration(deps: {
     );
   }
 
-  /** The user as the change leaves it; what the caller may do no longer ends with the tokens that allowed it. */
+  /** Returns the user after the change. Revokes tokens and sessions if the change removes access. */
   function changed(now: UserRow, change: UserChange, passwordHash: string | undefined): UserRecord {
     const { email, role = now.role, state = now.state, sso } = change;
     const disabled = state === "disabled" && now.state === "active";
@@ -221,5 +229,5 @@ export function createAdministration(deps: {
 const samePair = (one: UserRecord["sso"], other: UserChange["sso"]): boolean =>
   one?.issuer === other?.issuer && one?.subject === other?.subject;
 
-/** As a problem names it. */
+/** The user's state as a word for problem documents. */
 const USER = "The user";

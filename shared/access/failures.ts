@@ -6,45 +6,45 @@ import { keyEnd } from "../platform/storage/keys.ts";
 import { insert, type Operation, remove, replace, type Tables } from "../platform/storage/tables.ts";
 import { DAY_MS, MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 
-/** Failures of one username from one address after which that pair is refused. */
+/** Failed sign-ins of one username from one address after which that pair is blocked. */
 const PAIR_LIMIT = 5;
-/** Milliseconds that a pair is refused, and after which its failures are forgotten. */
+/** Milliseconds that a pair stays blocked, and after which its failures expire. */
 const PAIR_BLOCK_MS = 15 * MINUTE_MS;
-/** Failures of one username, over all addresses, after which its answers slow down: 2, 4, 8 … seconds. */
+/** Failed sign-ins of one username from all addresses after which further sign-ins are delayed: 2, 4, 8 … seconds. */
 const NAME_LIMIT = 10;
 const MAX_NAME_DELAY_MS = 15 * MINUTE_MS;
-/** Milliseconds without a failure after which a username's failures are forgotten. */
+/** Milliseconds without a failure after which the failures of a username expire. */
 const NAME_MEMORY_MS = DAY_MS;
-/** How often a count is written that other sign-ins of the username come before. */
+/** Attempts to write a count while other sign-ins of the username write it. */
 const ATTEMPTS = 20;
 
 const count = z.object({ count: z.number(), lastAt: z.string(), expiresAt: z.string() });
 type Count = z.infer<typeof count>;
 
 /**
- * Partition: the first hex digit of the username's hash, so that a clean-up can walk them all. Row key: the hash and `|`,
- * followed by the address's hash for a pair, so that all rows of a username are one range.
+ * A count of failed sign-ins. Partition: the first hex digit of the username's hash, so that a clean-up can enumerate all
+ * partitions. Row key: the hash and `|`, and for a pair the address's hash, so that all rows of a username form one range.
  */
 const Failures = entity("SignInFailures", count);
 
-/** Whose password is about to be checked. */
+/** A sign-in whose password is about to be verified. */
 export interface Try {
   username: string;
   address: string;
   /**
-   * Whether the user signed in from there lately. Then only this pair's failures count: whoever fails for the username
-   * from elsewhere keeps nobody out who is known.
+   * True if the user recently signed in from this address. Then only failures of this pair count, so failures from other
+   * addresses can't lock out the user.
    */
   known: boolean;
 }
 
-/** A sign-in that was counted as a failure before its password is looked at, and what its rows were before. */
+/** A sign-in that was counted as a failure before its password is verified, with the previous rows. */
 export interface Attempt {
   readonly partition: string;
   readonly pair: Counted;
-  /** None for a known pair. */
+  /** Undefined for a known address. */
   readonly name: Counted | undefined;
-  /** True when the pair is refused from now on, unless this attempt succeeds. */
+  /** True if the pair is blocked unless this attempt succeeds. */
   readonly isLast: boolean;
 }
 interface Counted {
@@ -54,26 +54,29 @@ interface Counted {
 }
 
 /**
- * Counts failed sign-ins per username and address and per username, known user or not. An attempt is counted before its
- * password is checked and taken back afterwards, so that many at once on many instances get no more tries than one after
- * the other.
+ * Counts failed sign-ins per username and address and per username, whether the user exists or not. An attempt is counted as a
+ * failure before its password is verified, and the count is undone after a success. So concurrent attempts on many instances
+ * get no more tries than sequential ones.
  */
 export interface SignInFailures {
-  /** Counts an attempt, unless seconds must pass before it may come. */
+  /** Counts an attempt, or returns how long the caller must wait. */
   begin(attempt: Try): Promise<Attempt | { waitSeconds: number }>;
-  /** The password was right: the pair starts over, and the username stands as it did before. */
+  /** Records a correct password: resets the count of the pair, and undoes this attempt for the username. */
   succeeded(attempt: Attempt): Promise<void>;
-  /** The password was not looked at: both stand as they did before. */
+  /** Undoes an attempt whose password was not verified. */
   withdraw(attempt: Attempt): Promise<void>;
-  /** Until when the username is refused or slowed down, from whichever address that is longest. Undefined: from none. */
+  /** Returns when the last block or delay of the username ends, over all addresses. Undefined if there is none. */
   lockedUntil(username: string): Promise<Date | undefined>;
-  /** Forgets a username's failures from every address. */
+  /** Deletes a username's failures from every address. */
   clear(username: string): Promise<void>;
-  /** Removes what no longer counts. */
+  /** Deletes expired counts. */
   cleanUp(): Promise<void>;
 }
 
-/** @param deps.hash - Hashes a username or address, in hex: people type passwords into the field for their name. */
+/**
+ * @param deps.hash - Hashes a username or address to hex. Usernames are not stored because people sometimes type a password
+ * into the username field.
+ */
 export function createSignInFailures(deps: {
   tables: Tables;
   clock: Clock;
@@ -86,7 +89,7 @@ export function createSignInFailures(deps: {
     return { partition: name.slice(0, 1), nameKey: `${name}|`, pairKey: `${name}|${hash(address)}` };
   }
 
-  /** All rows of a username. */
+  /** The range of all rows of a username. */
   function rangeOf(username: string) {
     const { partition, nameKey } = keysOf(username, "");
     return { partition, nameKey, range: { partitionKey: partition, from: nameKey, before: keyEnd(nameKey) } };
@@ -101,7 +104,7 @@ export function createSignInFailures(deps: {
     return { partition, nameKey, pairKey, pair, name, now: clock.now().getTime() };
   }
 
-  /** Writes what the rows were before, or one failure less where another attempt was counted meanwhile. */
+  /** Restores the previous rows, or subtracts one failure if another attempt was counted meanwhile. */
   async function takeBack({ partition, pair, name }: Attempt, pairStartsOver: boolean): Promise<void> {
     await repeatOnConflict(async (attempt) => {
       const standing = async ({ key, etag, before }: Counted): Promise<Standing | undefined> => {
@@ -165,7 +168,7 @@ export function createSignInFailures(deps: {
       for (const partitionKey of "0123456789abcdef") {
         for await (const rows of tables.pages(Failures, { partitionKey, select: ["expiresAt"] })) {
           for (const row of rows.filter(({ expiresAt }) => expiresAt <= now)) {
-            // One that failed again in this moment keeps its row: the ETag no longer fits.
+            // A count that was just increased has another ETag, and its row stays.
             await unlessChanged(tables.remove(Failures, partitionKey, row.rowKey, row.etag));
           }
         }
@@ -196,13 +199,13 @@ const counted = (row: Count | undefined, now: number, memoryMs: number): Count =
 const write = (key: string, row: Row<Count> | undefined, value: Count): Operation =>
   row ? replace(Failures, key, value, row.etag) : insert(Failures, key, value);
 
-/** A row as it is now, and what it is without the attempt that is taken back. */
+/** The current ETag of a count, and its value without the attempt that is undone. */
 interface Standing {
   etag: string;
   without: Count | undefined;
 }
 
-/** Nothing to do for a row that is gone: it was cleared, or cleaned up. */
+/** Returns the operation that undoes an attempt. None if the row was deleted meanwhile. */
 function restore(key: string, now: Standing | undefined): Operation[] {
   if (!now) return [];
   return [now.without ? replace(Failures, key, now.without, now.etag) : remove(Failures, key, now.etag)];

@@ -26,29 +26,30 @@ import {
 import type { Users } from "./users.ts";
 import { userView } from "./views.ts";
 
-/** Somebody whom an identity provider vouches for. */
+/** A person whose sign-in an identity provider confirmed. */
 export interface Arriving {
   pair: Pair;
-  /** What the provider calls them; a name for somebody new is made of it. */
+  /** The name from the provider. A new user's username is derived from it. */
   name: string | undefined;
   email: string | undefined;
-  /** Whether somebody unknown becomes a user. */
+  /** True to create a user for an unknown person. */
   create: boolean;
   /**
-   * The role of whoever single sign-on made a user: `now` is the one they have, undefined for somebody new. Not asked for
-   * a user who was made here and linked.
+   * Returns the role of an SSO user. `now` is the current role, undefined for a new user. Not called for a local user with a
+   * linked identity.
    */
   role(now: Role | undefined): Role | { refused: string };
 }
 
-/** Sign-ins of people whom an identity provider vouches for. */
+/** Single sign-on: signs in people whom an identity provider authenticated. */
 export interface Federated {
   /**
-   * Signs in the user that the pair leads to, or a new one; with a new session, in one transaction. A role that changes
-   * ends the user's earlier tokens and sessions.
+   * Signs in the user that is linked to the identity, or a new user, and creates a session, in one transaction. A changed role
+   * revokes the user's earlier tokens and sessions.
    *
-   * @param userAgent - What the browser says it is.
-   * @returns Why it is refused: `stranger`, `removed`, `disabled`, or what `role` says.
+   * @param userAgent - The `User-Agent` header of the browser.
+   * @returns The user and the session cookie, or why the sign-in is rejected: `stranger` (unknown person), `removed`,
+   * `disabled`, or the reason that `role` returned.
    */
   signIn(
     person: Arriving,
@@ -57,10 +58,10 @@ export interface Federated {
   ): Promise<{ user: UserRow; cookie: Cookie } | { refused: string }>;
 }
 
-/** How often a sign-in begins again when another writer made or changed the user meanwhile. */
+/** Attempts while another writer creates or changes the user. */
 const ATTEMPTS = 5;
 
-/** @param deps.reserved - Usernames that nobody gets by single sign-on, in lower case. */
+/** @param deps.reserved - Usernames that SSO users can't get, in lower case. */
 export function createFederated(deps: {
   tables: Tables;
   users: Users;
@@ -73,7 +74,7 @@ export function createFederated(deps: {
 }): Federated {
   const { tables, users, sessions, audit, clock, reserved } = deps;
 
-  /** The name as it was given where it can be had, else with a part of the identity behind it. */
+  /** Returns the name from the provider if it is available, else with a suffix from the identity. */
   async function freeName({ pair, name }: Arriving): Promise<string> {
     const id = identityId(pair);
     const wanted = usernameOf(name);
@@ -131,7 +132,7 @@ export function createFederated(deps: {
 
     const effect = async () => {
       const user = await users.change(known, (now) => {
-        // What was decided above holds for the user that was read; one that another writer changed is looked at anew.
+        // The decisions above apply to the row that was read. If another writer changed the user, start again.
         if (now.etag !== known.etag) return undefined;
         const changes = role !== now.role || email !== now.email;
         const before = role === now.role ? now : { ...now, role, ...tokensEnded(now, clock) };
@@ -187,7 +188,7 @@ export function createFederated(deps: {
   };
 }
 
-/** Again when another writer was faster: the same person at another host, or a username that was taken in between. */
+/** Retries after a conflict: another host signs in the same person, or the username was taken in between. */
 async function attempted<T>(work: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
@@ -200,12 +201,12 @@ async function attempted<T>(work: () => Promise<T>): Promise<T> {
 }
 const LOST: readonly ProblemCode[] = ["alreadyExists", "conflict"];
 
-/** Longest name that is taken from a provider: a suffix must still fit. */
+/** Maximum length of a name from a provider, so that a suffix still fits. */
 const LONGEST = 100;
-/** Names that mean somebody else in the audit log, or look like a user's id. */
+/** Names with another meaning in the audit log, or that look like a user's id. */
 const RESERVED = /^(system$|anonymous$|sso-)/i;
 
-/** What a provider calls somebody as a username; undefined when nothing is left of it. */
+/** Converts a name from a provider to a valid username. Undefined if no valid character is left. */
 function usernameOf(name: string | undefined): string | undefined {
   const plain = (name ?? "")
     .normalize("NFKD")

@@ -21,21 +21,26 @@ import {
 } from "./user.ts";
 import { refusedIdentityView } from "./views.ts";
 
-/** Which identities of single sign-on are whose, and with which nobody signs in. */
+/** The SSO identities that are linked to users or blocked. */
 export interface Identities {
   /**
-   * Refuses a pair that is another user's, or refused.
+   * Throws if an identity is blocked or linked to another user.
    *
    * @throws {Problem} conflict
    */
   requireFree(pair: Pair, user: string): Promise<void>;
-  /** What a change of a user's pair writes beside the user. The transaction fails when somebody else has the new one. */
+  /**
+   * Returns the operations that move a user's identity link, for the transaction of the user. The transaction fails if another
+   * user has the new identity.
+   */
   changed(before: UserRecord, after: UserRecord): Operation[];
-  /** What the deletion of a user writes beside it: single sign-on does not let the same person in again by itself. */
+  /**
+   * Returns the operations that block the identity of a deleted user, so that single sign-on does not create the user again.
+   */
   refused(user: UserRecord, caller: Caller): Operation[];
-  /** Refused identities, in the order of their ids. */
+  /** Lists blocked identities in the order of their ids. */
   refusals(page: PageRequest): Promise<Page<RefusedIdentity>>;
-  /** Lets a refused identity in again. @throws {Problem} notFound */
+  /** Unblocks an identity. @throws {Problem} notFound */
   allow(id: string, caller: Caller): Promise<void>;
 }
 

@@ -1,16 +1,16 @@
 import { UNKNOWN_ADDRESS } from "./known-addresses.ts";
 
-/** Addresses of an instance that are remembered; the one longest unused is forgotten first. */
+/** Maximum number of addresses per instance. The least recently used one is removed first. */
 const REMEMBERED = 1_000;
 
 /**
- * The addresses that this instance let somebody in from. Before a user's row is read nobody can tell whether a sign-in comes
- * from a known address (`KnownAddresses`), and a crowd stands in line for that reading. Who comes from one of these need
- * not: it only saves the wait, and decides nothing.
+ * The addresses from which users recently signed in on this instance. Only the user's row says whether an address is known
+ * (`KnownAddresses`), and under load, requests wait for that read. Requests from these addresses don't wait. The list has no
+ * other effect.
  */
 export interface LetIn {
   has(address: string): boolean;
-  /** Someone signed in from there. An address that could not be told is not remembered. */
+  /** Records a successful sign-in. An unknown address is ignored. */
   add(address: string): void;
 }
 

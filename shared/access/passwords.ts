@@ -3,7 +3,7 @@ import type { Randomness } from "../platform/runtime.ts";
 import { createTurns } from "./turns.ts";
 
 /**
- * The row of 16 MiB (N × r × 128 bytes) for scrypt of
+ * The 16 MiB option (N × r × 128 bytes) for scrypt in
  * https://cheatsheetseries.owasp.org/cheatsheets/Password_Storage_Cheat_Sheet.html#scrypt
  */
 const LOG_N = 14;
@@ -12,7 +12,7 @@ const P = 5;
 const SALT_BYTES = 16;
 const HASH_BYTES = 32;
 
-/** One takes about a tenth of a second and 16 MiB; more than this many waiting are turned away. */
+/** Maximum number of waiting calls; further ones are rejected. Each takes about 100 ms and 16 MiB. */
 const MAX_WAITING = 32;
 
 export type Derive = (password: string, salt: Uint8Array, parameters: ScryptOptions) => Promise<Uint8Array>;
@@ -23,20 +23,22 @@ export const deriveWithScrypt: Derive = (password, salt, parameters) =>
   });
 
 /**
- * Hashes and checks passwords one at a time within this instance, so that anonymous sign-ins can't take its memory.
- * Both throw the problem rateLimited when too many are waiting.
+ * Hashes and verifies passwords one at a time within this instance, so that anonymous sign-ins can't exhaust its memory. Both
+ * methods throw the problem rateLimited if too many calls are waiting.
  */
 export interface Passwords {
   /** The hash as text, with its parameters and salt: `$scrypt$ln=14,r=8,p=5$<salt>$<hash>`. */
   hash(password: string): Promise<string>;
-  /** With nothing to compare it takes as long as with a hash, and answers false. */
+  /**
+   * Without a hash it takes as long as with one and returns false, so that the duration does not reveal whether a user exists.
+   */
   verify(password: string, hashed: string | undefined): Promise<boolean>;
 }
 
 export function createPasswords(deps: { randomness: Randomness; derive?: Derive }): Passwords {
   const { randomness, derive = deriveWithScrypt } = deps;
   const turns = createTurns({ known: MAX_WAITING, stranger: 0 });
-  /** Sign-ins come here one at a time, each in its turn; beside them only those who are signed in choose a password. */
+  /** Sign-ins are already serialized before they come here. Only signed-in users who choose a password come in addition. */
   const place = { line: "known", owner: "" } as const;
   const decoy = { salt: randomness.bytes(SALT_BYTES), parameters: parametersOf(LOG_N, R, P) };
 
@@ -55,12 +57,15 @@ export function createPasswords(deps: { randomness: Randomness; derive?: Derive 
   };
 }
 
-/** Keyboards differ in how they compose a character: https://pages.nist.gov/800-63-4/sp800-63b.html#passwordver */
+/**
+ * Normalizes a password, because keyboards compose characters differently:
+ * https://pages.nist.gov/800-63-4/sp800-63b.html#passwordver
+ */
 const normalized = (password: string): string => password.normalize("NFKC");
 
 const base64 = (bytes: Uint8Array): string => Buffer.from(bytes).toString("base64").replace(/=+$/, "");
 
-/** `maxmem` is a little more than what these parameters need, since OpenSSL counts its working space too. */
+/** `maxmem` is slightly more than these parameters need, because OpenSSL also counts its working memory. */
 const parametersOf = (logN: number, r: number, p: number): ScryptOptions => ({
   N: 2 ** logN,
   r,

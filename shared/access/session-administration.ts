@@ -9,15 +9,15 @@ import type { Sessions } from "./sessions.ts";
 import { type SessionRecord, type UserRow, userKey } from "./user.ts";
 import type { Users } from "./users.ts";
 
-/** The sessions that somebody has, to look at and to end. */
+/** Lists and ends sessions on behalf of users and administrators. */
 export interface SessionAdministration {
   /**
-   * The newest first: the actor's own, or for an administrator another user's.
+   * Lists sessions, newest first: the actor's own, or another user's for an administrator.
    *
    * @throws {Problem} forbidden
    */
   list(actor: Actor, user: string | undefined, page: PageRequest): Promise<Page<SessionView>>;
-  /** Ends one of the actor's, or any for an administrator. @throws {Problem} notFound */
+  /** Ends a session: the actor's own, or any session for an administrator. @throws {Problem} notFound */
   end(actor: Actor, id: string, caller: Caller): Promise<void>;
 }
 

@@ -18,42 +18,48 @@ import {
 } from "./user.ts";
 import type { Users } from "./users.ts";
 
-/** A session ends this long after its last request. */
+/** Idle timeout of a session. */
 const IDLE_MS = HOUR_MS;
-/** And this long after the sign-in in any case. */
+/** Maximum lifetime of a session. */
 const LONGEST_MS = 12 * HOUR_MS;
-/** Its end is moved no more often, so that not every request is a write. */
+/** Minimum time between two extensions of a session, so that not every request writes. */
 const MOVED_EVERY_MS = 5 * MINUTE_MS;
-/** Bytes of a session's secret: twice what https://cheatsheetseries.owasp.org/cheatsheets/Session_Management_Cheat_Sheet.html asks for. */
+/**
+ * Bytes of a session's secret: twice the minimum of
+ * https://cheatsheetseries.owasp.org/cheatsheets/Session_Management_Cheat_Sheet.html.
+ */
 const SECRET_BYTES = 32;
-/** Sessions that one user may have, which bounds the user's row; with one more the one that was used the longest ago ends. */
+/**
+ * Maximum number of sessions of a user, which limits the size of the user's row. A further session replaces the least recently
+ * used one.
+ */
 export const MAX_SESSIONS = 50;
 
-/** A session that is about to be made. */
+/** A session that will be stored with the sign-in. */
 export interface NewSession {
   cookie: Cookie;
-  /** The user's sessions with this one. @param after - The user as the sign-in leaves it otherwise. */
+  /** Returns the user's sessions including this one. @param after - The user as the sign-in writes it. */
   begun(after: UserRecord): { sessions: SessionRecord[] };
 }
 
 /**
- * Sessions of browsers: a random secret in a cookie, of which only the hash is stored. The cookie names the user, in whose
- * row the session stands, so that one read says whether it holds.
+ * Browser sessions: a random secret in a cookie, stored as a hash only. The cookie names the user, whose row contains the
+ * session, so that one read verifies it.
  */
 export interface Sessions {
-  /** A new secret at every sign-in. @param how - What the list of sessions shows. */
+  /** Creates a session with a new secret. @param how - Details that the list of sessions shows. */
   begin(user: string, how: Pick<SessionRecord, "by" | "userAgent"> & { caller: Caller }): NewSession;
   /**
-   * Whose session a cookie stands for now, by one read of the user's row; its idle end moves on at most every five minutes,
-   * which is one write. Undefined for whatever is no session that holds. What is not in the user's row is looked for where
-   * earlier versions kept sessions, which is one read more.
+   * Returns the session of a cookie, or undefined if it is not valid. Costs one read of the user's row, and at most every five
+   * minutes one write that extends the session. A session that is not in the user's row costs another read, of the rows of
+   * earlier versions.
    */
   find(cookie: string): Promise<{ id: string; by: SessionRecord["by"]; since: Date; user: UserRow } | undefined>;
-  /** Those of a user that hold now. */
+  /** Lists the valid sessions of a user. */
   ofUser(user: UserRow): Promise<SessionRecord[]>;
-  /** Ends it. False when there is none. */
+  /** Ends a session. False if it does not exist. */
   end(user: UserRow, id: string): Promise<boolean>;
-  /** Removes those that have ended. */
+  /** Deletes expired sessions. */
   cleanUp(): Promise<void>;
 }
 
@@ -68,11 +74,12 @@ export function createSessions(deps: {
   const earlier = createEarlierSessions(tables);
   const now = () => clock.now().getTime();
 
-  /** A session of the user's row and how its idle end is moved. */
+  /** Returns a session in the user's row, and the function that extends it. */
   function inRow(user: UserRow, id: string): Awaited<ReturnType<typeof earlier.find>> {
     const session = user.sessions?.find((one) => one.id === id);
     if (!session) return undefined;
-    // With the ETag of the row that was read: what ends the session in this moment stays, and the next request moves it.
+    // Uses the ETag of the row that was read, so an extension can't restore a session that was just ended. After a conflict the
+    // next request extends it.
     const move = (idleEndsAt: string) => {
       const sessions = user.sessions!.map((one) => (one.id === id ? { ...one, idleEndsAt } : one));
       return unlessChanged(tables.replace(User, { ...user, sessions }));
@@ -89,7 +96,7 @@ export function createSessions(deps: {
         begun(after) {
           const at = Date.parse(after.lastSignInAt!);
           const others = (after.sessions ?? [])
-            // Not itself: a sign-in whose answer was lost is written again over what it wrote.
+            // Exclude the session itself: a sign-in whose response was lost is written again.
             .filter((one) => one.id !== idOf(secret) && holds(one, after, at))
             .sort((one, other) => Date.parse(other.idleEndsAt) - Date.parse(one.idleEndsAt));
           const session = {
@@ -152,7 +159,7 @@ export function createSessions(deps: {
   };
 }
 
-/** 32 bytes in base64url, as a secret and as its hash. */
+/** 32 bytes in base64url: the format of secrets and of their hashes. */
 const SECRET = /^[\w-]{43}$/;
 const ID = SECRET;
 
@@ -161,11 +168,11 @@ const idOf = (secret: string): string => createHash("sha256").update(secret).dig
 const isOver = ({ idleEndsAt, endsAt }: SessionRecord, now: number): boolean =>
   Math.min(Date.parse(idleEndsAt), Date.parse(endsAt)) <= now;
 
-/** Whether a session of this user holds: it is not over, and nothing that ends the user's sign-ins came after it. */
+/** Returns true if the session has not expired and the user's sign-ins were not revoked after it. */
 const holds = (session: SessionRecord, user: UserRecord, now: number): boolean =>
   signInHolds(user, new Date(session.createdAt)) && !isOver(session, now);
 
-/** @param maxAge - Seconds; 0 makes the browser forget it. */
+/** @param maxAge - Seconds; 0 makes the browser delete the cookie. */
 export const sessionCookie = (name: string, value: string, maxAge: number): Cookie => ({
   name,
   value,

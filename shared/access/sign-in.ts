@@ -15,11 +15,11 @@ import { createTurns } from "./turns.ts";
 import { signedIn, type UserRow, uidOf, userKey } from "./user.ts";
 import type { Users } from "./users.ts";
 
-/** What a sign-in answers, in the names of RFC 6749, 5.1. */
+/** The token response, with the names of RFC 6749, 5.1. */
 export interface TokenAnswer {
   access_token: string;
   token_type: "bearer";
-  /** Seconds. */
+  /** Lifetime in seconds. */
   expires_in: number;
 }
 
@@ -33,21 +33,24 @@ export type PasswordSignIn = (username: string) => Promise<"allowed" | "refused"
 
 export interface SignIn {
   /**
-   * A token for whoever knows the password. A user's own addresses come first, so that strangers keep nobody out: they
-   * neither wait behind strangers nor for what strangers failed at.
+   * Returns a token if the password is correct. Requests from the user's known addresses have priority, so that other clients
+   * can't lock out the user: known addresses neither wait behind unknown ones nor are blocked by their failures.
    *
-   * @throws {Problem} invalidCredentials, the same for an unknown user and a wrong password; tooManyAttempts after
-   * failures; rateLimited when this username or this instance is busy with sign-ins; ssoOnly.
+   * @throws {Problem} invalidCredentials, the same for an unknown user and a wrong password; tooManyAttempts after failures;
+   * rateLimited if this username or this instance is busy with sign-ins; ssoOnly.
    */
   signIn(credentials: Credentials, caller: Caller): Promise<TokenAnswer>;
-  /** The same, for a browser: a session's cookie instead of a token. @param userAgent - What the browser says it is. */
+  /**
+   * Does the same for a browser: returns a session cookie instead of a token. @param userAgent - The `User-Agent` header of the
+   * browser.
+   */
   signInToSession(
     credentials: Credentials,
     caller: Caller,
     userAgent: string | undefined,
   ): Promise<{ user: UserRow; cookie: Cookie }>;
   /**
-   * Whether it is the password of a user who is signed in; a wrong one is counted as a failed sign-in.
+   * Returns true if this is the password of a signed-in user. A wrong password counts as a failed sign-in.
    *
    * @throws {Problem} tooManyAttempts
    */
@@ -55,17 +58,17 @@ export interface SignIn {
 }
 
 /**
- * Sign-ins that wait behind the one being checked. Of strangers no more than one address may begin in a minute: each takes
- * a third of a second and holds one of the few requests that the platform gives an instance at a time.
+ * Maximum number of sign-ins in each queue, behind the one in progress. For unknown addresses it is the number that one address
+ * may start in a minute: each takes about 300 ms, and the platform allows an instance only a few concurrent requests.
  */
 const MAX_WAITING = { known: 32, stranger: 10 };
 
-/** Users looked up at once, so that a crowd of strangers leaves room for the requests of who is being served. */
+/** Concurrent reads of users for sign-ins from unknown addresses, so that many of them leave capacity for other requests. */
 const LOOKED_UP_AT_ONCE = 4;
 
 export const addressOf = (caller: Caller): string => caller.address ?? UNKNOWN_ADDRESS;
 
-/** @param deps.limiter - Counts strangers' sign-ins per username; it is given keyed hashes of usernames. */
+/** @param deps.limiter - Limits sign-ins per username from unknown addresses. Its keys are keyed hashes of usernames. */
 export function createSignIn(deps: {
   users: Users;
   passwords: Passwords;
@@ -81,25 +84,28 @@ export function createSignIn(deps: {
   passwordSignIn: PasswordSignIn;
 }): SignIn {
   const { users, passwords, tokens, sessions, failures, addresses, letIn, limiter, audit, clock, hash } = deps;
-  // One at a time, so that several right sign-ins at once are not taken for several failures: see SignInFailures.
+  // One at a time, so that concurrent correct sign-ins are not counted as failures: see SignInFailures.
   const turns = createTurns(MAX_WAITING);
   const lookedUpAtOnce = pLimit(LOOKED_UP_AT_ONCE);
 
-  /** Whose password would be checked, and whether it is taken at all. */
+  /** Returns the user, and whether the user may sign in with a password now. */
   async function lookUp(name: string) {
     const taken = await deps.passwordSignIn(name);
     return { taken, user: taken === "refused" ? undefined : await users.find(name) };
   }
 
-  /** Of a user who does not exist only a hash is entered: people type passwords into the field for their name. */
+  /**
+   * For a user who does not exist, the audit entry contains only a hash: people sometimes type a password into the username
+   * field.
+   */
   const targetOf = (name: string, user: UserRow | undefined) => ({
     type: "user",
     id: user ? user.rowKey : `unknown:${hash(name).slice(0, 16)}`,
   });
 
   /**
-   * What becomes of a sign-in whose turn it is: `refused`, or `entered` when the password was right, which is the user as
-   * the sign-in left it, or neither.
+   * Verifies a sign-in whose turn it is. Returns `refused` with the problem if it is blocked, `entered` with the updated user
+   * if the password was correct, and otherwise an undefined `entered`.
    */
   async function check(
     name: string,
@@ -124,7 +130,7 @@ export function createSignIn(deps: {
     return { entered };
   }
 
-  /** Writes the sign-in with the ETag of the row its password was checked against; undefined when that no longer holds. */
+  /** Writes the sign-in to the user's row. Returns undefined if the user was disabled or the password was changed meanwhile. */
   async function enter(known: UserRow, address: string, session: NewSession | undefined): Promise<UserRow | undefined> {
     return await users.change(known, (now) => {
       if (now.state !== "active" || now.passwordHash !== known.passwordHash) return undefined;
@@ -143,7 +149,7 @@ export function createSignIn(deps: {
     }
   }
 
-  /** @param begin - Begins the session that the sign-in is for, if any. @returns The user as the sign-in left it. */
+  /** Signs in a user. @param begin - Creates the session to store, if any. @returns The user after the sign-in. */
   async function signInAs(
     { username, password }: Credentials,
     caller: Caller,
@@ -159,7 +165,7 @@ export function createSignIn(deps: {
     }
     const known = user !== undefined && addresses.has(user, address);
     const session = begin?.(name);
-    // Nothing else is asked of storage before: who finds the line full costs this one read.
+    // No other storage request comes before the queue, so a request that finds the queue full costs this one read.
     const place = { line: known ? "known" : "stranger", owner: address } as const;
     const how = { address, known, session };
     const { refused, entered } = await turns.take(place, () => check(name, user, password, how));
@@ -198,7 +204,7 @@ export function createSignIn(deps: {
     },
 
     async isPasswordOf(user, password, caller) {
-      // Whoever holds a token is no stranger.
+      // The caller is signed in, so the address counts as known.
       const attempt = await failures.begin({ username: user.rowKey, address: addressOf(caller), known: true });
       if ("waitSeconds" in attempt) throw tooMany(attempt.waitSeconds);
       const right = await orWithdraw(attempt, () => passwords.verify(password, user.passwordHash));

@@ -1,19 +1,19 @@
 import { retryLater } from "../platform/http/problem.ts";
 
-/** Where somebody waits: those who are known are all served before any stranger. */
+/** The position of a request in the sign-in queue. All requests from known addresses come before those from unknown ones. */
 export interface Place {
   line: "known" | "stranger";
-  /** Within a line everybody has one turn after the other, however many each of them waits for. */
+  /** Owners in a queue take turns, no matter how many requests each of them has. */
   owner: string;
 }
 
-/** Work that is done one at a time within this instance. */
+/** Executes work one at a time within this instance, with two fair queues. */
 export interface Turns {
   /**
-   * Does the work when its turn comes.
+   * Executes the work when its turn comes.
    *
-   * @throws {Problem} rateLimited, with nothing done, when the line is full. A full line makes room for an owner with
-   * fewer waiting by refusing the newest of the owner with the most.
+   * @throws {Problem} rateLimited, without executing the work, if the queue is full. A full queue accepts an owner with fewer
+   * requests by rejecting the newest request of the owner with the most.
    */
   take<T>(place: Place, work: () => Promise<T>): Promise<T>;
 }
@@ -23,13 +23,13 @@ interface Waiting {
   refuse: (problem: unknown) => void;
 }
 
-/** Seconds after which a caller who found the line full should come back: about what it takes to work it off. */
+/** Seconds of `Retry-After` for a full queue: about the time to process it. */
 const RETRY_AFTER_SECONDS = 5;
 
 const full = () =>
   retryLater("rateLimited", "Too many sign-ins are being checked. Wait a moment.", RETRY_AFTER_SECONDS);
 
-/** @param maxWaiting - How many may wait in each line behind the one who is served. */
+/** @param maxWaiting - Maximum length of each queue, without the request in progress. */
 export function createTurns(maxWaiting: Record<Place["line"], number>): Turns {
   const lines = { known: createLine(maxWaiting.known), stranger: createLine(maxWaiting.stranger) };
   let busy = false;
@@ -44,7 +44,7 @@ export function createTurns(maxWaiting: Record<Place["line"], number>): Turns {
       try {
         return await work();
       } finally {
-        // Whoever is next takes the turn over; it stays busy in between.
+        // The next request takes over; `busy` stays true in between.
         const next = lines.known.next() ?? lines.stranger.next();
         if (next) next.start();
         else busy = false;
@@ -53,12 +53,12 @@ export function createTurns(maxWaiting: Record<Place["line"], number>): Turns {
   };
 }
 
-/** Who waits, by owner; the owner at the front is the one who was served least lately. */
+/** The waiting requests by owner. The first owner is the one who was served least recently. */
 function createLine(maxWaiting: number) {
   const owners = new Map<string, Waiting[]>();
   let size = 0;
 
-  /** The newest of the owner with the most waiting, unless `count` would be as many. */
+  /** Removes the newest request of the owner with the most requests, if that owner has more than `count`. */
   function givesWay(count: number): Waiting | undefined {
     const most = [...owners.values()].reduce((longest, one) => (one.length > longest.length ? one : longest), []);
     return most.length > count ? most.pop() : undefined;

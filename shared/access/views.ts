@@ -11,7 +11,7 @@ export const entraView = ({ username, role }: Actor): z.infer<typeof EntraView> 
   source: "entra",
 });
 
-/** The members of a row that its views are made of. */
+/** The members of a user that the views need. */
 export const VIEWED = [
   "username",
   "email",

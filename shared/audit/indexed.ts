@@ -7,18 +7,18 @@ import { intervalName, intervalOf } from "./interval.ts";
 import { type FoundRow, readRow, readRows } from "./read.ts";
 import { EntryRow, entriesPartition, entryKey, indexKeys, instantOf } from "./rows.ts";
 
-/** From this many entries of a day on, a page of that day is read before single rows are. */
+/** If at least this many entries of a day are needed, one page of the day is read before single rows. */
 const WORTH_A_PAGE = 10;
 const ROWS_AT_ONCE = 16;
 
-/** A row of the index, which names an entry by where it stands. */
+/** A row of the index. It names an entry. */
 export interface IndexedRow {
   rowKey: string;
   position: string;
   value: FoundRow<{ id?: string | undefined; entry?: string | undefined }>["value"];
 }
 
-/** Where the entry of an index row must be. */
+/** The place of the entry that an index row names. */
 interface Place {
   indexed: IndexedRow;
   at: number;
@@ -27,8 +27,8 @@ interface Place {
 }
 
 /**
- * The entries that rows of the index name, as the primary rows hold them, and what there is instead of an entry. One
- * request per day with at least ten of them, for up to 1,000 entries of that day, and one for each entry that did not give.
+ * Returns the primary entries that index rows name, and the state of rows without an entry. Costs one request per day with at
+ * least ten of the entries, for up to 1,000 entries of the day, and one request for each entry not found in this way.
  */
 export async function readIndexed(
   tables: Tables,

@@ -1,16 +1,16 @@
 import type { Entity, Row } from "../platform/storage/entity.ts";
 import { type Range, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 
-/** A row as it stands in storage, where anyone with the account's key may have written it. */
+/** A stored row, which anyone with the account's key may have written. */
 export interface FoundRow<T> {
   rowKey: string;
-  /** Undefined when the row does not hold what its kind holds. */
+  /** Undefined if the row does not match the schema of its kind. */
   value: Row<T> | undefined;
 }
 
 /**
- * The pages of a range, in which a row that can't be read costs nothing more: it comes as a row without a value. With
- * `select` only those members are read.
+ * Yields the pages of a range. An invalid row comes without a value and does not fail the page. With `select` only those
+ * members are read.
  */
 export async function* readRows<T>(
   tables: Tables,
@@ -29,7 +29,7 @@ export async function* readRows<T>(
 
 const byKey = (a: { rowKey: string }, b: { rowKey: string }): number => (a.rowKey < b.rowKey ? -1 : 1);
 
-/** One row: undefined when it is not there, without a value when it can't be read. */
+/** Reads one row: undefined if it does not exist, without a value if it is invalid. */
 export async function readRow<T>(
   tables: Tables,
   e: Entity<T>,
@@ -45,7 +45,7 @@ export async function readRow<T>(
   }
 }
 
-/** The ETag of a row whatever it holds; undefined when it is not there. */
+/** Returns the ETag of a row, valid or not. Undefined if it does not exist. */
 export async function etagOf(
   tables: Tables,
   e: Entity<object>,

@@ -5,9 +5,9 @@ import type { ExportRequest, MadePart } from "./export/export.ts";
 import type { AuditQuery } from "./list.ts";
 import type { Writer } from "./write/writer.ts";
 
-/** Who reads the log is entered like everything else. */
+/** Audit entries about reading the audit log itself. */
 
-/** A filter as the target of an entry: what was read. */
+/** Formats a filter as the target of an entry. */
 function filterText({ start, end, actor, eventType }: AuditQuery): string {
   const parts = [
     start && `start_date=${start.toISOString()}`,
@@ -18,7 +18,7 @@ function filterText({ start, end, actor, eventType }: AuditQuery): string {
   return parts.filter(Boolean).join("&") || "all";
 }
 
-/** One page read: pages of one kind and filter are one entry with a count. */
+/** Creates the event of a page that was read. Pages of one kind and filter share an entry with a count. */
 export const readingEvent = (
   type: "audit.listed" | "audit.verified",
   reader: Caller,
@@ -31,8 +31,8 @@ export const readingEvent = (
 });
 
 /**
- * Makes one part of an export: enters the intent before the first one, and the outcome with the last one, both under the
- * request id of the first. A part that is asked for again after the last one adds to the outcome's count.
+ * Makes one part of an export. Records the intent before the first part and the outcome with the last part, both under the
+ * request id of the first part. If the last part is requested again, the outcome's count increases.
  */
 export async function enterExport(
   { append, reading }: Pick<Writer, "append" | "reading">,
@@ -48,7 +48,7 @@ export async function enterExport(
     made = await make(reader.requestId);
   } catch (error) {
     const refused = error instanceof Problem;
-    // A cursor that is refused later on ends no export.
+    // A rejected cursor in a later part does not end the export.
     if (cursor === undefined || !refused) {
       const reason = refused ? error.code : error instanceof Error ? error.name : "unknown";
       await append({ ...event, outcome: refused ? "refused" : "failure", details: { format, filter, reason } });

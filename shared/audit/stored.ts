@@ -7,31 +7,31 @@ import { dayOf, INTERVAL_MS, type Interval, intervalOf, timeOf } from "./interva
 import { readRows } from "./read.ts";
 import { EntryRow, entriesPartition, entryKey, isMark } from "./rows.ts";
 
-/** A row among the entries that is no mark. */
+/** A row among the entries that is not a mark. */
 export interface StoredEntry {
   interval: Interval;
   rowKey: string;
-  /** What follows the interval in its row key; the whole key where that is none of this service's. */
+  /** The part of the row key after the interval. The whole key if the service did not write it. */
   id: string;
-  /** The entry's text, or undefined where the row holds none that can be read. */
+  /** The entry's text. Undefined if it can't be read. */
   text: string | undefined;
 }
 
-/** The entry that a row holds; undefined when it holds none, or one of another place. */
+/** Parses the entry of a row. Undefined if the row has none, or an entry that belongs elsewhere. */
 export function entryOfRow({ id, interval, text }: StoredEntry): AuditEntry | undefined {
   if (!isUlid(id)) return undefined;
   const entry = readEntry(text);
   return entry?.id === id && intervalOf(Date.parse(entry.occurredAt)) === interval ? entry : undefined;
 }
 
-/** Rows per page: with pages of 1,000 the rows of several outlive V8's young generation, which cost 100 MB when measured. */
+/** Rows per page. With 1,000 rows, several pages outlive V8's young generation, which cost 100 MB in a measurement. */
 const PAGE_SIZE = 250;
-/** Days whose first page is asked for before the one before is read. */
+/** Number of days whose first page is requested ahead. */
 const PARALLEL = 4;
 
 /**
- * Whatever stands among the entries of `from <= interval < to`, by pages in the order of time and id: also what this
- * service never wrote, under the interval it sorts into. One request per 250 rows, and at least one per day.
+ * Yields all rows among the entries of `from <= interval < to`, by pages in the order of time and id. Includes rows that the
+ * service did not write, under the interval into which they sort. Costs one request per 250 rows, and at least one per day.
  */
 export async function* storedEntries(
   tables: Tables,
@@ -80,12 +80,12 @@ function stored(day: number, rowKey: string, text: string | undefined): StoredEn
   return { interval: sortedInto, rowKey, id: rowKey, text };
 }
 
-/** Parts of a walk by interval: `of` yields what belongs to one, and passes over what comes before it. */
+/** Splits a stream by interval: `of` yields the items of one interval and skips the items before it. */
 export interface ByInterval<T> {
   of(interval: Interval): AsyncGenerator<T>;
 }
 
-/** Each interval must be asked for once, in order. */
+/** Each interval must be requested once, in order. */
 export function byInterval<T extends { interval: Interval }>(pages: AsyncIterable<T[]>): ByInterval<T> {
   const iterator = (async function* () {
     for await (const page of pages) yield* page;

@@ -44,7 +44,7 @@ export const Finding = z
   .meta({ id: "AuditFinding" });
 export type Finding = z.infer<typeof Finding>;
 
-/** What sealing itself found wrong and said in the digest it signed. */
+/** Problems that sealing found and recorded in the digest that it signed. */
 export function findingsIn(digest: Digest): Finding[] {
   const place = { interval: digest.interval, digestNumber: digest.number };
   const { lost, replaced, unverified, anchorChanged } = digest;
@@ -68,14 +68,17 @@ export function findingsIn(digest: Digest): Finding[] {
   return findings;
 }
 
-/** Digests that are missing from `start` on up to `end`. */
+/** Returns a finding for the missing digests from `start` up to `end`. */
 export function missingDigests(start: Interval, end: Interval): Finding {
   const count = (end - start) / INTERVAL_MS;
   const which = count === 1 ? "The digest of this interval is" : `${count} digests, up to ${intervalName(end)}, are`;
   return { kind: "digestMissing", interval: intervalName(start), detail: `${which} missing.` };
 }
 
-/** Purge records that are missing: together they reach from where the log began to where it begins now. */
+/**
+ * Returns findings for missing purge records. Together the records must reach from the original beginning of the log to its
+ * present beginning.
+ */
 export function missingPurges(beginning: string | undefined, records: readonly PurgeRecord[]): Finding[] {
   const findings: Finding[] = [];
   let expected = beginning;
@@ -89,12 +92,12 @@ export function missingPurges(beginning: string | undefined, records: readonly P
   return findings;
 }
 
-/** What differs between an interval's fingerprints as they were sealed and its entries as they are. */
+/** Differences between the sealed fingerprints of an interval and its present entries. */
 export interface Comparison {
   differences: { kind: "entryChanged" | "entryRemoved" | "entryInserted"; entryId: string }[];
-  /** More differences than are listed. */
+  /** Number of further differences that are not listed. */
   total: number;
-  /** Hashes of both sides: the sealed one must be the digest's. */
+  /** Hashes of both sides. The sealed one must be equal to the digest's. */
   sealedHash: string;
   foundHash: string;
   entries: number;
@@ -102,7 +105,7 @@ export interface Comparison {
 
 type Fingerprints = Iterable<Fingerprint> | AsyncIterable<Fingerprint>;
 
-/** Compares both sides in one pass; each must be in the order of its ids. At most `limit` differences are listed. */
+/** Compares both sides in one pass. Each must be in the order of its ids. Lists at most `limit` differences. */
 export async function compare(sealed: Fingerprints, found: Fingerprints, limit: number): Promise<Comparison> {
   const [sealedHash, foundHash] = [manifestHash(), manifestHash()];
   const left = iterate(sealed);
@@ -135,5 +138,5 @@ export async function compare(sealed: Fingerprints, found: Fingerprints, limit: 
 
 async function* iterate(fingerprints: Fingerprints): AsyncGenerator<Fingerprint, Fingerprint> {
   yield* fingerprints;
-  return ["", ""]; // never looked at: `done` says that it is over
+  return ["", ""]; // unused: `done` marks the end
 }

@@ -15,22 +15,25 @@ export interface ReadingDependencies {
   anchor: Anchor | undefined;
 }
 
-/** What signatures and the anchor say of the chain. */
+/** The state of the chain according to signatures and the anchor. */
 export interface ChainState {
   keys: PublicKeys;
-  /** The statements by which keys vouch for older ones, and the row keys of those that don't hold. */
+  /** Statements by which keys vouch for older keys, and the row keys of invalid statements. */
   vouchers: { statements: string[]; changed: string[] };
   purges: Purges;
-  /** Undefined as long as nothing is sealed, and where nothing of the chain is left. */
+  /** Undefined if nothing is sealed or nothing of the chain is left. */
   end: ChainEnd | undefined;
-  /** Undefined as long as nothing is sealed. */
+  /** Undefined if nothing is sealed. */
   beginning: Beginning | undefined;
-  /** Where the first interval that is not purged begins; undefined as long as nothing is sealed. */
+  /** Start of the first interval that is not purged. Undefined if nothing is sealed. */
   keptFrom: Interval | undefined;
   remembered: Remembered | "unreadable" | undefined;
 }
 
-/** Reads it. Five requests and one of the key vault, more only where the newest digest is older than an hour. */
+/**
+ * Reads the state of the chain. Costs five storage requests and one key vault request, more only if the newest digest is older
+ * than an hour.
+ */
 export async function chainState({ tables, clock, trust, anchor }: ReadingDependencies): Promise<ChainState> {
   const { keys, ...vouchers } = await trust.vouched();
   const purges = await readPurges(tables, keys);

@@ -12,14 +12,14 @@ import type { PartWriter } from "./part.ts";
 import { EXPORT_FORMAT, type ExportStatement } from "./statement.ts";
 import { type Position, positionText } from "./walk.ts";
 
-/** Rows that are no entries, of which one part tells. */
+/** Maximum number of invalid rows that one part reports. */
 const MAX_STRAYS = 1000;
-/** Text is handed on in pieces of about this many characters. */
+/** Approximate number of characters per piece of output. */
 const PIECE_CHARACTERS = 65_536;
 
 /**
- * A part of a JSON export, with everything that verifies it elsewhere: the digests of the intervals it touches with the
- * fingerprints they sealed, the digest before, purges, older keys, and a signed statement about this very part.
+ * Writes a part of a JSON export with everything that its verification needs: the digests of its intervals with the sealed
+ * fingerprints, the previous digest, purges, older keys, and a signed statement about this part.
  */
 export function createJsonPart(
   deps: ReadingDependencies,

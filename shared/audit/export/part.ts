@@ -4,6 +4,6 @@ import type { Position, Walked } from "./walk.ts";
 export interface PartWriter {
   begin(): Promise<void>;
   write(rows: Walked[]): Promise<void>;
-  /** `upTo` is the last entry of a part that others follow. */
+  /** `upTo` is the last entry of a part, if other parts follow. */
   end(upTo: Position | undefined, nextCursor: string | null): Promise<void>;
 }

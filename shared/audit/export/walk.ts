@@ -4,24 +4,24 @@ import { dayOf, INTERVAL_MS, type Interval, intervalOf } from "../interval.ts";
 import type { AuditQuery } from "../list.ts";
 import { entryOfRow, type StoredEntry, storedEntries } from "../stored.ts";
 
-/** Where an export stands: behind this row. */
+/** Position of an export: after this row. */
 export interface Position {
   interval: Interval;
   rowKey: string;
 }
 
-/** As a signed statement names it: sorts as the entries are walked. */
+/** The position in a signed statement. Sorts in the order of the export. */
 export const positionText = ({ interval, rowKey }: Position): string => `${dayOf(interval)}|${rowKey}`;
 
 export interface Walked {
   row: StoredEntry;
-  /** Undefined where someone wrote a row that is no entry: an export leaves it out, verification tells of it. */
+  /** Undefined if the row is not an entry. An export skips it, verification reports it. */
   entry: AuditEntry | undefined;
 }
 
 /**
- * The primary rows of `start <= instant < end`, oldest first, page by page, from behind `after` on. Filters on actor and
- * type are left to the caller.
+ * Yields the primary rows of `start <= instant < end`, oldest first, page by page, starting after `after`. The caller filters
+ * by actor and type.
  */
 export async function* walkEntries(
   tables: Tables,
@@ -40,7 +40,7 @@ export async function* walkEntries(
 const within = ({ occurredAt }: AuditEntry, { start, end }: { start: number; end: number }): boolean =>
   Date.parse(occurredAt) >= start && Date.parse(occurredAt) < end;
 
-/** Whether an entry passes the filters that the primary rows have no key for. */
+/** Returns true if an entry passes the filters that the primary rows have no key for. */
 export const passes = (entry: AuditEntry, { actor, eventType }: AuditQuery): boolean =>
   (actor === undefined || entry.actor.toLowerCase() === actor.toLowerCase()) &&
   (eventType === undefined || entry.eventType === eventType);

@@ -14,21 +14,21 @@ import { readRows } from "../read.ts";
 import { DIGESTS_PARTITION, DigestRow, PURGES_PARTITION, RecordRow } from "../rows.ts";
 import { removeUpTo } from "./remove.ts";
 
-/** One call removes at most this much, so that it ends well within the platform's 230 seconds. */
+/** Maximum work of one call, so that it ends well within the platform's limit of 230 seconds. */
 export const MAX_PURGED_ENTRIES = 100_000;
 export const MAX_PURGED_INTERVALS = 5_000;
 
 export interface PurgeResult {
-  /** Entries and digests this call removed. */
+  /** Number of entries and digests that this call removed. */
   entries: number;
   digests: number;
-  /** Days that were kept: what was asked for, or the least that may be kept. */
+  /** The applied retention in days: the requested one, or the minimum if that is longer. */
   retentionDays: number;
-  /** The end of what is removed by now; null when nothing ever was. */
+  /** End of the purged range; null if nothing was purged. */
   purgedTo: string | null;
-  /** Whether there is more to remove: call again. */
+  /** True if there is more to remove. Call again. */
   more: boolean;
-  /** The interval purging stopped at, since its digest is missing or not genuine: what was tampered with is kept. */
+  /** The interval at which purging stopped because its digest is missing or not genuine. Evidence of tampering is kept. */
   stoppedAt: string | null;
 }
 
@@ -40,10 +40,10 @@ export interface PurgeDependencies extends Appender {
 }
 
 /**
- * Removes whole sealed intervals that are older than the retention. A signed record of what goes is kept first, then the
- * rows are removed; a run that died is finished by the next one.
+ * Removes sealed intervals that are older than the retention. First stores a signed record, then deletes the rows. The next
+ * call completes an interrupted purge.
  *
- * @throws {Problem} conflict when nothing is sealed since `AUDIT_SIGNING_KEYS` is not set.
+ * @throws {Problem} conflict if nothing is sealed because `AUDIT_SIGNING_KEYS` is not set.
  */
 export async function purgeSealed(
   deps: PurgeDependencies,
@@ -59,7 +59,7 @@ export async function purgeSealed(
   const before = intervalOf(clock.now().getTime() - retentionDays * DAY_MS);
   const { keys, purges, keptFrom } = await chainState({ tables, clock, trust, anchor: undefined });
   const done = purgedTo(purges);
-  // What a run that died left behind, before its record is followed by another.
+  // Complete an interrupted purge before its record is followed by another.
   if (done !== undefined) await removeUpTo(tables, done);
 
   const plan = await planned(tables, keys, { start: keptFrom ?? before, end: before });
@@ -105,7 +105,9 @@ async function remove(
   );
 }
 
-/** Whole intervals from `start` on whose digests are genuine: what was tampered with is not swept away. */
+/**
+ * Selects the intervals to purge: from `start` on, as long as their digests are genuine, so that evidence of tampering is kept.
+ */
 async function planned(tables: Tables, keys: PublicKeys, { start, end }: { start: Interval; end: Interval }) {
   const range = { partitionKey: DIGESTS_PARTITION, from: intervalName(start), before: intervalName(end) };
   let [entries, digests, more] = [0, 0, false];

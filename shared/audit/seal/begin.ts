@@ -7,13 +7,13 @@ import { readRow } from "../read.ts";
 import { bornMark, entriesPartition, FIRST_PARTITION, FirstRow, Mark } from "../rows.ts";
 import { storedEntries } from "../stored.ts";
 
-/** How far back the first entry is looked for where the row that names its interval is of no use. */
+/** Days to search backwards for the first entry if the row that names its interval is missing or invalid. */
 const LOOK_BACK_DAYS = 31;
 const DAYS_AT_ONCE = 4;
 
 /**
- * The interval sealing begins with, for as long as there is no digest: that of the first entry. The row that names it only
- * saves the search; it is taken where that interval was born.
+ * Returns the interval at which sealing starts while there is no digest: the interval of the first entry. The row that names it
+ * saves the search. It is used only if that interval has a birth mark.
  */
 export async function firstInterval(tables: Tables, clock: Clock): Promise<Interval | undefined> {
   const now = clock.now().getTime();

@@ -6,13 +6,13 @@ import { type Interval, intervalName } from "../interval.ts";
 import { readRow } from "../read.ts";
 import { bornMark, ClosedMark, entriesPartition, MARKS, Mark, openMark } from "../rows.ts";
 
-/** How often closing looks again when a writer or another sealer comes between. */
+/** Attempts to close intervals while a writer or another sealer changes their marks. */
 const MAX_ATTEMPTS = 10;
 
-/** What a sealer says of an interval before it reads its entries. */
+/** The statement that a sealer signs for an interval before it reads the entries. */
 const Closed = z.object({ closed: z.string() });
 
-/** Whether an interval's birth mark says, signed, that it was closed. */
+/** Returns true if the interval's birth mark contains a signed statement that the interval is closed. */
 export async function isClosed(tables: Tables, interval: Interval, keys: PublicKeys): Promise<boolean> {
   const mark = await readRow(tables, ClosedMark, entriesPartition(interval), bornMark(interval));
   if (!mark?.value) return false;
@@ -21,9 +21,9 @@ export async function isClosed(tables: Tables, interval: Interval, keys: PublicK
 }
 
 /**
- * Closes the intervals of one day, at most a transaction's worth; says whether any was born. After this no entry can come
- * in: every birth mark is new and says that it is closed, so that neither a birth nor an opening is taken any more, and the
- * open marks that stood then are gone.
+ * Closes intervals of one day, at most as many as fit into a transaction. Returns true if any of them has entries. Afterwards
+ * no entry can be added: every birth mark is replaced with a signed one, so that creating and reopening an interval fail, and
+ * the open marks are deleted.
  */
 export async function close(tables: Tables, intervals: readonly Interval[], signer: SigningKey): Promise<boolean> {
   const partition = entriesPartition(intervals[0]!);
@@ -43,7 +43,7 @@ export async function close(tables: Tables, intervals: readonly Interval[], sign
   return true;
 }
 
-/** The row keys of the marks of a day's partition. */
+/** Returns the row keys of all marks of a day. */
 export async function marksOf(tables: Tables, partitionKey: string): Promise<Set<string>> {
   const marks = new Set<string>();
   for await (const page of tables.pages(Mark, { partitionKey, ...MARKS }))

@@ -2,7 +2,7 @@ import { type Operation, put, type Tables } from "../../platform/storage/tables.
 import type { AuditEntry } from "../entry.ts";
 import { INDEX_PARTITION, IndexRow, indexKeys, indexPrefix, indexRange } from "../rows.ts";
 
-/** Writes the index rows that a dead writer left out. One request, or two where some are missing. */
+/** Writes index rows that a crashed writer did not write. Costs one request, or two if rows are missing. */
 export async function mendIndex(tables: Tables, entries: readonly AuditEntry[]): Promise<void> {
   if (entries.length === 0) return;
   const instants = entries.map(({ occurredAt }) => Date.parse(occurredAt));

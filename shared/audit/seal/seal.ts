@@ -29,19 +29,19 @@ import { mendIndex } from "./mend-index.ts";
 
 /** Digests per transaction: half a day. */
 const BATCH = 72;
-/** Intervals one call seals at most, sixty days of them: what is left is the next call's. */
+/** Maximum number of intervals per call: sixty days. The next call seals the rest. */
 const MAX_INTERVALS = 8_640;
-/** Entries whose index rows are looked for together. */
+/** Entries whose index rows are checked together. */
 const MENDED_AT_ONCE = 1_000;
 
 export interface Sealing {
-  /** False when `AUDIT_SIGNING_KEYS` is not set: then nothing can be sealed. */
+  /** False if `AUDIT_SIGNING_KEYS` is not set. Then nothing can be sealed. */
   configured: boolean;
-  /** Digests this call wrote. */
+  /** Number of digests that this call wrote. */
   sealed: number;
-  /** Whether intervals are still due. */
+  /** True if more intervals are due. */
   more: boolean;
-  /** The newest digest the service remembered, where the tables no longer hold it. */
+  /** The newest digest in the key vault, if it is missing from the tables. */
   lost?: DigestName;
 }
 
@@ -51,16 +51,16 @@ export interface SealDependencies {
   log: Logger;
   trust: Trust;
   anchor: Anchor | undefined;
-  /** Enters what sealing does beside sealing. */
+  /** Records an event of the sealing itself. */
   enter(event: AuditEvent): Promise<void>;
 }
 
 /**
- * Seals every interval that is over: closes it for writers, keeps the fingerprints of its entries, mends the index where a
- * writer died, and adds its digest to the chain. May run twice at once and die at any line: closing and fingerprints give
- * the same again, and a digest is inserted once.
+ * Creates the function that seals every completed interval: it closes the interval for writers, stores the fingerprints of its
+ * entries, writes index rows that a crashed writer left out, and adds a digest to the chain. It can run twice at once and can
+ * crash at any point: closing and fingerprints are idempotent, and a digest is inserted once.
  *
- * What others wrote among the digests does not stop it: a row in a digest's place is replaced, and the digest says so.
+ * Foreign rows among the digests don't stop it. A row in a digest's place is replaced, and the digest records that.
  */
 export function createSealer(deps: SealDependencies): () => Promise<Sealing> {
   const { tables, clock, log, trust, anchor } = deps;
@@ -103,7 +103,7 @@ export function createSealer(deps: SealDependencies): () => Promise<Sealing> {
       try {
         await tables.transaction(DigestRow.table, DIGESTS_PARTITION, operations);
       } catch (error) {
-        // Another sealer was faster. It goes on with the rest and remembers its own newest digest.
+        // Another sealer was faster. It continues with the remaining intervals and stores its own newest digest.
         if (isConflict(error)) return { configured: true, sealed, more: true, ...found };
         throw error;
       }
@@ -123,7 +123,7 @@ export function createSealer(deps: SealDependencies): () => Promise<Sealing> {
   }
 }
 
-/** The chain as far as it goes, with what the next digest has to tell of it. */
+/** The chain so far, with the problems that the next digest must record. */
 interface Chain {
   end: ChainEnd | undefined;
   beginning: Beginning | undefined;
@@ -131,7 +131,7 @@ interface Chain {
   anchorChanged: boolean;
 }
 
-/** Where sealing goes on, by signatures and the anchor alone. */
+/** Finds where sealing continues, based on signatures and the anchor only. */
 async function whereToGoOn(deps: SealDependencies, keys: PublicKeys) {
   const { tables, clock, anchor } = deps;
   const read = await anchor?.read();
@@ -153,7 +153,7 @@ async function whereToGoOn(deps: SealDependencies, keys: PublicKeys) {
   return { end, beginning, adopted, remembered, lost, anchorChanged };
 }
 
-/** Where a chain begins whose digests, of an earlier version, don't say it. */
+/** The beginning of a chain of an earlier version, whose digests don't contain it. */
 interface Adopted {
   end: ChainEnd;
   beginning: Beginning;
@@ -178,15 +178,15 @@ async function enterAdoption({ enter }: SealDependencies, { end, beginning, reme
 const beginsElsewhere = (remembered: Beginning | undefined, signed: Beginning | undefined): boolean =>
   remembered !== undefined && signed !== undefined && remembered.interval !== signed.interval;
 
-/** The tables end before the digest that was remembered, or hold another one in its place. */
+/** Returns true if the tables end before the stored digest, or contain a different digest in its place. */
 const isLost = (remembered: DigestName, end: ChainEnd | undefined): boolean =>
   end === undefined ||
   remembered.number > end.number ||
   (remembered.number === end.number && remembered.hash !== end.hash);
 
 /**
- * What stands where a batch's digests are to be and is not signed with a trusted key, by row key. `genuine` when another
- * sealer's digests stand there.
+ * Returns the rows in the places of a batch's digests that no trusted key signed, by row key. Returns `genuine` if another
+ * sealer has already written digests there.
  */
 async function inTheWay(tables: Tables, keys: PublicKeys, batch: Interval[]) {
   const rows = new Map<string, { hash: string; etag: string | undefined }>();
@@ -208,7 +208,7 @@ function place(statement: string, rowKey: string, etag: string | undefined): Ope
   return etag === undefined ? insert(DigestRow, rowKey, value) : replace(DigestRow, rowKey, value, etag);
 }
 
-/** The next digest, and the chain with it. */
+/** Returns the next digest, and the chain with it. */
 function extended(
   { end, beginning, lost, anchorChanged }: Chain,
   sealed: { interval: Interval; manifest: { entries: number; hash: string }; replaced: string | undefined },
@@ -251,7 +251,7 @@ async function* fingerprints(tables: Tables, rows: AsyncIterable<StoredEntry>): 
   let pending: AuditEntry[] = [];
   for await (const row of rows) {
     const entry = entryOfRow(row);
-    if (!entry) continue; // nothing this service wrote: verification reports it
+    if (!entry) continue; // not written by this service: verification reports it
     yield fingerprintOf(row);
     if (pending.push(entry) < MENDED_AT_ONCE) continue;
     await mendIndex(tables, pending);

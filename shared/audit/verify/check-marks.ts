@@ -7,7 +7,10 @@ import type { Found } from "./found.ts";
 
 const DAYS_AT_ONCE = 4;
 
-/** Whether the sealed intervals of `from <= interval < to` are closed for writers, and stay so. A request per day. */
+/**
+ * Checks that the sealed intervals of `from <= interval < to` are closed for writers and stay closed. Costs one request per
+ * day.
+ */
 export async function checkMarks(tables: Tables, range: { from: Interval; to: Interval }, found: Found): Promise<void> {
   const unclosed = async (day: Interval[]) => {
     const marks = await marksOf(tables, entriesPartition(day[0]!));

@@ -1,14 +1,14 @@
 import type { Finding } from "../chain/findings.ts";
 
-/** Findings that one answer lists. */
+/** Maximum number of findings in one response. */
 export const MAX_FINDINGS = 1000;
 
-/** The findings of one answer: the first ones in full, all of them counted. */
+/** Collects the findings of one response: lists the first ones, counts all. */
 export interface Found {
   readonly listed: Finding[];
   readonly total: number;
   add(...findings: readonly Finding[]): void;
-  /** Findings that are not listed. */
+  /** Counts findings that are not listed. */
   addUnlisted(count: number): void;
 }
 

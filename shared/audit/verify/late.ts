@@ -2,14 +2,14 @@ import type { LateEntries } from "../api.ts";
 import { type Interval, intervalName } from "../interval.ts";
 import { entryOfRow, type StoredEntry } from "../stored.ts";
 
-/** Late entries that one answer lists; all are counted. */
+/** Maximum number of late entries listed in one response. All are counted. */
 const MAX_LISTED = 100;
 
-/** Collects the entries that were entered under a later instant than the one at which they happened. */
+/** Collects late entries: those whose event happened before the entry's time. */
 export interface LateCheck {
-  /** Passes the entries on. */
+  /** Passes the entries through and checks them. */
   watch(pages: AsyncIterable<StoredEntry[]>): AsyncGenerator<StoredEntry[]>;
-  /** Those watched whose interval begins before `to`. */
+  /** Returns the late entries whose interval begins before `to`. */
   until(to: Interval): LateEntries;
 }
 
@@ -19,7 +19,7 @@ export function createLateCheck(): LateCheck {
     async *watch(pages) {
       for await (const page of pages) {
         for (const row of page) {
-          // Parsing is what costs; almost no entry has it.
+          // Parsing is expensive, and almost no entry has the member.
           if (!row.text?.includes('"happenedAt"')) continue;
           const entry = entryOfRow(row);
           if (entry?.happenedAt === undefined) continue;

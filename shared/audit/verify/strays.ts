@@ -28,14 +28,14 @@ import {
 import { marksOf } from "../seal/close.ts";
 import { storedEntries } from "../stored.ts";
 
-/** Rows of one kind that are looked at and listed: who plants more is found all the same. */
+/** Maximum number of findings per kind. More rows also fail the verification; they are just not listed. */
 const LOOKED_AT = 100;
-/** A clock that is ahead by more is none of an instance. */
+/** Maximum clock skew of an instance. */
 const CLOCK_AHEAD_MS = DAY_MS;
 
 /**
- * What was changed or inserted outside the intervals that verification walks through: what seals the log, and rows before
- * its beginning or in the future. A dozen requests, however long the log is.
+ * Finds changed or inserted rows outside the intervals that verification walks through: rows that sealing uses, and entries
+ * before the log's beginning or in the future. Costs about twelve requests, however long the log is.
  */
 export async function findStrays(deps: ReadingDependencies, state: ChainState): Promise<Finding[]> {
   const { purges, vouchers, beginning } = state;
@@ -78,7 +78,10 @@ function anchorFindings({ remembered, beginning }: ChainState): Finding[] {
   return [{ kind: "beginningChanged", interval: other.interval, detail }];
 }
 
-/** The row that says where sealing begins is never believed once there is a digest, but it must not say anything else. */
+/**
+ * Checks the row that names the first interval. It is not used once there is a digest, but a different value is evidence of
+ * tampering.
+ */
 async function beginningFindings({ tables }: ReadingDependencies, { beginning }: ChainState): Promise<Finding[]> {
   if (!beginning) return [];
   const changed = (said: string): Finding => ({
@@ -101,7 +104,7 @@ async function beginningFindings({ tables }: ReadingDependencies, { beginning }:
   return found ? findings : [changed("The row that names the first interval is gone."), ...findings];
 }
 
-/** Rows among the digests that are not of the chain: before its beginning, behind its end, or of no interval. */
+/** Finds rows among the digests that are not part of the chain: before its beginning, after its end, or without an interval. */
 async function digestFindings(
   { tables }: ReadingDependencies,
   { keys, end, keptFrom }: ChainState,
@@ -148,7 +151,7 @@ async function manifestFindings({ tables }: ReadingDependencies, { end, keptFrom
     for await (const page of pages) {
       for (const { rowKey } of page) {
         const [name] = rowKey.split("|");
-        // A purge that died left them, or sealing is under way.
+        // An interrupted purge left these rows, or sealing is in progress.
         if (isIntervalName(name!) && intervalFrom(name!) <= end.interval + CLOCK_AHEAD_MS) continue;
         findings.push({
           kind: "fingerprintsChanged",
@@ -161,7 +164,7 @@ async function manifestFindings({ tables }: ReadingDependencies, { end, keptFrom
   return findings;
 }
 
-/** Entries before the log begins or in the future, where a list would show them. */
+/** Finds entries before the log's beginning or in the future, where a list would show them. */
 async function entryFindings({ tables, clock }: ReadingDependencies, state: ChainState): Promise<Finding[]> {
   const findings: Finding[] = [];
   const inserted = (interval: Interval, entryId: string, when: string) =>
@@ -201,8 +204,8 @@ async function entryFindings({ tables, clock }: ReadingDependencies, state: Chai
 }
 
 /**
- * Whether a purge died that will be gone on with: it removes the entries first and their digests last. One page is looked at:
- * who plants so many rows before those digests that they are not on it is found anyway.
+ * Returns true if an interrupted purge will be resumed: a purge removes the entries first and their digests last. Reads one
+ * page only. Planted rows that hide such a digest from this page are reported by another check.
  */
 async function isPurging(tables: Tables, { keys, keptFrom, purges }: ChainState): Promise<boolean> {
   if (purges.records.length === 0 || keptFrom === undefined) return false;
@@ -212,7 +215,7 @@ async function isPurging(tables: Tables, { keys, keptFrom, purges }: ChainState)
   return false;
 }
 
-/** An interval that has not begun can't be closed: if it is, entries of its time will be dated later. */
+/** Finds future intervals that are closed. Entries of such an interval would get a later time. */
 async function markFindings({ tables, clock }: ReadingDependencies): Promise<Finding[]> {
   const next = intervalOf(clock.now().getTime()) + INTERVAL_MS;
   const findings: Finding[] = [];

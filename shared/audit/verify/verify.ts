@@ -14,12 +14,12 @@ import { createFound, type Found } from "./found.ts";
 import { createLateCheck } from "./late.ts";
 import { findStrays } from "./strays.ts";
 
-/** One answer reads at most this much, so that it comes well within the platform's 230 seconds. */
+/** Maximum work of one call, so that it ends well within the platform's limit of 230 seconds. */
 export const VERIFY_LIMITS = { entries: 200_000, intervals: 20_000 };
 
 const Cursor = z.object({ from: z.string().refine(isIntervalName), end: z.int().nullable() });
 
-/** Which sealed intervals to check: every one that overlaps `start <= instant < end`. */
+/** The sealed intervals to check: all that overlap `start <= instant < end`. */
 export interface VerifyRequest {
   start?: Date | undefined;
   end?: Date | undefined;
@@ -27,8 +27,8 @@ export interface VerifyRequest {
 }
 
 /**
- * Checks the chain of digests, compares every entry with the fingerprint it was sealed with and the index with the entries,
- * one interval after the other. The first answer also tells what was changed outside the intervals asked for.
+ * Checks the chain of digests, and compares every entry with its sealed fingerprint and the index with the entries, interval by
+ * interval. The first response also reports changes outside the requested intervals.
  *
  * @throws {Problem} invalidCursor
  */
@@ -56,7 +56,7 @@ export async function verifySealed(
   const late = createLateCheck();
   const stored = late.watch(index.watch(storedEntries(tables, range)));
   const checked = await checkChain(tables, state, { from, last }, stored, found, limits);
-  // Entries of intervals whose digest does not hold were passed over.
+  // Entries of intervals without a valid digest were skipped.
   for await (const page of stored) if (checked.more && page.at(-1)!.interval >= checked.to) break;
   const done = { from, to: checked.more ? checked.to : range.to };
   await checkMarks(tables, done, found);
@@ -96,7 +96,7 @@ export async function verifySealed(
 const instant = (interval: Interval | undefined): string | null =>
   interval === undefined ? null : new Date(interval).toISOString();
 
-/** Whole tables may have been set back together; what lies in the key vault was not. */
+/** Detects that all tables were restored to an earlier state together: the digest in the key vault is newer. */
 async function checkAnchor(
   deps: ReadingDependencies,
   state: ChainState,

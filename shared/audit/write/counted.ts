@@ -12,37 +12,37 @@ import { readRow } from "../read.ts";
 import { EntryRow, entriesPartition, entryKey, Mark, openMark } from "../rows.ts";
 import { type EntryWriter, type EntryWriterDependencies, MAX_CLOSED } from "./entries.ts";
 
-/** How often one counted entry may meet another writer before the call fails. */
+/** Maximum number of write conflicts of one counted entry before the call fails. */
 const MAX_CONFLICTS = 20;
 
-/** What makes one entry of several events, and for how long. */
+/** Identifies the events that share one entry, and the length of their window. */
 export interface CountedAs {
   key: string;
   windowMs: number;
 }
 
-/** Repeats of one refusal, by whom and from where, within a minute. */
+/** Groups repeats of one rejected request by actor and address within a minute. */
 export const asRefusal = ({ type, caller, target }: AuditEvent): CountedAs => ({
   key: JSON.stringify([type, caller.actor, caller.address, target?.type, target?.id]),
   windowMs: MINUTE_MS,
 });
 
-/** Readings of one kind and filter by one actor within a quarter of an hour. */
+/** Groups readings of one kind and filter by one actor within 15 minutes. */
 export const asReading = ({ type, caller, target }: AuditEvent): CountedAs => ({
   key: JSON.stringify([type, caller.actor, target?.type, target?.id]),
   windowMs: 15 * MINUTE_MS,
 });
 
 /**
- * Enters an event, or adds it to the entry of its window, under the id that follows from both: so that instances share it.
- * Where the window's entry was sealed meanwhile, there is a second one. Within an instance, events that come while the
- * entry is being written are counted by the next write together.
+ * Creates the function that records an event, or counts it in the entry of its window. The entry's id is derived from the group
+ * and the window, so that instances share the entry. If that entry is already sealed, a second one is created. Events of an
+ * instance that arrive during a write are counted together by the next write.
  */
 export function createCounter(
   deps: EntryWriterDependencies & { randomness: Randomness; writer: EntryWriter },
 ): (event: AuditEvent, as: CountedAs) => Promise<void> {
   const { tables, clock, randomness, writer } = deps;
-  /** Per key: the write under way, and those that wait to be counted by the next one. */
+  /** By key: the write in progress, and the group that waits for the next write. */
   const writing = new Map<string, Promise<void>>();
   const waiting = new Map<string, { times: number; done: Promise<void> }>();
 
@@ -59,7 +59,7 @@ export function createCounter(
       const row = await readRow(tables, EntryRow, entriesPartition(interval), key);
       const before = readEntry(row?.value?.entry);
       if (row && !before) {
-        // Something else stands in its place. Sealing does not take that for an entry, and verification reports it.
+        // A foreign row occupies the key. Sealing ignores it, and verification reports it.
         spoilt += 1;
         continue;
       }
@@ -98,7 +98,7 @@ export function createCounter(
     if (underWay) waiting.set(as.key, group);
     group.done = (async () => {
       if (underWay) {
-        await underWay.catch(() => undefined); // its own caller hears of it
+        await underWay.catch(() => undefined); // the caller of that write handles the error
         waiting.delete(as.key);
       }
       await count(event, as, group.times);
@@ -113,8 +113,8 @@ export function createCounter(
 }
 
 /**
- * A ULID of the window's start, or of the interval's where that is later, whose random part is a hash: the same for every
- * instance that enters the same.
+ * Returns a ULID of the window's start, or of the interval's start if that is later. Its random part is a hash, so that all
+ * instances compute the same id.
  */
 function countedId({ key, windowMs }: CountedAs, at: number, spoilt: number): string {
   const start = Math.max(Math.floor(at / windowMs) * windowMs, intervalOf(at));

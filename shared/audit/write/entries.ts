@@ -22,11 +22,11 @@ import {
 import { isClosed } from "../seal/close.ts";
 
 /**
- * How often one entry may meet a closed interval before the call fails: more than a sealer whose clock is ahead closes
- * before it writes their digests.
+ * Attempts of one entry that meets closed intervals: more than the number of intervals that a sealer whose clock is ahead
+ * closes before it writes their digests.
  */
 export const MAX_CLOSED = 100;
-/** How often an entry tries an interval again that it opened anew. */
+/** Attempts to write an entry to an interval that was reopened. */
 const REOPEN_ATTEMPTS = 3;
 
 export interface EntryWriterDependencies {
@@ -35,30 +35,39 @@ export interface EntryWriterDependencies {
   trust: Trust;
 }
 
-/** Puts entries into their intervals. */
+/** Writes entries to their intervals. */
 export interface EntryWriter {
-  /** `exists` when a row of that id is there: another writer's, or our own whose answer was lost. */
+  /**
+   * Writes an entry. `exists` means that a row with that id exists: of another writer, or of our own call whose response was
+   * lost.
+   */
   enter(interval: Interval, id: string, text: string): Promise<"entered" | "exists" | "closed">;
-  /** The earliest instant that can still be entered after `interval` was found sealed, whatever this machine's clock says. */
+  /**
+   * Returns the earliest time at which an entry can be written after `interval` was found sealed, independent of this machine's
+   * clock.
+   */
   after(interval: Interval): Promise<number>;
-  /** All four index rows in one transaction, so that either every filter finds the entry or sealing sees that none does. */
+  /**
+   * Writes all four index rows in one transaction, so that either every filter finds the entry or sealing sees that all rows
+   * are missing.
+   */
   index(entry: AuditEntry): Promise<void>;
 }
 
 /**
- * An interval's first entry inserts its two marks, every later one touches the open mark in its own transaction, and
- * sealing deletes that mark first: so no entry can land behind a seal. A writer that comes too late fails and takes the
- * current interval. Writers don't contend: the touch asks only that the mark exists. Marks that somebody else wrote keep no
- * entry out of an interval that is not over.
+ * Creates the writer of entries. The first entry of an interval inserts its two marks, every later one touches the open mark in
+ * its own transaction, and sealing deletes the open mark first. So no entry can be added to a sealed interval: a late writer
+ * fails and uses the current interval. Writers don't block one another, because a touch only requires that the mark exists.
+ * Marks that someone else planted don't keep entries out of the current interval.
  */
 export function createEntryWriter({ tables, clock, trust }: EntryWriterDependencies): EntryWriter {
-  /** The last interval this instance knows to have been born: from then on, one transaction enters an entry. */
+  /** The last interval that this instance knows to exist. For it, an entry takes one transaction. */
   let born: Interval | undefined;
   let first: Promise<Interval> | undefined;
 
   /**
-   * Where sealing begins, so that no entry stands before it. Written before the first entry of all. What the row says is
-   * believed up to the next interval only: an instance whose clock was a little ahead may have written it.
+   * Returns the interval at which sealing starts, so that no entry is written before it. Stored before the first entry. A
+   * stored value is trusted only up to the next interval, because an instance with a clock slightly ahead may have written it.
    */
   function firstInterval(candidate: Interval): Promise<Interval> {
     first ??= (async () => {
@@ -81,19 +90,19 @@ export function createEntryWriter({ tables, clock, trust }: EntryWriterDependenc
     return first;
   }
 
-  /** The last interval that a digest of the chain covers; 0 before the first. */
+  /** Returns the last interval that a digest of the chain covers; 0 before the first. */
   const lastSealed = async (): Promise<Interval> =>
     (await chainEnd({ tables, clock, keys: await trust.keys() }))?.interval ?? 0;
 
   /**
-   * Opens an interval that is not over although its open mark is missing, and that nobody closed: somebody else wrote its
-   * marks. Closing replaces the birth mark, so that this is refused once an interval is closed, however late it arrives.
-   * False when the interval is over, was closed, or was never born.
+   * Reopens a current interval whose open mark is missing although it was never closed, because someone planted its birth mark.
+   * Closing replaces the birth mark, so reopening fails once an interval is closed, however late the request arrives. Returns
+   * false if the interval is over, was closed, or does not exist.
    */
   async function reopen(interval: Interval): Promise<boolean> {
     if (clock.now().getTime() >= interval + INTERVAL_MS || interval <= (await lastSealed())) return false;
     const partition = entriesPartition(interval);
-    // Before it is looked whether it was closed: the ETag of one closed meanwhile is another.
+    // Read the mark before checking whether the interval was closed: closing changes the ETag.
     const birth = await tables.get(Mark, partition, bornMark(interval));
     if (!birth || (await isClosed(tables, interval, await trust.keys()))) return false;
     try {
@@ -122,7 +131,7 @@ export function createEntryWriter({ tables, clock, trust }: EntryWriterDependenc
           born = interval;
           return "entered";
         } catch (error) {
-          // Born already: by another instance, by sealing, or by this very call when its first answer was lost.
+          // The interval exists: created by another instance, by sealing, or by this call if its first response was lost.
           if (!(error instanceof RowExists)) throw error;
         }
       }
