@@ -8,7 +8,7 @@ import type { KeySet, PolicyKey } from "../platform/azure/graph-objects.ts";
 import type { TenantReader } from "./connection-test.ts";
 import type { List, TenantRecord } from "./tenant.ts";
 
-/** What one holder of the tenant should hold. */
+/** The credentials of one holder according to the tenant. */
 export interface ReadHolder {
   name: string;
   types: readonly AssetType[];
@@ -23,13 +23,13 @@ export const KIND_OF: Record<List, CredentialKind> = {
   identityProviders: "identityProvider",
 };
 
-/** All holders that a tenant may have, by the kind of what they hold. */
+/** Returns all possible holders of a tenant, by the kind of their credentials. */
 export const holdersOf = (tenantId: string, kind: CredentialKind): string[] =>
   kind === "application"
     ? BUCKETS.map((bucket) => b2cHolderName(tenantId, kind, bucket))
     : [b2cHolderName(tenantId, kind)];
 
-/** Reads one kind of credential to its end. @throws {CloudFailure} */
+/** Reads all pages of one kind of credential. @throws {CloudFailure} */
 export const readList: Record<List, (graph: TenantReader, place: Place, signal: AbortSignal) => Promise<ReadHolder[]>> =
   {
     async applications(graph, place, signal) {
@@ -60,11 +60,11 @@ export const readList: Record<List, (graph: TenantReader, place: Place, signal: 
       const name = b2cHolderName(place.tenantId, "identityProvider");
       const providers = await allOf(graph.identityProviders(signal));
       const assets = providers
-        // What the tenant itself signs people in with has no credential.
+        // Built-in identity providers of the tenant have no credential.
         .filter(({ kind }) => kind !== "builtInIdentityProvider")
         .map(({ id, displayName, clientId }) => {
           const credential = { applicationName: displayName, ...(clientId === undefined ? {} : { appId: clientId }) };
-          // Graph shows neither its secret nor when that ends.
+          // Graph returns neither the secret nor its expiry date.
           return assetOf("secret", slug(id), name, place, { kind: "identityProvider", ...credential }, {});
         });
       return [{ name, types: ["secret"], assets: eachOnce(assets) }];
@@ -74,7 +74,7 @@ export const readList: Record<List, (graph: TenantReader, place: Place, signal: 
 function policyKeyAsset(set: KeySet, key: PolicyKey, index: number, vaultName: string, place: Place): AssetRecord {
   const { kid, keyType, certificate, thumbprint, enabled, startsOn, expiresOn } = key;
   const type = certificate ? "certificate" : keyType === "oct" ? "secret" : "key";
-  // A key's own id may hold anything and tells capital letters apart, which no id of an asset does.
+  // A key's own id may contain any character and is case-sensitive, unlike ids of assets.
   const own = createHash("sha256")
     .update(JSON.stringify([set.id, kid ?? thumbprint ?? index]))
     .digest("hex");
@@ -112,13 +112,16 @@ function assetOf(
     ...facts,
     source: "b2c" as const,
     credential: { tenantId, tenantDomain, ...credential, secretsUntil: [] },
-    // There is no list entry beside it: whether it is as it was is told by its content.
+    // The list has no modification date, so changes are detected from the content.
     listing: "b2c",
   };
   return { ...asset, firstSeenAt: now, content: contentOf(asset) };
 }
 
-/** What a key set or provider is called, as a part of an asset's name: lower case, and told apart where that says too little. */
+/**
+ * Returns the name of a key set or provider as a part of an asset's name: in lower case, with a hash where lower case is
+ * ambiguous.
+ */
 function slug(id: string): string {
   const text = id.toLowerCase();
   if (/^[0-9a-z_-]{1,100}$/.test(text)) return text;
@@ -126,7 +129,7 @@ function slug(id: string): string {
   return `${text.replace(/[^0-9a-z_-]/g, "_").slice(0, 80)}-${hash}`;
 }
 
-/** A list may name a thing on two of its pages. */
+/** Removes duplicates: a list can contain an item on two of its pages. */
 const eachOnce = (assets: readonly AssetRecord[]): AssetRecord[] => [
   ...new Map(assets.map((asset) => [asset.name, asset])).values(),
 ];

@@ -3,7 +3,7 @@ import { onOneLine } from "../platform/http/text.ts";
 import type { ListFailure } from "../platform/runs/runs.ts";
 import type { List, TenantRecord } from "./tenant.ts";
 
-/** What reading each thing of a tenant takes, as an application permission of Microsoft Graph. */
+/** The application permission of Microsoft Graph that each step needs. */
 export const PERMISSIONS: Record<List | "organization", string> = {
   organization: "Organization.Read.All",
   applications: "Application.Read.All",
@@ -17,10 +17,10 @@ const THINGS: Record<List | "organization", string> = {
   identityProviders: "identity providers",
 };
 
-/** Something that is wrong with a tenant's registration, in words for its people. */
+/** A problem with a tenant's registration, as text for users. */
 export type Finding = Pick<ListFailure, "code" | "message" | "remedy">;
 
-/** Why a list could not be read. The identity is the tenant's registered application, not the service's own. */
+/** Explains why a list could not be read. The identity is the tenant's registered application, not the service's own. */
 export function unreadable(
   list: List | "organization",
   { clientId, tenantDomain }: Pick<TenantRecord, "clientId" | "tenantDomain">,

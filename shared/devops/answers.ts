@@ -2,11 +2,11 @@ import * as z from "zod";
 import type { Route } from "../platform/azure/calls.ts";
 
 /**
- * The members of Azure DevOps' answers that are read here. The others are not looked at, and are sent back as they came
- * where something is changed. https://learn.microsoft.com/rest/api/azure/devops, version 7.1
+ * The members of Azure DevOps responses that this service reads. Other members are sent back unchanged when something is
+ * updated. https://learn.microsoft.com/rest/api/azure/devops, version 7.1
  */
 
-/** Becomes part of addresses and of storage keys. */
+/** Used in URLs and storage keys. */
 const guid = z.string().regex(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i);
 const name = z.string().max(1024);
 
@@ -19,16 +19,16 @@ export type Project = z.infer<typeof project>;
 const references = z.array(z.looseObject({ projectReference: z.looseObject({ id: guid }) })).nullish();
 
 const variable = z.looseObject({
-  /** Null of secrets. */
+  /** Null for secrets. */
   value: z.string().nullish(),
   isSecret: z.boolean().nullish(),
-  /** Of linked groups: whether the vault's secret is. */
+  /** For linked groups: whether the vault's secret is enabled. */
   enabled: z.boolean().nullish(),
 });
 const variableGroup = z.looseObject({
   id: z.int().positive(),
   name,
-  /** `AzureKeyVault`: linked to a vault, whose secrets its variables are. `Vsts`: it has values of its own. */
+  /** `AzureKeyVault`: linked to a vault, whose secrets are its variables. `Vsts`: with values of its own. */
   type: z.string().max(64),
   variables: z.record(z.string(), variable).nullish(),
   providerData: z.looseObject({ vault: z.string().max(256).nullish() }).nullish(),
@@ -44,7 +44,7 @@ const serviceConnection = z.looseObject({
   url: z.string().max(2048).nullish(),
   authorization: z.looseObject({
     scheme: z.string().max(256),
-    /** Their names are written in more than one way. */
+    /** The names of parameters have several spellings. */
     parameters: z.record(z.string(), z.unknown()).nullish(),
   }),
   data: z.record(z.string(), z.unknown()).nullish(),
@@ -55,7 +55,7 @@ export type ServiceConnection = z.infer<typeof serviceConnection>;
 const proxied = z.looseObject({ statusCode: z.string().max(64) });
 export type Proxied = z.infer<typeof proxied>;
 
-/** A page of a list, its entries not looked at. */
+/** A page of a list, without validating its entries. */
 export const page = z.looseObject({ value: z.array(z.unknown()) });
 export type Page<T> = { value: T[] };
 
@@ -63,7 +63,7 @@ const LIBRARY = "in the project's library the role Reader of the variable groups
 const CONNECTIONS =
   "in the project's settings the role Reader of the service connections, or Administrator to change them";
 
-/** What a path below an organization stands for; undefined when DevOps has none such. */
+/** Returns the resource type of a path below an organization. Undefined for other paths. */
 export function devopsRoute(path: string, organization: string): Route | undefined {
   const route = (operation: string, answer: z.ZodType, rest: Partial<Route> & { grant?: string } = {}): Route => {
     const { grant, ...more } = rest;
@@ -94,7 +94,7 @@ export function devopsRoute(path: string, organization: string): Route | undefin
   }
 }
 
-/** A connection's parameter by its name in lower case, in whatever way it is written; undefined where it is no text. */
+/** Returns a connection's parameter by its name in lower case, in any spelling. Undefined if it is not text. */
 export function parameterOf(
   connection: ServiceConnection,
   wanted: string,

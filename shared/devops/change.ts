@@ -6,33 +6,33 @@ import { ReadTooOld } from "./client.ts";
 /** Longest time between the last read and the write that builds on it. */
 const OLDEST_READ_MS = SECOND_MS;
 
-/** How often it is read again because the write could not leave in time. */
+/** Maximum time between the last read and the write that is based on it. */
 const READS = 5;
 
-/** What is replaced as a whole, since DevOps has neither a way to change a part nor a revision to hold on to. */
+/** A resource that can only be replaced as a whole: Azure DevOps has neither partial updates nor revisions for it. */
 export interface Whole<T extends object> {
   target: CallTarget;
-  /** @throws {CloudFailure} notFound when there is none. */
+  /** @throws {CloudFailure} notFound if it does not exist. */
   read(): Promise<T>;
-  /** Members that change by themselves. */
+  /** Members that DevOps changes by itself. */
   ignored: ReadonlySet<string>;
   write(changed: T, notAfter: number): Promise<T>;
 }
 
 export interface Changed {
-  /** What somebody else changed between the last read and the look afterwards, by its names; they may not hold any more. */
+  /** Names of the members that someone else changed between the last read and the final check. These changes may be lost. */
   meanwhile: string[];
 }
 
 /**
- * Changes one member of a whole: reads, reads again, and writes all of what was read within a second of that. What somebody
- * else changes between the reads stops it. What changes from then on until the whole is read once more is named; what
- * changed before the write arrived was replaced by it, and nothing tells of that.
+ * Changes one member of a resource: reads it, reads it again, and within a second of that writes everything that was read. A
+ * change of others between the two reads stops it. Changes from then until the final read are listed in the result. A change
+ * that arrived just before the write is overwritten without notice.
  *
- * May be repeated after it died at any line.
+ * Can be repeated after a crash at any point.
  *
  * @param change - Changes the copy that it is given.
- * @throws {CloudFailure} conflict when it was stopped: nothing was written.
+ * @throws {CloudFailure} conflict if it was stopped; then nothing was written.
  */
 export async function changeWhole<T extends object>(whole: Whole<T>, change: (copy: T) => void): Promise<Changed> {
   const { target, ignored } = whole;
@@ -62,17 +62,17 @@ export async function changeWhole<T extends object>(whole: Whole<T>, change: (co
   }
 }
 
-/** Of a write these change, too. */
+/** Members that change with every write. */
 const STAMPS = new Set(["modifiedOn", "modifiedBy"]);
 
 function meanwhile(last: object, written: object, after: object, ignored: ReadonlySet<string>): string[] {
   const named = differences(last, after, new Set([...ignored, ...STAMPS]));
   if (named.length > 0) return named;
-  // A secret's value shows nowhere, but that it was changed does.
+  // A secret's value is never returned, but the fact that it changed is.
   return differences(written, after, ignored).some((name) => STAMPS.has(name)) ? ["a value that can't be read"] : [];
 }
 
-/** The names of the members in which two states differ: `name`, or `variables.REGION`. Never a value. */
+/** Returns the names of the members in which two states differ: `name`, or `variables.REGION`. Never values. */
 function differences(one: object, other: object, ignored: ReadonlySet<string>): string[] {
   return differing(one, other).flatMap((name) => {
     if (ignored.has(name)) return [];

@@ -2,7 +2,7 @@
 export interface VariablePlace {
   projectId: string;
   groupId: number;
-  /** DevOps makes no difference between upper and lower case. */
+  /** Names are not case-sensitive in DevOps. */
   variable: string;
 }
 
@@ -11,7 +11,7 @@ export interface ConnectionPlace {
   connectionId: string;
 }
 
-/** The application whose client secret is replaced. Lower case. */
+/** The application whose client secret is replaced, in lower case. */
 export interface ReplacedCredential {
   appId: string;
   tenantId: string;

@@ -8,15 +8,18 @@ import type { ConnectionPlace, ReplacedCredential } from "./places.ts";
 
 const record = z.object({ appId: z.string(), tenantId: z.string(), provedAt: z.string() });
 
-/** Decides that a connection gets an application's next secret: see `replaceConnectionSecret`. */
+/**
+ * Records that a connection signed in as an application. This decides whether the connection gets the next secret: see
+ * `replaceConnectionSecret`.
+ */
 export const ProofRow = entity("Devops", record, { signed: true });
-/** Followed by the organization's address. */
+/** Prefix of the partition key, before the organization's URL. */
 export const PROOFS = "proofs";
 
-/** Longer than a rotation lasts with all that it may have to put back. */
+/** Retention: longer than a rotation including its rollback. */
 const HOLDS_MS = 60 * DAY_MS;
 
-/** Which connections of an organization have signed in as which application. */
+/** The connections of an organization that have signed in as an application. */
 export interface ConnectionProofs {
   holds(place: ConnectionPlace, of: ReplacedCredential): Promise<boolean>;
   keep(place: ConnectionPlace, of: ReplacedCredential): Promise<void>;

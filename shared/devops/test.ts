@@ -5,16 +5,19 @@ import type { Project } from "./answers.ts";
 import type { DevopsTest, DevopsTestStep } from "./api.ts";
 import type { DevopsClient, ListOptions } from "./client.ts";
 
-/** Projects that are tried, those of `projectIds` first. */
+/** Maximum number of projects to test, those of `projectIds` first. */
 const TRIED_PROJECTS = 20;
 
-/** Projects at a time: DevOps slows down who asks for much. */
+/** Concurrent projects. DevOps slows down clients with many requests. */
 const AT_ONCE = 2;
 
-/** Milliseconds for all steps together: an answer must leave within the platform's 230 seconds. */
+/** Time limit in milliseconds for all steps: the response must leave within the platform's 230 seconds. */
 const TEST_TIMEOUT_MS = 120_000;
 
-/** Tries, with the service's own identity, what finding dependencies needs, and says what is missing. Changes nothing. */
+/**
+ * Tests everything that dependency discovery needs with the service's own identity, and returns what is missing. Changes
+ * nothing.
+ */
 export async function testOrganization(
   client: DevopsClient,
   { orgUrl, projectIds, now }: { orgUrl: string; projectIds: readonly string[]; now: Date },
@@ -66,7 +69,10 @@ export async function testOrganization(
     { concurrency: AT_ONCE },
   );
 
-  /** How much of a list there is. DevOps leaves out what the identity has no role on, so that nothing may mean either. */
+  /**
+   * Describes the number of items in a list. DevOps omits items for which the identity has no role, so an empty list is
+   * ambiguous.
+   */
   async function rights(list: (options: ListOptions) => AsyncGenerator<unknown[]>): Promise<Partial<DevopsTestStep>> {
     const found = await count(list({ signal, unreadable: () => {} }));
     const changeable = await count(list({ signal, manageable: true, unreadable: () => {} }));
@@ -114,7 +120,7 @@ async function count(pages: AsyncGenerator<unknown[]>): Promise<number> {
   return found;
 }
 
-/** Those that `projectIds` names by id or name, all when it is empty; and what names none. */
+/** Returns the projects that `projectIds` names by id or name, or all if it is empty, and the ids without a project. */
 export function chosenProjects(visible: readonly Project[], projectIds: readonly string[]) {
   const same = (wanted: string, { id, name }: Project) =>
     [id, name].some((one) => one.toLowerCase() === wanted.toLowerCase());

@@ -1,16 +1,16 @@
 /**
- * Metrics as the text that Prometheus reads, version 0.0.4:
+ * Formats metrics as text for Prometheus, version 0.0.4:
  * https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format
  *
- * Written here, since the library for it, prom-client, keeps counters in a process; what this service shows is read from
- * rows at each request, and of the library it would use this one function.
+ * Not with the library prom-client, because it keeps counters in the process, while this service reads values from rows at each
+ * request. It would use only one function of the library.
  */
 export const MEDIA_TYPE = "text/plain";
 export const CONTENT_TYPE = `${MEDIA_TYPE}; version=0.0.4; charset=utf-8`;
 
-/** A metric with all its series. Every one is a gauge: a value as it stands, which may fall. */
+/** A metric with all its series. All metrics are gauges, whose values may decrease. */
 export interface Gauge {
-  /** `[a-z_]`, with its unit; never `_total`, which is a counter's. */
+  /** Name in `[a-z_]`, with its unit. Never ends with `_total`, which is for counters. */
   name: string;
   help: string;
   samples: readonly Sample[];

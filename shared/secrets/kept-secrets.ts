@@ -12,55 +12,58 @@ import { keyEnd } from "../platform/storage/keys.ts";
 import { merge, type Operation, type Tables } from "../platform/storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 
-/** An instance keeps what it read for so long. */
+/** How long an instance caches a secret. */
 const KEPT_MS = 5 * MINUTE_MS;
-/** A secret that nothing names is left alone for so long: one may be about to be written. */
+/** Minimum age of an unused secret before it is deleted, since a reference to it may be about to be written. */
 const UNUSED_MS = DAY_MS;
-/** Seconds a caller is asked to wait when the key vault gave no time of its own. */
+/** Seconds of `Retry-After` if the key vault did not specify a time. */
 const RETRY_SECONDS = 10;
 
 const PREFIX = "secret|";
 const secretRow = z.object({ since: z.string() });
 
-/** A secret in the service's own key vault. The id is a ULID, a hyphen, and a hash of what the secret is for. */
+/** A record of a secret in the service's own key vault. The id is a ULID, a hyphen, and a hash of the secret's use. */
 export const secretReference = z.object({ id: z.string(), version: z.string() });
 export type SecretReference = z.infer<typeof secretReference>;
 
-/** Whose secrets they are, and where a room keeps its rows of them. */
+/** A group of secrets, and where its module stores their rows. */
 export interface SecretsOwner {
-  /** What they are, to begin a sentence: "Secrets of single sign-on". */
+  /** Name of the group as the start of a sentence: "Secrets of single sign-on". */
   what: string;
   table: string;
   partitionKey: string;
-  /** The first part of their names in the key vault. */
+  /** Prefix of the names in the key vault. */
   namePrefix: string;
   contentType: string;
-  /** The type of audit entry for one that was cleaned up, and its target. */
+  /** Event type and target of the audit entry when an unused secret is deleted. */
   removed: { type: string; target: { type: string; id: string } };
 }
 
 /**
- * Secrets in the service's own key vault, each under a name of its own. A row says of each that it may be there: it is
- * written before the secret and removed after it, so that none is left behind unknown.
+ * Secrets that users configure, stored in the service's own key vault under unique names. A row records each secret: it is
+ * written before the secret and deleted after it, so that no secret can be orphaned.
  */
 export interface KeptSecrets {
   /**
-   * @param use - What the secret is for: whom it is sent to, or a word. It is read for nothing else.
-   * @throws {Problem} conflict without a key vault; unavailable when it fails: nothing is configured then.
+   * Stores a new secret. @param use - The secret's use: its recipient, or a word. It can't be read for another use.
+   * @throws {Problem} conflict without a key vault; unavailable if it fails; then nothing is configured.
    */
   write(value: string, use: string): Promise<SecretReference>;
-  /** For the transaction of the row that names it: it fails when the secret was cleaned up meanwhile. */
+  /**
+   * Returns an operation for the transaction of the row that references the secret. It fails if the secret was deleted
+   * meanwhile.
+   */
   stillKept(secret: SecretReference): Operation;
   /**
-   * Asks the key vault at most once in five minutes, for what it could read.
+   * Reads a secret. Caches it for five minutes.
    *
-   * @returns Undefined when it is not there any more, or is not for this use.
+   * @returns Undefined if the secret no longer exists or is for another use.
    * @throws {CloudFailure}; {Problem} conflict without a key vault
    */
   read(secret: SecretReference, use: string): Promise<string | undefined>;
-  /** Removes one that nothing names any more; nothing happens when it is not there. @throws {CloudFailure} */
+  /** Deletes a secret that is no longer referenced. Does nothing if it does not exist. @throws {CloudFailure} */
   remove(secret: SecretReference): Promise<void>;
-  /** Removes those that have been unused for a day. @throws the first failure, after all were tried. */
+  /** Deletes the secrets that have been unused for a day. @throws the first failure, after all were attempted. */
   cleanUp(used: readonly SecretReference[], caller: Caller): Promise<void>;
 }
 
@@ -106,7 +109,8 @@ export function createKeptSecrets(
     stillKept: ({ id }) => merge(rows, PREFIX + id, {}),
 
     async read({ id, version }, use) {
-      // Whoever can write our tables can have the row name another address, but not the key vault another secret.
+      // An attacker who can write the tables can change the recipient in a row, but not the use in the secret's name in the key
+      // vault.
       if (!id.endsWith(`-${hashOf(use)}`)) return undefined;
       const now = clock.now().getTime();
       const known = read.get(id);
@@ -151,5 +155,8 @@ export function createKeptSecrets(
   };
 }
 
-/** Part of the secret's name: characters that a name may have, and too many to find another use with the same ones. */
+/**
+ * Returns the hash of a use as a part of the secret's name: allowed characters, and too long to find another use with the same
+ * hash.
+ */
 const hashOf = (use: string): string => createHash("sha256").update(use).digest("hex").slice(0, 32);

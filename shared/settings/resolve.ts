@@ -10,7 +10,7 @@ import {
   validValue,
 } from "./definitions.ts";
 
-/** Where a value may come from, the first taking precedence. */
+/** The sources of values, in the order of precedence. */
 export const SOURCES = ["override", "appConfiguration", "environment", "default"] as const;
 export type Source = (typeof SOURCES)[number];
 
@@ -23,10 +23,10 @@ export interface Override {
 }
 export type Overrides = { readonly [key: string]: Override };
 
-/** What each source says, unchecked. */
+/** The unvalidated values of each source. */
 export interface Layers {
   overrides: Overrides;
-  /** Text by setting key. */
+  /** Values as text, by setting key. */
   appConfiguration: ReadonlyMap<string, string>;
   config: Config;
 }
@@ -36,10 +36,10 @@ export interface Candidate {
   value: SettingValue;
 }
 
-/** A source that has a value for the setting which can't be used; the value itself is not repeated. */
+/** A source whose value for a setting is not valid. The value itself is not repeated. */
 export interface Ignored {
   source: Source;
-  /** Completes "The value …". */
+  /** The end of a sentence "The value …". */
   reason: string;
 }
 
@@ -48,12 +48,12 @@ export interface Resolved extends Candidate {
 }
 
 /**
- * The value in force of every setting: that of the first source whose value fits the setting's type and bounds.
+ * Returns the effective value of every setting: the value of the first source that fits the setting's type and limits.
  *
- * Two settings are bound to each other: `criticalExpiryDays` must be below `warningExpiryDays`. A request that would
- * break this is refused, but sources can come to contradict each other without one. Then, of all pairs of values that
- * fit, the one holds that leaves out the fewest values, and between such pairs the one that keeps the value of higher
- * precedence (`criticalExpiryDays` where both come from one source). What is left out is shown as ignored.
+ * `criticalExpiryDays` must be below `warningExpiryDays`. A request that violates this is rejected, but values from different
+ * sources can still conflict. Then, of all pairs of valid values, the pair is used that ignores the fewest values. Among such
+ * pairs, the one that keeps the value of the higher precedence is used (`criticalExpiryDays` if both are from one source). The
+ * other values are shown as ignored.
  */
 export function resolve(layers: Layers): Record<SettingKey, Resolved> {
   const found = candidatesOf(layers);
@@ -66,7 +66,7 @@ export function resolve(layers: Layers): Record<SettingKey, Resolved> {
 export const valuesOf = (resolved: Record<SettingKey, Resolved>): SettingValues =>
   Object.fromEntries(SETTING_KEYS.map((key) => [key, resolved[key].value])) as unknown as SettingValues;
 
-/** The thresholds that the sources of highest precedence ask for, if they contradict each other. */
+/** Returns the two thresholds of the highest precedence if they conflict. */
 export function contradiction(layers: Layers): { critical: Candidate; warning: Candidate } | undefined {
   const found = candidatesOf(layers);
   const critical = found.criticalExpiryDays.candidates[0]!;
@@ -98,7 +98,7 @@ function candidatesFor(key: SettingKey, { overrides, appConfiguration, config }:
   return { candidates, ignored };
 }
 
-/** The defaults fit each other, so a pair is always found. */
+/** The defaults are consistent, so a pair is always found. */
 function settleThresholds(found: Found): { criticalExpiryDays: Resolved; warningExpiryDays: Resolved } {
   const { criticalExpiryDays: critical, warningExpiryDays: warning } = found;
   const pairs = critical.candidates.flatMap((c, i) =>

@@ -6,7 +6,7 @@ import { isEntraWithoutTenant, isShared } from "./issuers.ts";
 import { checkSaml } from "./saml/settings.ts";
 import { issuerProblem } from "./targets.ts";
 
-/** Members that decide neither who signs in nor as what. */
+/** Members that don't affect who can sign in, or with which role. */
 const UNDECISIVE: readonly string[] = [
   "ssoOnlyMode",
   "loginButtonText",
@@ -17,7 +17,7 @@ const UNDECISIVE: readonly string[] = [
   "updatedBy",
 ];
 
-/** What decides who signs in and as what, to be compared. */
+/** Returns the members that decide who can sign in and with which role, for a comparison. */
 export const decisive = (config: SsoConfiguration): string =>
   JSON.stringify(
     Object.entries(config)
@@ -25,7 +25,7 @@ export const decisive = (config: SsoConfiguration): string =>
       .sort(),
   );
 
-/** The configuration with what was given, but for its secret; null takes a member away. */
+/** Returns the configuration after a change, except for its secret. Null removes a member. */
 export function withChange(config: SsoConfiguration, given: SsoChange): SsoConfiguration {
   const { oidcClientSecret: _, ...members } = given;
   const next: Record<string, unknown> = { ...config };
@@ -33,15 +33,15 @@ export function withChange(config: SsoConfiguration, given: SsoChange): SsoConfi
     if (value === null) delete next[name];
     else if (value !== undefined) next[name] = value;
   }
-  // What was said of another secret is not true of this one.
+  // The details of the earlier secret don't apply to a new one.
   if (given.oidcClientSecret !== undefined && !given.oidcClientSecretExpiresOn) delete next.oidcClientSecretExpiresOn;
-  // Our own key goes with its use: the next one is another.
+  // The service's key is deleted when it is no longer used. It is created anew if needed again.
   if (!next.samlSignRequests) for (const name of ["samlServiceKey", "samlServiceCertificate"]) delete next[name];
   return next as SsoConfiguration;
 }
 
 /**
- * Whether the client's secret stays: it goes to the issuer it was given for and to no other.
+ * Returns true if the saved client secret stays. It is sent only to the issuer for which it was entered.
  *
  * @throws {Problem} invalidRequest
  */
@@ -56,7 +56,7 @@ export function keepsSecret(before: SsoConfiguration, next: SsoConfiguration, gi
 }
 
 /**
- * Refuses what can't be, whether it is switched on yet or not.
+ * Rejects an invalid configuration, even if single sign-on is turned off.
  *
  * @throws {Problem} invalidRequest
  */
@@ -81,7 +81,7 @@ export function checkConfiguration(config: SsoConfiguration, targets: OutgoingOp
   }
 }
 
-/** @throws {Problem} invalidRequest for an address where no issuer of ours can be */
+/** @throws {Problem} invalidRequest for an address at which no supported issuer can be */
 export function checkIssuer(issuer: string, targets: OutgoingOptions): void {
   const problem = issuerProblem(issuer, targets);
   if (problem !== undefined) throw invalidBody("oidcIssuer", problem);

@@ -3,7 +3,7 @@ import { decodeTime } from "ulid";
 import type { SsoConfiguration } from "./configuration.ts";
 import { fingerprintOf } from "./saml/certificates.ts";
 
-/** A credential that single sign-on stands on, as the alerts tell of it. Instants are ISO 8601. */
+/** A credential that single sign-on depends on, for alerts. Times are ISO 8601. */
 export interface SsoCredential {
   id: string;
   what: string;
@@ -12,7 +12,7 @@ export interface SsoCredential {
   expiresAt: string;
 }
 
-/** Those of the protocol in use that hold now and end by an instant. */
+/** Returns the valid credentials of the protocol in use that expire by a time. */
 export function credentialsExpiring(config: SsoConfiguration, now: Date, by: Date): SsoCredential[] {
   const all = config.providerType === "oidc" ? clientSecret(config) : certificates(config);
   return all.filter(({ expiresAt }) => Date.parse(expiresAt) > now.getTime() && Date.parse(expiresAt) <= by.getTime());
@@ -25,7 +25,10 @@ function clientSecret(config: SsoConfiguration): SsoCredential[] {
   return [{ id: `sso.${secret.id}`, what: "Client secret of single sign-on", name, createdAt, expiresAt }];
 }
 
-/** Ours, and of the identity provider's the one that ends last, since the others' end is what a roll-over is for. */
+/**
+ * The service's certificate, and the last-expiring certificate of the identity provider: during a rollover the others expire as
+ * planned.
+ */
 function certificates(config: SsoConfiguration): SsoCredential[] {
   const { samlIdpEntityId = "", samlIdpCertificates = [], samlServiceCertificate: own } = config;
   const theirs = samlIdpCertificates.map((pem) =>

@@ -1,11 +1,11 @@
 import { Problem, type ProblemCode, retryLater } from "../platform/http/problem.ts";
 
 /**
- * Why a sign-in ended without one: what the person is told, which never holds what a provider wrote. The reason itself is
- * entered in the audit log.
+ * Reasons why a sign-in failed, each with the problem and text for the user. The text never contains anything from a provider.
+ * The reason itself is recorded in the audit log.
  */
 const REFUSALS = {
-  /** No row of that id, or not of this browser, or over, or used before. */
+  /** No sign-in request with that id. */
   unknownRequest: ["signInStale", "No sign-in was started here."],
   otherBrowser: [
     "signInStale",
@@ -42,14 +42,14 @@ const REFUSALS = {
 
 export type Reason = keyof typeof REFUSALS;
 
-/** Seconds a person is asked to wait when something that the sign-in needs does not answer. */
+/** Seconds of `Retry-After` when a service that the sign-in needs does not answer. */
 const RETRY_SECONDS = 10;
 
-/** A sign-in that ends here. */
+/** The sign-in is rejected. */
 export class SignInRefused extends Error {
   override readonly name = "SignInRefused";
   readonly reason: Reason;
-  /** What the audit log says beside the reason; never what a provider wrote freely, and no secret. */
+  /** Details for the audit log. They never contain free text of a provider or a secret. */
   readonly details: Readonly<Record<string, string>>;
 
   constructor(reason: Reason, details: Record<string, string> = {}) {
@@ -65,6 +65,6 @@ export class SignInRefused extends Error {
   }
 }
 
-/** Why somebody was refused as the access room or the mapping says it. */
+/** Returns the error for a rejection reason of the role mapping or of `Federated.signIn`. */
 export const refusalOf = (reason: string): SignInRefused =>
   new SignInRefused(Object.hasOwn(REFUSALS, reason) ? (reason as Reason) : "disabled");

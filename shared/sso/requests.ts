@@ -7,15 +7,15 @@ import { RowChanged, type Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import { SignInRefused } from "./refusals.ts";
 
-/** A sign-in that was begun must be completed within this time. */
+/** Time limit to complete a sign-in. */
 const LONGEST_MS = 10 * MINUTE_MS;
-/** Bytes of an id, which providers see, and of the cookie's secret, which only the browser has. */
+/** Bytes of the id, which providers see, and of the cookie's secret, which only the browser has. */
 const ID_BYTES = 16;
 const SECRET_BYTES = 32;
 
 /**
- * The cookie that binds a sign-in to the browser that began it. SAML's answer comes as a form that another site posts, with
- * which browsers send no Lax cookie. https://www.ietf.org/archive/id/draft-ietf-httpbis-rfc6265bis-20.html#section-5.6.7
+ * The cookie that binds a sign-in to the browser that started it. SAML responses are forms posted from another site, for which
+ * browsers don't send Lax cookies. https://www.ietf.org/archive/id/draft-ietf-httpbis-rfc6265bis-20.html#section-5.6.7
  */
 export const BINDING_COOKIES = {
   oidc: { name: "__Host-sso", sameSite: "Lax" },
@@ -26,40 +26,40 @@ export type ProtocolName = keyof typeof BINDING_COOKIES;
 const PARTITION = "requests";
 const request = z.object({
   protocol: z.enum(["oidc", "saml"]),
-  /** SHA-256 of the cookie, in hex. The cookie itself, and what is derived from it, stand nowhere. */
+  /** SHA-256 of the cookie, in hex. The cookie and the values derived from it are not stored. */
   cookieHash: z.string(),
-  /** A path of this service. */
+  /** Path of this service to return to. */
   returnUrl: z.string(),
-  /** Of the configuration it was begun under. */
+  /** Generation of the configuration when the sign-in started. */
   generation: z.string(),
   expiresAt: z.string(),
-  /** Who completed it: a random id, so that of two at once one is told apart. */
+  /** A random id of the call that completed the request, which decides between two concurrent calls. */
   usedBy: z.string().optional(),
 });
 type RequestRecord = z.infer<typeof request>;
 const Request = entity("Sso", request);
 
-/** A sign-in request in the hands of whoever has its cookie. */
+/** A sign-in request, as accessible with its cookie. */
 export interface SignInRequest extends Pick<RequestRecord, "returnUrl" | "generation"> {
-  /** What the provider is given to hand back (state, RelayState): nothing but the row's id. */
+  /** The value that the provider returns (state, RelayState): the row's id. */
   id: string;
-  /** A value for one purpose that follows from the cookie and the id: 43 characters of base64url, as PKCE asks for. */
+  /** Derives a value for one purpose from the cookie and the id: 43 characters of base64url, as PKCE requires. */
   derived(purpose: string): string;
 }
 
-/** Sign-ins that were begun and not yet completed, each bound to one browser and completed once, on whatever instance. */
+/** Sign-ins in progress. Each is bound to one browser and can be completed once, on any instance. */
 export interface SignInRequests {
   begin(
     how: Pick<RequestRecord, "protocol" | "returnUrl" | "generation">,
   ): Promise<{ request: SignInRequest; cookie: Cookie }>;
   /**
-   * The request that a callback completes; from then on nobody else does.
+   * Completes the request of a callback, so that no other call can.
    *
-   * @param cookie - The binding cookie's value.
+   * @param cookie - Value of the binding cookie.
    * @throws {SignInRefused} unknownRequest, otherBrowser, expired, used
    */
   complete(protocol: ProtocolName, id: string | undefined, cookie: string | undefined): Promise<SignInRequest>;
-  /** Removes those that are over. */
+  /** Deletes expired requests. */
   cleanUp(): Promise<void>;
 }
 
@@ -119,7 +119,7 @@ const held = (
   derived: (purpose) => createHmac("sha256", secret).update(`${purpose}\0${id}`).digest("base64url"),
 });
 
-/** @param maxAge - Seconds; 0 makes the browser forget it. */
+/** @param maxAge - Seconds; 0 makes the browser delete the cookie. */
 export function bindingCookie(protocol: ProtocolName, value: string, maxAge: number): Cookie {
   return { ...BINDING_COOKIES[protocol], value, path: "/", maxAge, httpOnly: true, secure: true };
 }

@@ -5,7 +5,7 @@ import { SECOND_MS } from "../platform/time.ts";
 
 const LIMITS = { timeoutMs: 5 * SECOND_MS, maxAnswerBytes: 256 * 1024 };
 
-/** Addresses of an identity provider: public ones by https, and the hosts that PRIVATE_TARGET_HOSTS names. */
+/** Allowed addresses of an identity provider: public ones with https, and the hosts in PRIVATE_TARGET_HOSTS. */
 export function providerTargets(config: Pick<Config, "PRIVATE_TARGET_HOSTS" | "PUBLIC_BASE_URL">): OutgoingOptions {
   const named = new Set(config.PRIVATE_TARGET_HOSTS.map((host) => host.toLowerCase()));
   const isNamed = (url: URL) => named.has(hostAndPort(url));
@@ -13,13 +13,13 @@ export function providerTargets(config: Pick<Config, "PRIVATE_TARGET_HOSTS" | "P
   return {
     ...LIMITS,
     reach: (url) => (isNamed(url) ? "named" : "public"),
-    // Where the service itself is only to be tried on this machine, so may its identity provider be.
+    // If the service itself runs on this machine for a trial, its identity provider may, too.
     plainHttp: (url) => onThisMachine && isNamed(url) && isLoopback(url.hostname),
     remedy: "PRIVATE_TARGET_HOSTS names hosts in the service's own network.",
   };
 }
 
-/** What anybody may have looked at: public addresses by https, and no list changes that. */
+/** Addresses that anonymous callers may request: public ones with https, independent of any list. */
 export const PUBLIC_TARGETS: OutgoingOptions = {
   ...LIMITS,
   reach: () => "public",
@@ -27,7 +27,7 @@ export const PUBLIC_TARGETS: OutgoingOptions = {
   remedy: "",
 };
 
-/** What is wrong with an issuer's address, completing "must …"; undefined when nothing is. */
+/** Returns what is wrong with an issuer's address, as the end of a sentence "must …". Undefined if it is valid. */
 export function issuerProblem(issuer: string, targets: OutgoingOptions): string | undefined {
   if (!URL.canParse(issuer)) return "must be an address";
   const url = new URL(issuer);

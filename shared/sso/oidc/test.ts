@@ -5,7 +5,7 @@ import type { Check } from "../protocol.ts";
 import { type DiscoveryDocument, fetchDiscoveryDocument, NoDiscoveryDocument, unusable } from "./discovery.ts";
 import { CALLBACK_PATH, errorNamed, openIdClient } from "./oidc.ts";
 
-/** A client at an issuer, saved or not. */
+/** The issuer and client to test, saved or not. */
 export interface Candidate {
   issuer: string;
   clientId: string | undefined;
@@ -18,15 +18,15 @@ interface Dependencies {
   allowed: (address: string) => boolean;
 }
 
-/** A key whose use is not told may sign as well: RFC 7517, 4.2. */
+/** A key without `use` may also sign: RFC 7517, 4.2. */
 const Keys = z.object({ keys: z.array(z.looseObject({ kty: z.string(), use: z.string().optional() })) });
 
 /**
- * Looks at everything of an issuer that a sign-in needs, up to the first thing that is missing: its document (OpenID Connect
- * Discovery 1.0, 4), its keys (RFC 7517, 5), and whether its token endpoint knows the client (RFC 6749, 5.2). Nothing is
- * written anywhere; the client proves itself with a code that is none.
+ * Tests everything that a sign-in needs from an issuer, up to the first failure: its document (OpenID Connect Discovery 1.0,
+ * 4), its keys (RFC 7517, 5), and whether its token endpoint accepts the client (RFC 6749, 5.2). Stores nothing. The client
+ * authenticates with an invalid code.
  *
- * @param origin - Our own origin.
+ * @param origin - The service's own origin.
  */
 export async function testOidc(candidate: Candidate, origin: string, deps: Dependencies): Promise<Check[]> {
   const { issuer, clientId, secret } = candidate;
@@ -62,7 +62,7 @@ async function testKeys({ jwks_uri: address }: DiscoveryDocument, { outgoing }: 
   }
 }
 
-/** What a provider answers to a client it knows that brings a code which is none: RFC 6749, 5.2. */
+/** The error of a provider for a valid client with an invalid code: RFC 6749, 5.2. */
 const CLIENT_IS_KNOWN: readonly string[] = ["invalid_grant", "invalid_request"];
 
 async function testClient(

@@ -1,64 +1,70 @@
 import { SamlRefused } from "./refused.ts";
 
-/** Bytes of UTF-8. A response with 150 groups, the most that Entra sends, has about 30 KiB. */
+/** Maximum size in bytes of UTF-8. A response with 150 groups, the most that Entra sends, has about 30 KiB. */
 const MAX_BYTES = 256 * 1024;
 const MAX_DEPTH = 50;
-/** Elements and attributes together. */
+/** Maximum number of elements and attributes together. */
 const MAX_NODES = 5_000;
-/** Comments and CDATA sections together. Responses have none; metadata has a few. */
+/** Maximum number of comments and CDATA sections. Responses have none; metadata has a few. */
 const MAX_OTHERS = 100;
-/** Attributes of one element. The widest element of the SAML schemas, AuthnRequest, has 12 beside its namespace declarations. */
+/**
+ * Maximum number of attributes of one element. The widest element of the SAML schemas, AuthnRequest, has 12 in addition to its
+ * namespace declarations.
+ */
 const MAX_ATTRIBUTES = 100;
 /**
- * Namespace declarations on the path from the root to an element. xmldom copies them at each level. SAML Core uses six
- * prefixes (1.2); the root of a large provider's metadata declares about a dozen.
+ * Maximum number of namespace declarations on the path from the root to an element. xmldom copies them at each level. SAML Core
+ * uses six prefixes (1.2); the root of a large provider's metadata declares about a dozen.
  */
 const MAX_NAMESPACES = 64;
-/** Characters of an attribute's value. The longest are addresses, of which RFC 9110 (4.1) wants 8,000 octets supported. */
+/** Maximum length of an attribute's value. The longest are URLs, and RFC 9110 (4.1) recommends supporting 8,000 octets. */
 const MAX_VALUE = 8 * 1024;
 
 /**
- * Not characters of XML (XML 1.0, 2.2), and U+2029: xml-crypto's parser looks for line ends with an expression whose time grows
- * with the square of the characters before a U+2029, 4 seconds for 40,000.
+ * Characters that are not allowed in XML (XML 1.0, 2.2), and U+2029: xml-crypto's parser searches line ends with an expression
+ * whose time grows with the square of the characters before a U+2029, 4 seconds for 40,000.
  */
 const FORBIDDEN = /[^\t\n\r\u0020-\u2028\u202A-\uD7FF\uE000-\uFFFD\u{10000}-\u{10FFFF}]/u;
 const DECLARATION = /^<\?xml[ \t\r\n][\w \t\r\n.="'-]{0,120}\?>/;
-/** Without a document type only these exist (XML 1.0, 4.6). */
+/** Without a document type, only these references exist (XML 1.0, 4.6). */
 const REFERENCE = /&(?:lt|gt|amp|apos|quot|#(\d{1,7})|#x([\dA-Fa-f]{1,6}));/y;
 /**
- * xmldom reads these elements as HTML if they are in the namespace of XHTML, and then copies the document for each of them. The
- * namespace can be spelled with references, so the names are refused in any namespace.
+ * xmldom parses these elements as HTML if they are in the XHTML namespace, and then copies the document for each of them. The
+ * namespace can be written with references, so the names are rejected in any namespace.
  */
 const HTML_NAMES = /^(?:script|textarea)$/i;
-/** Different names of elements: xmldom searches the document once per name. Responses and metadata have a few dozen. */
+/**
+ * Maximum number of different element names: xmldom searches the document once per name. Responses and metadata have a few
+ * dozen.
+ */
 const MAX_NAMES = 256;
 const NOT_IN_NAMES = new Set(" \t\r\n\"'&</>=?!");
 const SPACE = new Set(" \t\r\n");
 
-/** What a document is made of. */
+/** Counts of a document's parts. */
 export interface Measure {
-  /** Levels of elements; the root is level 1. */
+  /** Nesting depth of elements; the root is at depth 1. */
   depth: number;
   elements: number;
-  /** Namespace declarations included. */
+  /** Includes namespace declarations. */
   attributes: number;
   /** Comments and CDATA sections. */
   others: number;
 }
 
 /**
- * Counts what a document is made of, in one pass and in time that grows with its length. Parser and signature library take more
- * than linear time and walk by recursion, so no XML from outside reaches them before this function has accepted it.
+ * Counts a document's parts in one pass, in linear time, and throws if it exceeds the limits. The parser and the signature
+ * library need more than linear time and use recursion, so they only get XML that this function accepted.
  *
- * It accepts a part of XML 1.0: no document type, no processing instruction, no entity but the five predefined ones, nothing but
- * white space and comments around the root.
+ * Accepts a subset of XML 1.0: no document type, no processing instructions, only the five predefined entities, and only white
+ * space and comments around the root.
  *
  * @throws {SamlRefused} documentType; malformed for everything else that is not accepted, and beyond the limits above.
  */
 export function measureXml(xml: string): Measure {
   if (Buffer.byteLength(xml) > MAX_BYTES || FORBIDDEN.test(xml)) throw malformed();
   const found: Measure = { depth: 0, elements: 0, attributes: 0, others: 0 };
-  /** The elements that are open at `at`, each with the namespace declarations from the root to it. */
+  /** The open elements at `at`, each with the number of namespace declarations from the root to it. */
   const open: { name: string; namespaces: number }[] = [];
   const names = new Set<string>();
   let at = DECLARATION.exec(xml)?.[0].length ?? 0;
@@ -76,7 +82,7 @@ export function measureXml(xml: string): Measure {
     if (!xml.startsWith(text, at)) throw malformed();
     at += text.length;
   };
-  /** Reads up to a text and over it. */
+  /** Reads up to and including a text; returns what precedes it. */
   const readUntil = (text: string): string => {
     const [start, end] = [at, xml.indexOf(text, at)];
     if (end < 0) throw malformed();
@@ -163,7 +169,7 @@ export function measureXml(xml: string): Measure {
   return found;
 }
 
-/** @throws {SamlRefused} malformed for a reference to anything but a character that a document may have. */
+/** @throws {SamlRefused} malformed for a reference to anything but an allowed character. */
 function checkReferences(text: string): void {
   for (let at = text.indexOf("&"); at >= 0; at = text.indexOf("&", at + 1)) {
     REFERENCE.lastIndex = at;

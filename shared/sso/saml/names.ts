@@ -1,11 +1,11 @@
-/** We, as identity providers know us. */
+/** Entity id of this service. */
 export interface ServiceNames {
   entityId: string;
-  /** Our assertion consumer service: where responses are sent to. */
+  /** Assertion consumer service of this service, to which responses are sent. */
   acsUrl: string;
 }
 
-/** Our addresses follow from our origin, which is configured. */
+/** Names and addresses of this service for SAML. They are based on the configured origin. */
 export const namesAt = (origin: string): ServiceNames => ({
   entityId: `${origin}/auth/sso/metadata`,
   acsUrl: `${origin}/auth/sso/callback`,

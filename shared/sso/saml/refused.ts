@@ -1,35 +1,35 @@
 /**
- * Why a SAML message is refused: a code for the audit log, which never holds what the message said. The sections are those of
+ * Reasons to reject a SAML message, for the audit log. They never contain anything from the message. The sections are those of
  * SAML Core, Bindings and Profiles 2.0 (https://docs.oasis-open.org/security/saml/v2.0/).
  */
 export type SamlReason =
-  /** No XML, beyond the limits of `measureXml`, or not built as a Response or as metadata is. */
+  /** Not XML, beyond the limits of `checkXmlLimits`, or without the structure of a Response or of metadata. */
   | "malformed"
-  /** A document type or entity, which no SAML message needs (Core, 1.3.1 of the errata). */
+  /** A document type or entity, which SAML messages never have (Core, 1.3.1 of the errata). */
   | "documentType"
-  /** The identity provider says that it did not sign anybody in (Core, 3.2.2.2). */
+  /** The identity provider reports that the sign-in failed (Core, 3.2.2.2). */
   | "status"
-  /** Not exactly one assertion (more would be read differently by different parsers). */
+  /** Not exactly one assertion (parsers could choose different ones). */
   | "assertionCount"
   | "notSigned"
   | "signature"
-  /** Signed or encrypted in a way that is not on the list: SHA-1, RSA with PKCS#1 v1.5 encryption, other transforms. */
+  /** The algorithm of a signature or encryption is not allowed: SHA-1, RSA with PKCS#1 v1.5 encryption, other transforms. */
   | "algorithm"
-  /** Encrypted although no key of ours was given out, or not for it. */
+  /** Encrypted although the service has no key, or not for its key. */
   | "encrypted"
   | "issuer"
   | "destination"
   | "audience"
-  /** No bearer confirmation, or one that lacks what Profiles 4.1.4.2 asks for. */
+  /** Without a bearer confirmation, or with one that lacks a part that Profiles 4.1.4.2 requires. */
   | "confirmation"
   | "recipient"
   | "inResponseTo"
   | "expired"
   | "notYetValid"
-  /** Nothing that names a person for good: see `Identity`. */
+  /** Without a permanent identifier of the person: see `Identity`. */
   | "noIdentity";
 
-/** A message that is not believed. */
+/** A SAML message is rejected. */
 export class SamlRefused extends Error {
   readonly reason: SamlReason;
 

@@ -2,7 +2,10 @@ import type { SsoConfiguration } from "../configuration.ts";
 import type { Check } from "../protocol.ts";
 import { expiryOf } from "./certificates.ts";
 
-/** What can be told of a configuration without a browser: nobody but browsers ever speaks with the identity provider. */
+/**
+ * Tests a SAML configuration without a browser. It covers only local checks, because the service itself never connects to the
+ * identity provider.
+ */
 export function testSaml(config: SsoConfiguration, now: Date): Check[] {
   const { samlEntryPoint, samlIdpEntityId, samlIdpCertificates = [] } = config;
   const addressed = samlEntryPoint !== undefined && samlIdpEntityId !== undefined;
