@@ -1,5 +1,5 @@
-// The whole service: a resource group, what runs in it, and what it may read in the subscriptions it watches.
-// Deploy with `azd up`, or `az deployment sub create --template-file infra/azure/main.bicep --location … --parameters …`.
+// The whole service: a resource group with its resources, and permissions in the monitored subscriptions. Deploy with `azd up`,
+// or `az deployment sub create --template-file infra/azure/main.bicep --location … --parameters …`.
 targetScope = 'subscription'
 
 @description('Names the resource group (rg-…) and, with a short hash, every resource in it.')
@@ -201,5 +201,5 @@ output SERVICE_KEY_VAULT_ID string = service.outputs.vaultId
 output SERVICE_STORAGE_ACCOUNT_ID string = service.outputs.storageAccountId
 output SERVICE_FUNCTION_APP_ID string = service.outputs.functionAppId
 output SERVICE_IDENTITY_PRINCIPAL_ID string = service.outputs.identityPrincipalId
-// True while operatorEmailAddresses is empty: the alerts fire, and nobody is notified.
+// True if operatorEmailAddresses is empty: alerts fire, but no one is notified.
 output ALERTS_NOTIFY_NOBODY bool = empty(operatorEmailAddresses)

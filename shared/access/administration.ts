@@ -229,5 +229,5 @@ export function createAdministration(deps: {
 const samePair = (one: UserRecord["sso"], other: UserChange["sso"]): boolean =>
   one?.issuer === other?.issuer && one?.subject === other?.subject;
 
-/** The user's state as a word for problem documents. */
+/** Subject of the texts in problem documents. */
 const USER = "The user";

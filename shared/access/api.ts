@@ -9,7 +9,7 @@ export const Username = z
   .regex(USERNAME, "must be 1 to 128 letters, digits or . _ @ + -, a letter or digit first")
   .meta({ description: "Not case-sensitive.", example: "maria.lopez" });
 
-/** Usernames that the audit log and SSO users reserve. */
+/** Usernames that have another meaning: actors in the audit log, and ids of SSO users. */
 const RESERVED = /^(system|anonymous|sso-.*)$/i;
 
 export const NewUsername = Username.refine((name) => !RESERVED.test(name), "is reserved: choose another name");

@@ -28,7 +28,7 @@ export interface Credentials {
   password: string;
 }
 
-/** Whether passwords are taken of a user now, and whether that is the way back in while they are of nobody else. */
+/** Decides whether a user may sign in with a password now. `breakGlass`: yes, although passwords are turned off for other users. */
 export type PasswordSignIn = (username: string) => Promise<"allowed" | "refused" | "breakGlass">;
 
 export interface SignIn {

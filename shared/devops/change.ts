@@ -3,10 +3,10 @@ import { type CallTarget, failure } from "../platform/azure/failure.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import { ReadTooOld } from "./client.ts";
 
-/** Longest time between the last read and the write that builds on it. */
+/** Maximum time in milliseconds between the last read and the write that is based on it. */
 const OLDEST_READ_MS = SECOND_MS;
 
-/** Maximum time between the last read and the write that is based on it. */
+/** Attempts to read again because the write could not be sent in time. */
 const READS = 5;
 
 /** A resource that can only be replaced as a whole: Azure DevOps has neither partial updates nor revisions for it. */
@@ -14,7 +14,7 @@ export interface Whole<T extends object> {
   target: CallTarget;
   /** @throws {CloudFailure} notFound if it does not exist. */
   read(): Promise<T>;
-  /** Members that DevOps changes by itself. */
+  /** Members that DevOps updates automatically. */
   ignored: ReadonlySet<string>;
   write(changed: T, notAfter: number): Promise<T>;
 }

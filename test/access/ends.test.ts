@@ -8,7 +8,7 @@ import { ADMIN, type Deployment, HERE, type Instance, startDeployments } from ".
 
 let deployments: Awaited<ReturnType<typeof startDeployments>>;
 let deployment: Deployment;
-/** What happens happens here; what still holds is asked there. */
+/** Credentials are revoked on this instance and then used on the other instance. */
 let here: Instance;
 let there: Instance;
 let held: { token: Credential; session: Credential; "API token": Credential };
@@ -23,7 +23,7 @@ const PAGE = { limit: 100, offset: 0, cursor: undefined };
 const IDENTITY = { issuer: "https://idp.example", subject: "1234" };
 const KINDS = ["token", "session", "API token"] as const;
 
-/** As the bootstrap administrator beside a second one, who may therefore be deleted, too. */
+/** Acts as the bootstrap administrator; a second administrator exists, so the first can be deleted. */
 beforeEach(async () => {
   deployment = deployments.next();
   here = deployment.start();
@@ -57,7 +57,7 @@ const changePassword = async (apiTokens: boolean) => {
 const signOut = async (kind: "token" | "session", everywhere: boolean, apiTokens = false) =>
   here.access.signOut(await actorOf(kind), { everywhere, apiTokens }, HERE);
 
-/** As the second administrator, or as the user. */
+/** Acts as the second administrator, or as the user. */
 const second: Actor = {
   username: "second",
   role: "admin",
@@ -98,7 +98,7 @@ const HAPPENINGS: Record<string, () => Promise<unknown>> = {
   "the command end-tokens": () => here.access.apiTokens.endAll("admin", HERE),
   "BOOTSTRAP_ADMIN_PASSWORD of this user changes": async () => {
     here = deployment.start({ config: { BOOTSTRAP_ADMIN_PASSWORD: NEXT } });
-    // Whatever it is asked first: what the new password ends holds not even once.
+    // Even the first request to a process must find the credentials of the old password revoked.
     expect(await here.access.authenticate(held.session)).toBeInstanceOf(Problem);
   },
   "the user changes the password": () => changePassword(false),
@@ -115,11 +115,11 @@ const HAPPENINGS: Record<string, () => Promise<unknown>> = {
 
 const rows = tableUnder("docs/credentials.md", "## What revokes a credential");
 
-test("the table has a row for each event that is tried here, and no other row", () => {
+test("the table has a row for each tested event, and no other row", () => {
   expect(rows.map((row) => row.event)).toEqual(Object.keys(HAPPENINGS));
 });
 
-describe("what revokes a credential, on another instance at the next request", () => {
+describe("an event that revokes a credential takes effect on another instance at the next request", () => {
   test.each(rows.map((row) => [row.event!, row] as const))("%s", async (_what, row) => {
     for (const kind of KINDS) await actorOf(kind, there);
     await HAPPENINGS[row.event!]!();

@@ -9,7 +9,7 @@ beforeAll(async () => {
 });
 afterAll(() => azurite?.stop());
 
-test("what is asked and forgotten of one username is of no other, though their rows are neighbours", async () => {
+test("reading and clearing the failures of one username does not affect others with neighboring rows", async () => {
   const clock = { now: () => new Date("2026-11-21T10:00:00.000Z") };
   const tables = createTables({ connectionString: azurite.connectionString() });
   const failures = createSignInFailures({ tables, clock, hash: (text) => text });

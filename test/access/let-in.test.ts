@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { createLetIn } from "../../shared/access/let-in.ts";
 
-test("of the addresses that somebody was let in from, the one longest unused is forgotten when there are too many", () => {
+test("the least recently used address is removed when there are too many", () => {
   const letIn = createLetIn();
   for (let index = 0; index < 1_000; index++) letIn.add(`address ${index}`);
   letIn.add("address 0");

@@ -6,7 +6,7 @@ import { Problem } from "../../shared/platform/http/problem.ts";
 const stranger = (owner: string): Place => ({ line: "stranger", owner });
 const known = (owner: string): Place => ({ line: "known", owner });
 
-/** Takes turns whose work ends when it is told to, and notes in which order they are served. */
+/** Starts work that ends on demand, and records the order of execution. */
 function room(maxWaiting: number) {
   const turns = createTurns({ known: maxWaiting, stranger: maxWaiting });
   const served: string[] = [];
@@ -24,7 +24,7 @@ function room(maxWaiting: number) {
       };
       turns.take(place, work).catch((problem: Problem) => refused.push({ name, problem }));
     },
-    /** Ends the work that is being done, until nobody is left. */
+    /** Ends the work in progress, until the queue is empty. */
     async workOff() {
       for (let before = -1; before < served.length; ) {
         before = served.length;
@@ -35,8 +35,8 @@ function room(maxWaiting: number) {
   };
 }
 
-describe("turns", () => {
-  test("serve who is known right after whoever is being served, however many strangers wait", async () => {
+describe("the sign-in queue", () => {
+  test("serves a known address right after the work in progress, however many unknown ones wait", async () => {
     const { come, served, workOff } = room(32);
     for (let address = 0; address < 30; address++) come(stranger(`a${address}`), `stranger ${address}`);
     come(known("home"), "maria");
@@ -46,7 +46,7 @@ describe("turns", () => {
     expect(served).toHaveLength(32);
   });
 
-  test("go round the addresses, so that one with many waiting is served no more often", async () => {
+  test("alternates between addresses, so that one with many requests is served no more often", async () => {
     const { come, served, workOff } = room(32);
     come(stranger("busy"), "busy 0");
     for (let time = 1; time <= 4; time++) come(stranger("busy"), `busy ${time}`);
@@ -57,15 +57,15 @@ describe("turns", () => {
     expect(served).toEqual(["busy 0", "busy 1", "b 1", "c 1", "busy 2", "c 2", "busy 3", "busy 4"]);
   });
 
-  test("refuse beyond a full line with Retry-After, and make room for who has fewer waiting", async () => {
+  test("rejects requests beyond a full queue with Retry-After, and makes room for the owner with fewer requests", async () => {
     const { come, served, refused, workOff } = room(3);
     come(stranger("busy"), "busy 0");
     for (let time = 1; time <= 4; time++) come(stranger("busy"), `busy ${time}`);
     come(stranger("b"), "b 1");
     come(stranger("c"), "c 1");
-    // One each is as few as anybody can have.
+    // Each owner has one request, the minimum.
     come(stranger("d"), "d 1");
-    // The known have a line of their own.
+    // Known addresses have their own queue.
     come(known("home"), "maria");
     await workOff();
     expect(refused.map(({ name }) => name)).toEqual(["busy 4", "busy 3", "busy 2", "d 1"]);
@@ -76,7 +76,7 @@ describe("turns", () => {
     expect(served).toEqual(["busy 0", "maria", "busy 1", "b 1", "c 1"]);
   });
 
-  test("take as many again once a full line is worked off", async () => {
+  test("accepts as many again once a full queue is processed", async () => {
     const { come, served, refused, workOff } = room(3);
     for (let round = 0; round < 3; round++) {
       for (let place = 0; place < 4; place++) come(stranger("a"), `${round}.${place}`);
@@ -86,7 +86,7 @@ describe("turns", () => {
     expect(served).toHaveLength(12);
   });
 
-  test("are taken by everybody exactly once or refused, in whatever order they come", async () => {
+  test("executes or rejects every request exactly once, in any order of arrival", async () => {
     let refusals = 0;
     const comers = fc.array(fc.tuple(fc.constantFrom("known", "stranger"), fc.constantFrom("a", "b", "c", "d")), {
       minLength: 8,
@@ -108,7 +108,7 @@ describe("turns", () => {
     expect(refusals).toBeGreaterThan(100);
   });
 
-  test("go on when the work of one fails", async () => {
+  test("continues when one request's work fails", async () => {
     const turns = createTurns({ known: 2, stranger: 2 });
     const failing = turns.take(stranger("a"), () => Promise.reject(new Error("out of memory")));
     const next = turns.take(stranger("b"), async () => "done");

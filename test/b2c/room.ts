@@ -26,11 +26,11 @@ import { recordingLog } from "../azure/services.ts";
 import { mortal, type Steps } from "../support/mortal.ts";
 import type { MovedStorage } from "../support/moved-storage.ts";
 
-/** The registry of tenants on real tables and the stand-in cloud, with queue, timer and time in the test's hands. */
+/** The registry of tenants on real tables and the simulated cloud. The test controls queue, timer and time. */
 
 export const caller: Caller = { actor: "admin", requestId: "test" };
 export const PAGE = { limit: 1000, offset: 0, cursor: undefined };
-/** Beside the company's own one of Azure AD B2C that has little, so that most tests write little. */
+/** A small tenant of Azure AD B2C in addition to the company's own, so that most tests write little. */
 const outlet: CompanyTenant = {
   name: "Acme Outlet",
   domain: "acmeoutlet.onmicrosoft.com",
@@ -58,7 +58,7 @@ const settings = Object.fromEntries(
   SETTING_KEYS.map((key) => [key, DEFINITIONS[key].default]),
 ) as unknown as SettingValues;
 
-/** What a registration of one of the company's tenants says. */
+/** The registration of one of the company's tenants. */
 export function registrationOf(cloud: Cloud, which: Which, change: object = {}): NewTenant {
   const [domain, registration] = REGISTRATIONS[which];
   const { id, name, clientId } = cloud.control.tenants.list().find((one) => one.domain === domain)!;
@@ -97,7 +97,7 @@ export function openRoom(cloud: Cloud, config: Config, connectionString: string,
     reachable: async () => {},
   };
 
-  /** A process. @param waitMs - How long its requests wait for a discovery. */
+  /** Starts a process. @param waitMs - How long its requests wait for a discovery. */
   function instance(steps: Steps = { taken: 0 }, waitMs?: number) {
     const own = mortal(tables, steps, (name) => !["pages", "fence", "get", "aged"].includes(name));
     const audit = { append: async (event: AuditEvent) => void events.push(event) };
@@ -162,7 +162,7 @@ export function openRoom(cloud: Cloud, config: Config, connectionString: string,
     state,
     instance,
 
-    /** Time passes: storage's, which the clock follows, or where that can't be moved the clock alone. */
+    /** Advances the time: of the storage, which the clock follows, or of the clock alone if storage time can't be changed. */
     async pass(milliseconds: number): Promise<void> {
       if (!storage) ahead += milliseconds;
       else {
@@ -173,7 +173,7 @@ export function openRoom(cloud: Cloud, config: Config, connectionString: string,
 
     register: (which: Which, change: object = {}) => first.b2c.register(registrationOf(cloud, which, change), caller),
 
-    /** Handles all messages, moving the time on to each. */
+    /** Handles all messages, advancing the time to each. */
     async drain(b2c: B2c = first.b2c): Promise<void> {
       for (let next = messages.shift(); next; next = messages.shift()) {
         const wait = next.visibleAt - clock.now().getTime();

@@ -22,7 +22,7 @@ test.each<[string, string | undefined, string | undefined]>([
   ["ServicePrincipal", "spnKey", "secret"],
   ["ServicePrincipal", "spnCertificate", "certificate"],
   ["WorkloadIdentityFederation", undefined, "federation"],
-  // What Azure DevOps may have one day is no secret to replace.
+  // An unknown future scheme of Azure DevOps has no secret to replace.
   ["ServicePrincipal", "spnFederation", undefined],
   ["ManagedServiceIdentity", undefined, undefined],
 ])("how a service connection by %s and %s signs in: %s", (scheme, authenticationType, expected) => {

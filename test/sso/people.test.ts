@@ -50,12 +50,12 @@ const createdUsers = () =>
 const link = (username: string, person: string) =>
   instance.access.users.update(username, { sso: pairOf(person) }, undefined, ADMINISTRATOR);
 
-describe("whom the environment names as the bootstrap administrator", () => {
+describe("the user whom the configuration names as bootstrap administrator", () => {
   const TAKEN = { BOOTSTRAP_ADMIN_USERNAME: "uma", BOOTSTRAP_ADMIN_PASSWORD: "another horse battery" };
   const administrator = { username: "uma", password: TAKEN.BOOTSTRAP_ADMIN_PASSWORD };
 
   test.each(["is by single sign-on", "an administrator has linked"])(
-    "is no longer the person behind the user that %s",
+    "is no longer linked to the person after the user %s",
     async (how) => {
       await deployment.configure(instance, { autoCreateUsers: true });
       if (how === "an administrator has linked") {
@@ -74,8 +74,8 @@ describe("whom the environment names as the bootstrap administrator", () => {
   );
 });
 
-describe("somebody unknown", () => {
-  test("is refused with a clear answer unless users are made, and the pair stands in the audit log", async () => {
+describe("an unknown person", () => {
+  test("is rejected with a clear error unless users are created, and the identity is in the audit log", async () => {
     await deployment.configure(instance);
     expect(await problemOf(signIn(instance, "uma"))).toBe("signInRefused");
     expect(deployment.refusals()).toEqual(["stranger"]);
@@ -87,7 +87,7 @@ describe("somebody unknown", () => {
     expect(await find("uma")).toBeUndefined();
   });
 
-  test("becomes one user, also by two instances at once", async () => {
+  test("becomes one user, also on two instances at once", async () => {
     await deployment.configure(instance, { autoCreateUsers: true });
     const arrivals = [await browse(instance, "uma"), await browse(other, "uma")];
     const results = await Promise.all([complete(instance, arrivals[0]!), complete(other, arrivals[1]!)]);
@@ -103,7 +103,7 @@ describe("somebody unknown", () => {
     });
   });
 
-  test("is known to administrators by an id that follows from who they are at the provider, whatever their name", async () => {
+  test("has an id that is derived from the identity at the provider, whatever the name", async () => {
     await deployment.configure(instance, { autoCreateUsers: true });
     await signIn(instance, "uma");
     const { issuer, subject } = pairOf("uma");
@@ -118,7 +118,7 @@ describe("somebody unknown", () => {
     await expect(instance.access.users.get(id)).rejects.toMatchObject({ code: "notFound" });
   });
 
-  test("never becomes a user that is there, whatever they are called", async () => {
+  test("never becomes an existing user, whatever the name", async () => {
     await instance.access.users.create({ username: "Uma", password: "uma's own password", role: "admin" }, HERE);
     await deployment.configure(instance, { autoCreateUsers: true });
     const who = await whoIs(instance, await signIn(instance, "uma"));
@@ -127,7 +127,7 @@ describe("somebody unknown", () => {
   });
 
   test.each([ADMIN.username, "system", "anonymous", "sso-0123456789abcdef", "|directory", "…"])(
-    "called %j gets a name of their own",
+    "with the name %j gets a username of their own",
     async (name) => {
       await deployment.configure(instance, { autoCreateUsers: true });
       const change = (email: string) => deployments.cloud.control.changePerson("zoe", { email });
@@ -144,8 +144,8 @@ describe("somebody unknown", () => {
   );
 });
 
-describe("a user of single sign-on", () => {
-  test("has the e-mail address that the provider gives now, and another revision only when it changed", async () => {
+describe("an SSO user", () => {
+  test("has the email address that the provider sends now, and a new revision only when it changed", async () => {
     await deployment.configure(instance, { autoCreateUsers: true });
     await signIn(instance, "uma");
     const { revision } = (await find("uma"))!;
@@ -162,7 +162,7 @@ describe("a user of single sign-on", () => {
     expect(changed.revision).not.toBe(revision);
   });
 
-  test("who is disabled, or was deleted, is refused", async () => {
+  test("who is disabled or was deleted is rejected", async () => {
     await deployment.configure(instance, { autoCreateUsers: true });
     await signIn(instance, "uma");
     await instance.access.users.update("uma", { state: "disabled" }, undefined, ADMINISTRATOR);
@@ -176,7 +176,7 @@ describe("a user of single sign-on", () => {
     expect(await problemOf(signIn(instance, "uma"))).toBe("none");
   });
 
-  test("waits in no line with strangers at the next sign-in from the same address", async () => {
+  test("does not wait behind unknown addresses at the next sign-in from the same address", async () => {
     const { letIn } = instance.access;
     await deployment.configure(instance, MAPPED);
     expect(letIn.has(HERE.address!)).toBe(false);
@@ -191,7 +191,7 @@ describe("a user of single sign-on", () => {
     expect(await problemOf(attempt)).toBe("invalidCredentials");
   });
 
-  test("has the role that the mapping gives at each sign-in; another one ends what was begun before", async () => {
+  test("has the role of the mapping at each sign-in; a new role revokes earlier sessions", async () => {
     await instance.access.signIn(ADMIN, HERE);
     await deployment.configure(instance, MAPPED);
     const before = await signIn(instance, "uma");
@@ -219,26 +219,26 @@ describe("a user of single sign-on", () => {
     }
   });
 
-  test("of whom the provider says auditor and operator together is refused with the reason", async () => {
+  test("with the roles auditor and operator together is rejected with the reason", async () => {
     await deployment.configure(instance, MAPPED);
     const refused = await signIn(instance, "berta").catch((error: Error) => error);
     expect(refused).toMatchObject({ code: "signInRefused", message: expect.stringContaining("auditor and operator") });
     expect(deployment.refusals()).toEqual(["rolesConflict"]);
   });
 
-  test("whom no value gives a role is refused where there is no other", async () => {
+  test("without a mapped role is rejected if there is no default", async () => {
     await deployment.configure(instance, { ...MAPPED, defaultRole: null });
     expect(await problemOf(signIn(instance, "zoe"))).toBe("signInRefused");
     expect(deployment.refusals()).toEqual(["noRole"]);
     expect(await whoIs(instance, await signIn(instance, "uma"))).toMatchObject({ role: "user" });
   });
 
-  test("has roles from a nested claim by its pointer", async () => {
+  test("has roles from a nested claim by its JSON pointer", async () => {
     await deployment.configure(instance, { ...MAPPED, rolesClaim: "/realm_access/roles" });
     expect(await whoIs(instance, await signIn(instance, "bruno"))).toMatchObject({ role: "auditor" });
   });
 
-  test("without a mapping keeps the role that an administrator gave", async () => {
+  test("without a mapping keeps the role that an administrator assigned", async () => {
     await deployment.configure(instance, { autoCreateUsers: true });
     await signIn(instance, "uma");
     await instance.access.users.update("uma", { role: "auditor" }, undefined, ADMINISTRATOR);
@@ -251,7 +251,7 @@ describe("a local user who is linked", () => {
     instance.access.users.create({ username: "maria", password: "maria's own password", role: "operator" }, HERE),
   );
 
-  test("signs in both ways and keeps their role", async () => {
+  test("signs in both ways and keeps the role", async () => {
     await link("maria", "uma");
     await deployment.configure(instance, { ...MAPPED, autoCreateUsers: false });
     const cookie = await signIn(instance, "uma");
@@ -260,15 +260,15 @@ describe("a local user who is linked", () => {
     expect(await find("maria")).toMatchObject({ lastSsoSignInAt: expect.any(String) });
   });
 
-  test("is not refused for what the mapping says", async () => {
+  test("is not rejected because of the mapping", async () => {
     await link("maria", "berta");
     await deployment.configure(instance, MAPPED);
     expect(await whoIs(instance, await signIn(instance, "berta"))).toMatchObject({ role: "operator" });
   });
 });
 
-describe("domains of addresses", () => {
-  test("let in who has a verified address there, and nobody else", async () => {
+describe("allowed email domains", () => {
+  test("allow users with a verified address there, and no others", async () => {
     await deployment.configure(instance, { autoCreateUsers: true, allowedEmailDomains: ["acme.example"] });
     expect(await problemOf(signIn(instance, "uma"))).toBe("none");
     expect(await problemOf(signIn(instance, "nils"))).toBe("signInRefused");
@@ -276,7 +276,7 @@ describe("domains of addresses", () => {
     expect(deployment.refusals()).toEqual(["emailDomain", "emailDomain"]);
   });
 
-  test("are not those of an address that another answer of the provider vouches for", async () => {
+  test("are not checked with an address that another response of the provider verifies", async () => {
     await deployment.configure(instance, { autoCreateUsers: true, allowedEmailDomains: ["acme.example"] });
     deployments.cloud.control.setOidcMode("addressVouchedForElsewhere");
     try {

@@ -24,7 +24,7 @@ export { ADMIN, from, HERE };
 export const ORIGIN = "http://localhost:7071";
 export const ADMINISTRATOR = { ...HERE, actor: ADMIN.username, role: "admin" as const };
 
-/** One instance of the service, as far as signing in takes one. */
+/** One instance of the service with the parts that signing in needs. */
 export interface Instance {
   access: Access;
   sso: Sso;
@@ -34,12 +34,12 @@ export interface Instance {
 export interface InstanceOptions {
   tier?: Tier;
   config?: Partial<Config>;
-  /** Where its tables are, when not reached directly. */
+  /** Address of its tables, if not the direct one. */
   connectionString?: string;
   resolve?: (host: string) => Promise<{ address: string; family: number }[]>;
 }
 
-/** A storage account and a provider, and as many instances on them as a test starts. Its clock is the provider's. */
+/** A storage account and a provider, and any number of instances that use them. Its clock is the provider's. */
 export class Deployment {
   readonly connectionString: string;
   readonly cloud: Cloud;
@@ -110,7 +110,7 @@ export class Deployment {
     return { access, sso, tables };
   }
 
-  /** What switches single sign-on by the stand-in provider on. */
+  /** The configuration that turns on single sign-on with the simulated provider. */
   get settings(): SsoChange {
     const { issuer, clientId, clientSecret } = this.cloud.oidc;
     return { isEnabled: true, oidcIssuer: issuer, oidcClientId: clientId, oidcClientSecret: clientSecret };
@@ -120,7 +120,7 @@ export class Deployment {
     return sso.configure({ ...this.settings, ...change }, undefined, ADMINISTRATOR, ORIGIN);
   }
 
-  /** Why sign-ins were refused, the last one last. */
+  /** Reasons of the rejected sign-ins, the last one last. */
   refusals(): string[] {
     return this.events
       .filter(({ type }) => type === "user.signInRefused")
@@ -128,7 +128,7 @@ export class Deployment {
   }
 }
 
-/** Azurite with an account for each test of a file, and a cloud with its provider. */
+/** Azurite with an account for each test of a file, and a simulated cloud with its identity provider. */
 export async function startDeployments(
   tests = 40,
 ): Promise<{ next(): Deployment; stop(): Promise<void>; cloud: Cloud }> {
@@ -145,7 +145,7 @@ export async function startDeployments(
   };
 }
 
-/** A browser that begins a sign-in and comes back from the provider, as the person it chose there. */
+/** A browser that starts a sign-in and returns from the provider as the chosen person. */
 export async function browse({ sso }: Instance, person: string, returnUrl?: string): Promise<Arrival> {
   const begun = await sso.begin(returnUrl, ORIGIN, HERE);
   const back = new URL(await new ProviderVisitor().choose(begun.location, person));
@@ -165,19 +165,19 @@ export function arrivalOf(begun: Redirection, back: URL): Arrival {
 export const complete = ({ sso }: Instance, arrival: Arrival): Promise<Redirection> =>
   sso.complete(arrival, ORIGIN, HERE);
 
-/** The value of the session's cookie. */
+/** Returns the value of the session's cookie. */
 export async function signIn(instance: Instance, person: string, at = instance): Promise<string> {
   const { cookies } = await complete(at, await browse(instance, person));
   return cookies[0]!.value;
 }
 
-/** Who a session's cookie stands for at this instance. */
+/** Returns the user of a session's cookie on this instance. */
 export async function whoIs({ access }: Instance, cookie: string): Promise<Actor | undefined> {
   const found = await access.authenticate({ kind: "session", cookie });
   return found instanceof Problem ? undefined : found;
 }
 
-/** The code of the problem that something ends with. */
+/** Returns the code of the problem that the work throws. */
 export const problemOf = (work: Promise<unknown>): Promise<string> =>
   work.then(
     () => "none",

@@ -1,5 +1,6 @@
-// Makes every key vault below a management group, present and later ones, send its events to the service. docs/permissions.md says
-// what it may do, docs/deploy.md how the vaults that are there already are seen to: Azure re-evaluates no management group at once.
+// Makes every key vault below a management group, existing and future, send its events to the service. docs/permissions.md
+// lists the permissions, docs/deploy.md explains the remediation of existing vaults: Azure does not re-evaluate management
+// groups immediately.
 targetScope = 'managementGroup'
 
 @description('As given to the service, at most 20 characters.')
@@ -40,7 +41,7 @@ resource managementGroupPolicyAssignment 'Microsoft.Authorization/policyAssignme
   }
 }
 
-// Makes topics beside the vaults.
+// Creates topics for the vaults.
 resource managementGroupTopicsRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(managementGroup().id, managementGroupPolicyAssignment.name, 'EventGrid Contributor')
   properties: {

@@ -17,19 +17,19 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-describe("A document that would keep a parser busy", () => {
+describe("A document that takes a parser too long", () => {
   let parsed: MockInstance<DOMParser["parseFromString"]>;
   beforeEach(() => {
     parsed = vi.spyOn(DOMParser.prototype, "parseFromString");
   });
 
-  it.each(Object.entries(HOSTILE_XML))("is refused before a parser sees it: %s", async (_name, { xml, reason }) => {
+  it.each(Object.entries(HOSTILE_XML))("is rejected before it is parsed: %s", async (_name, { xml, reason }) => {
     expect(await outcome(xml, idp.expected())).toBe(reason);
     expect(() => parseIdpMetadata(xml)).toThrow("body.samlIdpMetadataXml: must be");
     expect(parsed).not.toHaveBeenCalled();
   });
 
-  it("is refused before a parser sees it when it was encrypted for us", async () => {
+  it("is rejected before it is parsed when it was encrypted for the service", async () => {
     const decryptionKey = readFileSync(path.join(import.meta.dirname, "../../fixtures/saml/service.key"), "utf8");
     const { xml } = HOSTILE_XML["another prefix on each of 4,900 levels"]!;
     const encrypted = `<saml:EncryptedAssertion>${await encryptedFor(decryptionKey, xml)}</saml:EncryptedAssertion>`;
@@ -40,13 +40,13 @@ describe("A document that would keep a parser busy", () => {
     expect(parsed.mock.calls.filter(([text]) => text === xml)).toEqual([]);
   });
 
-  it("is told from an ordinary response, which the parser sees", async () => {
+  it("differs from an ordinary response, which is parsed", async () => {
     expect(await outcome(await idp.respond(), idp.expected())).toBeTypeOf("object");
     expect(parsed).toHaveBeenCalled();
   });
 });
 
-describe("A document at a limit is accepted, and one beyond it is refused:", () => {
+describe("A document at a limit is accepted, and one beyond it is rejected:", () => {
   const each = (count: number, one: (at: number) => string) =>
     Array.from({ length: count }, (_, at) => one(at)).join("");
   it.each<[string, (more: number) => string]>([
@@ -85,7 +85,7 @@ function encryptedFor(privateKey: string, content: string): Promise<string> {
   });
 }
 
-/** What xmldom makes of a document; undefined for one that it does not take as it is. */
+/** Parses a document with xmldom. Undefined if xmldom does not accept it unchanged. */
 function parsedMeasure(xml: string): Measure | undefined {
   const refuse = () => {
     throw new Error("refused");
@@ -166,7 +166,7 @@ const document = fc
     around,
   )
   .map((parts) => parts.join(""));
-/** Cuts a piece out of a document, or puts one in. */
+/** Removes a piece of a document, or inserts one. */
 const edit = fc.record({
   at: fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }),
   removed: fc.nat(3),
@@ -192,8 +192,8 @@ const edit = fc.record({
   ),
 });
 
-describe("Of a random document", () => {
-  it("the counts are those of the parser, and nothing is accepted that the parser reads as something else", () => {
+describe("For a random document", () => {
+  it("the counts equal the parser's, and nothing is accepted that the parser reads differently", () => {
     const reached = { accepted: 0, refused: 0, refusedByParser: 0 };
     fc.assert(
       fc.property(document, fc.array(edit, { maxLength: 2 }), (whole, edits) => {
@@ -214,7 +214,7 @@ describe("Of a random document", () => {
           reached.accepted += 1;
           expect(measured).toEqual(parsed);
         }
-        // What a parser takes of an unchanged document without an instruction, the scan takes too.
+        // The scan accepts every unchanged document without a processing instruction that a parser accepts.
         if (edits.length === 0 && parsed && !xml.includes("<?x?>")) expect(measured).toEqual(parsed);
       }),
       { numRuns: 2_000 },
@@ -224,8 +224,8 @@ describe("Of a random document", () => {
   });
 });
 
-describe("A signature of somebody else", () => {
-  it("leaves the document undigested, however many elements it has", async () => {
+describe("A foreign signature", () => {
+  it("does not cause the document to be hashed, however many elements it has", async () => {
     const checked = vi.spyOn(SignedXml.prototype, "checkSignature");
     expect(await outcome(await idp.respond({ foreignKey: true }), idp.expected())).toBe("signature");
     expect(checked).not.toHaveBeenCalled();
@@ -233,7 +233,7 @@ describe("A signature of somebody else", () => {
     expect(checked).toHaveBeenCalledOnce();
   });
 
-  it("is refused when it has more elements or prefixes than signatures have", async () => {
+  it("is rejected when it has more elements or prefixes than signatures have", async () => {
     const loaded = vi.spyOn(SignedXml.prototype, "loadSignature");
     const xml = await idp.respond();
     const inside = (piece: string) => xml.replace("</ds:SignedInfo>", `${piece}</ds:SignedInfo>`);

@@ -11,7 +11,7 @@ export const uma = new People().find("uma")!;
 
 export const base64 = (xml: string): string => Buffer.from(xml).toString("base64");
 
-/** An identity provider that signs what it is told to, with keys of this run. */
+/** An identity provider that signs any given message, with keys of this run. */
 export class Signer {
   readonly entityId = "http://127.0.0.1:7075/saml/metadata";
   readonly now = new Date("2026-03-01T12:00:00Z");
@@ -65,7 +65,7 @@ function makeKey(): SamlKey {
   return { privateKey: privateKey.export({ format: "jwk" }), certificate: der.toString("base64") };
 }
 
-/** Who signed in, or the reason why nobody did. Whatever else is thrown is a mistake of ours. */
+/** Returns the person who signed in, or the reason of the rejection. Other errors are bugs of the service. */
 export async function outcome(xml: string, expected: Expected): Promise<VerifiedAssertion | SamlReason> {
   try {
     return await verifyResponse(base64(xml), expected);

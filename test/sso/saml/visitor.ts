@@ -3,13 +3,13 @@ import type { Arrival } from "../../../shared/sso/sign-ins.ts";
 import { HERE } from "../../access/instances.ts";
 import { type Deployment, type Instance, ORIGIN } from "../room.ts";
 
-/** What the SAML provider's page makes a browser post. */
+/** The form that the SAML provider's page makes a browser post. */
 export interface Posted {
   SAMLResponse: string;
   RelayState: string;
 }
 
-/** Chooses somebody at the address that the service redirected to; the page's form goes where the service said. */
+/** Chooses a person at the URL that the service redirected to. The page's form goes to the address in the request. */
 export async function chooseBySaml(address: string, person: string): Promise<{ action: string; form: Posted }> {
   const page = await (await fetch(address, { method: "POST", body: new URLSearchParams({ person }) })).text();
   const value = (pattern: RegExp) => {
@@ -24,7 +24,7 @@ export async function chooseBySaml(address: string, person: string): Promise<{ a
   return { action: value(/<form method="post" action="([^"]*)">/), form };
 }
 
-/** A browser that begins a sign-in by SAML and comes back from the provider, as the person it chose there. */
+/** A browser that starts a SAML sign-in and returns from the provider as the chosen person. */
 export async function browseBySaml({ sso }: Instance, person: string, returnUrl?: string): Promise<Arrival> {
   const begun = await sso.begin(returnUrl, ORIGIN, HERE);
   const { form } = await chooseBySaml(begun.location, person);
@@ -37,7 +37,7 @@ export async function browseBySaml({ sso }: Instance, person: string, returnUrl?
   };
 }
 
-/** What switches single sign-on by the stand-in provider on. */
+/** The configuration that turns on single sign-on with the simulated provider. */
 export const samlSettings = ({ cloud }: Deployment): SsoChange => ({
   providerType: "saml",
   isEnabled: true,
@@ -45,7 +45,7 @@ export const samlSettings = ({ cloud }: Deployment): SsoChange => ({
   samlIdpMetadataXml: cloud.saml.metadata(),
 });
 
-/** The XML of the response, changed. */
+/** Changes the XML of the response. */
 export function withResponse(arrival: Arrival, change: (xml: string) => string): Arrival {
   const xml = Buffer.from(arrival.parameters.get("SAMLResponse")!, "base64").toString();
   return { ...arrival, parameters: new URLSearchParams({ SAMLResponse: Buffer.from(change(xml)).toString("base64") }) };

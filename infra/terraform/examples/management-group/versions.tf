@@ -13,7 +13,8 @@ provider "azurerm" {
   subscription_id     = var.subscription_id
   storage_use_azuread = true
 
-  # Version 5 of the provider registers none by itself. Spelled as Azure lists them: another case is skipped without a word.
+  # Version 5 of the provider registers no resource provider automatically. The spelling must match Azure's list: another case
+  # is skipped without a message.
   resource_providers_to_register = [
     "Microsoft.App",
     "Microsoft.AppConfiguration",
