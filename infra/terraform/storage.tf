@@ -39,7 +39,7 @@ resource "azurerm_storage_queue" "vault_events_queue" {
   storage_account_id = azurerm_storage_account.storage_account.id
 }
 
-# The host keeps its locks and the platform its package in blobs.
+# Blobs contain the host's locks and the platform's package.
 resource "azurerm_role_assignment" "blob_role" {
   scope                = azurerm_storage_account.storage_account.id
   role_definition_name = "Storage Blob Data Owner"

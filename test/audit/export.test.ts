@@ -248,7 +248,7 @@ describe("a PDF", () => {
       count: 1 + (index % 3),
       details: { text: "several words ".repeat(index % 40) },
     }));
-    const finding = { kind: "entryChanged" as const, entryId: "e", detail: "Not the sealed version.".repeat(12) };
+    const finding = { kind: "entryChanged" as const, entryId: "e", detail: "Not the sealed version. ".repeat(12) };
     const verified = { ...(await room.audit.verify({})), findingsTotal: 25, findings: Array(25).fill(finding) };
     const placed = await textsOf(await createPdf(entries, { ...about, verified: [verified] }, font));
     expect(placed.length).toBeGreaterThan(500);

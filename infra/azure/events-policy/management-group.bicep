@@ -3,7 +3,7 @@
 // groups immediately.
 targetScope = 'managementGroup'
 
-@description('As given to the service, at most 20 characters.')
+@description('The environmentName of the service\'s deployment, at most 20 characters.')
 @maxLength(20)
 param environmentName string
 
@@ -21,7 +21,7 @@ resource managementGroupPolicy 'Microsoft.Authorization/policyDefinitions@2023-0
     policyType: 'Custom'
     mode: 'Indexed'
     displayName: 'Key vaults send their events to Credential Lifecycle (${environmentName})'
-    description: 'Makes an Event Grid topic for each key vault, which delivers to the queue of the service by its own identity.'
+    description: 'Creates an Event Grid topic for each key vault, which delivers to the queue of the service with its own identity.'
     parameters: policy.parameters
     policyRule: policy.policyRule
   }

@@ -40,7 +40,7 @@ resource eventDeployerDefinition 'Microsoft.Authorization/roleDefinitions@2022-0
   properties: {
     // Role names are unique in the tenant.
     roleName: 'Credential Lifecycle Event Deployer (${environmentName}, ${subscription().subscriptionId})'
-    description: 'Lets the policy for the events of key vaults name the queue of the service as their destination.'
+    description: 'Allows the policy for key vault events to specify the queue of the service as their destination.'
     type: 'CustomRole'
     permissions: [
       {

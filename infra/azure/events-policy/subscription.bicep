@@ -2,7 +2,7 @@
 // permissions.
 targetScope = 'subscription'
 
-@description('As given to the service, at most 20 characters.')
+@description('The environmentName of the service\'s deployment, at most 20 characters.')
 @maxLength(20)
 param environmentName string
 
@@ -20,7 +20,7 @@ resource subscriptionPolicy 'Microsoft.Authorization/policyDefinitions@2023-04-0
     policyType: 'Custom'
     mode: 'Indexed'
     displayName: 'Key vaults send their events to Credential Lifecycle (${environmentName})'
-    description: 'Makes an Event Grid topic for each key vault, which delivers to the queue of the service by its own identity.'
+    description: 'Creates an Event Grid topic for each key vault, which delivers to the queue of the service with its own identity.'
     parameters: policy.parameters
     policyRule: policy.policyRule
   }

@@ -2,7 +2,7 @@
 // turn it on.
 targetScope = 'subscription'
 
-@description('As given to the service.')
+@description('The environmentName of the service\'s deployment.')
 param environmentName string
 
 @description('Region of the resource group. The topic itself has none.')

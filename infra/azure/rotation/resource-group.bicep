@@ -13,7 +13,7 @@ resource rotationOperatorDefinition 'Microsoft.Authorization/roleDefinitions@202
   properties: {
     // Role names are unique in the tenant.
     roleName: 'Credential Lifecycle Rotation Operator (${environmentName}, ${subscription().subscriptionId}, ${resourceGroup().name})'
-    description: 'Has apps and named values of API Management take the current version of their secrets.'
+    description: 'Makes apps and named values of API Management load the current version of their secrets.'
     type: 'CustomRole'
     permissions: [
       {

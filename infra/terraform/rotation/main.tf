@@ -11,7 +11,7 @@ locals {
 resource "azurerm_role_definition" "rotation_operator_definition" {
   # Role names are unique in the tenant.
   name              = "Credential Lifecycle Rotation Operator (${var.environment_name}, ${local.parts[2]}, ${local.parts[4]})"
-  description       = "Has apps and named values of API Management take the current version of their secrets."
+  description       = "Makes apps and named values of API Management load the current version of their secrets."
   scope             = var.scope
   assignable_scopes = [var.scope]
 

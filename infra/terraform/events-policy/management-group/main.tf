@@ -10,7 +10,7 @@ resource "azurerm_policy_definition" "management_group_policy" {
   policy_type         = "Custom"
   mode                = "Indexed"
   display_name        = "Key vaults send their events to Credential Lifecycle (${var.environment_name})"
-  description         = "Makes an Event Grid topic for each key vault, which delivers to the queue of the service by its own identity."
+  description         = "Creates an Event Grid topic for each key vault, which delivers to the queue of the service with its own identity."
   management_group_id = var.scope
   parameters          = jsonencode(local.policy.parameters)
   policy_rule         = jsonencode(local.policy.policyRule)

@@ -16,7 +16,7 @@ resource "azurerm_role_assignment" "policy_access_role" {
 resource "azurerm_role_definition" "event_deployer_definition" {
   # Role names are unique in the tenant.
   name              = "Credential Lifecycle Event Deployer (${var.environment_name}, ${data.azurerm_client_config.current.subscription_id})"
-  description       = "Lets the policy for the events of key vaults name the queue of the service as their destination."
+  description       = "Allows the policy for key vault events to specify the queue of the service as their destination."
   scope             = var.scope
   assignable_scopes = [var.scope]
 

@@ -2,7 +2,7 @@
 # of the contents of the second one's vaults through a policy. A provider creates resources in one subscription, so the second
 # has its own provider.
 variable "other_subscription_id" {
-  description = "A second subscription to watch."
+  description = "A second subscription to monitor."
   type        = string
 }
 
