@@ -26,7 +26,7 @@ import { createScanWatch } from "../shared/discovery/watch.ts";
 import { createInventory, type Inventory } from "../shared/inventory/inventory.ts";
 import { createInventoryWriter } from "../shared/inventory/write.ts";
 import { createLicensing, type Licensing } from "../shared/licensing/licensing.ts";
-import { createFailedMessages, type FailedMessages } from "../shared/messages/failed.ts";
+import { createFailedMessages, type FailedMessages } from "../shared/messages/failed-messages.ts";
 import { createMetrics, type Metrics } from "../shared/metrics/metrics.ts";
 import { createAppConfiguration } from "../shared/platform/azure/app-configuration.ts";
 import { createGraph } from "../shared/platform/azure/graph.ts";

@@ -15,18 +15,25 @@ import { type ApiTokens, createApiTokens } from "./api-tokens.ts";
 import { createAuthentication } from "./authentication.ts";
 import { bootstrapAdministrator } from "./bootstrap.ts";
 import type { EntraTokens } from "./entra.ts";
-import { createSignInFailures } from "./failures.ts";
-import { createFederated, type Federated } from "./federated.ts";
+import { createFederatedSignIn, type FederatedSignIn } from "./federated-sign-in.ts";
 import { createIdentities, type Identities } from "./identities.ts";
 import { createKnownAddresses } from "./known-addresses.ts";
-import { createLetIn, type LetIn } from "./let-in.ts";
 import { refuseWeakPassword } from "./password-policy.ts";
 import { createPasswords, type Passwords } from "./passwords.ts";
+import { createRecentAddresses, type RecentAddresses } from "./recent-addresses.ts";
 import { createSessionAdministration, type SessionAdministration } from "./session-administration.ts";
 import { createSessions, sessionCookie } from "./sessions.ts";
 import { addressOf, createSignIn, type PasswordSignIn, type SignIn } from "./sign-in.ts";
+import { createSignInFailures } from "./sign-in-failures.ts";
 import { createTokens, keyedHash } from "./tokens.ts";
-import { isAdministrator, revised, stillRevoked, tokensEnded, type UserRow, userKey } from "./user.ts";
+import {
+  isAdministrator,
+  newRevision,
+  revokedTokenMembers,
+  type UserRow,
+  unexpiredRevocations,
+  userKey,
+} from "./user.ts";
 import { createUsers } from "./users.ts";
 import { entraView, userView } from "./views.ts";
 
@@ -36,7 +43,7 @@ export interface Access {
   signIn: SignIn["signIn"];
   signInToSession: SignIn["signInToSession"];
   /** The addresses with a recent successful sign-in. Their requests skip the sign-in queue. */
-  letIn: Pick<LetIn, "has">;
+  recentAddresses: Pick<RecentAddresses, "has">;
   /** Revokes the actor's current token or session, or all of them, on every instance at once. */
   signOut(actor: Actor, how: SignOutScope, caller: Caller): Promise<void>;
   /**
@@ -58,12 +65,12 @@ export interface Access {
   identities: Pick<Identities, "refusals" | "allow">;
   apiTokens: ApiTokens;
   sessions: SessionAdministration;
-  federated: Federated;
+  federated: FederatedSignIn;
   /**
    * Returns true if the bootstrap administrator is an active administrator with a password, who can restore access for others.
    * Costs one read of the user's row.
    */
-  bootstrapStands(): Promise<boolean>;
+  hasBootstrapAdministrator(): Promise<boolean>;
   /** Deletes expired counts of failed sign-ins, expired sessions and expired API tokens. */
   cleanUp(): Promise<void>;
 }
@@ -114,7 +121,7 @@ export interface AccessDependencies {
  * Milliseconds after which a sign-in checks again that the bootstrap administrator exists, which costs one read. If storage was
  * emptied under a running process, nobody else could sign in.
  */
-const BOOTSTRAP_HOLDS_MS = 10 * SECOND_MS;
+const BOOTSTRAP_CHECK_MS = 10 * SECOND_MS;
 
 export function createAccess(deps: AccessDependencies): Access {
   const { tables, config, clock, randomness, audit, limiter } = deps;
@@ -125,7 +132,7 @@ export function createAccess(deps: AccessDependencies): Access {
   const hash = (text: string) => keyedHash(config.JWT_SIGNING_KEYS[0]!.key, "sign-in", text);
   const failures = createSignInFailures({ tables, clock, hash });
   const addresses = createKnownAddresses(config.JWT_SIGNING_KEYS);
-  const letIn = createLetIn();
+  const recentAddresses = createRecentAddresses();
   const sessions = createSessions({ tables, users, clock, randomness, cookieName: SESSION_COOKIE });
   const maxIdleDays = config.SSO_TOKEN_MAX_IDLE_DAYS;
   const apiTokens = createApiTokens({ tables, users, audit, clock, randomness, maxIdleDays });
@@ -139,7 +146,7 @@ export function createAccess(deps: AccessDependencies): Access {
     sessions,
     failures,
     addresses,
-    letIn,
+    recentAddresses,
     limiter,
     audit,
     clock,
@@ -151,12 +158,12 @@ export function createAccess(deps: AccessDependencies): Access {
 
   let bootstrap: { at: number; done: Promise<void> } | undefined;
   /**
-   * Creates or resets the bootstrap administrator before the first sign-in, and checks again after `holdsMs` or after a
+   * Creates or resets the bootstrap administrator before the first sign-in, and checks again after `maxAgeMs` or after a
    * failure.
    */
-  async function bootstrapped(holdsMs: number): Promise<void> {
+  async function bootstrapped(maxAgeMs: number): Promise<void> {
     const now = clock.now().getTime();
-    if (!bootstrap || Math.abs(now - bootstrap.at) > holdsMs) {
+    if (!bootstrap || Math.abs(now - bootstrap.at) > maxAgeMs) {
       bootstrap = { at: now, done: bootstrapAdministrator({ ...deps, passwords, clearFailures: failures.clear }) };
     }
     const current = bootstrap;
@@ -176,16 +183,16 @@ export function createAccess(deps: AccessDependencies): Access {
 
   return {
     async signIn(credentials, caller) {
-      await bootstrapped(BOOTSTRAP_HOLDS_MS);
+      await bootstrapped(BOOTSTRAP_CHECK_MS);
       return await signIn(credentials, caller);
     },
 
     async signInToSession(credentials, caller, userAgent) {
-      await bootstrapped(BOOTSTRAP_HOLDS_MS);
+      await bootstrapped(BOOTSTRAP_CHECK_MS);
       return await signInToSession(credentials, caller, userAgent);
     },
 
-    letIn,
+    recentAddresses,
 
     noSession: sessionCookie(SESSION_COOKIE, "", 0),
 
@@ -201,13 +208,13 @@ export function createAccess(deps: AccessDependencies): Access {
       await audited(audit, event, async () => {
         const { credential } = actor;
         if (how.everywhere) {
-          await users.change(user, (now) => ({ ...now, ...tokensEnded(now, clock), ...apiTokensEnded(how) }));
+          await users.change(user, (now) => ({ ...now, ...revokedTokenMembers(now, clock), ...apiTokensEnded(how) }));
         } else if (credential.kind === "session") await sessions.end(user, credential.id);
         else if (credential.kind === "token") {
           const revoked = { id: credential.id, until: credential.expiresAt.toISOString() };
           await users.change(user, (now) => ({
             ...now,
-            revokedTokens: [...stillRevoked(now, clock), revoked],
+            revokedTokens: [...unexpiredRevocations(now, clock), revoked],
           }));
         }
       });
@@ -248,8 +255,8 @@ export function createAccess(deps: AccessDependencies): Access {
           }
           // Someone who knew the old password may have known addresses. Keep only the address of this change.
           const knownAddresses = addresses.with({ ...now, knownAddresses: [] }, addressOf(caller), clock.now());
-          const ended = { ...tokensEnded(now, clock), ...apiTokensEnded(change) };
-          return { ...now, passwordHash, mustChangePassword: false, knownAddresses, ...ended, ...revised(deps) };
+          const ended = { ...revokedTokenMembers(now, clock), ...apiTokensEnded(change) };
+          return { ...now, passwordHash, mustChangePassword: false, knownAddresses, ...ended, ...newRevision(deps) };
         });
         if (!changed) throw notFound("This user");
       });
@@ -272,9 +279,9 @@ export function createAccess(deps: AccessDependencies): Access {
     identities,
     apiTokens,
     sessions: createSessionAdministration({ users, sessions, audit }),
-    federated: createFederated({ tables, users, sessions, letIn, audit, clock, randomness, reserved }),
+    federated: createFederatedSignIn({ tables, users, sessions, recentAddresses, audit, clock, randomness, reserved }),
 
-    async bootstrapStands() {
+    async hasBootstrapAdministrator() {
       const user = bootstrapUsername === undefined ? undefined : await users.find(bootstrapUsername);
       return isAdministrator(user);
     },

@@ -9,12 +9,12 @@ import { notFound, Problem } from "../platform/http/problem.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
 import { RowExists } from "../platform/storage/tables.ts";
 import type { AccountView, UserChange as ChangeSchema } from "./api.ts";
-import type { SignInFailures } from "./failures.ts";
 import { type Identities, identityTaken } from "./identities.ts";
 import { refuseWeakPassword } from "./password-policy.ts";
 import type { Passwords } from "./passwords.ts";
 import type { PasswordSignIn } from "./sign-in.ts";
-import { revised, tokensEnded, type UserRecord, type UserRow, userKey } from "./user.ts";
+import type { SignInFailures } from "./sign-in-failures.ts";
+import { newRevision, revokedTokenMembers, type UserRecord, type UserRow, userKey } from "./user.ts";
 import { type Users, userExists } from "./users.ts";
 import { accountView, type Viewed } from "./views.ts";
 
@@ -80,12 +80,16 @@ export function createAdministration(deps: {
   }
 
   const target = (id: string) => ({ type: "user", id: userKey(id) });
-  const shown = async (user: Viewed) => accountView(user, await failures.lockedUntil(userKey(user.username)));
+  const viewOf = async (user: Viewed) => accountView(user, await failures.lockedUntil(userKey(user.username)));
 
   /**
    * Throws `conflict` for a change that single sign-on or the user decides: the role of an SSO user, the caller's own password.
    */
-  async function requireOurs(user: UserRow, { role, password, sso }: UserChange, caller: Caller): Promise<void> {
+  async function requireAllowedChange(
+    user: UserRow,
+    { role, password, sso }: UserChange,
+    caller: Caller,
+  ): Promise<void> {
     const federated = user.source === "sso";
     if (password !== undefined && caller.actor === user.username) {
       throw new Problem("conflict", "Change your own password with POST /auth/password.");
@@ -103,7 +107,7 @@ export function createAdministration(deps: {
   }
 
   /** Throws `conflict` if the change would remove the only user who can sign in without single sign-on. */
-  async function requireNoWayBack(user: UserRow): Promise<void> {
+  async function requireNotBreakGlass(user: UserRow): Promise<void> {
     if ((await deps.passwordSignIn(user.rowKey)) !== "breakGlass") return;
     throw new Problem(
       "conflict",
@@ -124,25 +128,25 @@ export function createAdministration(deps: {
       state,
       sso: sso === undefined ? now.sso : (sso ?? undefined),
       ...(reset && { passwordHash, mustChangePassword: true, knownAddresses: [] }),
-      ...((role !== now.role || disabled || unlinked || reset) && tokensEnded(now, clock)),
+      ...((role !== now.role || disabled || unlinked || reset) && revokedTokenMembers(now, clock)),
       ...((disabled || reset) && { apiTokens: [] }),
-      ...revised(deps),
+      ...newRevision(deps),
     };
   }
 
   return {
     async list(page) {
       const found = await users.list(page);
-      return { ...found, items: await pMap(found.items, shown, { concurrency: LOOKED_UP_AT_ONCE }) };
+      return { ...found, items: await pMap(found.items, viewOf, { concurrency: LOOKED_UP_AT_ONCE }) };
     },
 
-    get: async (id) => await shown(await existing(id)),
+    get: async (id) => await viewOf(await existing(id)),
 
     async create({ username, email, password, role }, caller) {
       if (await users.find(username)) throw userExists(username);
       await refuseWeakPassword(password, { username, email }, "password");
       const passwordHash = await passwords.hash(password);
-      const { revision, updatedAt: now } = revised(deps);
+      const { revision, updatedAt: now } = newRevision(deps);
       const user: UserRecord = {
         uid: deps.randomness.ulid(clock.now()),
         source: "local",
@@ -158,7 +162,7 @@ export function createAdministration(deps: {
         revision,
         updatedAt: now,
       };
-      const after = await shown(user);
+      const after = await viewOf(user);
       const event = { type: "user.created", caller, target: target(username) };
       await audited(
         audit,
@@ -172,8 +176,8 @@ export function createAdministration(deps: {
     async update(id, change, ifMatch, caller) {
       const user = await existing(id);
       requireMatch(accountView(user, undefined).etag, ifMatch, USER);
-      await requireOurs(user, change, caller);
-      if (change.state === "disabled" || (change.role ?? "admin") !== "admin") await requireNoWayBack(user);
+      await requireAllowedChange(user, change, caller);
+      if (change.state === "disabled" || (change.role ?? "admin") !== "admin") await requireNotBreakGlass(user);
       const { email, role, state, password, sso } = change;
       if (password !== undefined) await refuseWeakPassword(password, { ...user, ...(email && { email }) }, "password");
       const passwordHash = password === undefined ? undefined : await passwords.hash(password);
@@ -198,14 +202,14 @@ export function createAdministration(deps: {
         before,
         after: accountView(now, undefined),
       }));
-      return await shown(row);
+      return await viewOf(row);
     },
 
     async remove(id, ifMatch, caller) {
       const user = await existing(id);
       const before = accountView(user, undefined);
       requireMatch(before.etag, ifMatch, USER);
-      await requireNoWayBack(user);
+      await requireNotBreakGlass(user);
       const event = { type: "user.deleted", caller, target: target(user.rowKey) };
       const effect = async () => {
         const removed = await users.remove(user, (now) => {
@@ -221,7 +225,7 @@ export function createAdministration(deps: {
       const user = await existing(id);
       const event = { type: "user.unlocked", caller, target: target(user.rowKey) };
       await audited(audit, event, () => failures.clear(user.rowKey));
-      return await shown(user);
+      return await viewOf(user);
     },
   };
 }

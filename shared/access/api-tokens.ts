@@ -16,7 +16,14 @@ import { DAY_MS } from "../platform/time.ts";
 import type { ApiTokenView, CreatedApiToken, NewApiToken } from "./api.ts";
 import { apiTokenText, readApiToken } from "./api-token-text.ts";
 import { pageOfRows } from "./row-pages.ts";
-import { type ApiTokenDetails, signInHolds, USERS_PARTITION, type UserRecord, type UserRow, userKey } from "./user.ts";
+import {
+  type ApiTokenDetails,
+  isSignInValid,
+  USERS_PARTITION,
+  type UserRecord,
+  type UserRow,
+  userKey,
+} from "./user.ts";
 import type { Users } from "./users.ts";
 
 /** Maximum number of tokens of a user. Expired tokens don't count. */
@@ -111,7 +118,7 @@ export function createApiTokens(deps: {
   const rowOf = (id: string) => tables.get(ApiToken, USERS_PARTITION, TOKENS + id);
 
   /** Returns true if the owner is active, lists the token, and (for an SSO user) signed in recently enough. */
-  function lets(user: UserRow | undefined, id: string): user is UserRow {
+  function isTokenValid(user: UserRow | undefined, id: string): user is UserRow {
     if (user?.state !== "active" || !user.apiTokens?.includes(id)) return false;
     if (user.source !== "sso") return true;
     return now() - Date.parse(user.lastSsoSignInAt ?? user.createdAt) <= maxIdleDays * DAY_MS;
@@ -138,16 +145,16 @@ export function createApiTokens(deps: {
 
   async function ofUser(user: UserRow): Promise<ApiTokenDetails[]> {
     const found = await pMap(user.apiTokens ?? [], (id) => detailsOf(user, id), { concurrency: READ_AT_ONCE });
-    return found.filter((one) => one !== undefined).filter((one) => !isLongOver(one));
+    return found.filter((one) => one !== undefined).filter((one) => !isPastListing(one));
   }
 
-  const isLongOver = ({ expiresAt }: { expiresAt: string }) => Date.parse(expiresAt) + EXPIRED_SHOWN_MS <= now();
+  const isPastListing = ({ expiresAt }: { expiresAt: string }) => Date.parse(expiresAt) + EXPIRED_SHOWN_MS <= now();
 
   /**
    * Returns the rows whose user still lists the token. Reads the users after the rows: a token and its user's list are written
    * together.
    */
-  async function standing<T extends { user: string; rowKey: string }>(
+  async function withOwners<T extends { user: string; rowKey: string }>(
     rows: readonly T[],
   ): Promise<{ row: T; user: UserRow }[]> {
     const names = [...new Set(rows.map(({ user }) => user))];
@@ -163,7 +170,7 @@ export function createApiTokens(deps: {
    * Records the day of the last use: a day, so that not every request writes. The day never goes back, even if the clocks of
    * instances differ.
    */
-  async function used(user: UserRow, details: ApiTokenDetails): Promise<void> {
+  async function recordUse(user: UserRow, details: ApiTokenDetails): Promise<void> {
     const today = clock.now().toISOString().slice(0, 10);
     const isShown = ({ lastUsedOn = "" }: ApiTokenDetails) => lastUsedOn >= today;
     if (isShown(details)) return;
@@ -205,10 +212,10 @@ export function createApiTokens(deps: {
       const row = read.user === undefined ? await rowOf(id) : undefined;
       const name = read.user ?? row?.user;
       const user = name === undefined ? undefined : await users.find(name);
-      if (!lets(user, id)) return undefined;
+      if (!isTokenValid(user, id)) return undefined;
       const details = await detailsOf(user, id, row);
       if (!details || isExpired(details)) return undefined;
-      await used(user, details);
+      await recordUse(user, details);
       return { id, user, role: lowerRole(details.role, user.role) };
     },
 
@@ -246,12 +253,12 @@ export function createApiTokens(deps: {
     async list(actor, user, page) {
       if (user === undefined && actor.role === "admin") {
         const found = await pageOfRows(tables, ApiToken, { ...RANGE, select: MEMBERS }, page);
-        const items = (await standing(found.items)).map(({ row, user: owner }) =>
+        const items = (await withOwners(found.items)).map(({ row, user: owner }) =>
           view(inUser(owner, idOfRow(row)) ?? inRow(row), row.user),
         );
         return { ...found, items };
       }
-      const owner = await users.find(ownOr(user, actor));
+      const owner = await users.find(requestedUser(user, actor));
       const tokens = owner ? (await ofUser(owner)).map((one) => view(one, owner.rowKey)) : [];
       return pageOfAll(tokens, page, ({ name, id }) => `${name}\0${id}`);
     },
@@ -286,7 +293,7 @@ export function createApiTokens(deps: {
     async *expiring(by) {
       for await (const rows of tables.pages(ApiToken, { partitionKey: USERS_PARTITION, ...RANGE })) {
         const soon = rows.filter((row) => !isExpired(row) && Date.parse(row.expiresAt) <= by.getTime());
-        for (const { row } of await standing(soon)) {
+        for (const { row } of await withOwners(soon)) {
           const { user: owner, name, createdAt, expiresAt } = row;
           yield { id: `apiToken:${idOfRow(row)}`, what: "API token", name, owner, createdAt, expiresAt };
         }
@@ -295,9 +302,9 @@ export function createApiTokens(deps: {
 
     async cleanUp() {
       for await (const rows of tables.pages(ApiToken, { partitionKey: USERS_PARTITION, ...RANGE })) {
-        const kept = new Set((await standing(rows)).map(({ row }) => row));
+        const kept = new Set((await withOwners(rows)).map(({ row }) => row));
         for (const row of rows) {
-          if (isLongOver(row) || !kept.has(row)) await tables.remove(ApiToken, USERS_PARTITION, row.rowKey);
+          if (isPastListing(row) || !kept.has(row)) await tables.remove(ApiToken, USERS_PARTITION, row.rowKey);
         }
       }
     },
@@ -330,7 +337,7 @@ function withDetails(
  * @throws {Problem} unauthorized
  */
 function requireSignedIn({ credential }: Actor, user: UserRow): void {
-  if (!("since" in credential && signInHolds(user, credential.since)))
+  if (!("since" in credential && isSignInValid(user, credential.since)))
     throw badCredential(credential.kind === "session" ? "session" : "bearer");
 }
 
@@ -338,7 +345,7 @@ function requireSignedIn({ credential }: Actor, user: UserRow): void {
  * Returns the requested user, default the actor. @throws {Problem} forbidden for another user, unless the actor is an
  * administrator.
  */
-export function ownOr(user: string | undefined, actor: Pick<Actor, "username" | "role">): string {
+export function requestedUser(user: string | undefined, actor: Pick<Actor, "username" | "role">): string {
   if (user === undefined || user === actor.username.toLowerCase() || actor.role === "admin") {
     return user ?? actor.username;
   }

@@ -6,7 +6,7 @@ import type { ApiTokens } from "./api-tokens.ts";
 import type { EntraTokens } from "./entra.ts";
 import type { Sessions } from "./sessions.ts";
 import type { Tokens } from "./tokens.ts";
-import { signInHolds, uidOf } from "./user.ts";
+import { isSignInValid, uidOf } from "./user.ts";
 import type { Users } from "./users.ts";
 
 /**
@@ -33,7 +33,7 @@ export function createAuthentication(deps: {
     const user = await users.find(claims.username);
     if (
       !user ||
-      !signInHolds(user, claims.issuedAt) ||
+      !isSignInValid(user, claims.issuedAt) ||
       (claims.uid ?? uidOf(user)) !== uidOf(user) ||
       user.revokedTokens.some(({ id }) => id === claims.id)
     ) {

@@ -40,7 +40,7 @@ export interface EarlierSessions {
 interface EarlierSession {
   session: SessionRecord;
   /** Sets a new idle expiry. Does nothing if another request extended or deleted the session meanwhile. */
-  move(idleEndsAt: string): Promise<unknown>;
+  extend(idleEndsAt: string): Promise<unknown>;
 }
 
 export function createEarlierSessions(tables: Tables): EarlierSessions {
@@ -51,8 +51,8 @@ export function createEarlierSessions(tables: Tables): EarlierSessions {
     async find(user, id) {
       const row = await tables.get(EarlierSession, USERS_PARTITION, earlierSessionKey(user.rowKey, id));
       if (!row || !isTheirs(row, user)) return undefined;
-      const move = (idleEndsAt: string) => unlessChanged(tables.replace(EarlierSession, { ...row, idleEndsAt }));
-      return { session: { ...row, id }, move };
+      const extend = (idleEndsAt: string) => unlessChanged(tables.replace(EarlierSession, { ...row, idleEndsAt }));
+      return { session: { ...row, id }, extend };
     },
 
     async ofUser(user) {

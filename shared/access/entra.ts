@@ -28,14 +28,14 @@ const APP_ROLES = new Map<string, Role>([
 const ALGORITHM = "RS256";
 
 /** Tolerated clock difference between Entra and this service. */
-const TOLERANCE_SECONDS = 60;
+const CLOCK_TOLERANCE_SECONDS = 60;
 
 /** Timeout in milliseconds for reading a document or keys from Entra. */
 const TIMEOUT_MS = 5 * SECOND_MS;
 
 /** How long keys are cached. An unknown key causes an immediate refresh, at most every 30 seconds. */
-const KEYS_HOLD_MS = HOUR_MS;
-const UNKNOWN_KEY_WAIT_MS = 30 * SECOND_MS;
+const KEY_CACHE_MS = HOUR_MS;
+const KEY_REFRESH_INTERVAL_MS = 30 * SECOND_MS;
 
 /** Seconds of `Retry-After` when Entra's keys can't be read. */
 const RETRY_SECONDS = 10;
@@ -120,7 +120,7 @@ export function createEntraTokens(deps: {
       issuer: issuer.name,
       audience: [clientId!, `api://${clientId}`],
       requiredClaims: ["exp", "iat"],
-      clockTolerance: TOLERANCE_SECONDS,
+      clockTolerance: CLOCK_TOLERANCE_SECONDS,
       currentDate: clock.now(),
     });
     const claims = Claims.safeParse(payload).data;
@@ -190,8 +190,8 @@ async function openKeySet(issuer: Issuer): Promise<RemoteJWKSet> {
   if (metadata.issuer !== issuer.name) throw new Error(`${issuer.metadata} is of another issuer`);
   return createRemoteJWKSet(new URL(metadata.jwks_uri), {
     timeoutDuration: TIMEOUT_MS,
-    cacheMaxAge: KEYS_HOLD_MS,
-    cooldownDuration: UNKNOWN_KEY_WAIT_MS,
+    cacheMaxAge: KEY_CACHE_MS,
+    cooldownDuration: KEY_REFRESH_INTERVAL_MS,
   });
 }
 

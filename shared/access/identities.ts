@@ -9,10 +9,10 @@ import { insert, type Operation, put, remove, type Tables } from "../platform/st
 import type { RefusedIdentity } from "./api.ts";
 import { pageOfRows } from "./row-pages.ts";
 import {
+  type ExternalIdentity,
   Identity,
   identityId,
   identityKey,
-  type Pair,
   REFUSALS,
   Refusal,
   USERS_PARTITION,
@@ -28,7 +28,7 @@ export interface Identities {
    *
    * @throws {Problem} conflict
    */
-  requireFree(pair: Pair, user: string): Promise<void>;
+  requireFree(pair: ExternalIdentity, user: string): Promise<void>;
   /**
    * Returns the operations that move a user's identity link, for the transaction of the user. The transaction fails if another
    * user has the new identity.

@@ -1,10 +1,10 @@
 import { Problem } from "../platform/http/problem.ts";
 
 /** zxcvbn's score from 0 to 4. Below 3, fewer than 10^8 guesses find the password. */
-const LEAST_SCORE = 3;
+const MIN_SCORE = 3;
 
 /** Words about this service, which attackers try first. */
-const OUR_WORDS = ["credential", "lifecycle", "keyvault", "service"];
+const SERVICE_WORDS = ["credential", "lifecycle", "keyvault", "service"];
 
 /**
  * Rejects passwords that are guessed first: common passwords and patterns, and variations of the user's own names, as NIST SP
@@ -22,8 +22,8 @@ export async function refuseWeakPassword(
   const { strengthOf } = await import("./password-strength.ts");
   const names = [user.username, user.email ?? ""];
   const parts = names.flatMap((name) => name.split(/[._@+-]/));
-  const words = [...names, ...parts, ...OUR_WORDS].filter((word) => word.length > 2);
-  if (strengthOf(password, words) >= LEAST_SCORE) return;
+  const words = [...names, ...parts, ...SERVICE_WORDS].filter((word) => word.length > 2);
+  if (strengthOf(password, words) >= MIN_SCORE) return;
   const path = `body.${member}`;
   const message =
     "is among the first that are guessed: choose one that is no common password, no name of the user and no pattern";

@@ -1,6 +1,6 @@
 import { type ScryptOptions, scrypt, timingSafeEqual } from "node:crypto";
 import type { Randomness } from "../platform/runtime.ts";
-import { createTurns } from "./turns.ts";
+import { createFairQueue } from "./fair-queue.ts";
 
 /**
  * The 16 MiB option (N × r × 128 bytes) for scrypt in
@@ -37,21 +37,21 @@ export interface Passwords {
 
 export function createPasswords(deps: { randomness: Randomness; derive?: Derive }): Passwords {
   const { randomness, derive = deriveWithScrypt } = deps;
-  const turns = createTurns({ known: MAX_WAITING, stranger: 0 });
+  const queue = createFairQueue({ known: MAX_WAITING, unknown: 0 });
   /** Sign-ins are already serialized before they come here. Only signed-in users who choose a password come in addition. */
-  const place = { line: "known", owner: "" } as const;
+  const position = { queue: "known", owner: "" } as const;
   const decoy = { salt: randomness.bytes(SALT_BYTES), parameters: parametersOf(LOG_N, R, P) };
 
   return {
     async hash(password) {
       const salt = randomness.bytes(SALT_BYTES);
-      const hash = await turns.take(place, () => derive(normalized(password), salt, parametersOf(LOG_N, R, P)));
+      const hash = await queue.run(position, () => derive(normalized(password), salt, parametersOf(LOG_N, R, P)));
       return `$scrypt$ln=${LOG_N},r=${R},p=${P}$${base64(salt)}$${base64(hash)}`;
     },
     async verify(password, hashed) {
       const kept = hashed === undefined ? undefined : parse(hashed);
       const { salt, parameters } = kept ?? decoy;
-      const hash = await turns.take(place, () => derive(normalized(password), salt, parameters));
+      const hash = await queue.run(position, () => derive(normalized(password), salt, parameters));
       return kept !== undefined && hash.length === kept.hash.length && timingSafeEqual(hash, kept.hash);
     },
   };

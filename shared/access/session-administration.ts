@@ -4,7 +4,7 @@ import type { Actor, Caller } from "../platform/http/endpoint.ts";
 import { type Page, type PageRequest, pageOfAll } from "../platform/http/paging.ts";
 import { notFound } from "../platform/http/problem.ts";
 import type { SessionView } from "./api.ts";
-import { ownOr } from "./api-tokens.ts";
+import { requestedUser } from "./api-tokens.ts";
 import type { Sessions } from "./sessions.ts";
 import { type SessionRecord, type UserRow, userKey } from "./user.ts";
 import type { Users } from "./users.ts";
@@ -29,7 +29,7 @@ export function createSessionAdministration(deps: {
   const { users, sessions, audit } = deps;
   return {
     async list(actor, name, page) {
-      const user = await users.find(ownOr(name, actor));
+      const user = await users.find(requestedUser(name, actor));
       const held = user ? await sessions.ofUser(user) : [];
       const newestFirst = ({ createdAt, id }: SessionRecord) =>
         `${Number.MAX_SAFE_INTEGER - Date.parse(createdAt)}${id}`;

@@ -8,8 +8,8 @@ import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import { createEarlierSessions } from "./earlier-sessions.ts";
 import {
   AFTER_USERS,
+  isSignInValid,
   type SessionRecord,
-  signInHolds,
   USERS_PARTITION,
   User,
   type UserRecord,
@@ -21,9 +21,9 @@ import type { Users } from "./users.ts";
 /** Idle timeout of a session. */
 const IDLE_MS = HOUR_MS;
 /** Maximum lifetime of a session. */
-const LONGEST_MS = 12 * HOUR_MS;
+const MAX_LIFETIME_MS = 12 * HOUR_MS;
 /** Minimum time between two extensions of a session, so that not every request writes. */
-const MOVED_EVERY_MS = 5 * MINUTE_MS;
+const EXTENSION_INTERVAL_MS = 5 * MINUTE_MS;
 /**
  * Bytes of a session's secret: twice the minimum of
  * https://cheatsheetseries.owasp.org/cheatsheets/Session_Management_Cheat_Sheet.html.
@@ -39,7 +39,7 @@ export const MAX_SESSIONS = 50;
 export interface NewSession {
   cookie: Cookie;
   /** Returns the user's sessions including this one. @param after - The user as the sign-in writes it. */
-  begun(after: UserRecord): { sessions: SessionRecord[] };
+  sessionsWith(after: UserRecord): { sessions: SessionRecord[] };
 }
 
 /**
@@ -80,30 +80,30 @@ export function createSessions(deps: {
     if (!session) return undefined;
     // Uses the ETag of the row that was read, so an extension can't restore a session that was just ended. After a conflict the
     // next request extends it.
-    const move = (idleEndsAt: string) => {
+    const extend = (idleEndsAt: string) => {
       const sessions = user.sessions!.map((one) => (one.id === id ? { ...one, idleEndsAt } : one));
       return unlessChanged(tables.replace(User, { ...user, sessions }));
     };
-    return { session, move };
+    return { session, extend };
   }
 
   return {
     begin(user, { by, userAgent, caller }) {
       const secret = Buffer.from(randomness.bytes(SECRET_BYTES)).toString("base64url");
-      const maxAge = LONGEST_MS / SECOND_MS;
+      const maxAge = MAX_LIFETIME_MS / SECOND_MS;
       return {
         cookie: sessionCookie(cookieName, `${Buffer.from(user).toString("base64url")}.${secret}`, maxAge),
-        begun(after) {
+        sessionsWith(after) {
           const at = Date.parse(after.lastSignInAt!);
           const others = (after.sessions ?? [])
             // Exclude the session itself: a sign-in whose response was lost is written again.
-            .filter((one) => one.id !== idOf(secret) && holds(one, after, at))
+            .filter((one) => one.id !== idOf(secret) && isSessionValid(one, after, at))
             .sort((one, other) => Date.parse(other.idleEndsAt) - Date.parse(one.idleEndsAt));
           const session = {
             id: idOf(secret),
             createdAt: after.lastSignInAt!,
             idleEndsAt: new Date(at + IDLE_MS).toISOString(),
-            endsAt: new Date(at + LONGEST_MS).toISOString(),
+            endsAt: new Date(at + MAX_LIFETIME_MS).toISOString(),
             by,
             ...(caller.address !== undefined && { address: caller.address }),
             ...(userAgent !== undefined && { userAgent }),
@@ -122,17 +122,17 @@ export function createSessions(deps: {
       if (!user) return undefined;
       const found = inRow(user, id) ?? (await earlier.find(user, id));
       const at = now();
-      if (!found || !holds(found.session, user, at)) return undefined;
+      if (!found || !isSessionValid(found.session, user, at)) return undefined;
       const { idleEndsAt, endsAt, by, createdAt } = found.session;
-      if (Date.parse(idleEndsAt) - at <= IDLE_MS - MOVED_EVERY_MS) {
-        await found.move(new Date(Math.min(at + IDLE_MS, Date.parse(endsAt))).toISOString());
+      if (Date.parse(idleEndsAt) - at <= IDLE_MS - EXTENSION_INTERVAL_MS) {
+        await found.extend(new Date(Math.min(at + IDLE_MS, Date.parse(endsAt))).toISOString());
       }
       return { id, by, since: new Date(createdAt), user };
     },
 
     async ofUser(user) {
       const all = [...(user.sessions ?? []), ...(await earlier.ofUser(user))];
-      return all.filter((session) => holds(session, user, now()));
+      return all.filter((session) => isSessionValid(session, user, now()));
     },
 
     async end(user, id) {
@@ -148,9 +148,9 @@ export function createSessions(deps: {
       const range = { partitionKey: USERS_PARTITION, before: AFTER_USERS, select: ["username", "sessions"] as const };
       for await (const rows of tables.pages(User, range)) {
         for (const { username, sessions } of rows) {
-          if (!sessions?.some((one) => isOver(one, now()))) continue;
+          if (!sessions?.some((one) => isExpired(one, now()))) continue;
           const user = await users.find(username);
-          const left = (latest: UserRow) => latest.sessions?.filter((one) => !isOver(one, now()));
+          const left = (latest: UserRow) => latest.sessions?.filter((one) => !isExpired(one, now()));
           if (user) await users.change(user, (latest) => ({ ...latest, sessions: left(latest) }));
         }
       }
@@ -165,12 +165,12 @@ const ID = SECRET;
 
 const idOf = (secret: string): string => createHash("sha256").update(secret).digest("base64url");
 
-const isOver = ({ idleEndsAt, endsAt }: SessionRecord, now: number): boolean =>
+const isExpired = ({ idleEndsAt, endsAt }: SessionRecord, now: number): boolean =>
   Math.min(Date.parse(idleEndsAt), Date.parse(endsAt)) <= now;
 
 /** Returns true if the session has not expired and the user's sign-ins were not revoked after it. */
-const holds = (session: SessionRecord, user: UserRecord, now: number): boolean =>
-  signInHolds(user, new Date(session.createdAt)) && !isOver(session, now);
+const isSessionValid = (session: SessionRecord, user: UserRecord, now: number): boolean =>
+  isSignInValid(user, new Date(session.createdAt)) && !isExpired(session, now);
 
 /** @param maxAge - Seconds; 0 makes the browser delete the cookie. */
 export const sessionCookie = (name: string, value: string, maxAge: number): Cookie => ({

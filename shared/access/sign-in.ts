@@ -5,14 +5,14 @@ import { Problem, retryLater } from "../platform/http/problem.ts";
 import type { RateLimiter } from "../platform/http/rate-limit.ts";
 import type { Cookie } from "../platform/http/reply.ts";
 import type { Clock } from "../platform/runtime.ts";
-import type { Attempt, SignInFailures } from "./failures.ts";
+import { createFairQueue } from "./fair-queue.ts";
 import { type KnownAddresses, UNKNOWN_ADDRESS } from "./known-addresses.ts";
-import type { LetIn } from "./let-in.ts";
 import type { Passwords } from "./passwords.ts";
+import type { RecentAddresses } from "./recent-addresses.ts";
 import type { NewSession, Sessions } from "./sessions.ts";
+import type { CountedAttempt, SignInFailures } from "./sign-in-failures.ts";
 import { TOKEN_SECONDS, type Tokens } from "./tokens.ts";
-import { createTurns } from "./turns.ts";
-import { signedIn, type UserRow, uidOf, userKey } from "./user.ts";
+import { signInMembers, type UserRow, uidOf, userKey } from "./user.ts";
 import type { Users } from "./users.ts";
 
 /** The token response, with the names of RFC 6749, 5.1. */
@@ -61,7 +61,7 @@ export interface SignIn {
  * Maximum number of sign-ins in each queue, behind the one in progress. For unknown addresses it is the number that one address
  * may start in a minute: each takes about 300 ms, and the platform allows an instance only a few concurrent requests.
  */
-const MAX_WAITING = { known: 32, stranger: 10 };
+const MAX_WAITING = { known: 32, unknown: 10 };
 
 /** Concurrent reads of users for sign-ins from unknown addresses, so that many of them leave capacity for other requests. */
 const LOOKED_UP_AT_ONCE = 4;
@@ -76,22 +76,23 @@ export function createSignIn(deps: {
   sessions: Sessions;
   failures: SignInFailures;
   addresses: KnownAddresses;
-  letIn: LetIn;
+  recentAddresses: RecentAddresses;
   limiter: RateLimiter;
   audit: Audit;
   clock: Clock;
   hash: (text: string) => string;
   passwordSignIn: PasswordSignIn;
 }): SignIn {
-  const { users, passwords, tokens, sessions, failures, addresses, letIn, limiter, audit, clock, hash } = deps;
+  const { users, passwords, tokens, sessions, failures, addresses, recentAddresses, limiter, audit, clock, hash } =
+    deps;
   // One at a time, so that concurrent correct sign-ins are not counted as failures: see SignInFailures.
-  const turns = createTurns(MAX_WAITING);
+  const queue = createFairQueue(MAX_WAITING);
   const lookedUpAtOnce = pLimit(LOOKED_UP_AT_ONCE);
 
   /** Returns the user, and whether the user may sign in with a password now. */
   async function lookUp(name: string) {
-    const taken = await deps.passwordSignIn(name);
-    return { taken, user: taken === "refused" ? undefined : await users.find(name) };
+    const passwordSignIn = await deps.passwordSignIn(name);
+    return { passwordSignIn, user: passwordSignIn === "refused" ? undefined : await users.find(name) };
   }
 
   /**
@@ -115,13 +116,13 @@ export function createSignIn(deps: {
   ) {
     if (!known) {
       const { allowed, retryAfterSeconds } = await limiter.take(`username:${hash(name)}`);
-      if (!allowed) return { refused: tooOften(retryAfterSeconds) };
+      if (!allowed) return { refused: rateLimited(retryAfterSeconds) };
     }
     const attempt = await failures.begin({ username: name, address, known });
-    if ("waitSeconds" in attempt) return { refused: tooMany(attempt.waitSeconds) };
+    if ("waitSeconds" in attempt) return { refused: tooManyAttempts(attempt.waitSeconds) };
     const entered = await orWithdraw(attempt, async () => {
       const right = await passwords.verify(password, user?.state === "active" ? user.passwordHash : undefined);
-      return user && right ? await enter(user, address, session) : undefined;
+      return user && right ? await writeSignIn(user, address, session) : undefined;
     });
     if (entered) await failures.succeeded(attempt);
     else if (user && known && attempt.isLast) {
@@ -131,16 +132,20 @@ export function createSignIn(deps: {
   }
 
   /** Writes the sign-in to the user's row. Returns undefined if the user was disabled or the password was changed meanwhile. */
-  async function enter(known: UserRow, address: string, session: NewSession | undefined): Promise<UserRow | undefined> {
+  async function writeSignIn(
+    known: UserRow,
+    address: string,
+    session: NewSession | undefined,
+  ): Promise<UserRow | undefined> {
     return await users.change(known, (now) => {
       if (now.state !== "active" || now.passwordHash !== known.passwordHash) return undefined;
       const knownAddresses = addresses.with(now, address, clock.now());
-      const after = { ...now, ...signedIn(now, clock), knownAddresses };
-      return { ...after, ...session?.begun(after) };
+      const after = { ...now, ...signInMembers(now, clock), knownAddresses };
+      return { ...after, ...session?.sessionsWith(after) };
     });
   }
 
-  async function orWithdraw<T>(attempt: Attempt, work: () => Promise<T>): Promise<T> {
+  async function orWithdraw<T>(attempt: CountedAttempt, work: () => Promise<T>): Promise<T> {
     try {
       return await work();
     } catch (error) {
@@ -156,8 +161,10 @@ export function createSignIn(deps: {
     begin?: (name: string) => NewSession,
   ): Promise<{ user: UserRow; session: NewSession | undefined }> {
     const [name, address] = [userKey(username), addressOf(caller)];
-    const { taken, user } = await (letIn.has(address) ? lookUp(name) : lookedUpAtOnce(() => lookUp(name)));
-    if (taken === "refused") {
+    const { passwordSignIn, user } = await (recentAddresses.has(address)
+      ? lookUp(name)
+      : lookedUpAtOnce(() => lookUp(name)));
+    if (passwordSignIn === "refused") {
       const details = { reason: "ssoOnly" };
       const event = { type: "user.signInRefused", caller, target: targetOf(name, undefined), details };
       await audit.refused({ ...event, outcome: "refused" });
@@ -166,11 +173,11 @@ export function createSignIn(deps: {
     const known = user !== undefined && addresses.has(user, address);
     const session = begin?.(name);
     // No other storage request comes before the queue, so a request that finds the queue full costs this one read.
-    const place = { line: known ? "known" : "stranger", owner: address } as const;
+    const position = { queue: known ? "known" : "unknown", owner: address } as const;
     const how = { address, known, session };
-    const { refused, entered } = await turns.take(place, () => check(name, user, password, how));
+    const { refused, entered } = await queue.run(position, () => check(name, user, password, how));
 
-    if (entered) letIn.add(address);
+    if (entered) recentAddresses.add(address);
     const target = targetOf(name, user);
     if (refused) {
       const details = { reason: refused.code };
@@ -184,7 +191,7 @@ export function createSignIn(deps: {
       });
     }
     const success = { outcome: "success", caller: { ...caller, actor: entered.username }, target } as const;
-    if (taken === "breakGlass") await audit.append({ type: "access.breakGlass", ...success });
+    if (passwordSignIn === "breakGlass") await audit.append({ type: "access.breakGlass", ...success });
     const details = { to: session ? "session" : "token" };
     await audit.append({ type: "user.signedIn", ...success, details });
     return { user: entered, session };
@@ -206,7 +213,7 @@ export function createSignIn(deps: {
     async isPasswordOf(user, password, caller) {
       // The caller is signed in, so the address counts as known.
       const attempt = await failures.begin({ username: user.rowKey, address: addressOf(caller), known: true });
-      if ("waitSeconds" in attempt) throw tooMany(attempt.waitSeconds);
+      if ("waitSeconds" in attempt) throw tooManyAttempts(attempt.waitSeconds);
       const right = await orWithdraw(attempt, () => passwords.verify(password, user.passwordHash));
       if (right) await failures.succeeded(attempt);
       return right;
@@ -214,8 +221,8 @@ export function createSignIn(deps: {
   };
 }
 
-const tooMany = (seconds: number): Problem =>
+const tooManyAttempts = (seconds: number): Problem =>
   retryLater("tooManyAttempts", "Too many failed sign-ins. Wait as long as Retry-After says.", seconds);
 
-const tooOften = (seconds: number): Problem =>
+const rateLimited = (seconds: number): Problem =>
   retryLater("rateLimited", "Too many sign-ins of this user. Wait as long as Retry-After says.", seconds);

@@ -97,7 +97,7 @@ export type UserRow = Row<UserRecord>;
 export const User = entity("Users", userRecord);
 
 /** An SSO identity: the issuer or entity id, and the subject there. Never an email address. */
-export type Pair = NonNullable<UserRecord["sso"]>;
+export type ExternalIdentity = NonNullable<UserRecord["sso"]>;
 
 const identity = z.object({
   /** The row key of the linked user, who may have been deleted since. */
@@ -107,10 +107,10 @@ const identity = z.object({
 });
 /** Maps an SSO identity to its user; see `identityKey`. */
 export const Identity = entity("Users", identity);
-export const identityKey = (pair: Pair): string => identityRow(identityId(pair));
+export const identityKey = (pair: ExternalIdentity): string => identityRow(identityId(pair));
 /** @param id - See `identityId`. */
 export const identityRow = (id: string): string => `|sso|${id}`;
-export const identityId = ({ issuer, subject }: Pair): string =>
+export const identityId = ({ issuer, subject }: ExternalIdentity): string =>
   createHash("sha256").update(`${issuer}\0${subject}`).digest("hex");
 
 /**
@@ -156,31 +156,31 @@ export const isAdministrator = (user: UserRecord | undefined): boolean =>
 export const uidOf = (user: UserRecord): string => user.uid ?? user.createdAt;
 
 /** Returns true if a sign-in at this time is still valid: the user is active and sign-ins were not revoked since. */
-export const signInHolds = (user: UserRecord, since: Date): boolean =>
+export const isSignInValid = (user: UserRecord, since: Date): boolean =>
   user.state === "active" && since.getTime() >= Date.parse(user.tokensValidFrom);
 
 /** Members that change with every visible change of a user. */
-export const revised = (deps: { clock: Clock; randomness: Randomness }) => {
+export const newRevision = (deps: { clock: Clock; randomness: Randomness }) => {
   const now = deps.clock.now();
   return { revision: deps.randomness.ulid(now), updatedAt: now.toISOString() };
 };
 
 /** Returns the revoked tokens that have not expired yet. */
-export const stillRevoked = (user: UserRecord, clock: Clock): UserRecord["revokedTokens"] =>
+export const unexpiredRevocations = (user: UserRecord, clock: Clock): UserRecord["revokedTokens"] =>
   user.revokedTokens.filter(({ until }) => Date.parse(until) > clock.now().getTime());
 
 /**
  * Returns the members that a sign-in writes. Its time is never before the last revocation, even if the clocks of two instances
  * differ.
  */
-export function signedIn(user: UserRecord, clock: Clock): Pick<UserRecord, "lastSignInAt" | "revokedTokens"> {
+export function signInMembers(user: UserRecord, clock: Clock): Pick<UserRecord, "lastSignInAt" | "revokedTokens"> {
   const earlier = [user.tokensValidFrom, user.lastSignInAt].map((at) => (at === undefined ? 0 : Date.parse(at)));
   const at = Math.max(clock.now().getTime(), ...earlier);
-  return { lastSignInAt: new Date(at).toISOString(), revokedTokens: stillRevoked(user, clock) };
+  return { lastSignInAt: new Date(at).toISOString(), revokedTokens: unexpiredRevocations(user, clock) };
 }
 
 /** Returns the members that revoke every token and session issued so far, on every instance. */
-export function tokensEnded(
+export function revokedTokenMembers(
   user: UserRecord,
   clock: Clock,
 ): Pick<UserRecord, "tokensValidFrom" | "revokedTokens" | "sessions"> {

@@ -74,7 +74,7 @@ export function createUsers(tables: Tables): Users {
     after: UserRecord | undefined,
     also: readonly Operation[] = [],
   ): Promise<string> {
-    const withDirectory = countedAs(before) !== countedAs(after);
+    const withDirectory = directoryCategory(before) !== directoryCategory(after);
     const operations = [...userOperations(before, after, withDirectory ? await directory() : undefined), ...also];
     const etags = await tables.transaction(User.table, USERS_PARTITION, operations);
     return etags.get(operations[0]!.rowKey)!;
@@ -131,7 +131,7 @@ export const userExists = (username: string): Problem =>
   new Problem("alreadyExists", `The user ${username} exists already. Choose another username.`);
 
 /** Returns the directory's entry for a user. A transaction includes the directory only if the entry changes. */
-const countedAs = (user: UserRecord | undefined) =>
+const directoryCategory = (user: UserRecord | undefined) =>
   user === undefined ? "nobody" : isAdministrator(user) ? "administrator" : "other";
 
 /**
@@ -153,7 +153,7 @@ export function userOperations(
         ? insert(User, key, after)
         : replace(User, key, after, before.etag),
   ];
-  if (countedAs(before) === countedAs(after)) return operations;
+  if (directoryCategory(before) === directoryCategory(after)) return operations;
   const others = (directory?.administrators ?? []).filter((administrator) => administrator !== key);
   if (isAdministrator(before) && !isAdministrator(after) && others.length === 0) {
     throw new Problem("conflict", "This is the last administrator with a password. Make another user one first.");

@@ -5,7 +5,7 @@ import { Finding } from "./chain/findings.ts";
 import { PurgeRecord } from "./chain/purge-record.ts";
 import { AuditEntry, EVENT_TYPE } from "./entry.ts";
 import type { AuditQuery } from "./list.ts";
-import { MAX_FINDINGS } from "./verify/found.ts";
+import { MAX_FINDINGS } from "./verify/finding-list.ts";
 
 /** Schemas of the audit log in the API. */
 

@@ -10,7 +10,7 @@ import type { Appender, AuditEvent } from "./event.ts";
 import type { ExportPart, ExportRequest } from "./export/export.ts";
 import { type AuditPage, type AuditQuery, listEntries } from "./list.ts";
 import { type PurgeResult, purgeSealed } from "./purge/purge.ts";
-import { enterExport, readingEvent } from "./reading.ts";
+import { readingEvent, recordExport } from "./reading-events.ts";
 import { createSealer, type Sealing } from "./seal/seal.ts";
 import { type AuditStatistics, statistics } from "./seal/statistics.ts";
 import { type VerifyRequest, verifySealed } from "./verify/verify.ts";
@@ -81,7 +81,7 @@ export function createAudit({ tables, clock, randomness, config, log, anchor, un
       const exporting = { ...stored, unicodeFont };
       const make = (exportId: string) => exportPart(exporting, request, exportId);
       return reader
-        ? await enterExport({ append, reading }, request, reader, make)
+        ? await recordExport({ append, reading }, request, reader, make)
         : await make(randomness.ulid(clock.now()));
     },
     seal: createSealer({ ...stored, log, enter: refused }),

@@ -5,8 +5,8 @@ import type { Tables } from "../platform/storage/tables.ts";
 import { canonicalJson, sha256 } from "./canonical.ts";
 import type { Finding } from "./chain/findings.ts";
 import type { AuditEntry } from "./entry.ts";
-import { type IndexedRow, readIndexed } from "./indexed.ts";
-import { readRows } from "./read.ts";
+import { type IndexedRow, readIndexed } from "./read-indexed.ts";
+import { readRows } from "./read-rows.ts";
 import { type EntryFilter, INDEX_PARTITION, IndexRow, indexPrefix, indexRange } from "./rows.ts";
 
 /** A query of entries in `start <= instant < end`. Each member narrows it; without members it matches all entries. */

@@ -18,7 +18,7 @@ import { isConflict } from "../platform/storage/conflict.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { SECOND_MS } from "../platform/time.ts";
-import { createKeptSecrets } from "../secrets/kept-secrets.ts";
+import { createStoredSecrets } from "../secrets/stored-secrets.ts";
 import type { NewTenant, TenantChange } from "./api.ts";
 import { type TenantReader, type TestResult, testTenant } from "./connection-test.ts";
 import { changeStatus, discoverTenant } from "./discover.ts";
@@ -35,7 +35,7 @@ import {
   secretUse,
   TENANTS,
 } from "./tenant.ts";
-import { ownTenant, secretMissing } from "./words.ts";
+import { ownTenant, secretMissing } from "./tenant-problems.ts";
 
 export const QUEUE = "b2c-tenants";
 /** A message of the queue. Without `run`: discover the tenant if it is due, or finish its removal. */
@@ -120,7 +120,7 @@ export function createB2c(deps: {
   waitMs?: number;
 }): B2c {
   const { tables, queues, audit, clock, log, licensed } = deps;
-  const secrets = createKeptSecrets(B2C_SECRETS, deps);
+  const secrets = createStoredSecrets(B2C_SECRETS, deps);
   const isOwn = async (tenantId: string) => tenantId === (await deps.ownTenantId()).toLowerCase();
   const registry = createRegistry({ ...deps, secrets, isOwn });
   const removal = createRemoval({ ...deps, registry, secrets });
@@ -193,7 +193,7 @@ export function createB2c(deps: {
     if (isDue(await registry.get(tenantId))) await begin(row.tenantId, "schedule", caller);
   }
 
-  async function sayUnlicensed(): Promise<void> {
+  async function logUnlicensed(): Promise<void> {
     log.warn("B2C discovery skipped: no PRO license");
     const day = clock.now().toISOString().slice(0, 10);
     if ((await tables.get(Notices, TENANTS, LICENCE_NOTICE))?.day === day) return;
@@ -270,7 +270,7 @@ export function createB2c(deps: {
       for (const { row } of all) if (row.removing) await send({ tenantId: row.tenantId }, 0);
       const due = all.filter((found) => !found.row.removing && isDue(found));
       if (due.length === 0) return;
-      if (!(await licensed())) return await sayUnlicensed();
+      if (!(await licensed())) return await logUnlicensed();
       for (const { row } of due) await send({ tenantId: row.tenantId }, 0);
     },
 

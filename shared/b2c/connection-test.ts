@@ -1,7 +1,7 @@
 import { CloudFailure } from "../platform/azure/failure.ts";
 import type { Graph, Organization } from "../platform/azure/graph.ts";
 import { LISTS, type List, type TenantRecord, type TenantType } from "./tenant.ts";
-import { type Finding, PERMISSIONS, unreadable, wrongDomain, wrongTenant } from "./words.ts";
+import { type Finding, PERMISSIONS, unreadableList, wrongDomain, wrongTenant } from "./tenant-problems.ts";
 
 /** Steps of a connection test, in this order. */
 export const CHECKS = ["signIn", "consent", "tenant", "domain", ...LISTS] as const;
@@ -65,7 +65,7 @@ export async function testTenant(tenant: TenantRecord, graph: TenantReader, sign
   const organization = await unlessFailure(graph.organization(signal));
   const permission = PERMISSIONS.organization;
   if (organization instanceof CloudFailure)
-    failed("tenant", unreadable("organization", tenant, organization), permission);
+    failed("tenant", unreadableList("organization", tenant, organization), permission);
   else if (organization) {
     result.organization = organization;
     result.tenantType = tenantTypeOf(organization);
@@ -90,7 +90,7 @@ export async function testTenant(tenant: TenantRecord, graph: TenantReader, sign
     const found = await unlessFailure(reads[name]());
     if (!(found instanceof CloudFailure)) add({ name, outcome: "ok", permission });
     else if (isAbsent(name, result.tenantType, found)) add({ name, outcome: "notApplicable", permission });
-    else failed(name, unreadable(name, tenant, found), permission);
+    else failed(name, unreadableList(name, tenant, found), permission);
   }
   return withUntried(result);
 }

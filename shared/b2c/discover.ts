@@ -15,9 +15,9 @@ import { withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS } from "../platform/time.ts";
-import type { KeptSecrets } from "../secrets/kept-secrets.ts";
+import type { StoredSecrets } from "../secrets/stored-secrets.ts";
 import { isAbsent, mayHave, mismatchOf, type TenantReader, tenantTypeOf, unlessFailure } from "./connection-test.ts";
-import { KIND_OF, type ReadHolder, readList } from "./read.ts";
+import { KIND_OF, type ReadHolder, readList } from "./read-tenant.ts";
 import {
   type Counts,
   LISTS,
@@ -30,7 +30,7 @@ import {
   type TenantRecord,
   type TenantStatus,
 } from "./tenant.ts";
-import { type Finding, ownTenant, secretMissing, unreadable } from "./words.ts";
+import { type Finding, ownTenant, secretMissing, unreadableList } from "./tenant-problems.ts";
 
 /** Time limit for reading a whole tenant, below the maximum duration of an invocation (host.json). */
 const READING_MS = 8 * MINUTE_MS;
@@ -40,7 +40,7 @@ export interface DiscoverDeps {
   tables: Tables;
   /** Creates a Microsoft Graph client for another tenant. */
   graphOf: (registration: Registration) => TenantReader;
-  secrets: KeptSecrets;
+  secrets: StoredSecrets;
   isOwn: (tenantId: string) => Promise<boolean>;
   inventory: Omit<HolderWriting, "confirm">;
   moment: () => Promise<Moment>;
@@ -120,7 +120,7 @@ async function readTenant(
   if (organization instanceof CloudFailure) {
     // If this kind can't be read, others may still be readable.
     if (organization.code !== "accessDenied") return stop("signIn", organization);
-    fail("organization", unreadable("organization", tenant, organization));
+    fail("organization", unreadableList("organization", tenant, organization));
   } else if (organization) {
     const type = tenantTypeOf(organization);
     if (type) reading.found.tenantType = type;
@@ -134,7 +134,7 @@ async function readTenant(
     const holders = mayHave(list, type) ? await unlessFailure(readList[list](graph, { ...tenant, now }, signal)) : [];
     if (!(holders instanceof CloudFailure)) reading.holders.push(...holders);
     else if (!isAbsent(list, type, holders)) {
-      fail(list, unreadable(list, tenant, holders));
+      fail(list, unreadableList(list, tenant, holders));
       continue;
     }
     reading.read++;

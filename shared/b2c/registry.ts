@@ -8,7 +8,7 @@ import type { Clock, Logger } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
 import { insert, type Operation, put, replace, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
-import type { KeptSecrets } from "../secrets/kept-secrets.ts";
+import type { StoredSecrets } from "../secrets/stored-secrets.ts";
 import type { NewTenant, TenantChange } from "./api.ts";
 import {
   type FoundTenant,
@@ -52,7 +52,7 @@ const GUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 export function createRegistry(deps: {
   tables: Tables;
   audit: Pick<Audit, "append">;
-  secrets: KeptSecrets;
+  secrets: StoredSecrets;
   vault: ServiceKeyVault | undefined;
   /** Returns true for the service's own tenant. */
   isOwn: (tenantId: string) => Promise<boolean>;

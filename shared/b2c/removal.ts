@@ -15,8 +15,8 @@ import { isConflict } from "../platform/storage/conflict.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import { remove, type Tables } from "../platform/storage/tables.ts";
-import type { KeptSecrets } from "../secrets/kept-secrets.ts";
-import { holdersOf } from "./read.ts";
+import type { StoredSecrets } from "../secrets/stored-secrets.ts";
+import { holdersOf } from "./read-tenant.ts";
 import { type Registry, THE_TENANT, tenantTarget } from "./registry.ts";
 import { Runs, runsOf, Statuses, statusKey, TENANTS, TenantRows, tenantKey } from "./tenant.ts";
 
@@ -46,7 +46,7 @@ export function createRemoval(deps: {
   tables: Tables;
   audit: Pick<Audit, "append">;
   registry: Registry;
-  secrets: KeptSecrets;
+  secrets: StoredSecrets;
   inventory: Omit<HolderWriting, "confirm" | "writer"> & { writer: Pick<InventoryWriter, "known" | "forget"> };
   clock: Clock;
   randomness: Randomness;

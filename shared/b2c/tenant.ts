@@ -3,7 +3,7 @@ import { ListFailure, RunFacts } from "../platform/runs/runs.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import { HOUR_MS } from "../platform/time.ts";
-import { type SecretsOwner, secretReference } from "../secrets/kept-secrets.ts";
+import { type SecretsOwner, secretReference } from "../secrets/stored-secrets.ts";
 
 /** Rows of the registry of B2C tenants. Registrations, discovery status and secrets share one partition. */
 export const TENANTS = "tenants";

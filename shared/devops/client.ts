@@ -3,6 +3,7 @@ import { CALL_LIMITS, type CallLimits, createSender } from "../platform/azure/ca
 import { asCloudFailure, type CallTarget, type CloudFailure, failure, retryAfter } from "../platform/azure/failure.ts";
 import type { Identity } from "../platform/azure/identity.ts";
 import type { Logger, Randomness } from "../platform/runtime.ts";
+import { devopsFailure } from "./failures.ts";
 import {
   type ConnectionData,
   devopsRoute,
@@ -11,8 +12,7 @@ import {
   type Proxied,
   type ServiceConnection,
   type VariableGroup,
-} from "./answers.ts";
-import { devopsFailure } from "./failures.ts";
+} from "./response-schemas.ts";
 
 /**
  * The resource for which tokens for Azure DevOps are requested:

@@ -6,13 +6,14 @@ import type { Caller } from "../platform/http/endpoint.ts";
 import { Problem, retryLater } from "../platform/http/problem.ts";
 import { onOneLine } from "../platform/http/text.ts";
 import type { Logger } from "../platform/runtime.ts";
-import type { Project } from "./answers.ts";
 import type { DevopsProject, DevopsSettingsView, DevopsTest } from "./api.ts";
-import type { Changed } from "./change.ts";
+import type { Changed } from "./change-resource.ts";
 import { createDevopsClient, type DevopsClient } from "./client.ts";
+import { createConnectionProofs } from "./connection-proofs.ts";
+import { chosenProjects, testOrganization } from "./connection-test.ts";
 import { organizationAddress } from "./org-url.ts";
-import type { ConnectionPlace, ReplacedCredential, VariablePlace } from "./places.ts";
-import { createConnectionProofs } from "./proofs.ts";
+import type { Project } from "./response-schemas.ts";
+import type { ConnectionPlace, ReplacedCredential, VariablePlace } from "./secret-locations.ts";
 import { replaceConnectionSecret, signsIn } from "./service-connections.ts";
 import {
   createDevopsSettings,
@@ -21,13 +22,12 @@ import {
   type SettingsDependencies,
   type VariableCopy,
 } from "./settings.ts";
-import { chosenProjects, testOrganization } from "./test.ts";
 import { hasSecretVariable, replaceVariable } from "./variable-groups.ts";
 import { settingsView } from "./views.ts";
 
-export type { Project, ServiceConnection, VariableGroup } from "./answers.ts";
-export type { Changed } from "./change.ts";
+export type { Changed } from "./change-resource.ts";
 export type { DevopsClient } from "./client.ts";
+export type { Project, ServiceConnection, VariableGroup } from "./response-schemas.ts";
 
 /** The configured organization, for dependency discovery and rotations. */
 export interface DevopsOrganization {

@@ -1,9 +1,9 @@
 import { type CallTarget, failure } from "../platform/azure/failure.ts";
-import { parameterOf, type ServiceConnection } from "./answers.ts";
-import { type Changed, changeWhole } from "./change.ts";
+import { type Changed, changeResource } from "./change-resource.ts";
 import type { DevopsClient } from "./client.ts";
-import type { ConnectionPlace, ReplacedCredential } from "./places.ts";
-import type { ConnectionProofs } from "./proofs.ts";
+import type { ConnectionProofs } from "./connection-proofs.ts";
+import { parameterOf, type ServiceConnection } from "./response-schemas.ts";
+import type { ConnectionPlace, ReplacedCredential } from "./secret-locations.ts";
 
 /** How a connection signs in as an application. */
 export interface ConnectionSignIn {
@@ -47,7 +47,7 @@ interface Connections {
  * previous secret again if the new one does not work.
  *
  * @throws {CloudFailure} notFound; refused if the connection did not sign in as the application, or accepts no secret;
- * conflict, see `changeWhole`.
+ * conflict, see `changeResource`.
  */
 export async function replaceConnectionSecret(
   connections: Connections & { proofs: ConnectionProofs },
@@ -71,7 +71,7 @@ export async function replaceConnectionSecret(
     }
     await proofs.keep(place, of);
   }
-  return await changeWhole(
+  return await changeResource(
     { target, read, ignored: VOLATILE, write: (changed, notAfter) => client.putConnection(changed, notAfter) },
     (changed) => {
       const { name } = parameterOf(changed, "serviceprincipalkey") ?? { name: "serviceprincipalkey" };

@@ -1,14 +1,14 @@
 import { type CallTarget, failure } from "../platform/azure/failure.ts";
-import type { VariableGroup } from "./answers.ts";
-import { type Changed, changeWhole } from "./change.ts";
+import { type Changed, changeResource } from "./change-resource.ts";
 import type { DevopsClient } from "./client.ts";
-import type { VariablePlace } from "./places.ts";
+import type { VariableGroup } from "./response-schemas.ts";
+import type { VariablePlace } from "./secret-locations.ts";
 
 /**
  * Writes a new value to a secret variable of a variable group. It is only known that DevOps accepted it: the value can't be
  * read.
  *
- * @throws {CloudFailure} notFound; refused if it is not such a variable; conflict, see `changeWhole`.
+ * @throws {CloudFailure} notFound; refused if it is not such a variable; conflict, see `changeResource`.
  */
 export async function replaceVariable(client: DevopsClient, place: VariablePlace, value: string): Promise<Changed> {
   const target = targetOf(place);
@@ -17,7 +17,7 @@ export async function replaceVariable(client: DevopsClient, place: VariablePlace
     requireWritable(group, place, target);
     return group;
   };
-  return await changeWhole(
+  return await changeResource(
     { target, read, ignored: new Set(), write: (group, notAfter) => client.putVariableGroup(group, notAfter) },
     (group) => {
       group.variables![nameIn(group, place.variable)!]!.value = value;

@@ -2,7 +2,7 @@ import type { Config } from "../platform/config/config.ts";
 import type { Tier } from "../platform/http/endpoint.ts";
 import type { Clock } from "../platform/runtime.ts";
 import { DAY_MS } from "../platform/time.ts";
-import { builtInKeys } from "./keys.ts";
+import { builtInKeys } from "./built-in-keys.ts";
 import { type License, type LicenseReason, verifyLicense } from "./license.ts";
 import type { LicenseKey } from "./vendor-keys.ts";
 

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { pageOf } from "../platform/http/paging.ts";
-import type { FailedMessage } from "./failed.ts";
+import type { FailedMessage } from "./failed-messages.ts";
 
 const FailedMessageView = z
   .object({

@@ -8,11 +8,11 @@ import { ASSET_TYPES } from "../inventory/asset.ts";
 import { STATUSES } from "../inventory/health.ts";
 import type { Inventory } from "../inventory/inventory.ts";
 import type { InventoryFigures } from "../inventory/query.ts";
-import type { FailedMessages } from "../messages/failed.ts";
+import type { FailedMessages } from "../messages/failed-messages.ts";
 import type { Clock } from "../platform/runtime.ts";
 import { measure } from "../platform/telemetry.ts";
 import { DAY_MS, SECOND_MS } from "../platform/time.ts";
-import { type Gauge, gaugesText, type Sample } from "./text.ts";
+import { type Gauge, gaugesText, type Sample } from "./prometheus-text.ts";
 
 /**
  * Failed deliveries are counted for a day. A delivery is retried for up to 21 hours, so every failure is visible for some time.

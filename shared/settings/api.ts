@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { CATEGORIES, type Category, changesOf, SETTING_KEYS } from "./definitions.ts";
-import { SOURCES } from "./resolve.ts";
+import { SOURCES } from "./effective-values.ts";
 import { HISTORY_TYPES } from "./retention.ts";
 
 /** Schemas of settings and of the retention of histories in the API. */

@@ -26,15 +26,15 @@ import {
   type SettingValues,
 } from "./definitions.ts";
 import {
-  contradiction,
   type Ignored,
   type Layers,
   type Overrides,
   type Resolved,
   resolve,
   type Source,
+  thresholdConflict,
   valuesOf,
-} from "./resolve.ts";
+} from "./effective-values.ts";
 
 export type { SettingKey, SettingValues } from "./definitions.ts";
 
@@ -159,7 +159,7 @@ interface State {
 export function createSettings(deps: SettingsDependencies): Settings {
   const { tables, config, clock, audit, appConfiguration, log } = deps;
   const listeners: ChangeListener[] = [];
-  let known: { state: State; at: number } | undefined;
+  let loaded: { state: State; at: number } | undefined;
   let loading: Promise<State> | undefined;
   /** Counts the changes by this instance: a load that started before a change must not replace its result. */
   let changes = 0;
@@ -201,9 +201,9 @@ export function createSettings(deps: SettingsDependencies): Settings {
       watchedAllBefore && !stored?.watchAllKept
         ? await keepWatchAll(stateOf(stored?.overrides ?? {}, fromAppConfiguration), await watchedAllBefore())
         : stored;
-    if (known && changes !== seen) return known.state;
+    if (loaded && changes !== seen) return loaded.state;
     const state = stateOf(row?.overrides ?? {}, fromAppConfiguration);
-    known = { state, at };
+    loaded = { state, at };
     warnOfIgnored(state);
     return state;
   }
@@ -261,8 +261,8 @@ export function createSettings(deps: SettingsDependencies): Settings {
   }
 
   function fresh(): State | undefined {
-    const age = known ? clock.now().getTime() - known.at : Infinity;
-    return age >= 0 && age < FRESH_MS ? known?.state : undefined;
+    const age = loaded ? clock.now().getTime() - loaded.at : Infinity;
+    return age >= 0 && age < FRESH_MS ? loaded?.state : undefined;
   }
 
   /**
@@ -305,7 +305,7 @@ export function createSettings(deps: SettingsDependencies): Settings {
         return planned.wanted && { ...(row && withoutKeys(row)), overrides: { ...planned.wanted }, unnotified };
       });
       // Keep the time of the load it is based on, because App Configuration was not read again.
-      known = { state: planned.after, at: known?.at ?? clock.now().getTime() };
+      loaded = { state: planned.after, at: loaded?.at ?? clock.now().getTime() };
       changes++;
       loading = undefined;
       return { ...planned, stored };
@@ -337,7 +337,7 @@ export function createSettings(deps: SettingsDependencies): Settings {
 
   return {
     values: async () => (fresh() ?? (await refresh())).values,
-    current: () => known?.state.values,
+    current: () => loaded?.state.values,
 
     async fresh() {
       // A load in progress may have started before the state that the caller has just seen.
@@ -370,7 +370,7 @@ export function createSettings(deps: SettingsDependencies): Settings {
           ...now.layers.overrides,
           ...Object.fromEntries(different.map((key) => [key, { ...override, value: wanted[key]! }])),
         };
-        refuseContradiction(keys, { ...now.layers, overrides });
+        requireNoConflict(keys, { ...now.layers, overrides });
         return overrides;
       });
       return described(keys, state);
@@ -414,18 +414,18 @@ function overridable(category: Category, name: string): SettingKey {
 function without(key: SettingKey, layers: Layers): Overrides {
   if (!layers.overrides[key]) throw notFound(`An override of ${key}`);
   const { [key]: _, ...overrides } = layers.overrides;
-  const left = contradiction({ ...layers, overrides });
-  if (left && !contradiction(layers)) {
-    throw new Problem("conflict", `${contradictionText(left)} Change the other one first, or set both with one PUT.`);
+  const left = thresholdConflict({ ...layers, overrides });
+  if (left && !thresholdConflict(layers)) {
+    throw new Problem("conflict", `${conflictText(left)} Change the other one first, or set both with one PUT.`);
   }
   return overrides;
 }
 
-function refuseContradiction(keys: readonly SettingKey[], layers: Layers): void {
-  const found = keys.includes("criticalExpiryDays") ? contradiction(layers) : undefined;
+function requireNoConflict(keys: readonly SettingKey[], layers: Layers): void {
+  const found = keys.includes("criticalExpiryDays") ? thresholdConflict(layers) : undefined;
   if (!found) return;
   const path = found.critical.source === "override" ? "body.criticalExpiryDays" : "body.warningExpiryDays";
-  const message = contradictionText(found);
+  const message = conflictText(found);
   throw new Problem("invalidRequest", message, { errors: [{ path, message }] });
 }
 
@@ -436,7 +436,7 @@ const SOURCE_TEXT: Record<Source, string> = {
   default: "the default",
 };
 
-function contradictionText({ critical, warning }: NonNullable<ReturnType<typeof contradiction>>): string {
+function conflictText({ critical, warning }: NonNullable<ReturnType<typeof thresholdConflict>>): string {
   return `criticalExpiryDays would be ${critical.value} (${SOURCE_TEXT[critical.source]}), which is not below warningExpiryDays, ${warning.value} (${SOURCE_TEXT[warning.source]}).`;
 }
 

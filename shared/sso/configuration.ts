@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { ROLES } from "../platform/http/endpoint.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";
-import { secretReference } from "../secrets/kept-secrets.ts";
+import { secretReference } from "../secrets/stored-secrets.ts";
 
 /** All rows of single sign-on except sign-in requests share one partition, so that a change is one transaction. */
 export const SSO = "sso";

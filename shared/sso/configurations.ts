@@ -9,7 +9,6 @@ import { repeatOnConflict } from "../platform/storage/conflict.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
 import { insert, type Operation, replace, type Tables } from "../platform/storage/tables.ts";
 import type { SsoChange, SsoConfigurationView } from "./api.ts";
-import { checkConfiguration, decisive, keepsSecret, withChange } from "./change.ts";
 import {
   CONFIGURATION_KEY,
   Configuration,
@@ -20,6 +19,7 @@ import {
   type SsoConfigurationRow,
   UNCONFIGURED,
 } from "./configuration.ts";
+import { checkConfiguration, keepsSecret, signInMembers, withChange } from "./configuration-change.ts";
 import { fingerprintOf } from "./saml/certificates.ts";
 import { withSamlMetadata } from "./saml/settings.ts";
 import { SERVICE_KEY_USE, type SsoSecrets } from "./secrets.ts";
@@ -61,7 +61,7 @@ export function createConfigurations(deps: {
    * Returns true if the bootstrap administrator can sign in while passwords are turned off: see
    * `Access.hasBootstrapAdministrator`.
    */
-  bootstrapStands(): Promise<boolean>;
+  hasBootstrapAdministrator(): Promise<boolean>;
   clock: Clock;
   randomness: Randomness;
   log: Logger;
@@ -72,13 +72,13 @@ export function createConfigurations(deps: {
   const logins = () => tables.get(Logins, SSO, LOGINS_KEY);
 
   /** @throws {Problem} conflict if turning off passwords would lock out everyone */
-  async function requireWayIn(config: SsoConfiguration): Promise<void> {
+  async function requireBootstrapAdministrator(config: SsoConfiguration): Promise<void> {
     const refuse = (detail: string) => new Problem("conflict", `Passwords stay switched on. ${detail}`);
     if (!config.isEnabled) throw refuse("Single sign-on is not switched on.");
     if ((await logins())?.administratorUnder !== config.generation) {
       throw refuse("An administrator must have signed in by single sign-on since it was last changed.");
     }
-    if (!(await deps.bootstrapStands())) {
+    if (!(await deps.hasBootstrapAdministrator())) {
       throw refuse(
         "The administrator whom BOOTSTRAP_ADMIN_USERNAME names must be active, be admin and have a password.",
       );
@@ -102,7 +102,7 @@ export function createConfigurations(deps: {
   function revised(config: SsoConfiguration, before: SsoConfiguration, caller: Caller): SsoConfiguration {
     const now = clock.now();
     const revision = randomness.ulid(now);
-    const generation = decisive(config) === decisive(before) ? before.generation : revision;
+    const generation = signInMembers(config) === signInMembers(before) ? before.generation : revision;
     return { ...config, generation, revision, updatedAt: now.toISOString(), updatedBy: caller.actor };
   }
 
@@ -142,7 +142,7 @@ export function createConfigurations(deps: {
       checkConfiguration(next, deps.targets);
 
       const secret = given.oidcClientSecret ?? undefined;
-      const decides = secret !== undefined || decisive(next) !== decisive(before);
+      const decides = secret !== undefined || signInMembers(next) !== signInMembers(before);
       if (decides) {
         if (given.ssoOnlyMode) {
           const detail =
@@ -150,7 +150,7 @@ export function createConfigurations(deps: {
           throw new Problem("conflict", detail);
         }
         next.ssoOnlyMode = false;
-      } else if (next.ssoOnlyMode && !before.ssoOnlyMode) await requireWayIn(next);
+      } else if (next.ssoOnlyMode && !before.ssoOnlyMode) await requireBootstrapAdministrator(next);
       if (decides && next.isEnabled) await tryIt(next, secret, before);
 
       const event = { type: "sso.configured", caller, target: TARGET, before: entered(before) };

@@ -1,5 +1,5 @@
 /** Issuers with which anyone can have an account, or that serve many organizations under one name. */
-const SHARED_ISSUERS: ReadonlySet<string> = new Set([
+const MULTI_ORGANIZATION_ISSUERS: ReadonlySet<string> = new Set([
   "https://accounts.google.com",
   "https://appleid.apple.com",
   "https://gitlab.com",
@@ -24,7 +24,8 @@ const SHARED_ISSUERS: ReadonlySet<string> = new Set([
  * Returns true if the issuer serves more than one organization, so that its users don't all belong to this organization.
  * Maintained by hand, because discovery documents don't say it.
  */
-export const isShared = (issuer: string): boolean => SHARED_ISSUERS.has(issuer.replace(/\/+$/, ""));
+export const isMultiOrganizationIssuer = (issuer: string): boolean =>
+  MULTI_ORGANIZATION_ISSUERS.has(issuer.replace(/\/+$/, ""));
 
 /** Sign-in hosts of Entra in every cloud: https://learn.microsoft.com/entra/identity-platform/authentication-national-cloud */
 const ENTRA_HOSTS: ReadonlySet<string> = new Set([

@@ -1,6 +1,6 @@
 import type { SsoConfiguration } from "./configuration.ts";
 import type { Person } from "./person.ts";
-import type { SignInRequest } from "./requests.ts";
+import type { SignInRequest } from "./sign-in-requests.ts";
 
 /** The response of an identity provider, sent through the browser. */
 export interface Callback {

@@ -1,4 +1,4 @@
-import type { Federated } from "../access/federated.ts";
+import type { FederatedSignIn } from "../access/federated-sign-in.ts";
 import { identityId } from "../access/user.ts";
 import type { Audit } from "../audit/audit.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
@@ -10,10 +10,10 @@ import type { SsoConfiguration } from "./configuration.ts";
 import type { Configurations } from "./configurations.ts";
 import { emailOf, nameOf, type Person, verifiedDomainOf } from "./person.ts";
 import type { Protocol } from "./protocol.ts";
-import { refusalOf, SignInRefused } from "./refusals.ts";
-import { bindingCookie, createSignInRequests, type ProtocolName } from "./requests.ts";
 import { asLocation, isOwnPath } from "./return-url.ts";
 import { roleOf } from "./roles.ts";
+import { SignInRefused, signInRefusedFor } from "./sign-in-refused.ts";
+import { bindingCookie, createSignInRequests, type ProtocolName } from "./sign-in-requests.ts";
 
 /** A redirect of the browser and its cookie. */
 export interface Redirection {
@@ -53,7 +53,7 @@ export function createSignIns(deps: {
   tables: Tables;
   configurations: Configurations;
   protocols: Partial<Record<ProtocolName, Protocol>>;
-  federated: Federated;
+  federated: FederatedSignIn;
   audit: Pick<Audit, "refused">;
   clock: Clock;
   randomness: Randomness;
@@ -88,7 +88,7 @@ export function createSignIns(deps: {
       role: (now: Parameters<typeof roleOf>[2]) => roleOf(config, person, now),
     };
     const entered = await federated.signIn(arriving, caller, userAgent);
-    if ("refused" in entered) throw refusalOf(entered.refused);
+    if ("refused" in entered) throw signInRefusedFor(entered.refused);
     return entered;
   }
 

@@ -11,23 +11,23 @@ import type { RateLimiter } from "../platform/http/rate-limit.ts";
 import { createOutgoing, type OutgoingOptions } from "../platform/outgoing/outgoing.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import type { Tables } from "../platform/storage/tables.ts";
-import { createKeptSecrets } from "../secrets/kept-secrets.ts";
+import { createStoredSecrets } from "../secrets/stored-secrets.ts";
+import { issuerProblem, PUBLIC_TARGETS, providerTargets } from "./allowed-addresses.ts";
 import type { SsoChange, SsoConfigurationView, SsoTest, SsoTestResult } from "./api.ts";
-import { checkIssuer, withChange } from "./change.ts";
 import type { SsoConfiguration } from "./configuration.ts";
+import { checkIssuer, withChange } from "./configuration-change.ts";
 import { type Configurations, createConfigurations } from "./configurations.ts";
-import { credentialsExpiring, type SsoCredential } from "./expiring.ts";
+import { credentialsExpiring, type SsoCredential } from "./expiring-credentials.ts";
+import { type Candidate, testOidc } from "./oidc/connection-test.ts";
 import { createDiscovery, type DiscoveryDocument, fetchDiscoveryDocument } from "./oidc/discovery.ts";
 import { createOidc } from "./oidc/oidc.ts";
-import { type Candidate, testOidc } from "./oidc/test.ts";
 import type { Check, Protocol } from "./protocol.ts";
-import type { ProtocolName } from "./requests.ts";
+import { testSaml } from "./saml/configuration-test.ts";
 import { createSaml } from "./saml/saml.ts";
 import { checkSaml, withSamlMetadata } from "./saml/settings.ts";
-import { testSaml } from "./saml/test.ts";
 import { SSO_SECRETS } from "./secrets.ts";
+import type { ProtocolName } from "./sign-in-requests.ts";
 import { createSignIns, type SignIns } from "./sign-ins.ts";
-import { issuerProblem, PUBLIC_TARGETS, providerTargets } from "./targets.ts";
 
 /** Single sign-on: its configuration, and sign-ins with an identity provider. */
 export interface Sso {
@@ -81,7 +81,7 @@ export interface SsoDependencies {
   tables: Tables;
   config: Pick<Config, "PRIVATE_TARGET_HOSTS" | "PUBLIC_BASE_URL" | "BOOTSTRAP_ADMIN_USERNAME">;
   audit: Audit;
-  access: Pick<Access, "federated" | "bootstrapStands">;
+  access: Pick<Access, "federated" | "hasBootstrapAdministrator">;
   licensing: Pick<Licensing, "tier">;
   /** Undefined if the service has no key vault of its own. Then client secrets are rejected. */
   vault: ServiceKeyVault | undefined;
@@ -99,15 +99,15 @@ export function createSso(deps: SsoDependencies): Sso {
   const resolving = deps.resolve && { resolve: deps.resolve };
   const targets = { ...providerTargets(config), ...resolving };
   const outgoing = createOutgoing(targets);
-  const anybodys = createOutgoing({ ...PUBLIC_TARGETS, ...resolving });
+  const anonymousDiscovery = createOutgoing({ ...PUBLIC_TARGETS, ...resolving });
   const allowed = (address: string) => issuerProblem(address, targets) === undefined;
-  const secrets = createKeptSecrets(SSO_SECRETS, { tables, audit, vault: deps.vault, clock, randomness });
+  const secrets = createStoredSecrets(SSO_SECRETS, { tables, audit, vault: deps.vault, clock, randomness });
   const configurations: Configurations = createConfigurations({
     tables,
     audit,
     secrets,
     targets,
-    bootstrapStands: () => access.bootstrapStands(),
+    hasBootstrapAdministrator: () => access.hasBootstrapAdministrator(),
     clock,
     randomness,
     log,
@@ -137,7 +137,7 @@ export function createSso(deps: SsoDependencies): Sso {
   async function current() {
     const now = await configurations.read();
     const enabled = await isOn(now);
-    return { now, enabled, ssoOnlyMode: enabled && now.ssoOnlyMode && (await access.bootstrapStands()) };
+    return { now, enabled, ssoOnlyMode: enabled && now.ssoOnlyMode && (await access.hasBootstrapAdministrator()) };
   }
 
   const tried = (candidate: Candidate, origin: string): Promise<Check[]> =>
@@ -226,7 +226,7 @@ export function createSso(deps: SsoDependencies): Sso {
       if (problem !== undefined) throw invalidBody("issuerUrl", problem);
       if (new URL(issuerUrl).port !== "") throw invalidBody("issuerUrl", "must have no port");
       try {
-        return await fetchDiscoveryDocument(issuerUrl, anybodys);
+        return await fetchDiscoveryDocument(issuerUrl, anonymousDiscovery);
       } catch (error) {
         // One error for all causes, so that the response does not reveal which names and hosts exist here.
         if (!EXPECTED.includes((error as Error).name)) throw error;

@@ -11,7 +11,7 @@ import { keyEnd } from "../platform/storage/keys.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import { insert, type Operation, remove, replace, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { SECOND_MS } from "../platform/time.ts";
-import { createKeptSecrets, type SecretReference, type SecretsOwner } from "../secrets/kept-secrets.ts";
+import { createStoredSecrets, type SecretReference, type SecretsOwner } from "../secrets/stored-secrets.ts";
 import type { ProviderChange } from "./api.ts";
 import { type ProviderDependencies, SyncFailure } from "./providers/provider.ts";
 import { type AnyProvider, PROVIDERS, providerOf } from "./providers/providers.ts";
@@ -97,7 +97,7 @@ export function createConfigurations(deps: {
   log: Logger;
 }): ProviderConfigurations {
   const { tables, queues, audit, clock, randomness, log } = deps;
-  const secrets = createKeptSecrets(PROVIDER_SECRETS, deps);
+  const secrets = createStoredSecrets(PROVIDER_SECRETS, deps);
 
   function known(id: string): AnyProvider {
     const provider = providerOf(id);

@@ -3,7 +3,7 @@ import * as z from "zod";
 import { entity, type Row } from "../platform/storage/entity.ts";
 import { keyText } from "../platform/storage/keys.ts";
 import { isUlid, newestFirst } from "../platform/ulid.ts";
-import { secretReference } from "../secrets/kept-secrets.ts";
+import { secretReference } from "../secrets/stored-secrets.ts";
 
 /** Rows of sync. All stand in one partition, so that a record changes with its place in every index in one transaction. */
 export const SYNC = "sync";

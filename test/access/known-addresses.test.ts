@@ -110,7 +110,10 @@ describe("a user who recently signed in from an address", () => {
     );
     await expect.poll(() => looked, { timeout: 150_000 }).toBe(4);
     expect(await code(busy.access.signIn(ADMIN, HERE))).toBe("in");
-    expect([busy.access.letIn.has(HERE.address!), busy.access.letIn.has(stranger(0).address!)]).toEqual([true, false]);
+    expect([
+      busy.access.recentAddresses.has(HERE.address!),
+      busy.access.recentAddresses.has(stranger(0).address!),
+    ]).toEqual([true, false]);
     // No more users were read meanwhile, so the queue existed.
     expect(looked).toBe(4);
     release();

@@ -1,7 +1,7 @@
 import { createPublicKey, randomBytes } from "node:crypto";
 import * as z from "zod";
 import { type Audit, type AuditEvent, createAudit } from "../../shared/audit/audit.ts";
-import type { Anchor, Remembered } from "../../shared/audit/chain/anchor.ts";
+import type { Anchor, AnchorState } from "../../shared/audit/chain/anchor.ts";
 import { type PublicKeys, signingKey } from "../../shared/audit/chain/signing.ts";
 import type { ExportRequest } from "../../shared/audit/export/export.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
@@ -30,7 +30,7 @@ export const AnyRow = entity(
 );
 
 /** A key vault that stores the anchor. */
-export function memoryAnchor(): Anchor & { digest: Remembered | "unreadable" | undefined } {
+export function memoryAnchor(): Anchor & { digest: AnchorState | "unreadable" | undefined } {
   return {
     digest: undefined,
     async read() {

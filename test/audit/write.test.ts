@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { createTrust } from "../../shared/audit/chain/trust.ts";
 import { exportPart } from "../../shared/audit/export/export.ts";
 import { IntervalSealed, intervalOf, timeOf } from "../../shared/audit/interval.ts";
-import { enterExport } from "../../shared/audit/reading.ts";
+import { recordExport } from "../../shared/audit/reading-events.ts";
 import {
   bornMark,
   DigestRow,
@@ -282,7 +282,7 @@ test("an export is recorded as one intent and one outcome for all parts", async 
   const part = (cursor: string | undefined, requestId: string) => {
     const request = { format: "csv" as const, query: { actor: "ada" }, cursor, gzip: false };
     const limits = { entries: 2, bytes: 1e9 };
-    return enterExport(counter, request, { ...reader, requestId }, (id) => exportPart(make, request, id, limits));
+    return recordExport(counter, request, { ...reader, requestId }, (id) => exportPart(make, request, id, limits));
   };
   const first = await part(undefined, "first");
   // The export ends at the time it started, so it does not contain its own outcome.

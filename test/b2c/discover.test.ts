@@ -5,7 +5,7 @@ import { assetId, placesOf } from "../../shared/inventory/asset.ts";
 import type { Config } from "../../shared/platform/config/config.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
-import { caller, company, openRoom, PAGE, type Room } from "./room.ts";
+import { caller, company, openRoom, PAGE, type Room } from "./support.ts";
 
 let storage: MovedStorage;
 let live: { cloud: Cloud; config: Config };

@@ -7,7 +7,7 @@ import { liveIn } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN } from "../support/cases.ts";
 import type { Steps } from "../support/mortal.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
-import { caller, company, openRoom, type Room } from "./room.ts";
+import { caller, company, openRoom, type Room } from "./support.ts";
 
 /** Number of crashes to test; a campaign crashes at every write. */
 const SAMPLE = IS_CAMPAIGN ? Number.POSITIVE_INFINITY : 6;

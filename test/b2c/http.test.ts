@@ -3,7 +3,7 @@ import { appIdOf, secretValueOf } from "simulated-cloud/company/applications.ts"
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { licence } from "../support/licence.ts";
 import { Service } from "../support/service.ts";
-import { company, registrationOf } from "./room.ts";
+import { company, registrationOf } from "./support.ts";
 
 let service: Service;
 beforeAll(async () => {

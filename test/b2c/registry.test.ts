@@ -8,7 +8,7 @@ import { nextDiscoveryAt, Statuses, statusKey, TENANTS } from "../../shared/b2c/
 import type { Config } from "../../shared/platform/config/config.ts";
 import { configIn, liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, company, openRoom, type Room, registrationOf } from "./room.ts";
+import { caller, company, openRoom, type Room, registrationOf } from "./support.ts";
 
 let storage: TestStorage;
 let live: { cloud: Cloud; config: Config };

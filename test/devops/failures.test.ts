@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { ZodType } from "zod";
-import { devopsRoute } from "../../shared/devops/answers.ts";
 import { devopsFailure } from "../../shared/devops/failures.ts";
+import { devopsRoute } from "../../shared/devops/response-schemas.ts";
 
 const target = { operation: "read a variable group", resource: "Azure DevOps", grant: "the role Reader" };
 const JSON_TYPE = "application/json; charset=utf-8";

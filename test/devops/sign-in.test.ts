@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { ServiceConnection } from "../../shared/devops/answers.ts";
+import type { ServiceConnection } from "../../shared/devops/response-schemas.ts";
 import { signInOf } from "../../shared/devops/service-connections.ts";
 
 const connectionBy = (scheme: string, authenticationType?: string): ServiceConnection => ({

@@ -2,7 +2,7 @@ import { generateKeyPairSync, type KeyObject } from "node:crypto";
 import { build } from "esbuild";
 import { CompactSign, SignJWT } from "jose";
 import { describe, expect, test } from "vitest";
-import { builtInKeys } from "../../shared/licensing/keys.ts";
+import { builtInKeys } from "../../shared/licensing/built-in-keys.ts";
 import { createLicensing } from "../../shared/licensing/licensing.ts";
 
 const NOW = Date.parse("2026-11-21T10:00:00Z");
@@ -122,7 +122,7 @@ describe("a license", () => {
 
 describe("the keys in a build", () => {
   async function built(define: Record<string, string>): Promise<{ kid: string; x: string }[]> {
-    const source = 'import { builtInKeys } from "./shared/licensing/keys.ts"; export default builtInKeys();';
+    const source = 'import { builtInKeys } from "./shared/licensing/built-in-keys.ts"; export default builtInKeys();';
     const { outputFiles } = await build({
       stdin: { contents: source, resolveDir: new URL("../..", import.meta.url).pathname },
       bundle: true,

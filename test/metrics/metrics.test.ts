@@ -10,7 +10,7 @@ import { FRAMEWORK_IDS } from "../../shared/compliance/controls.ts";
 import { SCAN_MODES } from "../../shared/discovery/scan.ts";
 import { ASSET_TYPES } from "../../shared/inventory/asset.ts";
 import { STATUSES } from "../../shared/inventory/health.ts";
-import { gaugesText } from "../../shared/metrics/text.ts";
+import { gaugesText } from "../../shared/metrics/prometheus-text.ts";
 import { loadConfig } from "../../shared/platform/config/config.ts";
 import { DAY_MS } from "../../shared/platform/time.ts";
 import { licence } from "../support/licence.ts";

@@ -3,7 +3,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { TableClient } from "@azure/data-tables";
 import { appIdOf } from "simulated-cloud/company/applications.ts";
 import { createServices, type Services } from "../../functions/services.ts";
-import { createSignInFailures } from "../../shared/access/failures.ts";
+import { createSignInFailures } from "../../shared/access/sign-in-failures.ts";
 import { keyedHash } from "../../shared/access/tokens.ts";
 import { USERS_PARTITION, User } from "../../shared/access/user.ts";
 import { DELIVERY_ROW, Deliveries } from "../../shared/alerts/delivery.ts";

@@ -7,7 +7,7 @@ import { RULE_PREFIX, RULES, RuleSecretRows, Rules, SECRET_PREFIX, secretName } 
 import { entity } from "../../shared/platform/storage/entity.ts";
 import { keyEnd } from "../../shared/platform/storage/keys.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
-import { secretReference } from "../../shared/secrets/kept-secrets.ts";
+import { secretReference } from "../../shared/secrets/stored-secrets.ts";
 import { CONFIGURATION_PREFIX, SYNC } from "../../shared/sync/record.ts";
 import { IS_CAMPAIGN, LONG_MS, SEED } from "../support/cases.ts";
 import { licence } from "../support/licence.ts";

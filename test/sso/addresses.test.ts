@@ -10,7 +10,7 @@ import {
   ORIGIN,
   problemOf,
   startDeployments,
-} from "./room.ts";
+} from "./support.ts";
 
 let deployments: Awaited<ReturnType<typeof startDeployments>>;
 let deployment: Deployment;

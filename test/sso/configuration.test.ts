@@ -17,7 +17,7 @@ import {
   problemOf,
   signIn,
   startDeployments,
-} from "./room.ts";
+} from "./support.ts";
 
 let deployments: Awaited<ReturnType<typeof startDeployments>>;
 let deployment: Deployment;

@@ -15,7 +15,7 @@ import {
   signIn,
   startDeployments,
   whoIs,
-} from "./room.ts";
+} from "./support.ts";
 
 let deployments: Awaited<ReturnType<typeof startDeployments>>;
 let deployment: Deployment;

@@ -6,8 +6,8 @@ import { isPlausible } from "./chain.ts";
 import { Beginning, DigestName } from "./digest.ts";
 
 /** The part of the chain that is stored outside the tables: its newest digest and its beginning. */
-export const Remembered = DigestName.extend({ beginning: Beginning.optional() });
-export type Remembered = z.infer<typeof Remembered>;
+export const AnchorState = DigestName.extend({ beginning: Beginning.optional() });
+export type AnchorState = z.infer<typeof AnchorState>;
 
 /**
  * Stores the newest digest and the beginning of the chain where someone who can change the tables can't change them. So the
@@ -15,8 +15,8 @@ export type Remembered = z.infer<typeof Remembered>;
  */
 export interface Anchor {
   /** Returns the anchor. Undefined before the first write; `unreadable` if the stored value was not written by `write`. */
-  read(): Promise<Remembered | "unreadable" | undefined>;
-  write(remembered: Remembered): Promise<void>;
+  read(): Promise<AnchorState | "unreadable" | undefined>;
+  write(remembered: AnchorState): Promise<void>;
 }
 
 /** Name of the secret of an earlier version, which several deployments with one key vault shared. */

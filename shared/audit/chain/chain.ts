@@ -2,7 +2,7 @@ import type { Clock } from "../../platform/runtime.ts";
 import type { Tables } from "../../platform/storage/tables.ts";
 import { DAY_MS, HOUR_MS } from "../../platform/time.ts";
 import { INTERVAL_MS, type Interval, intervalFrom, intervalName, intervalOf } from "../interval.ts";
-import { readRow, readRows } from "../read.ts";
+import { readRow, readRows } from "../read-rows.ts";
 import { DIGESTS_PARTITION, DigestRow } from "../rows.ts";
 import { type Beginning, type Digest, type DigestName, type FoundDigest, readDigest } from "./digest.ts";
 import type { Purges } from "./purge-record.ts";
@@ -27,8 +27,8 @@ export interface ChainDependencies {
 }
 
 /** The first range to search for the newest digest, and the factor of each next range. */
-const FIRST_LOOK_MS = HOUR_MS;
-const LOOK_FURTHER = 8;
+const FIRST_SEARCH_MS = HOUR_MS;
+const SEARCH_FACTOR = 8;
 /** Digests of future intervals are ignored, except within this tolerance for the clock that sealed. */
 const CLOCK_AHEAD_MS = DAY_MS;
 /** Earlier than any digest: this service did not exist before. */
@@ -46,7 +46,7 @@ export async function chainEnd(deps: ChainDependencies, remembered?: DigestName)
   const horizon = intervalOf(deps.clock.now().getTime()) + CLOCK_AHEAD_MS;
   let before = horizon;
   let unknown: ChainEnd | undefined;
-  for (let look = FIRST_LOOK_MS + CLOCK_AHEAD_MS; before > EARLIEST; look *= LOOK_FURTHER) {
+  for (let look = FIRST_SEARCH_MS + CLOCK_AHEAD_MS; before > EARLIEST; look *= SEARCH_FACTOR) {
     const from = Math.max(EARLIEST, intervalOf(horizon - look));
     const found = await newestIn(deps, { from, before }, remembered);
     if (found.verified) return found.verified;

@@ -2,9 +2,9 @@ import { createHash } from "node:crypto";
 import type { Tables } from "../../platform/storage/tables.ts";
 import { sha256 } from "../canonical.ts";
 import { type Interval, intervalFrom, intervalName, isIntervalName } from "../interval.ts";
-import { readRows } from "../read.ts";
+import { readRows } from "../read-rows.ts";
 import { MANIFESTS_PARTITION, ManifestRow } from "../rows.ts";
-import type { StoredEntry } from "../stored.ts";
+import type { StoredEntry } from "../stored-entries.ts";
 
 /** An entry's id and the hash of its text, in base64url. */
 export type Fingerprint = readonly [id: string, hash: string];

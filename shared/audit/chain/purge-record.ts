@@ -1,7 +1,7 @@
 import * as z from "zod";
 import type { Tables } from "../../platform/storage/tables.ts";
 import { type Interval, intervalFrom } from "../interval.ts";
-import { readRows } from "../read.ts";
+import { readRows } from "../read-rows.ts";
 import { PURGES_PARTITION, RecordRow } from "../rows.ts";
 import { DigestName } from "./digest.ts";
 import { type PublicKeys, readStatement } from "./signing.ts";

@@ -2,7 +2,7 @@ import { createPublicKey } from "node:crypto";
 import * as z from "zod";
 import type { Config } from "../../platform/config/config.ts";
 import type { Tables } from "../../platform/storage/tables.ts";
-import { readRows } from "../read.ts";
+import { readRows } from "../read-rows.ts";
 import { KEYS_PARTITION, RecordRow } from "../rows.ts";
 import {
   type PublicKeys,

@@ -1,15 +1,15 @@
 import { Problem } from "../../platform/http/problem.ts";
-import { chainState, type ReadingDependencies } from "../chain/state.ts";
+import { chainState, type ReadingDependencies } from "../chain/chain-state.ts";
 import type { AuditEntry } from "../entry.ts";
 import { INTERVAL_MS, intervalOf } from "../interval.ts";
 import { type AuditQuery, queryName, refuseOtherQuery } from "../list.ts";
-import { firstInterval } from "../seal/begin.ts";
+import { firstInterval } from "../seal/first-interval.ts";
 import { auditCsv } from "./csv.ts";
 import { type Cursor, readCursor, signCursor } from "./cursor.ts";
+import { matchesFilter, type Position, walkEntries } from "./entry-pages.ts";
 import { createJsonPart } from "./json.ts";
 import type { PartWriter } from "./part.ts";
 import { createSink } from "./sink.ts";
-import { type Position, passes, walkEntries } from "./walk.ts";
 
 /**
  * Maximum size of one response, because the platform collects a response in memory. With these limits an export of 250,000
@@ -112,7 +112,7 @@ export async function exportPart(
     walked += taken.length;
     const end = taken.at(-1);
     if (end) last = { interval: end.row.interval, rowKey: end.row.rowKey };
-    const passing = taken.filter(({ entry }) => entry === undefined || passes(entry, query));
+    const passing = taken.filter(({ entry }) => entry === undefined || matchesFilter(entry, query));
     entries += passing.filter(({ entry }) => entry !== undefined).length;
     await writer.write(passing);
     if (taken.length < page.length) {
@@ -148,7 +148,7 @@ export async function exportPart(
 async function pdfEntries(pages: ReturnType<typeof walkEntries>, query: AuditQuery): Promise<AuditEntry[]> {
   const entries: AuditEntry[] = [];
   for await (const page of pages) {
-    for (const { entry } of page) if (entry && passes(entry, query)) entries.push(entry);
+    for (const { entry } of page) if (entry && matchesFilter(entry, query)) entries.push(entry);
     if (entries.length > MAX_PDF_ENTRIES) {
       const detail = `A PDF holds at most ${MAX_PDF_ENTRIES} entries and this period has more. Choose a shorter period or more filters, or format=csv or format=json, which have no limit.`;
       throw new Problem("invalidRequest", detail, { errors: [{ path: "query.format", message: detail }] });

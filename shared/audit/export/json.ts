@@ -1,16 +1,16 @@
+import type { ChainState, ReadingDependencies } from "../chain/chain-state.ts";
 import type { Finding } from "../chain/findings.ts";
 import { fingerprintOf, manifestHash, readManifests, type Sealed } from "../chain/manifest.ts";
 import { signStatement } from "../chain/signing.ts";
-import type { ChainState, ReadingDependencies } from "../chain/state.ts";
 import { INTERVAL_MS, type Interval, intervalFrom, intervalName, intervalOf, isIntervalName } from "../interval.ts";
 import type { AuditQuery } from "../list.ts";
-import { readRow, readRows } from "../read.ts";
+import { readRow, readRows } from "../read-rows.ts";
 import { DIGESTS_PARTITION, DigestRow } from "../rows.ts";
-import { byInterval } from "../stored.ts";
-import { findStrays } from "../verify/strays.ts";
+import { byInterval } from "../stored-entries.ts";
+import { findUnexpectedRows } from "../verify/unexpected-rows.ts";
+import { type Position, positionText } from "./entry-pages.ts";
 import type { PartWriter } from "./part.ts";
 import { EXPORT_FORMAT, type ExportStatement } from "./statement.ts";
-import { type Position, positionText } from "./walk.ts";
 
 /** Maximum number of invalid rows that one part reports. */
 const MAX_STRAYS = 1000;
@@ -105,7 +105,7 @@ export function createJsonPart(
   async function statement(upTo: Position | undefined): Promise<string | null> {
     if (!trust.signer) return null;
     const { end: newest, keptFrom, beginning, remembered } = state;
-    const outside = part.after ? [] : await findStrays(deps, state);
+    const outside = part.after ? [] : await findUnexpectedRows(deps, state);
     const findings = [...outside, ...strays];
     const payload: ExportStatement = {
       exportedAt: clock.now().toISOString(),

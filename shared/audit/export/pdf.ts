@@ -1,7 +1,7 @@
 import { createDocument } from "../../platform/pdf/document.ts";
 import { ALARM, type Cell, CONTENT_BOTTOM, type Column, MARGIN, MUTED, type Sheet } from "../../platform/pdf/sheet.ts";
 import type { Verification } from "../api.ts";
-import type { ReadingDependencies } from "../chain/state.ts";
+import type { ReadingDependencies } from "../chain/chain-state.ts";
 import type { AuditEntry } from "../entry.ts";
 import type { AuditQuery } from "../list.ts";
 import { verifySealed } from "../verify/verify.ts";

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { Remembered } from "../chain/anchor.ts";
+import { AnchorState } from "../chain/anchor.ts";
 import { Beginning, DigestName } from "../chain/digest.ts";
 import { Finding } from "../chain/findings.ts";
 
@@ -31,7 +31,7 @@ export const ExportStatement = z.object({
   beginning: Beginning.nullable().optional(),
   /** The newest digest in the tables, and the one in the key vault. */
   newest: DigestName.nullable(),
-  anchor: Remembered.nullable(),
+  anchor: AnchorState.nullable(),
   /** Findings that the files don't show: rows that are not entries, and rows outside the chain. */
   findings: z.array(Finding).optional(),
 });

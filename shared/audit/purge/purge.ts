@@ -3,14 +3,14 @@ import type { Clock } from "../../platform/runtime.ts";
 import type { Tables } from "../../platform/storage/tables.ts";
 import { DAY_MS } from "../../platform/time.ts";
 import { audited } from "../audited.ts";
+import { chainState } from "../chain/chain-state.ts";
 import { type Digest, readDigest } from "../chain/digest.ts";
 import { type PurgeRecord, purgedTo } from "../chain/purge-record.ts";
 import { type PublicKeys, type SigningKey, signStatement } from "../chain/signing.ts";
-import { chainState } from "../chain/state.ts";
 import type { Trust } from "../chain/trust.ts";
 import type { Appender, AuditEvent } from "../event.ts";
 import { INTERVAL_MS, type Interval, intervalFrom, intervalName, intervalOf } from "../interval.ts";
-import { readRows } from "../read.ts";
+import { readRows } from "../read-rows.ts";
 import { DIGESTS_PARTITION, DigestRow, PURGES_PARTITION, RecordRow } from "../rows.ts";
 import { removeUpTo } from "./remove.ts";
 

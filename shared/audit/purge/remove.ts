@@ -14,7 +14,7 @@ import {
   ManifestRow,
   Mark,
 } from "../rows.ts";
-import { entryOfRow, storedEntries } from "../stored.ts";
+import { entryOfRow, storedEntries } from "../stored-entries.ts";
 
 /**
  * Deletes the remaining rows of the intervals before `end`: index rows, entries, marks and fingerprints, and last the digests,

@@ -4,7 +4,7 @@ import { chainEnd, oldestBeginning, purgedEnd } from "../chain/chain.ts";
 import { purgedTo, readPurges } from "../chain/purge-record.ts";
 import type { Trust } from "../chain/trust.ts";
 import { INTERVAL_MS, intervalFrom } from "../interval.ts";
-import { firstInterval } from "./begin.ts";
+import { firstInterval } from "./first-interval.ts";
 
 export interface AuditStatistics {
   /** Number of sealed entries that are not purged. Entries of the last minutes are not counted yet. */

@@ -1,15 +1,15 @@
 import type { Tables } from "../../platform/storage/tables.ts";
 import type { Verification } from "../api.ts";
 import { sha256 } from "../canonical.ts";
+import type { ChainState } from "../chain/chain-state.ts";
 import { type Digest, readDigest } from "../chain/digest.ts";
 import { compare, DETAILS, findingsIn, missingDigests } from "../chain/findings.ts";
 import { type Fingerprint, fingerprintOf, readManifests, type Sealed } from "../chain/manifest.ts";
-import type { ChainState } from "../chain/state.ts";
 import { INTERVAL_MS, type Interval, intervalFrom, intervalName, isIntervalName } from "../interval.ts";
-import { readRow, readRows } from "../read.ts";
+import { readRow, readRows } from "../read-rows.ts";
 import { DIGESTS_PARTITION, DigestRow } from "../rows.ts";
-import { type ByInterval, byInterval, type StoredEntry } from "../stored.ts";
-import type { Found } from "./found.ts";
+import { type ByInterval, byInterval, type StoredEntry } from "../stored-entries.ts";
+import type { FindingList } from "./finding-list.ts";
 
 /** Maximum number of findings listed for one interval. The rest is only counted. */
 const MAX_FINDINGS_PER_INTERVAL = 100;
@@ -39,7 +39,7 @@ export async function checkChain(
   state: ChainState,
   range: { from: Interval; last: Interval },
   stored: AsyncIterable<StoredEntry[]>,
-  found: Found,
+  found: FindingList,
   limits: { entries: number; intervals: number },
 ): Promise<ChainCheck> {
   const { from, last } = range;
@@ -130,7 +130,7 @@ async function predecessor(tables: Tables, { purges, beginning }: ChainState, fr
 async function checkEntries(
   digest: Digest,
   sides: { sealed: ByInterval<Sealed>; stored: ByInterval<StoredEntry> },
-  found: Found,
+  found: FindingList,
 ): Promise<number> {
   const interval = intervalFrom(digest.interval);
   const place = { interval: digest.interval, digestNumber: digest.number };

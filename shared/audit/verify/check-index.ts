@@ -4,10 +4,10 @@ import { newestFirst } from "../../platform/ulid.ts";
 import type { Finding } from "../chain/findings.ts";
 import type { AuditEntry } from "../entry.ts";
 import { type Interval, intervalName, intervalOf } from "../interval.ts";
-import { readRows } from "../read.ts";
+import { readRows } from "../read-rows.ts";
 import { INDEX_PARTITION, IndexRow, indexKeys, indexPrefix, indexRange, instantOf, position } from "../rows.ts";
-import { entryOfRow, type StoredEntry } from "../stored.ts";
-import type { Found } from "./found.ts";
+import { entryOfRow, type StoredEntry } from "../stored-entries.ts";
+import type { FindingList } from "./finding-list.ts";
 
 /**
  * Maximum number of filters checked per response. More filters come only from sign-ins with guessed usernames, one entry each.
@@ -24,7 +24,10 @@ export interface IndexCheck {
   /**
    * Compares the index with the recorded entries of `from <= interval < to`. Costs one request per filter and 1,000 entries.
    */
-  check(range: { from: Interval; to: Interval }, found: Found): Promise<{ filters: number; filtersChecked: number }>;
+  check(
+    range: { from: Interval; to: Interval },
+    found: FindingList,
+  ): Promise<{ filters: number; filtersChecked: number }>;
 }
 
 export function createIndexCheck(tables: Tables): IndexCheck {

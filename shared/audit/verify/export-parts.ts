@@ -72,7 +72,7 @@ function readPart(value: unknown, index: number, trusted: PublicKeys, findings: 
 }
 
 /** Describes what the files don't cover: missing parts, filters, and the time before and after. */
-export function notesOn(statements: readonly ExportStatement[]): string[] {
+export function coverageNotes(statements: readonly ExportStatement[]): string[] {
   const notes: string[] = [];
   if (statements.some(isFiltered)) notes.push("The export was filtered, so missing entries can't be detected.");
   for (const [index, { after, start, end }] of statements.entries()) {

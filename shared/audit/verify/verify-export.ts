@@ -6,7 +6,7 @@ import { withVouched } from "../chain/trust.ts";
 import { intervalFrom } from "../interval.ts";
 import { checkDigests, checkEnd, mergedDigests } from "./export-chain.ts";
 import { checkEntries, entriesByInterval, placeOf, type Unreadable } from "./export-entries.ts";
-import { createFindings, lateNotes, notesOn, purgeRecords, readParts } from "./export-parts.ts";
+import { coverageNotes, createFindings, lateNotes, purgeRecords, readParts } from "./export-parts.ts";
 
 export interface ExportVerification {
   /** `nothingSealed`: no problems were found, but the export contains no digest of a trusted key. */
@@ -72,6 +72,6 @@ export async function verifyExport(files: readonly unknown[], trusted: PublicKey
     sealedUpTo: sealed.at(-1)?.digest.interval ?? null,
     unsealed: count(unsealed),
     purges,
-    notes: [...notesOn(statements), ...lateNotes(parts)],
+    notes: [...coverageNotes(statements), ...lateNotes(parts)],
   };
 }

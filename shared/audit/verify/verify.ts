@@ -2,17 +2,17 @@ import * as z from "zod";
 import { decodeCursor, encodeCursor } from "../../platform/http/paging.ts";
 import type { Verification } from "../api.ts";
 import { digestAt } from "../chain/chain.ts";
+import { type ChainState, chainState, type ReadingDependencies } from "../chain/chain-state.ts";
 import { keyFingerprint, publicKeyText } from "../chain/signing.ts";
-import { type ChainState, chainState, type ReadingDependencies } from "../chain/state.ts";
 import { INTERVAL_MS, type Interval, intervalFrom, intervalName, intervalOf, isIntervalName } from "../interval.ts";
-import { firstInterval } from "../seal/begin.ts";
-import { storedEntries } from "../stored.ts";
+import { firstInterval } from "../seal/first-interval.ts";
+import { storedEntries } from "../stored-entries.ts";
 import { checkChain } from "./check-chain.ts";
 import { createIndexCheck } from "./check-index.ts";
 import { checkMarks } from "./check-marks.ts";
-import { createFound, type Found } from "./found.ts";
-import { createLateCheck } from "./late.ts";
-import { findStrays } from "./strays.ts";
+import { createFindingList, type FindingList } from "./finding-list.ts";
+import { createLateCheck } from "./late-entries.ts";
+import { findUnexpectedRows } from "./unexpected-rows.ts";
 
 /** Maximum work of one call, so that it ends well within the platform's limit of 230 seconds. */
 export const VERIFY_LIMITS = { entries: 200_000, intervals: 20_000 };
@@ -41,7 +41,7 @@ export async function verifySealed(
   const cursor = request.cursor === undefined ? undefined : decodeCursor(Cursor, request.cursor);
   const state = await chainState(deps);
   const { end, purges, keptFrom = 0 } = state;
-  const found = createFound();
+  const found = createFindingList();
 
   const asked = cursor ? intervalFrom(cursor.from) : request.start ? intervalOf(request.start.getTime()) : keptFrom;
   const from = Math.max(keptFrom, asked);
@@ -50,7 +50,7 @@ export async function verifySealed(
   const last = Math.min(newest, Number.isFinite(until) ? intervalOf(until - 1) : Number.POSITIVE_INFINITY);
   const range = { from, to: Math.max(from, last + INTERVAL_MS) };
 
-  if (!cursor) found.add(...(await findStrays(deps, state)));
+  if (!cursor) found.add(...(await findUnexpectedRows(deps, state)));
   const anchor = await checkAnchor(deps, state, found);
   const index = createIndexCheck(tables);
   const late = createLateCheck();
@@ -100,7 +100,7 @@ const instant = (interval: Interval | undefined): string | null =>
 async function checkAnchor(
   deps: ReadingDependencies,
   state: ChainState,
-  found: Found,
+  found: FindingList,
 ): Promise<Verification["anchor"]> {
   const { remembered, keptFrom = 0, end } = state;
   if (!deps.anchor) return { state: "notConfigured" };

@@ -3,8 +3,8 @@ import type { Randomness } from "../../platform/runtime.ts";
 import { entryOf, entryText } from "../entry.ts";
 import type { Appender, AuditEvent } from "../event.ts";
 import { IntervalSealed, intervalOf } from "../interval.ts";
-import { asReading, asRefusal, createCounter } from "./counted.ts";
-import { createEntryWriter, type EntryWriterDependencies, MAX_CLOSED } from "./entries.ts";
+import { asReading, asRefusal, createCounter } from "./counted-entries.ts";
+import { createEntryWriter, type EntryWriterDependencies, MAX_CLOSED } from "./entry-writer.ts";
 
 /** Records events in the audit log. */
 export interface Writer extends Appender {

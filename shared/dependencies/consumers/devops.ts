@@ -1,5 +1,5 @@
 import type { Devops, DevopsOrganization } from "../../devops/devops.ts";
-import type { VariablePlace } from "../../devops/places.ts";
+import type { VariablePlace } from "../../devops/secret-locations.ts";
 import { type CallTarget, type CloudFailure, failure } from "../../platform/azure/failure.ts";
 import type { ConsumerSight, PlannedConsumer } from "../../rotation/consumer.ts";
 import { devopsPlace } from "../devops/ids.ts";

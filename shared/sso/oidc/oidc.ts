@@ -6,8 +6,8 @@ import type { Clock } from "../../platform/runtime.ts";
 import type { SsoConfiguration } from "../configuration.ts";
 import type { Person } from "../person.ts";
 import type { Protocol } from "../protocol.ts";
-import { SignInRefused } from "../refusals.ts";
 import type { SsoSecrets } from "../secrets.ts";
+import { SignInRefused } from "../sign-in-refused.ts";
 import { algorithms, type Discovery, type DiscoveryDocument, isUnreachable, NoDiscoveryDocument } from "./discovery.ts";
 
 /** Tolerated clock difference to the provider, in seconds. */

@@ -1,5 +1,5 @@
 import { SECOND_MS } from "../../platform/time.ts";
-import { SamlRefused } from "./refused.ts";
+import { SamlRefused } from "./saml-refused.ts";
 import { allChildren, attribute, child, children, is, textOf } from "./xml.ts";
 
 /** Tolerated clock difference to the identity provider. */

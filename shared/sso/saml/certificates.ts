@@ -1,7 +1,7 @@
 import { X509Certificate } from "node:crypto";
 
 /** Minimum key size in bits. https://nvlpubs.nist.gov/nistpubs/SpecialPublications/NIST.SP.800-131Ar2.pdf, section 3 */
-const LEAST_RSA_BITS = 2048;
+const MIN_RSA_BITS = 2048;
 
 /** A signing certificate of an identity provider or of this service. */
 export interface SamlCertificate {
@@ -31,8 +31,7 @@ export function readCertificate(text: string): SamlCertificate | string {
     certificate = new X509Certificate(Buffer.from(base64, "base64"));
     const { asymmetricKeyType, asymmetricKeyDetails } = certificate.publicKey;
     if (asymmetricKeyType !== "rsa") return "must have an RSA key: signatures with other keys are not verified here";
-    if ((asymmetricKeyDetails?.modulusLength ?? 0) < LEAST_RSA_BITS)
-      return "must have an RSA key of at least 2048 bits";
+    if ((asymmetricKeyDetails?.modulusLength ?? 0) < MIN_RSA_BITS) return "must have an RSA key of at least 2048 bits";
   } catch {
     return "must be an X.509 certificate in PEM, one each";
   }

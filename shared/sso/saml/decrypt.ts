@@ -1,5 +1,5 @@
 import { decrypt } from "xml-encryption";
-import { SamlRefused } from "./refused.ts";
+import { SamlRefused } from "./saml-refused.ts";
 import { attribute, child, children, named, parseXml } from "./xml.ts";
 
 /**

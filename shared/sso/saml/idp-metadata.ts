@@ -1,6 +1,6 @@
 import { invalidBody } from "../../platform/http/problem.ts";
 import { readCertificate } from "./certificates.ts";
-import { SamlRefused } from "./refused.ts";
+import { SamlRefused } from "./saml-refused.ts";
 import { attribute, children, is, NAMESPACES, parseXml, textOf } from "./xml.ts";
 
 const REDIRECT = "urn:oasis:names:tc:SAML:2.0:bindings:HTTP-Redirect";

@@ -1,6 +1,6 @@
 import { IdentityProvider, SamlLib, ServiceProvider } from "samlify";
 import { PERSISTENT } from "./assertion.ts";
-import type { ServiceNames } from "./names.ts";
+import type { ServiceNames } from "./service-names.ts";
 
 const POST = "urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST";
 const REDIRECT = "urn:oasis:names:tc:SAML:2.0:bindings:HTTP-Redirect";

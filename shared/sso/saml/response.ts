@@ -1,7 +1,7 @@
 import { createPublicKey, type KeyObject } from "node:crypto";
 import { checkAssertion, type Expected, requireIssuer, type VerifiedAssertion } from "./assertion.ts";
 import { decryptAssertion } from "./decrypt.ts";
-import { SamlRefused } from "./refused.ts";
+import { SamlRefused } from "./saml-refused.ts";
 import { signatureOf, signedContent } from "./signature.ts";
 import { attribute, child, is, named, parseXml } from "./xml.ts";
 

@@ -6,12 +6,12 @@ import { entity } from "../../platform/storage/entity.ts";
 import { RowExists, type Tables } from "../../platform/storage/tables.ts";
 import type { SsoConfiguration } from "../configuration.ts";
 import type { Protocol } from "../protocol.ts";
-import { SignInRefused } from "../refusals.ts";
-import type { SignInRequest } from "../requests.ts";
 import { SERVICE_KEY_USE, type SsoSecrets } from "../secrets.ts";
+import { SignInRefused } from "../sign-in-refused.ts";
+import type { SignInRequest } from "../sign-in-requests.ts";
 import type { VerifiedAssertion } from "./assertion.ts";
-import { namesAt } from "./names.ts";
-import { SamlRefused } from "./refused.ts";
+import { SamlRefused } from "./saml-refused.ts";
+import { serviceNamesAt } from "./service-names.ts";
 
 const PARTITION = "assertions";
 /** Expiry time of the assertion. */
@@ -56,7 +56,7 @@ export function createSaml(deps: { tables: Tables; secrets: Pick<SsoSecrets, "re
   return {
     async begin(config, request, origin) {
       const { authnRequestUrl } = await import("./messages.ts");
-      return authnRequestUrl(namesAt(origin), {
+      return authnRequestUrl(serviceNamesAt(origin), {
         id: requestIdOf(request),
         issuedAt: clock.now(),
         relayState: request.id,
@@ -69,7 +69,7 @@ export function createSaml(deps: { tables: Tables; secrets: Pick<SsoSecrets, "re
 
     async complete(config, request, { parameters }, origin) {
       const { verifyResponse } = await import("./response.ts");
-      const { entityId, acsUrl } = namesAt(origin);
+      const { entityId, acsUrl } = serviceNamesAt(origin);
       const assertion = await verifyResponse(parameters.get("SAMLResponse") ?? "", {
         idpEntityId: config.samlIdpEntityId!,
         certificates: config.samlIdpCertificates!,
@@ -91,7 +91,7 @@ export function createSaml(deps: { tables: Tables; secrets: Pick<SsoSecrets, "re
 
     async metadata({ samlServiceCertificate, samlSignRequests = false }, origin) {
       const { serviceMetadata } = await import("./messages.ts");
-      return serviceMetadata(namesAt(origin), { certificate: samlServiceCertificate, signed: samlSignRequests });
+      return serviceMetadata(serviceNamesAt(origin), { certificate: samlServiceCertificate, signed: samlSignRequests });
     },
 
     async cleanUp() {

@@ -1,6 +1,6 @@
 import type { KeyObject } from "node:crypto";
 import { SignedXml } from "xml-crypto";
-import { SamlRefused } from "./refused.ts";
+import { SamlRefused } from "./saml-refused.ts";
 import { attribute, child, descendants, parentOf, parseXml, textOf } from "./xml.ts";
 
 /** RSA with SHA-256 or more, which identity providers offer in addition to SHA-1: https://www.rfc-editor.org/rfc/rfc9231 */

@@ -1,6 +1,6 @@
 import { DOMParser } from "@xmldom/xmldom";
-import { measureXml } from "./measure.ts";
-import { type SamlReason, SamlRefused } from "./refused.ts";
+import { type SamlReason, SamlRefused } from "./saml-refused.ts";
+import { checkXmlLimits } from "./xml-limits.ts";
 
 export const NAMESPACES = {
   protocol: "urn:oasis:names:tc:SAML:2.0:protocol",
@@ -23,7 +23,7 @@ const CDATA = 4;
  * @throws {SamlRefused} malformed, documentType
  */
 export function parseXml(xml: string): Element {
-  measureXml(xml);
+  checkXmlLimits(xml);
   const refuse = () => {
     throw new SamlRefused("malformed");
   };

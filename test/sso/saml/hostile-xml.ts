@@ -1,4 +1,4 @@
-import type { SamlReason } from "../../../shared/sso/saml/refused.ts";
+import type { SamlReason } from "../../../shared/sso/saml/saml-refused.ts";
 
 /** Size of the documents in characters, slightly below the limit. */
 const FULL = 250 * 1024;

@@ -1,8 +1,8 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { licence } from "../../support/licence.ts";
 import { type Answer, Service } from "../../support/service.ts";
+import { chooseBySaml, type Posted } from "./browser-sign-in.ts";
 import { HOSTILE_XML } from "./hostile-xml.ts";
-import { chooseBySaml, type Posted } from "./visitor.ts";
 
 const ORIGIN = "http://localhost:7071";
 

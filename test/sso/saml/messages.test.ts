@@ -6,12 +6,12 @@ import { afterEach, describe, expect, it } from "vitest";
 import { readCertificate } from "../../../shared/sso/saml/certificates.ts";
 import { parseIdpMetadata } from "../../../shared/sso/saml/idp-metadata.ts";
 import { authnRequestUrl, serviceMetadata } from "../../../shared/sso/saml/messages.ts";
-import { namesAt } from "../../../shared/sso/saml/names.ts";
 import { makeServiceKey } from "../../../shared/sso/saml/service-key.ts";
+import { serviceNamesAt } from "../../../shared/sso/saml/service-names.ts";
 import { attribute, child, children, parseXml, textOf } from "../../../shared/sso/saml/xml.ts";
 import { Signer } from "./signing.ts";
 
-const names = namesAt("https://lifecycle.acme.example");
+const names = serviceNamesAt("https://lifecycle.acme.example");
 const NOW = new Date("2026-03-01T12:00:00Z");
 const idp = new Signer();
 

@@ -1,8 +1,8 @@
 import { BAD_SAML_MODES, GOOD_SAML_MODES } from "simulated-cloud/idp/saml-modes.ts";
 import type { SamlMode } from "simulated-cloud/idp/saml-response.ts";
 import { describe, expect, it } from "vitest";
-import type { SamlReason } from "../../../shared/sso/saml/refused.ts";
 import { verifyResponse } from "../../../shared/sso/saml/response.ts";
+import type { SamlReason } from "../../../shared/sso/saml/saml-refused.ts";
 import { base64, outcome, Signer, uma } from "./signing.ts";
 
 const idp = new Signer();

@@ -8,8 +8,8 @@ import { entity } from "../../../shared/platform/storage/entity.ts";
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../../shared/platform/time.ts";
 import type { SsoChange, SsoTest } from "../../../shared/sso/api.ts";
 import { CONFIGURATION_KEY, Configuration, SSO, UNCONFIGURED } from "../../../shared/sso/configuration.ts";
-import type { SignInRequest } from "../../../shared/sso/requests.ts";
 import { createSaml } from "../../../shared/sso/saml/saml.ts";
+import type { SignInRequest } from "../../../shared/sso/sign-in-requests.ts";
 import {
   ADMINISTRATOR,
   complete,
@@ -19,8 +19,8 @@ import {
   problemOf,
   startDeployments,
   whoIs,
-} from "../room.ts";
-import { browseBySaml, chooseBySaml, samlSettings, withResponse } from "./visitor.ts";
+} from "../support.ts";
+import { browseBySaml, chooseBySaml, samlSettings, withResponse } from "./browser-sign-in.ts";
 
 let deployments: Awaited<ReturnType<typeof startDeployments>>;
 let deployment: Deployment;

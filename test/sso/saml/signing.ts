@@ -4,8 +4,8 @@ import { type SamlMode, type SamlRequest, samlResponse } from "simulated-cloud/i
 import type { SamlKey } from "simulated-cloud/idp/saml-signature.ts";
 import { makeCertificate, pem } from "simulated-cloud/x509.ts";
 import type { Expected, VerifiedAssertion } from "../../../shared/sso/saml/assertion.ts";
-import { type SamlReason, SamlRefused } from "../../../shared/sso/saml/refused.ts";
 import { verifyResponse } from "../../../shared/sso/saml/response.ts";
+import { type SamlReason, SamlRefused } from "../../../shared/sso/saml/saml-refused.ts";
 
 export const uma = new People().find("uma")!;
 
