@@ -494,7 +494,7 @@ describe("no secret is exposed", () => {
 
   test("in a log line", () => {
     expect(found(logLines())).toEqual([]);
-    expect(mentioned(logLines(), ["Made the bootstrap administrator", "A scan is over"])).toBe(true);
+    expect(mentioned(logLines(), ["Created the bootstrap administrator", "A scan is over"])).toBe(true);
   });
 
   test("in a table row", async () => {

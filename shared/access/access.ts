@@ -75,12 +75,14 @@ export interface Access {
   cleanUp(): Promise<void>;
 }
 
+/** What a sign-out revokes: the current token or session, or everything of the user. */
 export interface SignOutScope {
   everywhere: boolean;
   /** Requires `everywhere`. */
   apiTokens: boolean;
 }
 
+/** A change of the caller's own password. */
 export interface PasswordChange {
   currentPassword: string;
   newPassword: string;
@@ -123,6 +125,7 @@ export interface AccessDependencies {
  */
 const BOOTSTRAP_CHECK_MS = 10 * SECOND_MS;
 
+/** Creates the access module: connects users, tokens, sessions and the bootstrap administrator. */
 export function createAccess(deps: AccessDependencies): Access {
   const { tables, config, clock, randomness, audit, limiter } = deps;
   const passwords = deps.passwords ?? createPasswords({ randomness });
@@ -234,7 +237,7 @@ export function createAccess(deps: AccessDependencies): Access {
       if (next === current) throw invalidMember("newPassword", "must differ from the current password");
       const user = await rowOf(actor);
       if (user.passwordHash === undefined) {
-        throw new Problem("conflict", "You sign in by single sign-on and have no password here.");
+        throw new Problem("conflict", "You sign in with single sign-on and have no password here.");
       }
       const event = {
         type: "user.passwordChanged",

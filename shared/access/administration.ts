@@ -18,6 +18,7 @@ import { newRevision, revokedTokenMembers, type UserRecord, type UserRow, userKe
 import { type Users, userExists } from "./users.ts";
 import { accountView, type Viewed } from "./views.ts";
 
+/** A local user to create. */
 export interface NewUser {
   username: string;
   email?: string | null | undefined;
@@ -95,10 +96,10 @@ export function createAdministration(deps: {
       throw new Problem("conflict", "Change your own password with POST /auth/password.");
     }
     if (password !== undefined && federated) {
-      throw new Problem("conflict", "This user signs in by single sign-on and has no password here.");
+      throw new Problem("conflict", "This user signs in with single sign-on and has no password here.");
     }
     if (sso !== undefined && federated) {
-      throw new Problem("conflict", "This user was made for its identity. Link another one to a local user.");
+      throw new Problem("conflict", "This user was created for its identity. Link another identity to a local user.");
     }
     if (role !== undefined && role !== user.role && federated && (await deps.roleMapped())) {
       throw new Problem("conflict", "The roleMapping of single sign-on gives this user its role at every sign-in.");
@@ -111,7 +112,7 @@ export function createAdministration(deps: {
     if ((await deps.passwordSignIn(user.rowKey)) !== "breakGlass") return;
     throw new Problem(
       "conflict",
-      "Passwords are switched off, and this user is the way back in. Switch ssoOnlyMode off first: PUT /auth/sso/config.",
+      "Passwords are turned off, and only this user can still sign in with one. Turn ssoOnlyMode off first: PUT /auth/sso/config.",
     );
   }
 

@@ -188,11 +188,11 @@ export function createApiTokens(deps: {
     if (valid.some(({ name }) => name === details.name)) {
       throw new Problem(
         "alreadyExists",
-        `There is a token called ${details.name} already. End it first, or choose another name.`,
+        `There is a token called ${details.name} already. Revoke it first, or choose another name.`,
       );
     }
     if (valid.length >= MAX_TOKENS) {
-      throw new Problem("conflict", `A user has at most ${MAX_TOKENS} API tokens. End one that is not needed.`);
+      throw new Problem("conflict", `A user has at most ${MAX_TOKENS} API tokens. Revoke one that is not needed.`);
     }
     return await users.change(
       user,

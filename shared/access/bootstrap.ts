@@ -129,6 +129,6 @@ export async function bootstrapAdministrator(deps: Dependencies): Promise<void> 
       ]);
       await deps.clearFailures(key);
     });
-    log.warn(user ? "Reset the bootstrap administrator" : "Made the bootstrap administrator", { username });
+    log.warn(user ? "Reset the bootstrap administrator" : "Created the bootstrap administrator", { username });
   }, ATTEMPTS);
 }

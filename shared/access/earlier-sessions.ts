@@ -27,6 +27,7 @@ type EarlierRow = Row<Omit<SessionRecord, "id"> & { uid: string }>;
 const SESSIONS = "|session|";
 export const earlierSessionKey = (user: string, id: string): string => `${SESSIONS}${user}|${id}`;
 
+/** Sessions of earlier versions, in rows of their own. */
 export interface EarlierSessions {
   /** Reads a session of the user, valid or not. Costs one read. */
   find(user: UserRow, id: string): Promise<EarlierSession | undefined>;

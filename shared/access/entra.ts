@@ -69,6 +69,7 @@ interface Issuer {
   keyIssuer: string;
 }
 
+/** Verification of access tokens that Entra issued for this API. */
 export interface EntraTokens {
   /**
    * Returns the actor of an access token of a configured tenant, or the problem to answer with: 401, 403, or 503 while Entra's
@@ -212,7 +213,7 @@ function roleOf(appRoles: readonly string[]): Role | Problem {
   if (roles.has("auditor") && roles.has("operator")) {
     return new Problem(
       "forbidden",
-      "The token has the app roles Lifecycle.Auditor and Lifecycle.Operator, which exclude each other. Have one of them taken away in Entra.",
+      "The token has the app roles Lifecycle.Auditor and Lifecycle.Operator, which exclude each other. Remove one of the assignments in Entra.",
     );
   }
   const role = (["auditor", "operator", "user"] as const).find((one) => roles.has(one));
@@ -220,7 +221,7 @@ function roleOf(appRoles: readonly string[]): Role | Problem {
     role ??
     new Problem(
       "forbidden",
-      `The token has no app role of this service. Have one assigned in Entra: ${[...APP_ROLES.keys()].join(", ")}.`,
+      `The token has no app role of this service. Assign one in Entra: ${[...APP_ROLES.keys()].join(", ")}.`,
     )
   );
 }

@@ -27,7 +27,7 @@ interface Waiting {
 const RETRY_AFTER_SECONDS = 5;
 
 const queueFull = () =>
-  retryLater("rateLimited", "Too many sign-ins are being checked. Wait a moment.", RETRY_AFTER_SECONDS);
+  retryLater("rateLimited", "Too many sign-ins are in progress. Wait a moment.", RETRY_AFTER_SECONDS);
 
 /** @param maxWaiting - Maximum length of each queue, without the request in progress. */
 export function createFairQueue(maxWaiting: Record<QueuePosition["queue"], number>): FairQueue {

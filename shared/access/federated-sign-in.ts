@@ -150,7 +150,7 @@ export function createFederatedSignIn(deps: {
         };
         return { ...after, ...session.sessionsWith(after) };
       });
-      if (!user) throw new Problem("conflict", "The user was changed in this moment. Sign in again.");
+      if (!user) throw new Problem("conflict", "The user was changed at the same time. Sign in again.");
       return user;
     };
     const event = {

@@ -52,7 +52,7 @@ export function createIdentities(deps: { tables: Tables; audit: Audit; clock: Cl
       if (row?.refused) {
         throw new Problem(
           "conflict",
-          "This identity is refused since its user was deleted. Take that back with DELETE /auth/sso/refused/{identity_id} first.",
+          "This identity is blocked because its user was deleted. Unblock it first with DELETE /auth/sso/refused/{identity_id}.",
         );
       }
       if (row && row.user !== user) throw identityTaken();
@@ -103,4 +103,4 @@ export function createIdentities(deps: { tables: Tables; audit: Audit; clock: Cl
 }
 
 export const identityTaken = (): Problem =>
-  new Problem("conflict", "This identity signs in another user. Take it away there first.");
+  new Problem("conflict", "This identity is linked to another user. Remove it there first.");

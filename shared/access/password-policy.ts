@@ -26,6 +26,6 @@ export async function refuseWeakPassword(
   if (strengthOf(password, words) >= MIN_SCORE) return;
   const path = `body.${member}`;
   const message =
-    "is among the first that are guessed: choose one that is no common password, no name of the user and no pattern";
+    "is easy to guess: choose a password that is not common, not based on a name of the user and not a pattern";
   throw new Problem("invalidRequest", `${path} ${message}.`, { errors: [{ path, message }] });
 }

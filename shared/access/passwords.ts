@@ -15,6 +15,7 @@ const HASH_BYTES = 32;
 /** Maximum number of waiting calls; further ones are rejected. Each takes about 100 ms and 16 MiB. */
 const MAX_WAITING = 32;
 
+/** A key derivation function: scrypt, or a fast replacement in tests. */
 export type Derive = (password: string, salt: Uint8Array, parameters: ScryptOptions) => Promise<Uint8Array>;
 
 export const deriveWithScrypt: Derive = (password, salt, parameters) =>

@@ -23,6 +23,7 @@ export interface TokenAnswer {
   expires_in: number;
 }
 
+/** The username and password of a sign-in. */
 export interface Credentials {
   username: string;
   password: string;
@@ -31,6 +32,7 @@ export interface Credentials {
 /** Decides whether a user may sign in with a password now. `breakGlass`: yes, although passwords are turned off for other users. */
 export type PasswordSignIn = (username: string) => Promise<"allowed" | "refused" | "breakGlass">;
 
+/** Sign-in with username and password. */
 export interface SignIn {
   /**
    * Returns a token if the password is correct. Requests from the user's known addresses have priority, so that other clients
@@ -66,6 +68,7 @@ const MAX_WAITING = { known: 32, unknown: 10 };
 /** Concurrent reads of users for sign-ins from unknown addresses, so that many of them leave capacity for other requests. */
 const LOOKED_UP_AT_ONCE = 4;
 
+/** Returns the client address of a request, or UNKNOWN_ADDRESS. */
 export const addressOf = (caller: Caller): string => caller.address ?? UNKNOWN_ADDRESS;
 
 /** @param deps.limiter - Limits sign-ins per username from unknown addresses. Its keys are keyed hashes of usernames. */
@@ -222,7 +225,7 @@ export function createSignIn(deps: {
 }
 
 const tooManyAttempts = (seconds: number): Problem =>
-  retryLater("tooManyAttempts", "Too many failed sign-ins. Wait as long as Retry-After says.", seconds);
+  retryLater("tooManyAttempts", "Too many failed sign-ins. Wait for the time in Retry-After.", seconds);
 
 const rateLimited = (seconds: number): Problem =>
-  retryLater("rateLimited", "Too many sign-ins of this user. Wait as long as Retry-After says.", seconds);
+  retryLater("rateLimited", "Too many sign-ins of this user. Wait for the time in Retry-After.", seconds);

@@ -4,6 +4,7 @@ import * as z from "zod";
 import type { Config } from "../platform/config/config.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
 
+/** Lifetime of a token in seconds. */
 export const TOKEN_SECONDS = 3600;
 
 /** Chosen neither by the caller nor by the configuration: https://www.rfc-editor.org/rfc/rfc8725#section-3.1 */
@@ -19,6 +20,7 @@ interface Claims {
   expiresAt: Date;
 }
 
+/** The service's own access tokens: JWTs that a password sign-in returns. */
 export interface Tokens {
   /** Returns a token that is valid for one hour from `at`, signed with the first signing key. */
   issue(user: { username: string; uid: string }, at: Date): Promise<string>;

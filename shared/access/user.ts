@@ -4,6 +4,7 @@ import { ROLES } from "../platform/http/endpoint.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";
 
+/** Format of usernames. */
 export const USERNAME = /^[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}$/;
 
 /** All users share one partition, so that a user and the directory change in one transaction. */

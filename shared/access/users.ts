@@ -156,7 +156,10 @@ export function userOperations(
   if (directoryCategory(before) === directoryCategory(after)) return operations;
   const others = (directory?.administrators ?? []).filter((administrator) => administrator !== key);
   if (isAdministrator(before) && !isAdministrator(after) && others.length === 0) {
-    throw new Problem("conflict", "This is the last administrator with a password. Make another user one first.");
+    throw new Problem(
+      "conflict",
+      "This is the last administrator with a password. Make another user an administrator first.",
+    );
   }
   const next = {
     administrators: isAdministrator(after) ? [...others, key] : others,

@@ -13,6 +13,7 @@ export const MAX_DETAIL_CHARACTERS = 16_384;
 const MAX_ACTOR_CHARACTERS = 256;
 const MAX_TARGET_CHARACTERS = 1024;
 
+/** An entry of the audit log, as stored and as the API returns it. */
 export const AuditEntry = z
   .object({
     id: z.string().regex(ULID).meta({ description: "A ULID." }),
@@ -21,7 +22,7 @@ export const AuditEntry = z
       description:
         "When it happened, where the log was closed for that time already; occurredAt is then the next instant that was not. Before its interval is over, only a stranger with access to storage closes it.",
     }),
-    eventType: z.string().meta({ example: "settings.changed" }).meta({ description: "What happened." }),
+    eventType: z.string().meta({ example: "settings.changed" }).meta({ description: "Type of the event." }),
     outcome: z
       .enum(["success", "failure", "refused", "intent"])
       .meta({ description: "intent: entered before an outside effect; its outcome follows under the same requestId." }),

@@ -88,7 +88,7 @@ async function textsOf(tables: Tables, places: Place[]): Promise<Map<Place, stri
 function finding(place: Place | undefined, position: string, stands: boolean): Finding {
   const interval = place && { interval: intervalName(intervalOf(place.at)) };
   if (stands) {
-    const detail = "The entry that the list names here can't be read, or is another one.";
+    const detail = "The entry that the list names here can't be read, or is a different one.";
     return { kind: "entryChanged", ...interval, entryId: place!.key.slice(6), detail };
   }
   return {

@@ -15,6 +15,7 @@ const SECRET_NAMES = new Set(
     .map(plainName),
 );
 
+/** Replacement of values that are not stored. */
 export const REDACTED = "[redacted]";
 
 /**

@@ -37,6 +37,7 @@ import {
 } from "./tenant.ts";
 import { ownTenant, secretMissing } from "./tenant-problems.ts";
 
+/** Name of the queue. */
 export const QUEUE = "b2c-tenants";
 /** A message of the queue. Without `run`: discover the tenant if it is due, or finish its removal. */
 export const TenantMessage = z.object({ tenantId: z.string(), runId: z.string().optional() });

@@ -15,6 +15,7 @@ export interface CheckResult {
   finding?: Finding;
 }
 
+/** Result of a connection test. */
 export interface TestResult {
   tenantType?: TenantType | undefined;
   organization?: Organization | undefined;

@@ -36,6 +36,7 @@ import { type Finding, ownTenant, secretMissing, unreadableList } from "./tenant
 const READING_MS = 8 * MINUTE_MS;
 const HOLDERS_AT_ONCE = 4;
 
+/** The services that a discovery needs. */
 export interface DiscoverDeps {
   tables: Tables;
   /** Creates a Microsoft Graph client for another tenant. */

@@ -49,6 +49,7 @@ export const THE_TENANT = "The B2C tenant";
 export const tenantTarget = (tenantId: string) => ({ type: "b2cTenant", id: tenantId });
 const GUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
+/** Creates the registry of tenants. */
 export function createRegistry(deps: {
   tables: Tables;
   audit: Pick<Audit, "append">;
@@ -221,5 +222,5 @@ const OWN_TENANT =
 const tampered = (tenantId: string) =>
   new Problem(
     "conflict",
-    `The registration of ${tenantId.slice(0, 64)} was changed past this service, and is not used. Find out who can write this service's tables; then delete it (DELETE /b2c/tenants/${tenantId.slice(0, 64)}) and register the tenant again.`,
+    `The registration of ${tenantId.slice(0, 64)} was not written by this service, and is not used. Find out who can write to this service's tables. Then delete the registration (DELETE /b2c/tenants/${tenantId.slice(0, 64)}) and register the tenant again.`,
   );

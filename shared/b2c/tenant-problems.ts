@@ -34,21 +34,24 @@ export function unreadableList(
   };
 }
 
+/** The application belongs to another tenant than the registered one. */
 export const wrongTenant = ({ tenantId }: Pick<TenantRecord, "tenantId">, found: string): Finding => ({
   code: "wrongTenant",
   message: `The application signs in to the tenant ${found}, not to ${tenantId}.`,
   remedy: "Delete the registration and register the tenant by its own id.",
 });
 
+/** The registered domain is not a domain of the tenant. */
 export const wrongDomain = (
   { tenantDomain }: Pick<TenantRecord, "tenantDomain">,
   { displayName, verifiedDomains }: { displayName: string; verifiedDomains: readonly string[] },
 ): Finding => ({
   code: "wrongDomain",
-  message: `${tenantDomain} is no verified domain of the tenant, which is “${onOneLine(displayName).slice(0, 120)}” with ${onOneLine(verifiedDomains.slice(0, 5).join(", ")).slice(0, 500) || "none"}.`,
+  message: `${tenantDomain} is not a verified domain of the tenant, which is “${onOneLine(displayName).slice(0, 120)}” with ${onOneLine(verifiedDomains.slice(0, 5).join(", ")).slice(0, 500) || "none"}.`,
   remedy: "Check tenantId, or save the registration with the right tenantDomain.",
 });
 
+/** The stored client secret can't be used. */
 export const secretMissing: Finding = {
   code: "secretMissing",
   message:
@@ -56,6 +59,7 @@ export const secretMissing: Finding = {
   remedy: "Save the registration with the client secret again.",
 };
 
+/** The registered tenant is the service's own. */
 export const ownTenant: Finding = {
   code: "ownTenant",
   message: "This is the tenant that the service itself is in.",

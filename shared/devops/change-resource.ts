@@ -19,6 +19,7 @@ export interface ReplaceableResource<T extends object> {
   write(changed: T, notAfter: number): Promise<T>;
 }
 
+/** Result of a change. */
 export interface Changed {
   /** Names of the members that someone else changed between the last read and the final check. These changes may be lost. */
   meanwhile: string[];
@@ -46,7 +47,8 @@ export async function changeResource<T extends object>(
     const changed = differences(first, last, ignored);
     if (changed.length > 0) {
       throw failure("conflict", target, `another process changed ${changed.join(", ")} at the same time`, {
-        remedy: "Nothing was written, and the service retries. If it persists, check who else changes it.",
+        remedy:
+          "Nothing was written, and the service retries. If the conflict persists, check which other users or pipelines change the resource.",
       });
     }
     const copy = structuredClone(last);
@@ -58,7 +60,7 @@ export async function changeResource<T extends object>(
       if (!(error instanceof ReadTooOld)) throw error;
       if (reads === READS) {
         throw failure("unreachable", target, "it answers too slowly to be changed safely", {
-          remedy: "Nothing was written; the service retries later.",
+          remedy: "Nothing was written. The service retries later.",
         });
       }
     }

@@ -51,6 +51,7 @@ export interface DevopsOrganization {
   signsIn(place: ConnectionPlace, of: ReplacedCredential): Promise<boolean | undefined>;
 }
 
+/** The Azure DevOps integration: its settings, the connection test, and the configured organization. */
 export interface Devops {
   settings(): Promise<DevopsSettingsView>;
   /** @throws {Problem} invalidRequest for a URL that is not of Azure DevOps; conflict; preconditionFailed */
@@ -96,7 +97,7 @@ export function createDevops(deps: DevopsDependencies): Devops {
     if (!found) {
       throw new Problem(
         "conflict",
-        "The DevOps integration is switched off: PUT orgUrl to /api/settings/integrations/devops.",
+        "The DevOps integration is turned off: PUT orgUrl to /api/settings/integrations/devops.",
       );
     }
     return { ...found, settings };

@@ -42,13 +42,13 @@ export function devopsFailure(answer: FailedAnswer, target: CallTarget): CloudFa
   // The write may have succeeded, even if the response has a Retry-After.
   if (status >= 500) {
     return failure("unreachable", target, `the service answered ${status}`, {
-      remedy: "Look for an outage at https://status.dev.azure.com; it is tried again later.",
+      remedy: "Check https://status.dev.azure.com for an outage. The service retries later.",
       cloudCode,
     });
   }
   if (status === 400) {
     return failure("refused", target, "Azure DevOps does not take it", {
-      remedy: "Look at it in Azure DevOps: it may have to be completed by hand before it can be changed.",
+      remedy: "Check it in Azure DevOps. It may have to be completed manually before it can be changed.",
       cloudCode,
     });
   }

@@ -6,6 +6,7 @@ export interface VariablePlace {
   variable: string;
 }
 
+/** A service connection of a project. */
 export interface ConnectionPlace {
   projectId: string;
   connectionId: string;

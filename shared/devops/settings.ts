@@ -37,6 +37,7 @@ const record = z.object({
   updatedAt: z.string(),
   updatedBy: z.string(),
 });
+/** The stored settings of the Azure DevOps integration. */
 export type DevopsSettings = z.infer<typeof record>;
 
 /** Decides where the service's token and rotated secrets are sent, so it is signed. */
@@ -59,6 +60,7 @@ export interface SettingsChange {
   copies?: VariableCopy[];
 }
 
+/** Reads and changes the settings of the Azure DevOps integration. */
 export interface DevopsSettingsStore {
   /** Reads the settings. Costs one read. */
   read(): Promise<DevopsSettings>;

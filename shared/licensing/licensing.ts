@@ -11,6 +11,7 @@ export const GRACE_DAYS = 14;
 
 const CORE_FEATURES = ["discovery", "compliance", "alerts", "subscriptions", "audit", "settings"] as const;
 const PRO_FEATURES = ["rotation", "sync", "dependencies", "sso", "users", "b2c"] as const;
+/** All features; the Core ones need no license. */
 export const FEATURES = [...CORE_FEATURES, ...PRO_FEATURES] as const;
 
 /** The licensed tier. */

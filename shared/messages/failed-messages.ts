@@ -29,6 +29,7 @@ const FailedMessageRecord = z.object({
   /** JSON of the message. Undefined if it is not readable or too long. */
   message: z.string().optional(),
 });
+/** A message that failed five times, as stored. */
 export type FailedMessage = z.infer<typeof FailedMessageRecord>;
 
 const FailedMessageRows = entity("FailedMessages", FailedMessageRecord);

@@ -21,6 +21,7 @@ export interface Sample {
   value: number;
 }
 
+/** Returns the metrics as text. */
 export const gaugesText = (gauges: readonly Gauge[]): string => gauges.map(gaugeText).join("");
 
 const gaugeText = ({ name, help, samples }: Gauge): string =>

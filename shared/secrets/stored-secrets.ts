@@ -87,7 +87,7 @@ export function createStoredSecrets(
     if (deps.vault) return deps.vault;
     throw new Problem(
       "conflict",
-      `${owner.what} are kept in the service's own key vault, which is not configured. Set SERVICE_KEY_VAULT_URL.`,
+      `${owner.what} are stored in the service's own key vault, which is not configured. Set SERVICE_KEY_VAULT_URL.`,
     );
   }
 

@@ -48,6 +48,7 @@ interface Common {
 type IntegerDefinition = Common & { type: "integer"; default: number; minimum: number; maximum: number };
 type BooleanDefinition = Common & { type: "boolean"; default: boolean };
 type TextDefinition<V> = Common & { type: "string"; default: V; allowed: readonly V[] };
+/** The definition of one setting: type, limits, default and description. */
 export type Definition = IntegerDefinition | BooleanDefinition | TextDefinition<string>;
 
 type DefinitionOf<V> = V extends number

@@ -31,6 +31,7 @@ export interface Layers {
   config: Config;
 }
 
+/** A valid value and its source. */
 export interface Candidate {
   source: Source;
   value: SettingValue;

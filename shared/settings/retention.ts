@@ -6,6 +6,7 @@ import type { Clock } from "../platform/runtime.ts";
 import { DAY_MS } from "../platform/time.ts";
 import type { SettingKey, Settings } from "./settings.ts";
 
+/** The histories that the service keeps and purges. */
 export const HISTORY_TYPES = ["audit", "rotation", "sync", "alerts", "scans"] as const;
 export type HistoryType = (typeof HISTORY_TYPES)[number];
 
@@ -53,6 +54,7 @@ export interface PurgeReport extends Purged {
   problem: string | null;
 }
 
+/** Counts and purges the histories. */
 export interface Retention {
   /** Returns every history, with zero entries if no module registered it. */
   stats(): Promise<({ historyType: HistoryType; retentionDays: number } & HistoryStats)[]>;

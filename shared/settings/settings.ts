@@ -65,6 +65,7 @@ export interface Described<T> {
 /** Called with the settings whose override a request changed or removed. */
 export type ChangeListener = (keys: SettingKey[]) => Promise<void>;
 
+/** The runtime settings: effective values, overrides, and notifications of changes. */
 export interface Settings {
   /**
    * Returns the effective values, at most 20 seconds old, so every instance applies a change within 30 seconds. Costs one table

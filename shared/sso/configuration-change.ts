@@ -67,8 +67,8 @@ export function checkConfiguration(config: SsoConfiguration, targets: OutgoingOp
     throw invalidBody(missing, "is needed: rolesClaim and roleMapping mean something only together");
   }
   if (providerType === "oidc" && isEnabled) {
-    if (oidcIssuer === undefined) throw invalidBody("oidcIssuer", "is needed to switch single sign-on on");
-    if (oidcClientId === undefined) throw invalidBody("oidcClientId", "is needed to switch single sign-on on");
+    if (oidcIssuer === undefined) throw invalidBody("oidcIssuer", "is required to turn single sign-on on");
+    if (oidcClientId === undefined) throw invalidBody("oidcClientId", "is required to turn single sign-on on");
   }
   checkSaml(config, targets);
   if (oidcIssuer === undefined) return;
@@ -76,7 +76,7 @@ export function checkConfiguration(config: SsoConfiguration, targets: OutgoingOp
   if (isMultiOrganizationIssuer(oidcIssuer) && autoCreateUsers && !allowedEmailDomains) {
     throw invalidBody(
       "allowedEmailDomains",
-      "is needed beside autoCreateUsers: this issuer signs in people of more than one organisation",
+      "is required with autoCreateUsers, because this issuer signs in people of more than one organization",
     );
   }
 }

@@ -45,6 +45,7 @@ const configuration = z.object({
   updatedAt: z.string(),
   updatedBy: z.string(),
 });
+/** The stored configuration of single sign-on. */
 export type SsoConfiguration = z.infer<typeof configuration>;
 export type SsoConfigurationRow = Row<SsoConfiguration>;
 export const Configuration = entity("Sso", configuration);

@@ -73,10 +73,10 @@ export function createConfigurations(deps: {
 
   /** @throws {Problem} conflict if turning off passwords would lock out everyone */
   async function requireBootstrapAdministrator(config: SsoConfiguration): Promise<void> {
-    const refuse = (detail: string) => new Problem("conflict", `Passwords stay switched on. ${detail}`);
-    if (!config.isEnabled) throw refuse("Single sign-on is not switched on.");
+    const refuse = (detail: string) => new Problem("conflict", `Passwords stay turned on. ${detail}`);
+    if (!config.isEnabled) throw refuse("Single sign-on is not turned on.");
     if ((await logins())?.administratorUnder !== config.generation) {
-      throw refuse("An administrator must have signed in by single sign-on since it was last changed.");
+      throw refuse("An administrator must first sign in with single sign-on in its present configuration.");
     }
     if (!(await deps.hasBootstrapAdministrator())) {
       throw refuse(
@@ -146,7 +146,7 @@ export function createConfigurations(deps: {
       if (decides) {
         if (given.ssoOnlyMode) {
           const detail =
-            "This changes who can sign in. Save it, have an administrator sign in by it, and switch passwords off then.";
+            "This changes who can sign in. Save it, sign in with it as an administrator, and then turn passwords off.";
           throw new Problem("conflict", detail);
         }
         next.ssoOnlyMode = false;

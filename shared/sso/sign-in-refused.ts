@@ -23,7 +23,7 @@ const REFUSALS = {
   providerUnreachable: ["unavailable", "The identity provider does not answer."],
   secretUnreadable: ["unavailable", "The service's own key vault does not answer."],
   stranger: ["signInRefused", "You have no account here. Ask an administrator for one."],
-  removed: ["signInRefused", "Your account was removed. Ask an administrator to let you in again."],
+  removed: ["signInRefused", "Your account was removed. Ask an administrator to unblock your identity."],
   disabled: ["signInRefused", "Your account is disabled. Ask an administrator."],
   emailDomain: ["signInRefused", "Your e-mail address is not one of those that may sign in, or is not verified."],
   noRole: [

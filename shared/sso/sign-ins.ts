@@ -141,7 +141,7 @@ function ready(
 ): { own: string; protocol: Protocol } {
   const protocol = protocols[config.providerType];
   if (!config.isEnabled || !protocol || own === undefined) {
-    throw new Problem("conflict", "Single sign-on is not switched on. Sign in with username and password.");
+    throw new Problem("conflict", "Single sign-on is not turned on. Sign in with username and password.");
   }
   return { own, protocol };
 }

@@ -94,6 +94,7 @@ export interface SsoDependencies {
   resolve?: OutgoingOptions["resolve"];
 }
 
+/** Creates single sign-on: connects the configuration, the two protocols and the sign-ins. */
 export function createSso(deps: SsoDependencies): Sso {
   const { tables, config, audit, access, licensing, clock, randomness, log } = deps;
   const resolving = deps.resolve && { resolve: deps.resolve };
@@ -221,7 +222,7 @@ export function createSso(deps: SsoDependencies): Sso {
 
     async discover(issuerUrl, caller) {
       const { allowed: counted, retryAfterSeconds } = await deps.discoverLimiter.take(`address:${caller.address}`);
-      if (!counted) throw retryLater("rateLimited", "Wait as long as Retry-After says.", retryAfterSeconds);
+      if (!counted) throw retryLater("rateLimited", "Wait for the time in Retry-After.", retryAfterSeconds);
       const problem = issuerProblem(issuerUrl, PUBLIC_TARGETS);
       if (problem !== undefined) throw invalidBody("issuerUrl", problem);
       if (new URL(issuerUrl).port !== "") throw invalidBody("issuerUrl", "must have no port");
@@ -280,10 +281,7 @@ function requirePlainAddress(publicBaseUrl: string | undefined): void {
   if (publicBaseUrl === undefined) return;
   const { protocol, hostname, pathname } = new URL(publicBaseUrl);
   if (pathname === "/" && (protocol === "https:" || isLoopback(hostname))) return;
-  throw new Problem(
-    "conflict",
-    "For single sign-on PUBLIC_BASE_URL must be an https:// address without a path. Set it to such a one.",
-  );
+  throw new Problem("conflict", "For single sign-on PUBLIC_BASE_URL must be an https:// address without a path.");
 }
 
 /** @throws {Problem} conflict if no origin is configured: the redirect address must not depend on the request */

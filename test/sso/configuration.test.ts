@@ -409,7 +409,7 @@ describe("passwords", () => {
 
   test("stay turned on until an administrator has signed in with this configuration", async () => {
     expect(await administrator()).toBe("none");
-    expect(await messageOf(put({ ssoOnlyMode: true }))).toContain("not switched on");
+    expect(await messageOf(put({ ssoOnlyMode: true }))).toContain("not turned on");
     await deployment.configure(instance, mapping);
     expect(await messageOf(put({ ssoOnlyMode: true }))).toContain("must have signed in");
     await signIn(instance, "uma");

@@ -4,6 +4,7 @@ import type { Digest } from "./digest.ts";
 import { type Fingerprint, manifestHash } from "./manifest.ts";
 import type { PurgeRecord } from "./purge-record.ts";
 
+/** Kinds of problems that a verification of the audit log can find. */
 export const FindingKind = z.enum([
   "entryChanged",
   "entryRemoved",
@@ -29,15 +30,15 @@ export const FindingKind = z.enum([
 
 export const DETAILS = {
   entryChanged: "The entry differs from the sealed one.",
-  entryRemoved: "The entry was sealed and is gone.",
-  entryInserted: "The entry was not there when the interval was sealed.",
+  entryRemoved: "The sealed entry is missing.",
+  entryInserted: "The entry was added after the interval was sealed.",
 } as const;
 
 export const Finding = z
   .object({
-    kind: FindingKind.meta({ description: "What is wrong." }),
-    interval: z.string().optional().meta({ description: "The start of the ten minutes it lies in." }),
-    digestNumber: z.int().optional().meta({ description: "The digest that it is about." }),
+    kind: FindingKind.meta({ description: "Kind of the problem." }),
+    interval: z.string().optional().meta({ description: "Start of the ten-minute interval of the finding." }),
+    digestNumber: z.int().optional().meta({ description: "Number of the digest concerned." }),
     entryId: z.string().optional(),
     detail: z.string().meta({ description: "Description of the finding.", example: DETAILS.entryChanged }),
   })
@@ -50,19 +51,19 @@ export function findingsIn(digest: Digest): Finding[] {
   const { lost, replaced, unverified, anchorChanged } = digest;
   const findings: Finding[] = [];
   if (lost) {
-    const detail = `When this was sealed, the digests up to number ${lost.number} (${lost.interval}) had been cut off with their entries.`;
+    const detail = `When this was sealed, the digests up to number ${lost.number} (${lost.interval}) were missing with their entries.`;
     findings.push({ ...place, kind: "digestsCut", detail });
   }
   if (replaced !== undefined) {
-    const detail = `When this was sealed, something that no trusted key had signed stood in its place (SHA-256 ${replaced}).`;
+    const detail = `When this was sealed, a row without a trusted signature was in its place (SHA-256 ${replaced}).`;
     findings.push({ ...place, kind: "digestReplaced", detail });
   }
   if (unverified) {
-    const detail = `When this was sealed, no trusted key had signed the digest before it, number ${unverified.number} (${unverified.interval}).`;
+    const detail = `When this was sealed, the previous digest had no trusted signature: number ${unverified.number} (${unverified.interval}).`;
     findings.push({ ...place, kind: "digestUnverifiable", detail });
   }
   if (anchorChanged) {
-    const detail = "When this was sealed, the key vault remembered what this service had not written there.";
+    const detail = "When this was sealed, the anchor in the key vault had not been written by this service.";
     findings.push({ ...place, kind: "anchorChanged", detail });
   }
   return findings;

@@ -9,6 +9,7 @@ import type { StoredEntry } from "../stored-entries.ts";
 /** An entry's id and the hash of its text, in base64url. */
 export type Fingerprint = readonly [id: string, hash: string];
 
+/** Returns the fingerprint of a stored entry. */
 export const fingerprintOf = ({ id, text }: StoredEntry): Fingerprint => [id, sha256(text ?? "")];
 
 const ID_BYTES = 26;

@@ -24,6 +24,7 @@ export const PurgeRecord = z
   .meta({ id: "AuditPurge" });
 export type PurgeRecord = z.infer<typeof PurgeRecord>;
 
+/** All purge records of a log. */
 export interface Purges {
   /** Records with a trusted signature, oldest first. */
   records: { record: PurgeRecord; statement: string }[];

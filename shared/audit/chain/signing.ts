@@ -52,6 +52,7 @@ export const keyFingerprint = (key: KeyObject): string =>
     .update(Buffer.from(key.export({ format: "jwk" }).x!, "base64url"))
     .digest("hex");
 
+/** Signs a statement as a compact JWS. */
 export function signStatement(typ: StatementType, payload: object, { kid, privateKey }: SigningKey): string {
   const input = `${base64url(canonicalJson({ alg: "EdDSA", kid, typ }))}.${base64url(canonicalJson(payload))}`;
   return `${input}.${sign(null, Buffer.from(input), privateKey).toString("base64url")}`;

@@ -20,6 +20,7 @@ import {
  */
 export const VouchedKey = z.object({ kid: z.string(), publicKey: z.string() });
 
+/** The signing key, and the public keys that are trusted. */
 export interface Trust {
   /** The signing key. Undefined if `AUDIT_SIGNING_KEYS` is not set; then nothing is sealed. */
   readonly signer: SigningKey | undefined;

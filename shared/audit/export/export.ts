@@ -21,6 +21,7 @@ export const MAX_PDF_ENTRIES = 5_000;
 
 export type ExportFormat = "json" | "csv" | "pdf";
 
+/** A request for one part of an export. */
 export interface ExportRequest {
   format: ExportFormat;
   query: AuditQuery;
@@ -29,6 +30,7 @@ export interface ExportRequest {
   gzip: boolean;
 }
 
+/** One part of an export as a file. */
 export interface ExportPart {
   mediaType: string;
   data: Uint8Array;

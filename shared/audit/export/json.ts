@@ -51,7 +51,7 @@ export function createJsonPart(
           fingerprints.add(fingerprintOf(row));
           texts.push(row.text!);
         } else if (state.end && row.interval <= state.end.interval && strays.length < MAX_STRAYS) {
-          const detail = "The row is no entry that this service wrote.";
+          const detail = "The row is not an entry that this service wrote.";
           strays.push({ kind: "entryInserted", interval: intervalName(row.interval), entryId: row.id, detail });
         }
       }

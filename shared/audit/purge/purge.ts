@@ -18,6 +18,7 @@ import { removeUpTo } from "./remove.ts";
 export const MAX_PURGED_ENTRIES = 100_000;
 export const MAX_PURGED_INTERVALS = 5_000;
 
+/** Result of one call of a purge. */
 export interface PurgeResult {
   /** Number of entries and digests that this call removed. */
   entries: number;
@@ -53,7 +54,7 @@ export async function purgeSealed(
   const { tables, clock, trust } = deps;
   const { signer } = trust;
   if (!signer) {
-    throw new Problem("conflict", "Only sealed entries are purged, and nothing is sealed: set AUDIT_SIGNING_KEYS.");
+    throw new Problem("conflict", "Only sealed entries can be purged, and nothing is sealed: set AUDIT_SIGNING_KEYS.");
   }
   const retentionDays = Math.max(askedDays, deps.minimumRetentionDays);
   const before = intervalOf(clock.now().getTime() - retentionDays * DAY_MS);

@@ -34,6 +34,7 @@ const MAX_INTERVALS = 8_640;
 /** Entries whose index rows are checked together. */
 const REPAIR_BATCH = 1_000;
 
+/** Result of one call of the sealer. */
 export interface Sealing {
   /** False if `AUDIT_SIGNING_KEYS` is not set. Then nothing can be sealed. */
   configured: boolean;

@@ -6,6 +6,7 @@ import type { Trust } from "../chain/trust.ts";
 import { INTERVAL_MS, intervalFrom } from "../interval.ts";
 import { firstInterval } from "./first-interval.ts";
 
+/** Size and time range of the log. */
 export interface AuditStatistics {
   /** Number of sealed entries that are not purged. Entries of the last minutes are not counted yet. */
   entries: number;

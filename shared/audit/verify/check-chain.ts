@@ -14,6 +14,7 @@ import type { FindingList } from "./finding-list.ts";
 /** Maximum number of findings listed for one interval. The rest is only counted. */
 const MAX_FINDINGS_PER_INTERVAL = 100;
 
+/** Result of checking a range of the chain. */
 export interface ChainCheck {
   /** End of the last interval that was checked. */
   to: Interval;
@@ -55,7 +56,7 @@ export async function checkChain(
 
   for await (const { rowKey, value } of digestRows(tables, range)) {
     if (!isIntervalName(rowKey)) {
-      const detail = `The row ${rowKey} among the digests is none of this service's.`;
+      const detail = `The row ${rowKey} among the digests was not written by this service.`;
       found.add({ kind: "digestInserted", detail });
       continue;
     }
@@ -81,11 +82,11 @@ export async function checkChain(
     const { digest, hash } = read;
     found.add(...findingsIn(digest));
     if (previous && !follows(digest, previous)) {
-      const detail = "It does not name the digest before it.";
+      const detail = "The digest does not name the previous digest.";
       found.add({ kind: "chainBroken", interval: rowKey, digestNumber: digest.number, detail });
     }
     if (digest.beginning && digest.beginning.interval !== state.beginning?.interval) {
-      const detail = `It says that the log began at ${digest.beginning.interval}, other digests ${state.beginning?.interval}.`;
+      const detail = `By this digest the log starts at ${digest.beginning.interval}, by other digests at ${state.beginning?.interval}.`;
       found.add({ kind: "chainBroken", interval: rowKey, digestNumber: digest.number, detail });
     }
     previous = { hash, number: digest.number };

@@ -23,7 +23,7 @@ export async function checkMarks(
   const days = intervalsByDay(range.from, range.to);
   for await (const intervals of pMapIterable(days, unclosed, { concurrency: DAYS_AT_ONCE })) {
     for (const interval of intervals) {
-      const detail = "The marks that keep entries out of this sealed interval were changed.";
+      const detail = "The marks that close this sealed interval were changed.";
       found.add({ kind: "markChanged", interval: intervalName(interval), detail });
     }
   }

@@ -8,6 +8,7 @@ import type { ExportFile, ExportStatement } from "../export/statement.ts";
 import { INTERVAL_MS, type Interval, intervalFrom, intervalOf, isIntervalName } from "../interval.ts";
 import { compareText, type Findings, type Part } from "./export-parts.ts";
 
+/** A verified digest of an export with the fingerprints that it sealed. */
 export interface ExportedDigest {
   digest: Digest;
   fingerprints: Fingerprint[];
@@ -22,12 +23,16 @@ export function mergedDigests(parts: readonly Part[], findings: Findings): Expor
   for (const digest of parts.flatMap(({ file }) => file.digests)) {
     const known = merged.get(digest.interval);
     if (!isIntervalName(digest.interval)) {
-      const detail = `The row ${digest.interval} among the digests is none of the service's.`;
+      const detail = `The row ${digest.interval} among the digests was not written by the service.`;
       findings.add({ kind: "digestInserted", detail });
       continue;
     }
     if (known && known.digest !== digest.digest) {
-      findings.add({ kind: "digestChanged", interval: digest.interval, detail: "Two parts hold different digests." });
+      findings.add({
+        kind: "digestChanged",
+        interval: digest.interval,
+        detail: "Two parts contain different digests.",
+      });
     }
     merged.set(digest.interval, digest);
   }
@@ -71,7 +76,7 @@ export function checkDigests(
     }
     const { digest, hash } = read;
     findings.add(...findingsIn(digest));
-    if (previous && !follows(digest, previous)) broken(digest, "It does not name the digest before it.");
+    if (previous && !follows(digest, previous)) broken(digest, "The digest does not name the previous digest.");
     if (beginsElsewhere(digest, beginning)) {
       broken(
         digest,

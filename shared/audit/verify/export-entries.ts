@@ -46,7 +46,7 @@ export async function checkEntries(
   const result = await compare(fingerprints, entries, Number.POSITIVE_INFINITY);
   const place = { interval: digest.interval, digestNumber: digest.number };
   if (result.sealedHash !== digest.manifest) {
-    const detail = "The fingerprints are not those that were sealed.";
+    const detail = "The fingerprints differ from the sealed ones.";
     findings.add({ ...place, kind: "fingerprintsChanged", detail });
   }
   if (result.foundHash === digest.manifest) return;

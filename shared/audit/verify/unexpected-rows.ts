@@ -74,7 +74,7 @@ function anchorFindings({ remembered, beginning }: ChainState): Finding[] {
   if (!other || !beginning) return [];
   const sameHash = other.hash === null || beginning.hash === null || other.hash === beginning.hash;
   if (other.interval === beginning.interval && sameHash) return [];
-  const detail = `The key vault remembers that the log began at ${other.interval}; its digests say ${beginning.interval}.`;
+  const detail = `By the key vault the log starts at ${other.interval}, by its digests at ${beginning.interval}.`;
   return [{ kind: "beginningChanged", interval: other.interval, detail }];
 }
 
@@ -97,14 +97,14 @@ async function beginningFindings({ tables }: ReadingDependencies, { beginning }:
   })) {
     for (const { rowKey, value } of page) {
       if (rowKey !== FIRST_PARTITION)
-        findings.push(changed(`The row ${rowKey} beside the first interval is none of this service's.`));
+        findings.push(changed(`The row ${rowKey} next to the first interval was not written by this service.`));
       else if (value?.interval !== beginning.interval)
         findings.push(changed(`The first interval is ${value?.interval ?? "unreadable"}.`));
       found ||= rowKey === FIRST_PARTITION;
     }
     if (findings.length >= MAX_FINDINGS_PER_KIND) break;
   }
-  return found ? findings : [changed("The row that names the first interval is gone."), ...findings];
+  return found ? findings : [changed("The row that names the first interval is missing."), ...findings];
 }
 
 /** Finds rows among the digests that are not part of the chain: before its beginning, after its end, or without an interval. */
@@ -131,7 +131,7 @@ async function digestFindings(
         findings.push({
           kind: "digestInserted",
           ...(isIntervalName(rowKey) && { interval: rowKey }),
-          detail: `The row ${rowKey} among the digests is none of this service's.`,
+          detail: `The row ${rowKey} among the digests was not written by this service.`,
         });
       }
       if (seen >= MAX_FINDINGS_PER_KIND) break;
@@ -158,7 +158,7 @@ async function manifestFindings({ tables }: ReadingDependencies, { end, keptFrom
         if (isIntervalName(name!) && intervalFrom(name!) <= end.interval + MAX_CLOCK_SKEW_MS) continue;
         findings.push({
           kind: "fingerprintsChanged",
-          detail: `The fingerprints ${rowKey} are of no interval that was sealed.`,
+          detail: `The fingerprints ${rowKey} belong to no sealed interval.`,
         });
       }
       break;
@@ -175,7 +175,7 @@ async function entryFindings({ tables, clock }: ReadingDependencies, state: Chai
       kind: "entryInserted",
       interval: intervalName(interval),
       entryId,
-      detail: `The entry is of a time ${when}.`,
+      detail: `The time of the entry is ${when}.`,
     });
   const logStart = (await isPurging(tables, state)) ? undefined : state.keptFrom;
   if (logStart !== undefined) {

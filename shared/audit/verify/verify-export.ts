@@ -8,6 +8,7 @@ import { checkDigests, checkEnd, mergedDigests } from "./export-chain.ts";
 import { checkEntries, entriesByInterval, placeOf, type Unreadable } from "./export-entries.ts";
 import { coverageNotes, createFindings, lateNotes, purgeRecords, readParts } from "./export-parts.ts";
 
+/** Result of verifying an export offline. */
 export interface ExportVerification {
   /** `nothingSealed`: no problems were found, but the export contains no digest of a trusted key. */
   verdict: "intact" | "notIntact" | "nothingSealed";

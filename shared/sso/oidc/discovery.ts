@@ -30,13 +30,13 @@ export const DiscoveryDocument = z
       .meta({ description: "Where browsers are sent to sign out.", example: "https://login.example.com/logout" }),
     scopes_supported: texts
       .optional()
-      .meta({ description: "Scopes that can be asked for.", example: ["openid", "profile", "email"] }),
+      .meta({ description: "Scopes that can be requested.", example: ["openid", "profile", "email"] }),
     response_types_supported: texts
       .optional()
-      .meta({ description: "What it can answer a sign-in with.", example: ["code"] }),
+      .meta({ description: "Response types that the provider supports.", example: ["code"] }),
     response_modes_supported: texts
       .optional()
-      .meta({ description: "How it can hand the answer to a browser.", example: ["query"] }),
+      .meta({ description: "How the provider can return the response to a browser.", example: ["query"] }),
     grant_types_supported: texts
       .optional()
       .meta({ description: "How tokens can be got.", example: ["authorization_code"] }),

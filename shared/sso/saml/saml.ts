@@ -17,6 +17,7 @@ const PARTITION = "assertions";
 /** Expiry time of the assertion. */
 const Assertion = entity("Sso", z.object({ endsAt: z.string() }));
 
+/** The SAML protocol, with metadata and a clean-up. */
 export interface Saml extends Protocol {
   /** Returns the service's metadata for identity providers, as XML. @param origin - The service's own origin. */
   metadata(config: SsoConfiguration, origin: string): Promise<string>;

@@ -57,6 +57,7 @@ function elementsOf(parent: Element): Element[] {
 export const named = (root: Element, ...localNames: string[]): Element[] =>
   descendants(root).filter(({ localName }) => localNames.includes(localName));
 
+/** Returns true if the element has this local name and namespace. */
 export const is = (element: Element, namespace: Namespace, localName: string): boolean =>
   element.namespaceURI === NAMESPACES[namespace] && element.localName === localName;
 
