@@ -5,19 +5,19 @@ import { assetId, placesOf } from "../../shared/inventory/asset.ts";
 import type { Config } from "../../shared/platform/config/config.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
-import { caller, company, openRoom, PAGE, type Room } from "./support.ts";
+import { caller, company, openTestRegistry, PAGE, type TestRegistry } from "./support.ts";
 
 let storage: MovedStorage;
 let live: { cloud: Cloud; config: Config };
 let account = 0;
-let room: Room;
+let room: TestRegistry;
 
 beforeAll(async () => {
   const accounts = Array.from({ length: 24 }, (_, index) => `tenants${index}`);
   [storage, live] = await Promise.all([startMovedStorage(accounts), liveIn({ company })]);
 });
 beforeEach(() => {
-  room = openRoom(live.cloud, live.config, storage.azurite.connectionString(`tenants${account++}`), storage);
+  room = openTestRegistry(live.cloud, live.config, storage.azurite.connectionString(`tenants${account++}`), storage);
   live.cloud.control.resetCounts();
 });
 afterEach(() => live.cloud.control.clearFaults());

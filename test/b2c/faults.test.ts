@@ -7,7 +7,7 @@ import { liveIn } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN } from "../support/cases.ts";
 import type { Steps } from "../support/mortal.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
-import { caller, company, openRoom, type Room } from "./support.ts";
+import { caller, company, openTestRegistry, type TestRegistry } from "./support.ts";
 
 /** Number of crashes to test; a campaign crashes at every write. */
 const SAMPLE = IS_CAMPAIGN ? Number.POSITIVE_INFINITY : 6;
@@ -20,9 +20,9 @@ const ACCOUNTS = Array.from({ length: 12 }, (_, index) => `tenantfaults${index}`
 beforeAll(async () => {
   [storage, live] = await Promise.all([startMovedStorage(ACCOUNTS), liveIn({ company })]);
 });
-let room: Room;
+let room: TestRegistry;
 beforeEach(() => {
-  room = openRoom(live.cloud, live.config, storage.azurite.connectionString(ACCOUNTS[account++]!), storage);
+  room = openTestRegistry(live.cloud, live.config, storage.azurite.connectionString(ACCOUNTS[account++]!), storage);
 });
 afterEach(() => live.cloud.control.clearFaults());
 afterAll(async () => {
@@ -73,7 +73,7 @@ test("a discovery that crashes at any write is resumed, alerts once, and its res
   expect(whole.taken).toBeGreaterThan(20);
 
   const step = Math.max(1, Math.floor(whole.taken / SAMPLE));
-  let died = 0;
+  let crashes = 0;
   for (let dieAt = 1; dieAt <= whole.taken; dieAt += step) {
     another();
     room.events.splice(0);
@@ -83,18 +83,18 @@ test("a discovery that crashes at any write is resumed, alerts once, and its res
       .b2c.discover(row.tenantId, caller)
       .then(({ run }) => run.status)
       .catch(() => "died");
-    if (steps.dead) died++;
+    if (steps.dead) crashes++;
     await room.drain();
     // A crash before the first write leaves nothing to resume.
     if (outcome === "died" && !room.events.some(({ type }) => type === "b2cTenant.discovered")) {
       await room.b2c.discover(row.tenantId, caller);
       await room.drain();
     }
-    const told = room.events.filter(({ type }) => type === "b2cTenant.discovered");
-    expect([dieAt, new Set(told.map(({ id }) => id)).size]).toEqual([dieAt, 1]);
+    const discoveredEvents = room.events.filter(({ type }) => type === "b2cTenant.discovered");
+    expect([dieAt, new Set(discoveredEvents.map(({ id }) => id)).size]).toEqual([dieAt, 1]);
     await expectTruth();
   }
-  expect(died).toBeGreaterThan(3);
+  expect(crashes).toBeGreaterThan(3);
 });
 
 test("duplicate messages on two hosts are one run", async () => {
@@ -104,8 +104,8 @@ test("duplicate messages on two hosts are one run", async () => {
   const [one, other] = [room.instance().b2c, room.instance().b2c];
   live.cloud.control.resetCounts();
   await Promise.all([one.handle(message!.message, caller), other.handle(message!.message, caller)]);
-  const begun = room.messages.splice(0);
-  await Promise.all([...begun, ...begun].map((each, at) => [one, other][at % 2]!.handle(each.message, caller)));
+  const startMessages = room.messages.splice(0);
+  await Promise.all([...startMessages, ...startMessages].map((each, at) => [one, other][at % 2]!.handle(each.message, caller)));
   await room.drain();
   await one.handle(message!.message, caller);
   await room.drain();

@@ -8,19 +8,19 @@ import { nextDiscoveryAt, Statuses, statusKey, TENANTS } from "../../shared/b2c/
 import type { Config } from "../../shared/platform/config/config.ts";
 import { configIn, liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, company, openRoom, type Room, registrationOf } from "./support.ts";
+import { caller, company, openTestRegistry, type TestRegistry, registrationOf } from "./support.ts";
 
 let storage: TestStorage;
 let live: { cloud: Cloud; config: Config };
 let account = 0;
-let room: Room;
+let room: TestRegistry;
 
 beforeAll(async () => {
   const accounts = Array.from({ length: 44 }, (_, index) => `registry${index}`);
   [storage, live] = await Promise.all([openStorage(accounts), liveIn({ company })]);
 });
 beforeEach(() => {
-  room = openRoom(live.cloud, live.config, connectionString());
+  room = openTestRegistry(live.cloud, live.config, connectionString());
 });
 const connectionString = (at = account++) => storage.connectionString(`registry${at}`);
 const settings = () => structuredClone(directory().settings());
@@ -294,7 +294,7 @@ describe("a registration", () => {
 
 test("without its own key vault the service rejects registrations", async () => {
   const { SERVICE_KEY_VAULT_URL: _, ...without } = configIn(live.cloud);
-  const bare = openRoom(live.cloud, without as Config, connectionString());
+  const bare = openTestRegistry(live.cloud, without as Config, connectionString());
   const given = registrationOf(live.cloud, "partners", {
     clientSecret: secretValueOf(PARTNER_REGISTRATION, "lifecycle"),
   });

@@ -72,7 +72,7 @@ export function registrationOf(cloud: Cloud, which: Which, change: object = {}):
   });
 }
 
-export function openRoom(cloud: Cloud, config: Config, connectionString: string, storage?: MovedStorage) {
+export function openTestRegistry(cloud: Cloud, config: Config, connectionString: string, storage?: MovedStorage) {
   const storeClock = createStoreClock();
   let ahead = 0;
   const clock = { now: () => new Date(storeClock.now().getTime() + ahead) };
@@ -201,4 +201,4 @@ export function openRoom(cloud: Cloud, config: Config, connectionString: string,
   };
   return room;
 }
-export type Room = ReturnType<typeof openRoom>;
+export type TestRegistry = ReturnType<typeof openTestRegistry>;
