@@ -411,12 +411,12 @@ describe("passwords", () => {
     expect(await administrator()).toBe("none");
     expect(await messageOf(put({ ssoOnlyMode: true }))).toContain("not turned on");
     await deployment.configure(instance, mapping);
-    expect(await messageOf(put({ ssoOnlyMode: true }))).toContain("must have signed in");
+    expect(await messageOf(put({ ssoOnlyMode: true }))).toContain("must first sign in");
     await signIn(instance, "uma");
-    expect(await messageOf(put({ ssoOnlyMode: true }))).toContain("must have signed in");
+    expect(await messageOf(put({ ssoOnlyMode: true }))).toContain("must first sign in");
     await signIn(instance, "ada");
     await put({ defaultRole: null });
-    expect(await messageOf(put({ ssoOnlyMode: true }))).toContain("must have signed in");
+    expect(await messageOf(put({ ssoOnlyMode: true }))).toContain("must first sign in");
     await signIn(instance, "ada");
     await put({ loginButtonText: "decides nothing" });
     expect(await messageOf(put({ ssoOnlyMode: true }))).toBe("none");
