@@ -16,11 +16,11 @@ import {
 
 const guid = z.guid().transform((id) => id.toLowerCase());
 
-/** What a request says of those who use what is rotated. */
+/** Request options for the consumers of the rotated secret. Rotation requests for applications and for assets share them. */
 export const consumersOptions = {
   includeResources: z.array(z.string().min(1).max(2048)).max(1000).optional().meta({
     description:
-      "Ids of the only consumers that are acted on; all when left out. Those left out are still looked at before an old client secret is removed.",
+      "IDs of the only consumers that are refreshed. Default: all. Consumers that are left out are still checked before an old client secret is removed.",
   }),
   restartApps: z.boolean().default(true).meta({
     description:
@@ -28,19 +28,19 @@ export const consumersOptions = {
   }),
   skipVerification: z.boolean().default(false).meta({
     description:
-      "Whether consumers are told to take the new value without looking whether they hold it. One that can't be told still has everything put back.",
+      "If true, consumers are refreshed without a check that they hold the new value. If a refresh fails, the rotation is still rolled back.",
   }),
 };
 
-/** What a request says of the places that get the new value. */
+/** Request options for the places (key vault secrets) that get the new value. */
 export const placesOptions = {
   targets: z.array(z.string().min(1).max(300)).min(1).max(MAX_TARGETS).optional().meta({
     description:
-      "Asset ids of the only vault secrets that get the new value, each of which must hold the old one for certain (409). Left out: those that a person confirmed or an earlier rotation wrote; where there is none, the one that has held the value longest.",
+      "Asset IDs of the only vault secrets that get the new value. Each must be a certain match of the old secret (409 otherwise). Default: the places that a user confirmed or an earlier rotation wrote. If there are none, the place that has held the value longest.",
   }),
   reason: z.enum(ROTATION_REASONS).optional().meta({
     description:
-      "`compromised`: somebody else may have the old secret. Only the vault secrets in `targets`, which is then required, get the new one, and copies elsewhere don't keep the old one from being removed. Left out: a routine rotation.",
+      "`compromised`: someone else may have the old secret. `targets` is then required, only those vault secrets get the new value, and copies in other places do not keep the old secret from being removed. Default: a routine rotation.",
   }),
 };
 
@@ -95,7 +95,7 @@ const Failure = z
   .object({
     code: z.string(),
     message: z.string(),
-    remedy: z.string().meta({ description: "What a person can do." }),
+    remedy: z.string().meta({ description: "How to fix the failure." }),
   })
   .meta({ id: "RotationFailure" });
 
@@ -104,7 +104,7 @@ const instant = z.iso.datetime().nullable();
 const summary = {
   rotationId: z.string().nullable().meta({ description: "Null for a plan." }),
   appId: z.string().nullable().meta({
-    description: "Of an application's client secret; null where a vault's secret is rotated that is none.",
+    description: "Client ID of the application. Null if the rotation replaces a vault secret that is no client secret.",
   }),
   appName: z.string().nullable(),
   oldKeyId: z
@@ -146,10 +146,10 @@ export const RotationView = z
       .array(
         z.object({
           step: z.enum(STEPS).meta({ description: "Which step." }),
-          text: z.string().meta({ description: "What it does, in a sentence." }),
+          text: z.string().meta({ description: "Description of the step in one sentence." }),
         }),
       )
-      .meta({ description: "What is done, in this order." }),
+      .meta({ description: "Steps of the rotation, in order." }),
     steps: z.array(
       z
         .object({
@@ -157,7 +157,9 @@ export const RotationView = z
           status: z.enum(["waiting", "running", "done", "failed", "skipped"]).meta({ description: "How far it is." }),
           startedAt: instant,
           finishedAt: instant,
-          attempts: z.int().meta({ description: "How often it was begun; waiting for its time counts too." }),
+          attempts: z
+            .int()
+            .meta({ description: "Number of times the step was started, including starts that only waited." }),
           failure: Failure.nullable().meta({ description: "Its last failure." }),
         })
         .meta({ id: "RotationStep" }),
@@ -170,10 +172,10 @@ export const RotationView = z
             secretName: z.string(),
             kind: z.enum(["match", "handover", "secret"]).meta({
               description:
-                "match: it holds the client secret. handover: where people fetch the value from. secret: what is rotated itself.",
+                "match: the vault secret stores the client secret. handover: a secret in the handover vault, where users collect the value. secret: the rotated vault secret itself.",
             }),
             state: z.enum(["planned", "writing", "written", "restoring", "restored", "left"]).meta({
-              description: "left: somebody else changed it, and it is not touched.",
+              description: "left: another writer changed the secret, so the rotation does not touch it.",
             }),
             previousVersion: z
               .string()
@@ -183,26 +185,32 @@ export const RotationView = z
           })
           .meta({ id: "RotationTarget" }),
       )
-      .meta({ description: "What the new value is written to." }),
+      .meta({ description: "Key vault secrets that get the new value." }),
     consumers: z
       .array(
         z
           .object({
             id: z.string(),
-            kind: z.string().meta({ description: "What kind of resource it is." }),
+            kind: z.string().meta({ description: "Type of the resource." }),
             name: z.string(),
             environment: z.string().nullable(),
             vaultName: z.string(),
             secretName: z.string(),
             evidence: z.string().meta({ description: "The name of the setting, variable or field." }),
             how: z.enum(["automatic", "action", "blind", "willBreak"]).meta({
-              description: "How it takes a new value: by itself, once it is told, when nobody can see it, or never.",
+              description:
+                "How the consumer gets a new value. automatic: without help. action: the service refreshes it. blind: the service can't see which value it has. willBreak: it keeps the old value.",
             }),
-            slowestSeconds: z.int().meta({ description: "The longest that it takes by itself; 0 when not known." }),
+            slowestSeconds: z
+              .int()
+              .meta({
+                description: "Longest time in seconds until the consumer reads a new value without help. 0 if unknown.",
+              }),
             included: z.boolean().meta({ description: "Whether it is acted on." }),
             state: z.enum(CONSUMER_STATES).meta({ description: "How far it is." }),
             holds: z.enum(["new", "old", "gone", "unknown"]).nullable().meta({
-              description: "What it was last seen to hold. gone: it does not use the secret any more.",
+              description:
+                "Value that the consumer had at the last check. gone: the consumer no longer uses the secret.",
             }),
             problem: z
               .string()
@@ -211,8 +219,8 @@ export const RotationView = z
           })
           .meta({ id: "RotationConsumer" }),
       )
-      .meta({ description: "Those who use what is written, in the order in which they are acted on." }),
-    verifiedMeans: z.string().meta({ description: "What a consumer's state verified proves." }),
+      .meta({ description: "Consumers of the written secrets, in the order in which they are refreshed." }),
+    verifiedMeans: z.string().meta({ description: "Explains what the consumer state `verified` proves." }),
     notUpdated: z
       .array(
         z.object({
@@ -231,19 +239,23 @@ export const RotationView = z
         description:
           "Vault secrets that hold the old client secret, or may hold it, and are not written. They keep the old one from being removed, unless the reason of the rotation is `compromised`.",
       }),
-    notes: z.array(z.string()).meta({ description: "What was decided otherwise than asked for." }),
-    coverage: z.array(z.string()).meta({ description: "What could not be looked into." }),
-    reasons: z.array(z.string()).meta({ description: "What stands against removing the old secret." }),
+    notes: z
+      .array(z.string())
+      .meta({ description: "Decisions of the service that differ from the request, such as a shorter lifetime." }),
+    coverage: z
+      .array(z.string())
+      .meta({ description: "Scopes that the service could not read. Consumers there are unknown." }),
+    reasons: z.array(z.string()).meta({ description: "Reasons why the old secret is not removed yet." }),
     goingBack: z.enum(["failed", "cancelled", "rolledBack"]).nullable().meta({
-      description: "How it is going to end, while what was done is being undone.",
+      description: "Status that the rotation will end with after its rollback. Null if it is not rolling back.",
     }),
-    nextAt: instant.meta({ description: "When it goes on; null when it is over or waits for a person." }),
+    nextAt: instant.meta({ description: "Time when the rotation continues. Null if it ended or needs attention." }),
     attention: z
       .object({
         code: z.string(),
         message: z.string(),
-        done: z.string().meta({ description: "What was done." }),
-        safe: z.string().meta({ description: "What is safe as it stands." }),
+        done: z.string().meta({ description: "Changes that the rotation has made." }),
+        safe: z.string().meta({ description: "What the rotation did not change, or what works." }),
         next: z.string().meta({ description: "What to do." }),
         since: z.iso.datetime(),
       })
@@ -312,7 +324,7 @@ export function rotationView(record: RotationRecord): z.input<typeof RotationVie
 }
 
 const VERIFIED_MEANS =
-  "The platform shows that the consumer was given the new version. Whether what it signs in to accepts the value is not looked at.";
+  "`verified` means that the platform reports the new version for this consumer. It does not prove that the system that checks the value accepts it.";
 
 function consumerView(one: RotationConsumer): z.input<typeof RotationView>["consumers"][number] {
   const { id, kind, name, vaultName, secretName, evidence, how, slowestSeconds, included, state } = one;
@@ -333,7 +345,7 @@ function consumerView(one: RotationConsumer): z.input<typeof RotationView>["cons
   };
 }
 
-/** The plan of what nobody asked for yet. */
+/** Returns the view of a dry run: a rotation without ID and without a next time. */
 export const planView = (record: RotationRecord): z.input<typeof RotationView> => ({
   ...rotationView(record),
   rotationId: null,
@@ -351,7 +363,7 @@ function planTexts(record: RotationRecord): { step: (typeof STEPS)[number]; text
   const acted = consumers.filter(({ included, how }) => included && how === "action").length;
   const verify = {
     step: "verify" as const,
-    text: `Have the ${acted} consumers refreshed that must be told, one after the other, and see that each holds it within 5 minutes; else put everything back.`,
+    text: `Refresh the ${acted} consumers that need it, one after the other, and check that each holds the new value within 5 minutes. Otherwise roll everything back.`,
   };
   if (isVaultSecret(record)) {
     return [

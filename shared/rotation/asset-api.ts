@@ -2,7 +2,7 @@ import * as z from "zod";
 import { consumersOptions, placesOptions } from "./api.ts";
 import { ALPHABETS, leastLength } from "./generate.ts";
 
-/** https://learn.microsoft.com/azure/key-vault/secrets/about-secrets: bytes of a value. */
+/** Largest value of a key vault secret in bytes: https://learn.microsoft.com/azure/key-vault/secrets/about-secrets */
 const MAX_VALUE_BYTES = 25_600;
 
 const Generate = z
@@ -48,14 +48,15 @@ export const RotateAssetRequest = z
       description: "Has a value made; needs issuerAccepts. Not together with newValue.",
     }),
     issuerAccepts: z.boolean().default(false).meta({
-      description: "That what checks the value takes any: no other system must know it first.",
+      description:
+        "Confirms that no other system must know the generated value first, because whatever checks the value accepts any.",
     }),
     expiryDays: z.int().min(1).max(730).optional().meta({
       description: "Days until the new value expires; defaultValidityDays when left out.",
     }),
     overlapDays: z.int().min(0).max(90).optional().meta({
       description:
-        "Days that both client secrets of an application live; 7 when left out. Of another secret: days that its rotation can be cancelled for after its consumers hold the value; 0 when left out.",
+        "For a client secret: days during which both secrets are valid, default 7. For other secrets: days during which the rotation can be cancelled after all consumers hold the new value, default 0.",
     }),
     removeExpired: z.boolean().default(false).meta({
       description: "Whether an expired client secret is removed first where the application can't have another one.",

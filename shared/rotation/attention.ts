@@ -8,7 +8,10 @@ import {
   titleOf,
 } from "./rotation.ts";
 
-/** What a person is told who is asked to look. Names places and key ids, never a value. */
+/**
+ * Returns the text that a user gets when a rotation needs attention: what happened, what was done, what is safe and what to do.
+ * Names places and key IDs, never a value.
+ */
 export function attentionFor(record: RotationRecord, { code, message, remedy }: RotationFailure, now: Date): Attention {
   return {
     code,
@@ -37,7 +40,7 @@ function doneSoFar(record: RotationRecord): string {
             : `The client secret ${newKeyId} was added to ${titleOf(record)}.`,
         ]),
     written.length > 0 ? `The new value was written to ${written.join(", ")}.` : "No vault holds the new value.",
-    ...(touched.length > 0 ? [`Told to take it: ${touched.join(", ")}.`] : []),
+    ...(touched.length > 0 ? [`Refreshed to take it: ${touched.join(", ")}.`] : []),
     ...(restored.length > 0 ? [`${restored.join(", ")} got the value from before again.`] : []),
     ...(back.length > 0 ? [`Back on the value from before: ${back.join(", ")}.`] : []),
     ...(removed.length > 0 ? [`Made and removed again: ${removed.join(", ")}.`] : []),
@@ -57,6 +60,6 @@ function whatIsSafe(record: RotationRecord): string {
 function waysOn({ revokingSince, ending }: RotationRecord): string {
   if (revokingSince) return "Then retry this rotation.";
   return ending
-    ? "Then retry this rotation, which goes on putting things back."
+    ? "Then retry this rotation, which continues the rollback."
     : "Then retry this rotation, or cancel it, which puts everything back.";
 }

@@ -16,14 +16,14 @@ import { DEFAULT_OVERLAP_DAYS } from "./policy.ts";
 import { asProblem } from "./problems.ts";
 import type { Place } from "./targets.ts";
 
-/** Rotation by the id of an asset. */
+/** Rotation of a secret by its asset ID. */
 export interface AssetRotation {
   /**
-   * What is to be rotated for an asset: the client secret that it is, or that it holds for certain, else the vault's secret
-   * itself.
+   * Returns the rotation request for an asset: for the client secret that the asset is or certainly stores, otherwise for the
+   * vault secret itself.
    *
-   * @throws {Problem} notFound; notRotatable for a key, a certificate, a secret that only backs one; serviceVault; valueRequired;
-   *   invalidRequest
+   * @throws {Problem} notFound; notRotatable for a key, a certificate, or a secret that belongs to a certificate; serviceVault;
+   * valueRequired; invalidRequest
    */
   requestFor(assetId: string, body: RotateAssetRequest): Promise<RotationRequest>;
 }
@@ -40,7 +40,11 @@ export function createAssetRotation(deps: {
   const isKnown = async ({ vaultName, type, name }: AssetPlace): Promise<boolean> =>
     (await tables.get(Assets, partitions.vault(vaultName), nameKey(type, name, vaultName))) !== undefined;
 
-  /** The place of the asset, which is there. */
+  /**
+   * Returns the place of an existing asset.
+   *
+   * @throws {Problem} notFound, serviceVault
+   */
   async function found(assetId: string): Promise<{ place: AssetPlace; vault: VaultRecord | undefined }> {
     for (const place of placesOf(assetId)) {
       const { vaultName } = place;
@@ -50,7 +54,7 @@ export function createAssetRotation(deps: {
       const vault = await tables.get(Vaults, VAULTS, vaultKey(vaultName));
       if (await isKnown(place)) return { place, vault };
       if (place.type === "secret" && vault !== undefined && credentialIds(place.name) === undefined) {
-        // What backs a certificate is no asset of its own.
+        // The inventory does not list the secret that belongs to a certificate, only the certificate.
         if (await isKnown({ ...place, type: "certificate" })) return { place, vault };
       }
     }
@@ -113,14 +117,14 @@ export function createAssetRotation(deps: {
         }
         return clientSecret(credential, body);
       }
-      // Between the removal of a vault and that of its assets.
+      // The vault's row was deleted, the rows of its assets were not yet.
       if (vault === undefined) throw notFound(`The vault ${place.vaultName}`);
       return await vaultSecret(place, vault, body);
     },
   };
 }
 
-/** @param asked - The vault's secret whose id was given; undefined where the client secret's own id was. */
+/** @param asked - The vault secret whose ID was given. Undefined if the ID is that of the client secret itself. */
 function clientSecret(
   { appId, keyId }: { appId: string; keyId: string },
   body: RotateAssetRequest,

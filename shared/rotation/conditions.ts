@@ -10,24 +10,26 @@ import { isCertain, placeKey, type Target } from "./targets.ts";
 import type { Turn } from "./turn.ts";
 
 /**
- * Passing failures in a row, about 20 minutes of them, that are retried before people are told. Fewer than those after which
- * a turn gives up.
+ * Consecutive transient failures (about 20 minutes) that are retried before users are notified. Must be less than
+ * `MAX_FAILURES`, after which the step gives up.
  */
 const RETRIED_FAILURES = 7;
 
-/** What stands against the end of the old value. */
+/** The reasons that keep the old value from being retired. */
 export interface Conditions {
-  /** As sentences; empty when nothing does. */
+  /** Sentences for users. Empty if nothing prevents the end of the overlap period. */
   reasons: string[];
-  /** When to check again. */
+  /** Seconds until the next check. */
   againSeconds: number;
-  /** The consumers with what they hold now. */
+  /** The consumers with the value that each has now. */
   consumers: RotationConsumer[];
 }
 
 /**
- * @param byPerson - Somebody asks for it, who answers for those whom nobody can see.
- * @throws {CloudFailure} that may pass, until `RETRIED_FAILURES` of them came in a row.
+ * Returns the reasons why the old value can't be retired yet.
+ *
+ * @param byPerson - A user asks for it and vouches for the consumers that can't be checked.
+ * @throws {CloudFailure} transient, until `RETRIED_FAILURES` of them occurred in a row.
  */
 export async function reasonsAgainstEnd(turn: Turn, byPerson: boolean): Promise<Conditions> {
   try {
@@ -41,16 +43,16 @@ export async function reasonsAgainstEnd(turn: Turn, byPerson: boolean): Promise<
     };
   } catch (error) {
     const failure = lastingFailure(turn, error);
-    const reason = `What holds the new secret can't be seen now: ${failure.message} ${failure.remedy}`;
+    const reason = `The service can't read now which places and consumers hold the new secret: ${failure.message} ${failure.remedy}`;
     const againSeconds = isPassing(failure) ? HOUR_SECONDS : DAY_SECONDS;
     return { reasons: [reason], consumers: turn.record.consumers ?? [], againSeconds };
   }
 }
 
 /**
- * Returns a failure that people are told of.
+ * Returns a failure that users must be notified of.
  *
- * @throws the error itself where it is none of the cloud, or passing and so retried within minutes.
+ * @throws the error itself if it is no cloud failure, or if it is transient and so retried within minutes.
  */
 export function lastingFailure({ record }: Turn, error: unknown): CloudFailure {
   if (!(error instanceof CloudFailure) || (isPassing(error) && record.failures < RETRIED_FAILURES)) throw error;
@@ -61,7 +63,9 @@ async function fromPlaces(turn: Turn): Promise<string[]> {
   const { publications } = turn.record;
   const reasons: string[] = [];
   if (!publications.some(({ kind, state }) => kind !== "handover" && state === "written")) {
-    reasons.push("The new secret was handed over and written to no known place: nobody can see whether it is in use.");
+    reasons.push(
+      "The new secret was handed over and written to no known place, so the service can't see whether it is in use.",
+    );
   }
   const value = await heldValue(turn);
   for (const publication of publications) {
@@ -85,7 +89,7 @@ async function fromDirectory(turn: Turn): Promise<string[]> {
   const signedIn = value === undefined ? undefined : (await world.signIn(appId, value)).kind;
   if (signedIn === "unclear") throw signInUnclear(appId);
   if (signedIn !== "accepted") reasons.push("The new secret did not sign in just now.");
-  // Whoever holds a copy of a compromised secret must not be able to keep it alive.
+  // Otherwise an attacker with a copy of a compromised secret could keep the secret valid by storing it in a vault.
   if (record.reason === "compromised") return reasons;
   const written = new Set(record.publications.map(placeKey));
   const left = (await world.matches.targetsOf(app, oldKeyId)).filter((target) => !written.has(placeKey(target)));
@@ -98,13 +102,13 @@ function notWritten({ updateKeyVaults }: RotationRecord, target: Target): string
     return target.confidence === "likely" ? [`${place} is likely to hold the old secret and was not written.`] : [];
   if (target.standing !== "new" || !updateKeyVaults) return [`${place} holds the old secret and was not written.`];
   return [
-    `${place} holds the old secret, is new to this service and was not written. Confirm the match to have it written, or finish the rotation with force to remove the old secret all the same.`,
+    `${place} holds the old secret, is new to this service and was not written. Confirm the match to have it written, or finish the rotation with force to remove the old secret anyway.`,
   ];
 }
 
 /**
- * Every known consumer of an application's secret counts, also one that is left out: without the old secret it would fail. Of a
- * vault's secret the old versions stay, so only those count that this rotation is for.
+ * Returns reasons from the consumers. For a client secret all known consumers count, also excluded ones, because they fail
+ * without the old secret. For a vault secret only included consumers count, because the old versions stay readable.
  */
 async function fromConsumers(turn: Turn, byPerson: boolean): Promise<Omit<Conditions, "againSeconds">> {
   const known = await knownConsumers(turn);
@@ -114,17 +118,24 @@ async function fromConsumers(turn: Turn, byPerson: boolean): Promise<Omit<Condit
     const { kind, name, holds, problem } = one;
     if (holds === "new" || holds === "gone") return [];
     if (isUnseen(one))
-      return byPerson ? [] : [`Nobody can see what ${kind} ${name} holds: see that it has the new value, then finish.`];
+      return byPerson
+        ? []
+        : [
+            `The service can't see which value ${kind} ${name} has. Check that it has the new value, then finish the rotation.`,
+          ];
     const why = problem === undefined ? "" : ` ${problem}`;
     return [`${kind} ${name} ${holds === "old" ? "still holds" : "may still hold"} the old value.${why}`];
   });
   return { reasons, consumers: known.map((one) => seen.find((other) => other === one || sameAs(other, one)) ?? one) };
 }
 
-/** For so long no sign-in with the old secret may have been seen. */
+/** The old secret counts as unused if no sign-in was logged for this long. */
 const UNUSED_MS = DAY_MS;
 
-/** What logs have seen of the old value. They only ever keep it: that they show nothing proves nothing. */
+/**
+ * Returns reasons from reads and sign-ins in logs. Logs can only delay the removal: an empty log does not prove that the old
+ * value is unused.
+ */
 async function fromLogs({ world: { usage }, record, now }: Turn): Promise<string[]> {
   const reasons: string[] = [];
   for (const publication of record.publications) {
@@ -136,7 +147,6 @@ async function fromLogs({ world: { usage }, record, now }: Turn): Promise<string
         `${caller} read the old version ${old} of ${placeOf(publication)} at ${instantText(at)}, after the new one was written, and has not read that one since.`,
       );
   }
-  // Nor by signing in with it.
   if (isVaultSecret(record) || record.reason === "compromised") return reasons;
   const { appId, oldKeyId: keyId } = clientSecretOf(record);
   const at = await usage.lastSignIn({ appId, keyId });

@@ -4,21 +4,21 @@ import { expiryBounds, partitions } from "../inventory/layout.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_SECONDS, SECOND_MS } from "../platform/time.ts";
 
-/** A secret that ended longer ago is nobody's any more: who enables a policy does not want what was left over rotated. */
+/** Secrets that expired longer ago are ignored: enabling a policy must not rotate leftovers. */
 export const LATEST_SECONDS = 7 * DAY_SECONDS;
 
-/** A client secret of an application that ends soon, or has lately, as the inventory knows it. */
+/** A client secret of an application that expires soon or expired recently, from the inventory. */
 export interface DueSecret {
   appId: string;
   keyId: string;
   appName: string;
-  /** What the application's owners sign in with. */
+  /** Sign-in names of the application's owners. */
   owners: readonly string[];
   /** Unix seconds. */
   expiresOn: number;
 }
 
-/** Those that end before the instant, the first to end first. A request per 1,000 of them. */
+/** Lists the client secrets that expire before the given time, earliest first. Makes one request per 1,000 secrets. */
 export async function* dueSecrets(tables: Tables, now: Date, before: Date): AsyncGenerator<DueSecret[]> {
   const seconds = (at: Date) => Math.floor(at.getTime() / SECOND_MS);
   const range = {

@@ -1,7 +1,7 @@
 import { audited } from "../audit/audited.ts";
 import type { Turn } from "./turn.ts";
 
-/** Has an effect between its two entries in the audit log. `details` never hold a value. */
+/** Runs an effect of a rotation between an intent and an outcome in the audit log. `details` must not contain a value. */
 export async function entered<T>(
   { world, caller, record }: Turn,
   type: `rotation.${string}`,

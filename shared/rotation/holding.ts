@@ -5,24 +5,24 @@ import type { Turn } from "./turn.ts";
 const CONTENT_TYPE = "application/vnd.credential-lifecycle.rotation-secret";
 
 /**
- * The secret of the service's own key vault that holds a new value until the rotation is over: one for each client secret
- * that was made, and one for the value that a vault's secret gets.
+ * Returns the name of a held copy: the secret in the service's own key vault that stores a new value until the rotation ends.
+ * There is one for each client secret that was created, or one for the new value of a vault secret.
  */
 export const holdingName = (rotationId: string, keyId = "value"): string => `rotation-${rotationId}-${keyId}`;
 
-/** Holds the new client secret, which nobody will be shown again. */
+/** Stores the held copy of a new client secret, because Entra returns the value only once. */
 export async function hold({ record, world }: Turn, keyId: string, value: string): Promise<void> {
   const { rotationId } = record;
   const tags = { "rotation-id": rotationId, "entra-app-id": clientSecretOf(record).appId, "entra-key-id": keyId };
   await world.own.writeSecret(holdingName(rotationId, keyId), value, CONTENT_TYPE, tags);
 }
 
-/** Holds the value that a vault's secret is going to get. */
+/** Stores the held copy of the value that a vault secret will get. */
 export async function holdValue(own: ServiceKeyVault, rotationId: string, value: string): Promise<void> {
   await own.writeSecret(holdingName(rotationId), value, CONTENT_TYPE, { "rotation-id": rotationId });
 }
 
-/** Returns the names of the held secrets that a rotation deletes when it ends. */
+/** Returns the names of the held copies that a rotation deletes when it ends. */
 export const heldNames = (record: RotationRecord): string[] =>
   isVaultSecret(record)
     ? [holdingName(record.rotationId)]
@@ -37,6 +37,9 @@ export async function heldValue(turn: Turn): Promise<string | undefined> {
   return record.newKeyId === undefined ? undefined : await heldValueOf(turn, record.newKeyId);
 }
 
-/** Returns the value of a client secret that this rotation made; undefined for any other, and when the held copy was deleted. */
+/**
+ * Returns the value of a client secret that this rotation created; undefined for other secrets, and if the held copy was
+ * deleted.
+ */
 export const heldValueOf = ({ record, world }: Turn, keyId: string): Promise<string | undefined> =>
   world.own.readSecret(holdingName(record.rotationId, keyId));

@@ -4,7 +4,7 @@ import type { SecretVersion, VaultSecrets } from "../platform/azure/vault-secret
 import type { MatchedApp } from "./match.ts";
 import { isPassing } from "./problems.ts";
 
-/** What a try to prove a match came to. */
+/** Results of a match verification. */
 export const PROOF_OUTCOMES = [
   "accepted",
   "expired",
@@ -18,22 +18,22 @@ export type ProofOutcome = (typeof PROOF_OUTCOMES)[number];
 
 export interface Proof {
   outcome: ProofOutcome;
-  /** What it means and what to do, as sentences. */
+  /** Sentences for users: what the outcome means and what to do. */
   message: string;
-  /** What was read; undefined when nothing could be. */
+  /** The version that was read; undefined if none could be read. */
   version?: SecretVersion;
-  /** The credentials whose hint the value begins with. */
+  /** Key IDs of the credentials whose hint the value starts with. */
   keyIds: string[];
 }
 
-/** Tries to sign in with a secret, of one application: each wrong one is a failed sign-in in the tenant's log. */
+/** Limits of verifications for one application. Each wrong value is a failed sign-in in the tenant's log. */
 export const PROOF_LIMITS = { perMinute: 5, perHour: 20 };
 
 /**
- * Reads the newest version of a secret, compares its beginning with the hints of the application's credentials, and signs in
- * with it once where one fits. The value goes no further than this function.
+ * Verifies a match: reads the newest version of a secret, compares the start of the value with the hints of the application's
+ * credentials, and signs in with it once if a hint fits. The value does not leave this function.
  *
- * @throws {CloudFailure} that may pass; whatever else keeps it from being read is `unreadable`.
+ * @throws {CloudFailure} if the failure is transient. Other failures give the outcome `unreadable`.
  */
 export async function prove(
   app: MatchedApp,
@@ -72,9 +72,10 @@ function messageOf(signIn: SignInOutcome, keyIds: readonly string[]): string {
 }
 
 /**
- * Returns the failure where the vault refuses for good, such as 403 or its firewall, so that people are told what to grant.
+ * Returns the failure if the vault permanently denies the read, such as 403 or a firewall, so that users learn what to grant.
  *
- * @throws {CloudFailure} that may pass: a vault that is busy for a moment must not look like one without a target.
+ * @throws {CloudFailure} if the failure is transient. A vault that is busy for a moment must not look like a vault without a
+ * target.
  */
 export async function readable<T>(reading: Promise<T>): Promise<T | CloudFailure> {
   try {

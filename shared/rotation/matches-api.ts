@@ -4,7 +4,7 @@ import { pageOf } from "../platform/http/paging.ts";
 import { CONFIDENCES, EVIDENCE, EVIDENCE_WORDS, type Match, VERIFIED } from "./match.ts";
 import { PROOF_OUTCOMES, type Proof } from "./match-proof.ts";
 
-/** Matches of applications' credentials with secrets of vaults, as the API takes and shows them. */
+/** API schemas and views of matches between vault secrets and credentials of applications. */
 
 export const clientId = z
   .guid("must be a client id (a GUID)")
@@ -31,7 +31,7 @@ export const RotationMatch = z
       .meta({ description: "The credential it is thought to hold; null when nothing tells which." }),
     enabled: z.boolean().meta({ description: "Whether the secret is enabled. A rotation writes to no disabled one." }),
     verified: z.enum(VERIFIED).meta({
-      description: "What its value has shown: that it begins with the credential's hint, or that it signs in.",
+      description: "What the value has proved. hint: it starts with the credential's hint. signIn: it signed in.",
     }),
   })
   .meta({ id: "RotationMatch" });
@@ -42,7 +42,7 @@ export const RotationMatchList = z
     ...matches.shape,
     coverage: z
       .array(z.string())
-      .meta({ description: "What could not be looked at, as sentences; empty when nothing." }),
+      .meta({ description: "Sentences about what was not searched. Empty if the search was complete." }),
   })
   .meta({ id: "RotationMatchList" });
 
@@ -71,13 +71,15 @@ export const VerifiedMatch = z
       description:
         "`accepted`: its value signed in. `expired`: the secrets of the application have ended, so that a sign-in proves nothing any more. `refused`: none that works. `otherHint`: it begins otherwise, nothing was tried. `impossible`, `unclear`: a sign-in could prove nothing. `unreadable`: the vault did not give the value.",
     }),
-    message: z.string().meta({ description: "What that means and what to do." }),
-    match: RotationMatch.nullable().meta({ description: "As it is now; null when nothing speaks for it." }),
+    message: z.string().meta({ description: "What the result means and what to do." }),
+    match: RotationMatch.nullable().meta({ description: "The match with its new state. Null without any evidence." }),
   })
   .meta({ id: "VerifiedRotationMatch" });
 
 export const ConfirmedMatch = z
-  .object({ match: RotationMatch.nullable().meta({ description: "As it is now; null when nothing speaks for it." }) })
+  .object({
+    match: RotationMatch.nullable().meta({ description: "The match with its new state. Null without any evidence." }),
+  })
   .meta({ id: "ConfirmedRotationMatch" });
 
 export const matchView = (match: Match): z.infer<typeof RotationMatch> => ({

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { DEFAULT_OVERLAP_DAYS, MAX_EXPIRY_DAYS, MAX_OVERLAP_DAYS, MAX_TARGETS, PolicyAttention } from "./policy.ts";
 
-/** Rotation policies as the API takes and shows them. */
+/** API schemas of rotation policies. */
 
 const instant = z.iso.datetime();
 
@@ -22,7 +22,7 @@ export const PolicyChange = z
       .min(1)
       .max(MAX_OVERLAP_DAYS)
       .default(DEFAULT_OVERLAP_DAYS)
-      .meta({ description: "Days that the old secret goes on working beside the new one, at least." }),
+      .meta({ description: "Minimum number of days that the old secret stays valid beside the new one." }),
     updateKeyVaults: z.boolean().default(true).meta({ description: "Whether vault secrets are written." }),
     targets: z.array(z.string().min(1).max(300)).max(MAX_TARGETS).default([]).meta({
       description:
@@ -35,7 +35,7 @@ export type PolicyChange = z.infer<typeof PolicyChange>;
 export const Policy = z
   .object({
     appId: z.string(),
-    automatic: z.boolean().meta({ description: "Whether it is rotated by itself." }),
+    automatic: z.boolean().meta({ description: "Whether expiring secrets are rotated automatically." }),
     expiryDays: z.int().nullable(),
     overlapDays: z.int(),
     updateKeyVaults: z.boolean(),
@@ -44,7 +44,8 @@ export const Policy = z
         "Asset ids of the only vault secrets that are written; empty for those that a person confirmed or an earlier rotation wrote.",
     }),
     state: z.enum(["active", "needsAttention"]).meta({
-      description: "`needsAttention`: it is not rotated by itself as things are; `attention` says why and what to do.",
+      description:
+        "`needsAttention`: automatic rotation is not possible now. `attention` has the reason and the remedy.",
     }),
     attention: PolicyAttention.meta({ id: "RotationPolicyAttention" })
       .nullable()

@@ -6,9 +6,9 @@ import { isVaultSecret, type Publication } from "./rotation.ts";
 import type { Turn } from "./turn.ts";
 
 /**
- * Returns the new value, or undefined if it is lost. A client secret is read from the held copy or from a target that this rotation wrote,
- * a vault secret's value only from the held copy. A rotation deletes the held copy when it ends, so the copy is missing when the
- * rotation's row was restored from a backup.
+ * Returns the new value, or undefined if it is lost. A client secret is read from the held copy or from a place that this
+ * rotation wrote, a vault secret's value only from the held copy. A rotation deletes the held copy when it ends, so the copy is
+ * missing if the rotation's row was restored from a backup.
  */
 export async function newValue(turn: Turn): Promise<string | undefined> {
   const { record } = turn;
@@ -17,10 +17,10 @@ export async function newValue(turn: Turn): Promise<string | undefined> {
 }
 
 /**
- * Returns the value of a client secret that this rotation made, like `newValue`. A value found at a target is not copied to
+ * Returns the value of a client secret that this rotation created, like `newValue`. A value found at a place is not copied to
  * the service's vault again, because the name of a deleted copy stays reserved while Key Vault can recover it.
  *
- * @throws {CloudFailure} where a target can't be read, or a sign-in that decides gives no clear answer.
+ * @throws {CloudFailure} if a place can't be read, or a sign-in that decides gives no clear answer.
  */
 export async function newValueOf(turn: Turn, keyId: string): Promise<string | undefined> {
   const held = await heldValueOf(turn, keyId);
@@ -32,7 +32,7 @@ export async function newValueOf(turn: Turn, keyId: string): Promise<string | un
   return undefined;
 }
 
-/** Tags can be written by others, so the value must also sign in. */
+/** Other writers can set tags, so the value must also sign in. */
 async function valueWrittenTo(turn: Turn, publication: Publication, keyId: string): Promise<string | undefined> {
   const { world, record } = turn;
   const current = await readEnabled(turn, publication);
@@ -43,7 +43,7 @@ async function valueWrittenTo(turn: Turn, publication: Publication, keyId: strin
   return kind === "accepted" ? current.value : undefined;
 }
 
-/** Returns the current version of a target; undefined when there is none, and when it is disabled. */
+/** Returns the current version of a place; undefined if there is none or it is disabled. */
 export async function readEnabled(turn: Turn, publication: Publication) {
   try {
     return await unlessMissing(vaultOf(turn, publication).read(publication.secretName));

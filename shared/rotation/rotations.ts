@@ -33,48 +33,54 @@ import { createTurn, type RotationWorld } from "./turn.ts";
 import { createRotationWork } from "./work.ts";
 
 /**
- * Rotation of applications' client secrets and of vaults' secrets, with those who use them. What began under a licence is gone on with and told of without one; only `begin` needs it.
+ * Rotations of client secrets of applications and of vault secrets, including the refresh of their consumers. Only `begin`
+ * needs a license: rotations that started under one continue and stay visible without one.
  */
 export interface Rotations {
-  /** What a rotation would do; nothing is done. @throws {Problem} for what stands against it. */
+  /** Returns what a rotation would do, without any change. @throws {Problem} if the rotation is not possible. */
   plan(request: RotationRequest): Promise<RotationRecord>;
   /**
-   * Begins one. It goes on by itself.
+   * Starts a rotation. Queue messages and a timer continue it.
    *
-   * @param automatic - Whether a policy asks for it.
-   * @throws {Problem} licenseRequired; rotationUnfinished with the id of the one that is not over; for what stands against it.
+   * @param automatic - Whether a policy starts it.
+   * @throws {Problem} licenseRequired; rotationUnfinished with the ID of the unfinished rotation; other problems if the
+   * rotation is not possible.
    */
   begin(request: RotationRequest, caller: Caller, automatic?: boolean): Promise<RotationRecord>;
-  /** @throws {Problem} notFound; licenseRequired for an unknown one without a licence. */
+  /** @throws {Problem} notFound; licenseRequired for an unknown rotation without a license. */
   get(rotationId: string): Promise<RotationRecord>;
-  /** Has everything put back that was done. @throws {Problem} conflict once the old secret is being removed. */
+  /** Rolls back everything that was done. @throws {Problem} conflict once the old secret is being removed. */
   cancel(rotationId: string, caller: Caller): Promise<RotationRecord>;
-  /** Goes on where a person had to look. @throws {Problem} conflict when it needs no attention. */
+  /** Continues a rotation that needs attention. @throws {Problem} conflict if it needs none. */
   retry(rotationId: string, caller: Caller): Promise<RotationRecord>;
   /**
-   * Ends the overlap now; with `force` also a way back on which consumers can't be brought back: they are left as they are.
+   * Ends the overlap period now. With `force` it also ends a rollback that can't restore some consumers: they are left as they
+   * are.
    *
-   * @param force - Whatever stands against it.
-   * @throws {Problem} notFinishable with the reasons; conflict when there is nothing to end; unavailable when what holds the
-   *   new secret can't be seen just now.
+   * @param force - Ignores all reasons against it.
+   * @throws {Problem} notFinishable with the reasons; conflict if there is nothing to end; unavailable if the places can't be
+   * read now.
    */
   finish(rotationId: string, force: boolean, caller: Caller): Promise<RotationRecord>;
   /**
-   * A person has confirmed a place of an application: its unfinished rotation checks whether it is to write that place, too, at
-   * once where it overlaps. Nothing happens where there is none.
+   * Called after a user confirmed a place of an application. The unfinished rotation then checks whether to write that place
+   * too, immediately if it is in its overlap period. Does nothing without a rotation.
    */
   placeConfirmed(appId: string): Promise<void>;
   /** Newest first. @throws {Problem} invalidCursor */
   history(filter: HistoryFilter, request: PageRequest): Promise<Page<RotationSummary>>;
-  /** The rotation of an application, by its client id, or of an asset that is not over. */
+  /** Returns the ID of the unfinished rotation of an application (by client ID) or an asset. */
   unfinishedOf(subject: string): Promise<string | undefined>;
-  /** Those that ended, need attention or began with a new place left out, in that order, from behind `after` on: for alerts. */
+  /**
+   * Lists events after the position `after`, oldest first, for alerts: rotations that ended, need attention, or started with a
+   * new place left out.
+   */
   events(after?: string): AsyncGenerator<RotationEvent[]>;
-  /** For the queue: does what is due of one. */
+  /** Runs the due step of a rotation. Handler of the queue. */
   work(rotationId: string, requestId: string): Promise<void>;
-  /** For the timer: has those gone on with that are due and that no message calls, and removes values nobody will ask for. */
+  /** Continues overdue rotations whose message was lost, and deletes held copies without a rotation. Handler of the timer. */
   wake(): Promise<void>;
-  /** For the poison queue. */
+  /** Handler of the poison queue. */
   giveUp(rotationId: string): Promise<void>;
   store(): HistoryStore;
 }
@@ -120,7 +126,7 @@ export function createRotations(deps: RotationDependencies): Rotations {
     if (unfinished !== undefined) throw rotationUnfinished(unfinished);
   }
 
-  /** @param value that is held first, of a vault's secret. */
+  /** @param value - Value of a vault secret, whose held copy is stored first. */
   async function insert(record: Draft, value: string | undefined): Promise<void> {
     if (value !== undefined) {
       await rows.markHeld(record.rotationId);
@@ -135,7 +141,7 @@ export function createRotations(deps: RotationDependencies): Rotations {
     }
   }
 
-  /** A value whose rotation was never written. */
+  /** Deletes a held copy whose rotation was never stored. */
   async function forgetHeld(rotationId: string): Promise<void> {
     await world.own.removeSecret(holdingName(rotationId));
     await rows.forgetStray(rotationId);
@@ -148,7 +154,7 @@ export function createRotations(deps: RotationDependencies): Rotations {
     throw notFound(`The rotation ${rotationId}`);
   }
 
-  /** Changes what people decide; the work is called to see it. */
+  /** Stores a user's decision and schedules the next step. */
   async function decided(
     type: string,
     rotationId: string,
@@ -196,7 +202,7 @@ export function createRotations(deps: RotationDependencies): Rotations {
     cancel: (rotationId, caller) =>
       decided("rotation.cancelled", rotationId, caller, {}, async (row) => {
         if (isOver(row.status)) throw conflict("This rotation is over.");
-        if (row.ending !== undefined) throw conflict("This rotation is being put back already.");
+        if (row.ending !== undefined) throw conflict("This rotation is already rolling back.");
         if (row.status === "revoking" || row.revokingSince !== undefined) {
           throw conflict("The old value is given up: this can't be undone any more.");
         }
@@ -215,12 +221,12 @@ export function createRotations(deps: RotationDependencies): Rotations {
       const left = notRestored(before);
       if (left.length === 0) refuseUnfinishable(before);
       if (!force) {
-        // The same looks as at the end of the overlap, with nobody's hold on the rotation: nothing is written.
+        // Makes the same checks as at the end of the overlap period, without a lease and without any write.
         const turn = createTurn(world, { ...before, ending: undefined, failures: 0 }, "", caller);
         const conditions = async () => await reasonsAgainstEnd(turn, true).catch(asProblem);
         const reasons = left.length > 0 ? left.map(mayHoldNew) : (await conditions()).reasons;
         if (reasons.length > 0) {
-          throw new Problem("notFinishable", `${reasons.join(" ")} Send force: true to end it all the same.`, {
+          throw new Problem("notFinishable", `${reasons.join(" ")} Send force: true to end the rotation anyway.`, {
             members: { reasons },
           });
         }
@@ -272,7 +278,7 @@ export function createRotations(deps: RotationDependencies): Rotations {
   };
 }
 
-/** Where it goes on that waited for a person. */
+/** Returns the changes that continue a rotation after it needed attention. */
 const resumed = ({ status, attention, consumers }: RotationRecord): Partial<RotationRecord> =>
   status === "needsAttention" && attention !== undefined
     ? {
@@ -283,7 +289,7 @@ const resumed = ({ status, attention, consumers }: RotationRecord): Partial<Rota
       }
     : {};
 
-/** Those because of whom a way back waits for a person, once all places have the value from before. */
+/** Returns the consumers that keep a rollback waiting for a user, once all places have the previous value. */
 const notRestored = ({ status, ending, publications, consumers = [] }: RotationRecord): RotationConsumer[] =>
   status === "needsAttention" && ending !== undefined && !publications.some(isTouched)
     ? consumers.filter(isToRestore)
@@ -291,10 +297,10 @@ const notRestored = ({ status, ending, publications, consumers = [] }: RotationR
 
 const mayHoldNew = ({ kind, name }: RotationConsumer): string => `${kind} ${name} may still hold the new value.`;
 
-/** A person answers for those that could not be brought back: it ends as it would have without them. */
+/** Leaves the consumers that could not be restored, because a user vouches for them. The rollback then ends normally. */
 function leave(row: RotationRecord): Partial<RotationRecord> {
   const left = notRestored(row);
-  if (left.length === 0) throw conflict("Nothing stands against the way back any more. Look at it again.");
+  if (left.length === 0) throw conflict("All consumers have been restored in the meantime. Read the rotation again.");
   const text = `Left as they are by a person: ${left.map(({ kind, name }) => `${kind} ${name}`).join(", ")}. They may hold the new value.`;
   return {
     ...resumed(row),

@@ -11,9 +11,9 @@ import {
   type StepName,
 } from "./rotation.ts";
 
-// How a rotation changes from turn to turn. All of it follows from its record.
+// State transitions of a rotation. Pure functions of its record.
 
-/** Where a rotation stands after a step, where that changes. */
+/** Status after a step is done, if the step changes the status. */
 const NEXT: Partial<Record<StepName, RotationStatus | "ended">> = {
   create: "proving",
   prove: "publishing",
@@ -23,21 +23,21 @@ const NEXT: Partial<Record<StepName, RotationStatus | "ended">> = {
   cleanUp: "ended",
 };
 
-/** Steps from which everything can still be undone by itself. */
+/** Steps during which everything can still be rolled back automatically. */
 const BACKWARDS: readonly StepName[] = ["makeRoom", "create", "prove", "publish", "verify"];
 export const canGoBack = (name: StepName): boolean => BACKWARDS.includes(name);
 
-/** Whether a place may hold the new value. */
+/** Returns whether a place may have the new value. */
 export const isTouched = ({ state }: Publication): boolean =>
   state === "writing" || state === "written" || state === "restoring";
 
-/** Whether a client secret that was asked for may still have to be removed. */
+/** Returns whether a requested client secret may still have to be removed. */
 const isUnsettled = ({ state }: Attempt): boolean => state === "asked" || state === "made" || state === "discarding";
 
 const isDone = ({ steps }: RotationRecord, name: StepName): boolean =>
   steps.some((step) => step.name === name && step.status === "done");
 
-/** The step that comes next. */
+/** Returns the step that runs next. */
 export function stepOf(record: RotationRecord): StepName {
   if (record.ending) {
     if (record.publications.some(isTouched)) return "putBack";
@@ -77,7 +77,7 @@ const withStep = (steps: readonly Step[], name: StepName, change: (step: Step) =
   return all.map((step) => (step.name === name ? change(step) : step));
 };
 
-/** A turn begins: what people asked for counts from here. */
+/** Starts the next step. A cancellation takes effect here. */
 export function begun(record: RotationRecord, now: Date): Partial<RotationRecord> {
   const cancelled = record.cancel && !record.ending && record.revokingSince === undefined;
   const next = { ...record, ...(cancelled && { ending: "cancelled" as const }) };
@@ -88,7 +88,7 @@ export function begun(record: RotationRecord, now: Date): Partial<RotationRecord
   };
 }
 
-/** A step is done. */
+/** Completes a step and sets the status that follows. */
 export function after(record: RotationRecord, name: StepName, now: Date): Partial<RotationRecord> {
   const steps = withStep(record.steps, name, (step) => ({
     ...step,
@@ -101,12 +101,12 @@ export function after(record: RotationRecord, name: StepName, now: Date): Partia
     const left = (step: Step): Step => (step.status === "waiting" ? { ...step, status: "skipped" } : step);
     return { steps: steps.map(left), status: record.ending ?? "completed", endedAt: now.toISOString() };
   }
-  // Cancelled just now: the next turn goes back from where it stands.
+  // A user cancelled during the step: the next step starts the rollback from the current status.
   const held = record.cancel !== undefined && next === "revoking";
   return { steps, ...(next !== undefined && !held && { status: next }) };
 }
 
-/** It can't succeed: from now on what was done is undone. */
+/** Starts a rollback after a step failed permanently. */
 export function goingBack(
   record: RotationRecord,
   name: StepName,
@@ -120,7 +120,7 @@ export function goingBack(
   };
 }
 
-/** A person must look. */
+/** Stops the rotation until a user acts. */
 export function waiting(
   record: RotationRecord,
   name: StepName,

@@ -1,6 +1,6 @@
 import type { RotationFailure } from "./rotation.ts";
 
-/** Nothing can be done now, and nothing is wrong: the turn ends and another one comes. */
+/** Nothing can be done now, and nothing failed: the step ends and is scheduled again. */
 export class Later extends Error {
   override readonly name = "Later";
   readonly seconds: number;
@@ -11,7 +11,7 @@ export class Later extends Error {
   }
 }
 
-/** The rotation can't succeed: what was done is undone. */
+/** The rotation can't succeed: it rolls back. */
 export class GoBack extends Error {
   override readonly name = "GoBack";
   readonly failure: RotationFailure;
@@ -22,7 +22,7 @@ export class GoBack extends Error {
   }
 }
 
-/** Neither forwards nor back: a person must look. */
+/** The rotation can neither continue nor roll back: a user must act. */
 export class NeedsPerson extends Error {
   override readonly name = "NeedsPerson";
   readonly failure: RotationFailure;
@@ -33,7 +33,7 @@ export class NeedsPerson extends Error {
   }
 }
 
-/** Another worker has taken the rotation over: this one must do nothing more. */
+/** Another worker took over the rotation: this one must stop. */
 export class TakenOver extends Error {
   override readonly name = "TakenOver";
 }

@@ -18,34 +18,34 @@ import type { Matches } from "./targets.ts";
 import type { SecretUsage } from "./usage.ts";
 
 /**
- * A worker that has not written for so long is taken for dead. Each write of the turn makes it last longer; one call to the
- * cloud ends within 4 minutes, its repeats included (`CALL_LIMITS`).
+ * A worker that has not written for this time is considered crashed. Each write renews the lease. One call to the cloud ends
+ * within 4 minutes, including its retries (`CALL_LIMITS`).
  */
 export const LEASE_MS = 5 * MINUTE_MS;
 
-/** How often a worker writes while it is amid more than one call. */
+/** Interval of the heartbeat during work of several calls. */
 const RENEWED_MS = MINUTE_MS;
 
 /**
- * Between two changes of the tenant's applications: two within 300 ms are refused. The store's clock counts seconds, so that
- * an age of two is more than one. https://learn.microsoft.com/graph/throttling-limits
+ * Minimum time between two changes of the tenant's applications. Graph rejects two within 300 ms. The store's clock counts
+ * seconds, so an age of two means more than one second. https://learn.microsoft.com/graph/throttling-limits
  */
 const PAUSE_MS = 2 * SECOND_MS;
-/** While somebody else changes one: that takes a second or two, unless he is dead. */
+/** Wait while another worker changes an application. That takes a second or two, unless the worker crashed. */
 const BUSY_SECONDS = { least: 3, most: 30 };
 const LEASE_ROW = "tenant";
 
-/** Signs in once with a client secret of an application, on a new connection. Nothing is kept. */
+/** Signs in once with a client secret of an application, on a new connection. Stores nothing. */
 export type SignIn = (appId: string, secret: string) => Promise<SignInOutcome>;
 
-/** What the steps of a rotation work with. */
+/** The services that the steps of a rotation use. */
 export interface RotationWorld {
   tables: Tables;
   rows: RotationRows;
   graph: Graph;
   signIn: SignIn;
   vaults: VaultSecretsClients;
-  /** Where a new secret is held until it is in use. */
+  /** The service's own key vault, which stores held copies. */
   own: ServiceKeyVault;
   matches: Matches;
   consumers: ConsumersOfSecrets;
@@ -56,28 +56,28 @@ export interface RotationWorld {
   log: Logger;
 }
 
-/** One worker's hold on a rotation, for one step of it. */
+/** The lease of one worker on a rotation, for one step, with the record and the services that the step needs. */
 export interface Turn {
   readonly world: RotationWorld;
   readonly caller: Caller;
-  /** As it was last read or written. */
+  /** The record as last read or written. */
   readonly record: RotationRecord;
   now(): Date;
   /**
-   * Writes what changes. `change` may be called again: people cancel and finish meanwhile.
+   * Writes a change of the record. `change` may be called again, because users cancel and finish at the same time.
    *
-   * @throws {TakenOver} when another worker has the rotation.
+   * @throws {TakenOver} if another worker has the rotation.
    */
   save(change: (record: RotationRecord) => Partial<RotationRecord>): Promise<void>;
   /**
-   * Does work of several calls to the cloud, with writes beside it that make the hold last: nobody else may begin the same
-   * while this worker lives. It saves nothing itself.
+   * Runs work of several cloud calls and renews the lease meanwhile, so that no other worker starts the same step. Does not
+   * change the record.
    */
   keeping<T>(work: () => Promise<T>): Promise<T>;
   /**
-   * Changes applications of the tenant, while nobody else of this service does.
+   * Runs a change of the tenant's applications while no other worker of this service makes one.
    *
-   * @throws {Later} when somebody does, or did just now.
+   * @throws {Later} if another worker does, or did a moment ago.
    */
   directory<T>(write: () => Promise<T>): Promise<T>;
 }
@@ -100,7 +100,7 @@ export function createTurn(world: RotationWorld, claimed: Row<RotationRecord>, o
     }
   }
 
-  /** @returns what gives the lease back. */
+  /** @returns A function that releases the lease. */
   async function lease(): Promise<() => Promise<void>> {
     const found = await tables.aged(WriterLeases, ROTATIONS, LEASE_ROW);
     if (found && found.row.owner !== "" && found.ageMs < LEASE_MS) {
@@ -129,7 +129,7 @@ export function createTurn(world: RotationWorld, claimed: Row<RotationRecord>, o
     now: () => clock.now(),
     save,
     async keeping<T>(work: () => Promise<T>) {
-      // Who was taken over is told so by the save after the work.
+      // If the lease was lost, the save after the work throws `TakenOver`.
       const renewals = startRenewals(RENEWED_MS, () => save(() => ({})));
       try {
         return await work();

@@ -1,8 +1,8 @@
-/** What logs have seen of secrets that a rotation replaces. That a log shows nothing proves nothing. */
+/** Reads and sign-ins in logs with secrets that a rotation replaces. An empty log does not prove that a secret is unused. */
 export interface SecretUsage {
   /**
-   * Who read another version of a secret than this one since an instant, and has not read this one after that; of each the
-   * last such read.
+   * Returns the identities that read another version of the secret since `since` and did not read `version` afterwards, each
+   * with its last such read.
    */
   readersOfOldVersion(written: {
     vaultName: string;
@@ -10,20 +10,20 @@ export interface SecretUsage {
     version: string;
     since: Date;
   }): Promise<OldVersionRead[]>;
-  /** The last sign-in with a credential of an application that a log has. */
+  /** Returns the last logged sign-in with a credential of an application. */
   lastSignIn(credential: { appId: string; keyId: string }): Promise<Date | undefined>;
-  /** Why sign-ins may be missing, as sentences: workspaces that have them, or may have, and that can't be read now. */
+  /** Returns sentences about why sign-ins may be missing: workspaces that have them, or may have, and can't be read now. */
   unreadSignIns(): Promise<string[]>;
 }
 
 export interface OldVersionRead {
-  /** The caller's name, or its id. */
+  /** Name of the caller, or its ID. */
   caller: string;
   version: string;
   at: Date;
 }
 
-/** No log is named. */
+/** Used if no log workspace is configured. */
 export const noLogs: SecretUsage = {
   readersOfOldVersion: async () => [],
   lastSignIn: async () => undefined,

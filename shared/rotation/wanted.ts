@@ -5,28 +5,31 @@ import type { Publication, RotationRecord } from "./rotation.ts";
 import { GoBack } from "./stop.ts";
 import type { Turn } from "./turn.ts";
 
-/** What a consumer is to hold now: the new value, or while the rotation goes back the one from before. */
+/** The version that a consumer should have now: the new one, or the previous one during a rollback. */
 export interface Wanted {
-  /** The version of the secret, or the key id of the client secret. */
+  /** Version of the vault secret, or key ID of the client secret. */
   version: string;
-  /** When it was written. */
+  /** When the version was written. */
   since: string;
   value(): Promise<string>;
 }
 
-/** Whether it signs in as the application by a copy of its client secret, and uses no key vault secret. */
+/**
+ * Returns whether the consumer signs in as the application with its own copy of the client secret, and uses no key vault
+ * secret.
+ */
 export const isOfClientSecret = ({ vaultName }: Pick<PlannedConsumer, "vaultName">): boolean => vaultName.includes(".");
 
 export const publicationOf = ({ publications }: RotationRecord, consumer: PlannedConsumer): Publication | undefined =>
   publications.find((one) => placeOf(one) === placeOf(consumer));
 
-/** Undefined while there is nothing that it could be brought to. */
+/** Returns undefined if there is no version yet that the consumer could take. */
 export function wantedOf(turn: Turn, consumer: PlannedConsumer): Wanted | undefined {
   const { record } = turn;
   const back = record.ending !== undefined;
   if (isOfClientSecret(consumer)) {
     const version = back ? record.oldKeyId : record.newKeyId;
-    // The version that was written over: what somebody else put there since is not the old client secret.
+    // Uses the version that was overwritten. A version that another writer created since is not the old client secret.
     const source = record.publications.find(({ kind, plannedVersion }) => kind === "match" && plannedVersion);
     const value = back
       ? async () => await valueAt(turn, source, source?.plannedVersion)

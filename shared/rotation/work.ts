@@ -18,12 +18,12 @@ import { createTurn, LEASE_MS, type RotationWorld, type Turn } from "./turn.ts";
 
 /** Longer waits are left to the timer. */
 const LONGEST_MESSAGE_WAIT_MS = HOUR_MS;
-/** Failures in a row that may pass by themselves: with their pauses about an hour. */
+/** Consecutive transient failures, about an hour with their pauses, before the step gives up. */
 const MAX_FAILURES = 10;
 const FIRST_PAUSE_SECONDS = 10;
 const LONGEST_PAUSE_SECONDS = 600;
 
-/** What each step does. */
+/** The function of each step. */
 const RUN: Record<StepName, (turn: Turn) => Promise<void>> = {
   makeRoom,
   create,
@@ -41,13 +41,13 @@ const RUN: Record<StepName, (turn: Turn) => Promise<void>> = {
   },
 };
 
-/** Works on rotations, a step at a time. */
+/** Runs the steps of rotations, one at a time. */
 export interface RotationWork {
-  /** Does what is due of a rotation. May be called twice for the same, also at once. */
+  /** Runs the due step of a rotation. Safe to call twice and concurrently. */
   turn(rotationId: string, requestId: string): Promise<void>;
-  /** Has the next turn come when it is due. */
+  /** Enqueues the next step for `dueAt`. If that is more than an hour ahead, the timer enqueues it. */
   call(record: Pick<RotationRecord, "rotationId" | "dueAt">): Promise<void>;
-  /** A message failed for good: a person must look. */
+  /** Handles a message that failed permanently: the rotation needs attention. */
   giveUp(rotationId: string): Promise<void>;
 }
 
@@ -72,7 +72,7 @@ export function createRotationWork(world: RotationWorld, queues: Queues): Rotati
       if (error instanceof TakenOver) throw error;
       if (error instanceof Later) {
         await turn.save((record) => {
-          // Somebody who finished, cancelled or confirmed a place meanwhile is not kept waiting.
+          // Shortens the wait if a user finished, cancelled or confirmed a place in the meantime.
           const asked =
             record.finish !== undefined ||
             (record.placeConfirmedAt !== undefined && name === "overlap") ||
@@ -93,7 +93,7 @@ export function createRotationWork(world: RotationWorld, queues: Queues): Rotati
     await call(turn.record);
   }
 
-  /** A failure of the cloud, or of this service. */
+  /** Handles a failure of the cloud or of this service: retry later, roll back, or request attention. */
   async function failed(turn: Turn, name: StepName, error: unknown): Promise<void> {
     const now = clock.now();
     const failure = failureOf(error);
@@ -114,7 +114,7 @@ export function createRotationWork(world: RotationWorld, queues: Queues): Rotati
       const change = back ? goingBack : waiting;
       await turn.save((record) => ({ working: undefined, failures: 0, ...change(record, name, failure, now) }));
     }
-    // Anything else is a mistake here, or storage: the platform is to know.
+    // Other errors are bugs or storage failures, and must reach the platform.
     if (!(error instanceof CloudFailure || error instanceof Problem)) throw error;
   }
 
@@ -131,7 +131,7 @@ export function createRotationWork(world: RotationWorld, queues: Queues): Rotati
       const caller: Caller = { actor: "system", requestId };
       try {
         const claimed = await rows.save(row, { ...row, ...begun(row, clock.now()), working: owner });
-        log.info("A rotation goes on", { rotationId, status: claimed.status, step: stepOf(claimed) });
+        log.info("A rotation continues", { rotationId, status: claimed.status, step: stepOf(claimed) });
         await run(createTurn(world, claimed, owner, caller), stepOf(claimed));
       } catch (error) {
         if (error instanceof TakenOver) return;

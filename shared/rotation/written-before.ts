@@ -4,13 +4,13 @@ import { ROTATIONS, type RotationRecord, RotationSummaries, Rotations } from "./
 import { listPrefix, listRange, recordKey } from "./rows.ts";
 import { placeKey } from "./targets.ts";
 
-/** Completed rotations of one application that are read, the newest first: each wrote every place that it was allowed to. */
+/** Number of an application's latest completed rotations that are read. Each wrote all places that it was allowed to. */
 const MAX_ROTATIONS = 20;
 
 /**
- * Returns the places that completed rotations of an application wrote, by `placeKey`, each with the vault's resource id where
- * it was recorded. For places of which `MatchRecord.rotated` says nothing, since an earlier version rotated them. The signed
- * records decide; the list that leads to them is not signed.
+ * Returns the places that completed rotations of an application wrote, by `placeKey`, each with the vault's resource ID if it
+ * was recorded. Used for places without `MatchRecord.rotated`, which earlier versions did not store. The signed records decide,
+ * because the list of summaries is not signed.
  */
 export async function writtenBefore(
   { tables, log }: { tables: Tables; log: Logger },
@@ -35,7 +35,7 @@ export async function writtenBefore(
   }
   return written;
 
-  /** A record that this service did not sign counts as missing. */
+  /** Returns undefined for a record that this service did not sign. */
   async function trusted(rotationId: string): Promise<RotationRecord | undefined> {
     try {
       return await tables.get(Rotations, ROTATIONS, recordKey(rotationId));
@@ -47,6 +47,6 @@ export async function writtenBefore(
   }
 }
 
-/** The places of an application's client secret that hold the new value because of a rotation. */
+/** Returns the places that a rotation wrote the new client secret to. */
 export const writtenMatches = ({ publications }: RotationRecord): RotationRecord["publications"] =>
   publications.filter(({ kind, state, writtenVersion }) => kind === "match" && state === "written" && writtenVersion);

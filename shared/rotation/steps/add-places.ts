@@ -10,11 +10,11 @@ import type { Turn } from "../turn.ts";
 import { holdsOld } from "./publish.ts";
 
 /**
- * Adds newly confirmed places, and places of earlier rotations that were unreadable, together with their consumers. The rotation returns
- * to `publishing`: the places are written and verified, and the overlap restarts.
+ * Adds newly confirmed places, and places of earlier rotations that were unreadable, together with their consumers. The
+ * rotation returns to `publishing`: the places are written and verified, and the overlap period restarts.
  *
  * @returns Whether places were added. Also false if places can't be read permanently; `reasonsAgainstEnd` reports that.
- * @throws {NeedsPerson} when one can't be written as it is; {CloudFailure} that is retried within minutes.
+ * @throws {NeedsPerson} if a place can't be written; {CloudFailure} that is retried within minutes.
  */
 export async function addPlaces(turn: Turn): Promise<boolean> {
   const { placeConfirmedAt } = turn.record;
@@ -23,7 +23,7 @@ export async function addPlaces(turn: Turn): Promise<boolean> {
   if (plan === undefined && placeConfirmedAt === undefined) return false;
   const keys = new Set(added.map(placeKey));
   await turn.save((now) => ({
-    // Keeps the mark if another place was confirmed in the meantime, so that the next turn adds it.
+    // Keeps the mark if another place was confirmed in the meantime, so that the next run adds it.
     ...(now.placeConfirmedAt === placeConfirmedAt && { placeConfirmedAt: undefined }),
     ...(plan !== undefined && {
       publications: [...now.publications, ...plan.publications],
@@ -38,7 +38,7 @@ export async function addPlaces(turn: Turn): Promise<boolean> {
   return plan !== undefined;
 }
 
-/** Whether a rotation that overlaps writes further places. */
+/** Returns whether the rotation accepts further places during its overlap period. */
 function mayGainPlaces(record: RotationRecord): boolean {
   const { updateKeyVaults, reason, finish } = record;
   return !isVaultSecret(record) && updateKeyVaults && reason !== "compromised" && !finish?.force;
@@ -63,7 +63,7 @@ async function placesToAdd(turn: Turn): Promise<Target[]> {
   }
 }
 
-/** @throws {NeedsPerson} when one can't be written as it is; {CloudFailure} */
+/** @throws {NeedsPerson} if a place can't be written; {CloudFailure} */
 async function planFor(turn: Turn, added: readonly Target[]) {
   const { world } = turn;
   const { consumers: known = [] } = turn.record;
@@ -88,7 +88,7 @@ async function refuseOther(turn: Turn, publication: Publication): Promise<void> 
   if (current === undefined || (await holdsOld(turn, publication, current.value))) return;
   throw new NeedsPerson(
     "targetHoldsOther",
-    `${placeOf(publication)} does not hold the client secret that is to be replaced. It was not overwritten.`,
+    `${placeOf(publication)} does not hold the client secret to replace. It was not overwritten.`,
     "Remove the confirmation of this match.",
   );
 }

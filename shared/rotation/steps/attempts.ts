@@ -9,13 +9,17 @@ import type { Turn } from "../turn.ts";
 import { removeClientSecret } from "./remove.ts";
 
 /**
- * After so long a request without an answer was either carried out or never will be, and every replica of the directory
- * shows it: reads have been seen to lag by up to five minutes.
+ * After this time a request without an answer was either carried out or never will be, and all replicas of the directory show
+ * the result. Reads were observed to lag by up to five minutes.
  */
 export const SETTLED_MS = 15 * MINUTE_MS;
 const AGAIN_SECONDS = 60;
 
-/** @throws {GoBack} when the application is gone. */
+/**
+ * Returns the application from the directory.
+ *
+ * @throws {GoBack} if the application was deleted.
+ */
 export async function applicationOf({ world, record }: Turn): Promise<GraphApplication> {
   const { appId, objectId, appName } = clientSecretOf(record);
   const app = await world.graph.application({ objectId });
@@ -28,8 +32,8 @@ export async function applicationOf({ world, record }: Turn): Promise<GraphAppli
 }
 
 /**
- * Client secrets that this rotation asked for and whose value nobody has: their display names are those of its tries. They
- * are not in use and not known to the record yet.
+ * Returns client secrets that this rotation requested and whose answer was lost: they have the display name of an attempt, and
+ * the record does not know them.
  */
 function strays({ attempts, knownKeyIds }: RotationRecord, app: GraphApplication): PasswordCredential[] {
   const named = attempts.flatMap(({ keyId }) => keyId ?? []);
@@ -44,16 +48,16 @@ function strays({ attempts, knownKeyIds }: RotationRecord, app: GraphApplication
 const changed = (attempts: readonly Attempt[], which: (one: Attempt) => boolean, change: Partial<Attempt>): Attempt[] =>
   attempts.map((one) => (which(one) ? { ...one, ...change } : one));
 
-/** Writes down that a try is in another state. */
+/** Stores the new state of an attempt. */
 export const settle = (turn: Turn, displayName: string, change: Partial<Attempt>): Promise<void> =>
   turn.save(({ attempts }) => ({ attempts: changed(attempts, (one) => one.displayName === displayName, change) }));
 
 /**
- * Finds the secrets of tries whose answer was lost, writes their key ids into the record and removes them, and all others
- * that are to be discarded.
+ * Finds the client secrets of attempts whose answer was lost, stores their key IDs, and removes them and all others in state
+ * `discarding`.
  *
- * @param final - Nothing more will be asked for: waits until no lost request can come to light any more.
- * @throws {Later} while that is so.
+ * @param final - No more requests will follow: waits until no lost request can appear anymore.
+ * @throws {Later} during that wait.
  */
 export async function reconcile(turn: Turn, { final }: { final: boolean }): Promise<void> {
   const unsettled = () => turn.record.attempts.filter(({ state }) => state === "asked");
@@ -79,7 +83,7 @@ export async function reconcile(turn: Turn, { final }: { final: boolean }): Prom
   }
 }
 
-/** The answer was not lost after all: the secret is in use, as a copy of the tables taken before that does not tell. */
+/** Continues with a client secret whose value is known after all, for example after the tables were restored from a backup. */
 async function resume(turn: Turn, displayName: string, keyId: string, expiresOn: number | undefined): Promise<void> {
   await turn.save(({ attempts, newExpiresAt }) => ({
     newKeyId: keyId,
@@ -89,11 +93,12 @@ async function resume(turn: Turn, displayName: string, keyId: string, expiresOn:
 }
 
 /**
- * Removes a client secret that this rotation made; the record names it already.
+ * Removes a client secret that this rotation created and that its record names.
  *
- * @param final - Nothing else will decide about the secret: it is also kept if a target holds it or can't be read for long.
- * @returns Why the secret was kept; always if the application has no other valid client secret. Undefined if it is gone.
- * @throws {Later} when the directory says that it is not there, which it may say of a young one that is.
+ * @param final - Nothing else will decide about the secret: it is also kept if a place stores it or can't be read for long.
+ * @returns Why the secret was kept, which is always the case if the application has no other valid client secret. Undefined if
+ * it was removed.
+ * @throws {Later} if the directory does not list the secret, which can happen shortly after its creation.
  */
 async function removeMade(
   turn: Turn,
@@ -116,7 +121,7 @@ async function removeMade(
   throw new Later(AGAIN_SECONDS);
 }
 
-/** Ends an attempt without removing its client secret. The value of an application's only valid secret stays held. */
+/** Ends an attempt without removing its client secret. The held copy of an application's only valid secret stays. */
 async function leave(turn: Turn, displayName: string, keyId: string, why: RotationFailure): Promise<void> {
   const isValueKept = why.code === "lastCredential" && (await heldValueOf(turn, keyId)) !== undefined;
   const where = `Its value is in the secret ${holdingName(turn.record.rotationId, keyId)} of the service's own key vault.`;

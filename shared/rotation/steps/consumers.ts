@@ -11,19 +11,22 @@ import type { Turn } from "../turn.ts";
 import { publicationOf, wantedOf } from "../wanted.ts";
 import { knownConsumers, looked, seen, sightOf } from "./sights.ts";
 
-/** A consumer that was acted on holds the new value within this time, or everything is put back: the contract's figure. */
+/**
+ * A refreshed consumer must hold the new value within this time. Otherwise the rotation rolls back. Part of the documented
+ * behavior.
+ */
 const VERIFIED_WITHIN_MS = 5 * MINUTE_MS;
-/** Looks that one gets even if the service stood still meanwhile. */
+/** Minimum number of checks, even if the service was down in the meantime. */
 const LEAST_LOOKS = 3;
-/** Seconds to the next look while one does not hold it. */
+/** Seconds between checks of a consumer that does not hold the value yet. */
 const LOOK_WAITS = [5, 10, 20, 30, 60];
-/** Looks at one that takes the value by itself, evenly spread over its slowest time. */
+/** Number of checks of a consumer that takes the value without help, evenly spread over its slowest time. */
 const LOOKS_WHILE_WAITING = 4;
 const LEAST_PAUSE_MS = MINUTE_MS;
 
 /**
- * Has those with an action take the new value, one after the other, and sees that they hold it; then sets when the old value
- * need not live any more. @throws {Later} while there are more; {GoBack} when one does not take it.
+ * Refreshes the consumers that need it, one after the other, and checks that each holds the new value. Then sets the end of the
+ * overlap period. @throws {Later} while consumers remain; {GoBack} if a consumer does not take the value.
  */
 export async function verify(turn: Turn): Promise<void> {
   await askedFor(turn);
@@ -46,7 +49,7 @@ export async function verify(turn: Turn): Promise<void> {
   await turn.save(() => ({ overlapEndsAt }));
 }
 
-/** Has those that were acted on take the value from before again. @throws {Later} while there are more. */
+/** Refreshes consumers so that they take the previous value again. @throws {Later} while consumers remain. */
 export async function restore(turn: Turn): Promise<void> {
   const left = (turn.record.consumers ?? []).filter(isToRestore);
   const next = left.find(({ problem, state }) => state !== "restoring" || problem === undefined);
@@ -67,15 +70,15 @@ export async function restore(turn: Turn): Promise<void> {
   throw new NeedsPerson(
     "consumerNotRestored",
     `${left.map(({ kind, name }) => `${kind} ${name}`).join(", ")} may still hold the new value. ${stuck.problem}`,
-    "The value from before is the current one in the vault, so a refresh of each brings it back. Where that can't be, since one is gone, finish with force: it is then left as it is.",
+    "The previous value is the current version in the vault, so refresh each consumer to restore it. If that is impossible, for example because a consumer was deleted, finish with force: the consumers are then left as they are.",
   );
 }
 
-/** Those that could not be brought back are tried again. */
+/** Resets consumers whose restore failed, so that it is tried again. */
 export const triedAgain = (consumers: readonly RotationConsumer[]): RotationConsumer[] =>
   consumers.map((one) => (one.state === "restoring" ? { ...one, ...AGAIN } : one));
 
-/** What an earlier try to bring one to a version left. */
+/** Clears the results of an earlier attempt. */
 const AGAIN = {
   problem: undefined,
   since: undefined,
@@ -86,7 +89,7 @@ const AGAIN = {
 
 const isSettled = ({ state }: RotationConsumer): boolean => state === "verified" || state === "unverified";
 
-/** Whether the old value must live until one has had the time that it takes by itself. */
+/** Returns whether the old value must stay valid until this consumer has had its slowest time. */
 const isAwaited = (record: RotationRecord, { state, included, how }: RotationConsumer): boolean =>
   state !== "verified" && how !== "willBreak" && (included || !isVaultSecret(record));
 
@@ -99,24 +102,24 @@ const notTaken = ({ kind, name, problem = "" }: RotationConsumer): GoBack =>
     "See why it does not take it, then begin a new rotation.",
   );
 
-/** A rotation of an earlier version knows no consumers yet. */
+/** Finds the consumers if the rotation was created by an earlier version, which stored none in the plan. */
 async function askedFor(turn: Turn): Promise<void> {
   if (turn.record.consumers !== undefined) return;
   const { consumers, coverage } = await turn.world.consumers.of(readBy(turn.record));
   await turn.save(() => ({ consumers: consumers.map((one) => planned(one, one.how !== "willBreak")), coverage }));
 }
 
-/** Writes down how far a consumer is. */
+/** Stores the progress of a consumer. */
 const note = (turn: Turn, one: RotationConsumer, change: Partial<RotationConsumer>): Promise<void> =>
   turn.save(({ consumers = [] }) => ({
     consumers: consumers.map((other) => (keyOf(other) === keyOf(one) ? { ...other, ...change } : other)),
   }));
 
 /**
- * Has one take the version that is to be held now, and looks whether it does.
+ * Refreshes a consumer and checks that it has the expected version.
  *
- * @returns Undefined once it holds it, else why it does not.
- * @throws {Later} while it may still come to hold it; {CloudFailure} that may pass within its time.
+ * @returns Undefined if the consumer has it, otherwise the reason why not.
+ * @throws {Later} while the consumer may still take it; {CloudFailure} that is transient, within the consumer's time.
  */
 async function bring(
   turn: Turn,
@@ -148,12 +151,12 @@ async function bring(
     if (holds === "new" || holds === "gone") return undefined;
     if (late && before + 1 >= LEAST_LOOKS) {
       const minutes = VERIFIED_WITHIN_MS / MINUTE_MS;
-      return problem ?? `It was not seen to hold it within ${minutes} minutes of being told to.`;
+      return problem ?? `The consumer did not hold the value within ${minutes} minutes after its refresh.`;
     }
   } catch (error) {
     if (error instanceof GoBack) return error.message;
     if (!(error instanceof CloudFailure)) throw error;
-    // What was refused has not happened.
+    // A rejected refresh has changed nothing.
     if (consumer.actedAt === undefined && !error.unclear) await note(turn, consumer, { touchedAt: consumer.touchedAt });
     if (isPassing(error) && !late) throw error;
     return `${error.message} ${error.remedy}`;
@@ -161,7 +164,7 @@ async function bring(
   throw new Later(LOOK_WAITS[Math.min(consumer.looks ?? 0, LOOK_WAITS.length - 1)]!);
 }
 
-/** With its entries in the audit log: a refresh restarts some. */
+/** Audited, because a refresh restarts some consumers. */
 async function act(turn: Turn, consumer: RotationConsumer): Promise<Acted> {
   const { id, kind, vaultName, secretName, state } = consumer;
   const wanted = wantedOf(turn, consumer);
@@ -181,11 +184,11 @@ async function act(turn: Turn, consumer: RotationConsumer): Promise<Acted> {
 const changed = ({ kind, name }: RotationConsumer, members: readonly string[]): NeedsPerson =>
   new NeedsPerson(
     "consumerChangedMeanwhile",
-    `Somebody else changed ${members.join(", ")} of ${kind} ${name} in the same moment, and that may be lost.`,
-    "Look at it and mend what was lost.",
+    `Another writer changed ${members.join(", ")} of ${kind} ${name} at the same time, and that change may be lost.`,
+    "Check these properties and restore what was lost.",
   );
 
-/** Whether one that can't be brought back has not got the new value either. */
+/** Returns whether a consumer that could not be restored never took the new value. */
 async function tookNothing(turn: Turn, consumer: RotationConsumer): Promise<boolean> {
   if (consumer.copy) return consumer.touchedAt === undefined;
   const publication = publicationOf(turn.record, consumer);
@@ -202,9 +205,9 @@ async function tookNothing(turn: Turn, consumer: RotationConsumer): Promise<bool
 }
 
 /**
- * Looks at those that take the new value by themselves and whose time for a look has come.
+ * Checks the consumers that take the new value without help and whose next check is due.
  *
- * @returns Seconds until the next one's; undefined when there is none.
+ * @returns Seconds until the next check; undefined if there is none.
  */
 export async function lookAtWaiting(turn: Turn): Promise<number | undefined> {
   const now = turn.now().getTime();
@@ -230,16 +233,17 @@ function nextLook(record: RotationRecord, consumer: RotationConsumer): number {
 }
 
 /**
- * Who may hold the new value although the one from before is back in its place, by name: those whom nobody can see, those
- * that were left as they are, and those that had their slowest time and were not seen to have it back.
+ * Returns the names of consumers that may have the new value although their place has the previous one again: consumers that
+ * can't be checked, consumers that were left as they are, and consumers that did not show the previous value within their
+ * slowest time.
  *
- * @throws {Later} while one has still time.
+ * @throws {Later} while a consumer still has time.
  */
 export async function usersOfNew(turn: Turn): Promise<string[]> {
   const written = new Set(
     turn.record.publications.filter(({ writtenAt }) => writtenAt !== undefined).map((one) => placeOf(one)),
   );
-  // A rotation of an earlier version may not have asked for them.
+  // A rotation of an earlier version may not have stored its consumers.
   const all = turn.record.consumers ?? (await knownConsumers(turn));
   const isLeft = ({ state }: RotationConsumer) => state === "left";
   const open = all.filter(

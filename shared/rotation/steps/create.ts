@@ -9,15 +9,15 @@ import type { Turn } from "../turn.ts";
 import { applicationOf, reconcile, settle } from "./attempts.ts";
 import { removeClientSecret } from "./remove.ts";
 
-/** Tries to add a client secret, each with a display name of its own. */
+/** Number of attempts to add a client secret. Each has its own display name. */
 const MAX_ATTEMPTS = 5;
 const AGAIN_SECONDS = 60;
 
-/** At most 90 characters, as applications for personal accounts take. */
+/** Returns at most 90 characters, the limit of applications for personal accounts. */
 const displayNameOf = ({ rotationId, attempts }: RotationRecord, now: Date): string =>
   `credential-lifecycle ${rotationId} ${attempts.length + 1} (${now.toISOString().slice(0, 10)})`;
 
-/** Removes the expired client secret that stands in the way. */
+/** Removes an expired client secret to free a slot for the new one. */
 export async function makeRoom(turn: Turn): Promise<void> {
   const keyId = turn.record.removeExpired!;
   const app = await applicationOf(turn);
@@ -30,9 +30,9 @@ export async function makeRoom(turn: Turn): Promise<void> {
   await removeClientSecret(turn, keyId, "expired");
 }
 
-/** Adds a client secret and holds its value at once. */
+/** Adds a client secret and stores its held copy immediately. */
 export async function create(turn: Turn): Promise<void> {
-  // An earlier worker died when it had just written that down.
+  // An earlier worker crashed after it stored the new key ID.
   if (turn.record.newKeyId !== undefined) return;
   await reconcile(turn, { final: false });
   if (turn.record.newKeyId !== undefined) return;
@@ -56,7 +56,7 @@ async function addSecret(turn: Turn): Promise<void> {
   const { expiryDays } = turn.record;
   const now = turn.now();
   const displayName = displayNameOf(turn.record, now);
-  // A policy's limit counts from the directory's clock, and what is a second longer is refused for good.
+  // The tenant's policy counts from the directory's clock and rejects a lifetime that is a second too long.
   const expiresOn = Math.floor((now.getTime() - CLOCKS_DIFFER_MS) / SECOND_MS) + expiryDays * DAY_SECONDS;
   await turn.save(({ attempts }) => ({
     attempts: [...attempts, { displayName, askedAt: now.toISOString(), state: "asked" }],
@@ -70,7 +70,7 @@ async function addSecret(turn: Turn): Promise<void> {
   ).catch(async (error: unknown) => {
     if (error instanceof CloudFailure && !error.unclear) {
       await settle(turn, displayName, { state: "refused" });
-      // A secret of an earlier try, which no answer shows yet, may be what takes the place.
+      // The slot may be taken by a secret of an earlier attempt that the directory does not list yet.
       const lost = turn.record.attempts.some(({ state }) => state === "asked");
       if (error.code === "noRoomForSecret" && lost) throw new Later(AGAIN_SECONDS);
     }
@@ -80,7 +80,7 @@ async function addSecret(turn: Turn): Promise<void> {
   try {
     await hold(turn, keyId, made.secretText);
   } catch (error) {
-    // The value is lost with this worker: the next one makes another.
+    // The value is lost, so the next worker creates another secret.
     await settle(turn, displayName, { state: "discarding", keyId });
     throw error;
   }

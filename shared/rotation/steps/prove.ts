@@ -5,19 +5,19 @@ import { GoBack, Later } from "../stop.ts";
 import type { Turn } from "../turn.ts";
 
 /**
- * A new secret works on one request and not on the next, for seconds to minutes. Three sign-ins in a row that lie 15 seconds
- * or more apart in all, and one more after a pause, before anybody gets it.
+ * A new secret works on one request and fails on the next, for seconds to minutes. So three sign-ins in a row, at least 8
+ * seconds apart, and one more after a pause must succeed before any place gets it.
  */
 const ACCEPTED = 4;
 const SPACED_SECONDS = 8;
 const PAUSE_SECONDS = 20;
-/** Seconds to the next try while it does not work. */
+/** Seconds between attempts while the secret does not work. */
 const WAITS = [5, 10, 20, 30, 60];
 const MOST_MS = 10 * MINUTE_MS;
-/** Tries that a secret gets even if the service stood still meanwhile. */
+/** Minimum number of attempts, even if the service was down in the meantime. */
 const LEAST_TRIES = 5;
 
-/** Signs in once with the new secret. @throws {Later} until it has been accepted often enough. */
+/** Signs in once with the new secret. @throws {Later} until enough sign-ins were accepted. */
 export async function prove(turn: Turn): Promise<void> {
   const { record, world } = turn;
   const value = await newValue(turn);
@@ -44,13 +44,13 @@ export async function prove(turn: Turn): Promise<void> {
     throw new GoBack(
       "notProven",
       `The new client secret did not sign in reliably within ${MOST_MS / MINUTE_MS} minutes, in ${tries} tries.`,
-      "Nothing was changed for anybody. Look for an outage at https://status.azure.com, then begin a new rotation.",
+      "No place was changed. Check https://status.azure.com for an outage, then start a new rotation.",
     );
   }
   throw new Later(WAITS[Math.min(tries, WAITS.length) - 1]!);
 }
 
-/** The held value is gone: another secret is made, and this one is to be removed. */
+/** The held copy is gone: creates another secret and discards this one. */
 const withoutValue = ({ attempts, newKeyId }: RotationRecord): Partial<RotationRecord> => ({
   status: "creating",
   newKeyId: undefined,

@@ -11,12 +11,12 @@ import { reconcile } from "./attempts.ts";
 import { usersOfNew } from "./consumers.ts";
 import { requireNotHeld } from "./remove.ts";
 
-/** A write without an answer has come or will never come after so long. */
+/** After this time a write without an answer has arrived or never will. */
 const LATE_WRITE_MS = 2 * MINUTE_MS;
 const TRIES = 5;
 const AGAIN_SECONDS = 15;
 
-/** Gives the place that was written last the value it had before. @throws {Later} while there are more. */
+/** Restores the previous value of the place that was written last. @throws {Later} while places remain. */
 export async function putBack(turn: Turn): Promise<void> {
   const left = turn.record.publications.filter(isTouched);
   const last = left.at(-1);
@@ -31,7 +31,7 @@ async function putBackAt(turn: Turn, publication: Publication): Promise<void> {
   if (state === "writing" && wait > 0) throw new Later(Math.ceil(wait / SECOND_MS));
   const vault = vaultOf(turn, publication);
   if (plannedVersion === undefined) {
-    // An earlier worker died when it had just switched it off; then its value can't be read.
+    // An earlier worker crashed after it disabled the version. The value of a disabled version can't be read.
     const [newest] = await vault.versions(secretName);
     if (newest?.enabled === false && newest.tags["rotation-id"] === turn.record.rotationId)
       return await progress(turn, publication, { state: "restored" });
@@ -41,7 +41,7 @@ async function putBackAt(turn: Turn, publication: Publication): Promise<void> {
   if (holds === "planned") return await progress(turn, publication, { state: "restored", restoredAt });
   const before = plannedVersion === undefined ? undefined : await previous(turn, publication, plannedVersion);
   if (holds === "other") {
-    // An earlier write whose answer was lost, or what somebody else put there.
+    // Either the answer of an earlier write was lost, or another writer changed the place.
     const restored = state === "restoring" && before !== undefined && current?.value === before.value;
     const restoredVersion = current?.version;
     return await progress(turn, publication, { state: restored ? "restored" : "left", restoredVersion, restoredAt });
@@ -74,7 +74,7 @@ async function previous(turn: Turn, publication: Publication, version: string) {
   );
 }
 
-/** @throws {NeedsPerson} when it does not: putting it back would be the outage. */
+/** @throws {NeedsPerson} if the value does not sign in: restoring it would cause an outage. */
 async function stillSignsIn(turn: Turn, publication: Publication, value: string): Promise<void> {
   const { kind } = await turn.world.signIn(clientSecretOf(turn.record).appId, value);
   if (kind === "accepted") return;
@@ -82,18 +82,18 @@ async function stillSignsIn(turn: Turn, publication: Publication, value: string)
   if (tries < TRIES || kind === "unclear") throw new Later(AGAIN_SECONDS);
   throw new NeedsPerson(
     "previousValueDead",
-    `The value that ${placeOf(publication)} had before does not sign in any more, so it was not put back.`,
+    `The previous value of ${placeOf(publication)} does not sign in anymore, so it was not restored.`,
     "The new client secret works and stays there. Finish the rotation with force, or write a value that works and retry.",
   );
 }
 
-/** Removes the new secret, once nothing holds it. @throws {Later} while it may still come to light. */
+/** Removes the new secret once no place stores it. @throws {Later} while it may still appear somewhere. */
 export async function removeNew(turn: Turn): Promise<void> {
   const { newKeyId, objectId } = turn.record;
-  // Before anything is recorded as to be removed: until then a person can still finish the rotation.
+  // Checked before the secret is marked for removal: until then a user can still finish the rotation.
   if (newKeyId !== undefined) {
     const app = await turn.world.graph.application({ objectId: objectId! });
-    // A target that can't be read for long does not stop the way back: the secret is then left.
+    // A place that can't be read for long does not stop the rollback. The secret then stays.
     if (app !== undefined)
       await requireNotHeld(turn, app, newKeyId).catch((error: unknown) => void lastingFailure(turn, error));
   }
@@ -108,4 +108,4 @@ export async function removeNew(turn: Turn): Promise<void> {
 }
 
 const leftText = (keyId: string, users: readonly string[]): string =>
-  `The new client secret ${keyId} was not removed, since nobody can see that these have the old value again: ${users.join(", ")}. Remove it once they have.`;
+  `The new client secret ${keyId} was not removed, because the service can't see that these consumers have the old value again: ${users.join(", ")}. Remove it once they have.`;

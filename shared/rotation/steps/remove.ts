@@ -16,16 +16,17 @@ import type { Turn } from "../turn.ts";
 export type Removed = "expired" | "old" | "new";
 
 /**
- * Removes a client secret of the application. This is the only place that does.
+ * Removes a client secret of the application. No other code does.
  *
  * The record alone never justifies a removal: it can be older than the directory and the vaults, for example after the tables
- * were restored from a backup. So the application's credentials and every target are read first. Exceptions: an expired secret is
- * removed without these checks, and with `force` an old secret is removed without reading the targets.
+ * were restored from a backup. So the application's credentials and every place are read first. Exceptions: an expired secret
+ * is removed without these checks, and with `force` an old secret is removed without reading the places.
  *
- * @param beforeRemoval - Called immediately before the request, while no other worker changes applications, to record the intent.
+ * @param beforeRemoval - Called immediately before the request, while no other worker changes applications, to record the
+ * intent.
  * @returns `absent` if the directory does not list the secret, which can also happen shortly after its creation.
- * @throws {NeedsPerson} stillInUse where a target holds the secret; lastCredential where no other valid secret would remain.
- * @throws {CloudFailure} where a target or the directory can't be read, or a sign-in that decides gives no clear answer.
+ * @throws {NeedsPerson} stillInUse if a place stores the secret; lastCredential if no other valid secret would remain.
+ * @throws {CloudFailure} if a place or the directory can't be read, or a sign-in that decides gives no clear answer.
  */
 export async function removeClientSecret(
   turn: Turn,
@@ -54,7 +55,7 @@ async function requireNoLockout(turn: Turn, keyId: string, which: Removed): Prom
   const app = await world.graph.application({ objectId });
   if (app === undefined) return;
   const secret = app.passwords.find((one) => one.keyId === keyId);
-  // Nobody can sign in with a secret that has expired by the directory's own date.
+  // A secret that expired by the directory's own date can't sign in.
   if (secret !== undefined && isExpired(secret, turn.now())) return;
   if (!hasOtherValidSecret(turn, app, keyId)) {
     throw new NeedsPerson(
@@ -63,12 +64,12 @@ async function requireNoLockout(turn: Turn, keyId: string, which: Removed): Prom
       "Check which client secrets the application has and which one its key vault secrets hold.",
     );
   }
-  // With `force`, a person has seen which places hold the secret.
+  // With `force`, a user has seen which places store the secret.
   if (which === "old" && record.finish?.force) return;
   await requireNotHeld(turn, app, keyId);
 }
 
-/** @throws {NeedsPerson} stillInUse where the current version of a target holds the client secret. */
+/** @throws {NeedsPerson} stillInUse if the current version of a place stores the client secret. */
 export async function requireNotHeld(turn: Turn, app: GraphApplication, keyId: string): Promise<void> {
   for (const publication of turn.record.publications) {
     const current = await readEnabled(turn, publication);
@@ -81,7 +82,7 @@ export async function requireNotHeld(turn: Turn, app: GraphApplication, keyId: s
   }
 }
 
-/** Whether another client secret is valid now, whichever of the clocks is right. */
+/** Returns whether another client secret is certainly valid now, allowing for clock differences. */
 const hasOtherValidSecret = (turn: Turn, app: GraphApplication, keyId: string): boolean =>
   app.passwords.some(
     (one) =>
@@ -90,11 +91,11 @@ const hasOtherValidSecret = (turn: Turn, app: GraphApplication, keyId: string): 
   );
 
 /**
- * Returns whether a version holds a client secret.
+ * Returns whether a version stores a client secret.
  *
- * The held copy of the value decides if it exists. Otherwise a version whose value does not start with the known hint, or that is this
- * rotation's new value, does not hold the secret. Of the others, a version holds it if the tag `entra-key-id` names it, or if the hint is
- * known and the value signs in.
+ * The held copy decides if it exists. Otherwise a version whose value does not start with the known hint, or that is this
+ * rotation's new value, does not store the secret. Of the others, a version stores it if the tag `entra-key-id` names it, or if
+ * the hint is known and the value signs in.
  */
 async function holdsSecret(
   turn: Turn,

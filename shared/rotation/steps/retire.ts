@@ -10,10 +10,10 @@ import { lookAtWaiting } from "./consumers.ts";
 import { removeClientSecret } from "./remove.ts";
 
 const AGAIN_SECONDS = 60;
-/** What was seen of the places is good for so long. */
+/** How long a check of the places stays valid. */
 const CHECK_HOLDS_MS = 5 * MINUTE_MS;
 
-/** Waits until the overlap is over and nothing stands against the old value's end. @throws {Later} until then. */
+/** Waits until the overlap period is over and no reason keeps the old value. @throws {Later} until then. */
 export async function overlap(turn: Turn): Promise<void> {
   const { finish, overlapEndsAt = "", placeConfirmedAt } = turn.record;
   const wait = Date.parse(overlapEndsAt) - turn.now().getTime();
@@ -26,7 +26,7 @@ export async function overlap(turn: Turn): Promise<void> {
   const checkedAt = turn.now().toISOString();
   if (finish?.force) return await turn.save(() => ({ checkedAt }));
   const { reasons, consumers, againSeconds } = await reasonsAgainstEnd(turn, finish !== undefined);
-  // A person who asked to finish was answered already; what came up since must be seen first.
+  // The user who finished the rotation has seen the earlier reasons. New reasons must be shown first.
   const against = reasons.length > 0;
   await turn.save(() => ({
     checkedAt,
@@ -38,7 +38,7 @@ export async function overlap(turn: Turn): Promise<void> {
   if (reasons.length > 0) throw new Later(againSeconds);
 }
 
-/** Removes the old secret: the only one that this rotation did not make, and that its record names from the beginning. */
+/** Removes the old secret, the only one that this rotation did not create. The record names it from the start. */
 export async function revoke(turn: Turn): Promise<void> {
   const { graph } = turn.world;
   const { objectId, oldKeyId } = clientSecretOf(turn.record);
@@ -51,12 +51,12 @@ export async function revoke(turn: Turn): Promise<void> {
     turn.save(({ revokingSince }) => ({ revokingSince: revokingSince ?? turn.now().toISOString() })),
   );
   if (removed === "removed") return;
-  // The directory may say so of one that is there.
+  // The directory may answer so although the secret exists.
   const app = await graph.application({ objectId });
   if (app?.passwords.some(({ keyId }) => keyId === oldKeyId)) throw new Later(AGAIN_SECONDS);
 }
 
-/** Nothing that this rotation made and nobody uses is left behind. */
+/** Deletes the held copies, and the client secrets that this rotation created and does not use. */
 export async function cleanUp(turn: Turn): Promise<void> {
   if (!isVaultSecret(turn.record)) await reconcile(turn, { final: true });
   for (const name of heldNames(turn.record)) await turn.world.own.removeSecret(name);

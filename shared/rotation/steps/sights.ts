@@ -5,12 +5,12 @@ import type { RotationConsumer } from "../rotation.ts";
 import type { Turn } from "../turn.ts";
 import { wantedOf } from "../wanted.ts";
 
-// What the consumers of what is rotated hold.
+// Checks which value the consumers of a rotation have.
 
-/** Consumers that are looked at at once. */
+/** Number of consumers that are checked concurrently. */
 const PARALLEL = 4;
 
-/** Those of the plan, and who has come to use what is written since. */
+/** Returns the planned consumers and those that started to use the written places since. */
 export async function knownConsumers({ world, record }: Turn): Promise<RotationConsumer[]> {
   const before = record.consumers ?? [];
   const keys = new Set(before.map(keyOf));
@@ -18,22 +18,25 @@ export async function knownConsumers({ world, record }: Turn): Promise<RotationC
   return [...before, ...consumers.filter((one) => !keys.has(keyOf(one))).map((one) => planned(one, false))];
 }
 
-/** Nobody can see what a blind one holds, or one with a copy that this rotation has not changed. */
+/**
+ * Returns whether the service can't see the value of a consumer: it is `blind`, or it stores a copy that this rotation has not
+ * refreshed.
+ */
 export const isUnseen = ({ how, copy, actedAt }: RotationConsumer): boolean =>
   how === "blind" || (copy === true && actedAt === undefined);
 
-/** What one holds of what it is to hold now. */
+/** Checks which value a consumer has, compared with the expected version. */
 export async function sightOf(turn: Turn, consumer: RotationConsumer): Promise<ConsumerSight> {
   const wanted = wantedOf(turn, consumer);
   if (wanted === undefined || isUnseen(consumer)) return { holds: "unknown" };
   return await turn.world.consumers.look(consumer, wanted.version, new Date(consumer.actedAt ?? wanted.since));
 }
 
-/** Them with what each holds now. */
+/** Checks all given consumers and returns them with the results. */
 export const looked = (turn: Turn, consumers: readonly RotationConsumer[]): Promise<RotationConsumer[]> =>
   pMap(consumers, async (one) => ({ ...one, ...seen(one, await sightOf(turn, one)) }), { concurrency: PARALLEL });
 
-/** What a sight says of one that was not brought to the version step by step. */
+/** Returns the changes that a check makes to a consumer that is not being refreshed. */
 export function seen(consumer: RotationConsumer, { holds, problem }: ConsumerSight): Partial<RotationConsumer> {
   const verified = holds === "new" && (consumer.state === "waiting" || consumer.state === "unverified");
   return { holds, problem, ...(verified && { state: "verified" }) };
