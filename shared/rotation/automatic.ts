@@ -160,7 +160,7 @@ export function createAutomaticRotation(deps: {
       if (!row) return;
       const message =
         "The automatic rotation could not start: its message failed several times. GET /system/failed-messages has the reason.";
-      await settle(row, attentionOf("failedMessage", message, "It is tried again within a day."));
+      await settle(row, attentionOf("failedMessage", message, "The service tries again within a day."));
     },
   };
 
@@ -198,7 +198,7 @@ export function createAutomaticRotation(deps: {
       return attentionOf(
         "failedRepeatedly",
         message,
-        "See there why, rotate it by hand, or set the policy again to have it tried again.",
+        "Check these rotations. Then rotate the secret manually, or save the policy again to reset the count.",
       );
     }
     const certain = (await deps.matches.targetsOf(app, keyId)).filter(isCertain);
@@ -206,18 +206,18 @@ export function createAutomaticRotation(deps: {
     if (certain.length === 0 || missing.length > 0) {
       const what =
         missing.length > 0 ? `${missing.join(", ")} did not prove to hold it` : "no vault secret proved to hold it";
-      const message = `The secret ${keyId} ends soon, but ${what}.`;
+      const message = `The secret ${keyId} expires soon, but ${what}.`;
       return attentionOf(
         "noTarget",
         message,
-        "See the application's matches: verify or confirm one, or rotate it by hand.",
+        "Check the application's matches: verify or confirm one, or rotate it manually.",
       );
     }
     if (row.targets.length > 0 || certain.some(({ standing }) => standing !== "new")) return undefined;
     return attentionOf(
       "newPlace",
       `The secret ${keyId} expires soon. ${needsConfirmation(certain)}`,
-      "Confirm the match of each place that belongs to the application, name them in the policy's targets, or rotate the secret by hand.",
+      "Confirm the match of each place that belongs to the application, name them in the policy's targets, or rotate the secret manually.",
     );
   }
 }

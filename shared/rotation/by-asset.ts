@@ -49,7 +49,7 @@ export function createAssetRotation(deps: {
     for (const place of placesOf(assetId)) {
       const { vaultName } = place;
       if (isServiceVault(deps.config, vaultName)) {
-        throw new Problem("serviceVault", `${vaultName} is the service's own key vault, which nothing rotates.`);
+        throw new Problem("serviceVault", `${vaultName} is the service's own key vault, which is never rotated.`);
       }
       const vault = await tables.get(Vaults, VAULTS, vaultKey(vaultName));
       if (await isKnown(place)) return { place, vault };
@@ -69,7 +69,7 @@ export function createAssetRotation(deps: {
     const secret = { vaultName: vault.name, vaultUri: vault.vaultUri, secretName: place.name };
     const current = await currentVersion(deps.vaults, secret).catch(asProblem);
     if (current === undefined) throw notFound(`The secret ${place.name} of ${vault.name}`);
-    if (current.managed) throw notRotatable(`${place.name} only backs a certificate: renew the certificate.`);
+    if (current.managed) throw notRotatable(`${place.name} belongs to a certificate: renew the certificate.`);
     const credential = await deps.matches.credentialOf(place).catch(asProblem);
     if (credential !== undefined) return clientSecret(credential, body, secret);
     if (body.targets !== undefined) {
@@ -86,14 +86,14 @@ export function createAssetRotation(deps: {
   }
 
   function newValueOf({ newValue, generate: how, issuerAccepts }: RotateAssetRequest): string {
-    if (newValue !== undefined && how !== undefined) throw invalidBody("generate", "can't stand beside newValue");
+    if (newValue !== undefined && how !== undefined) throw invalidBody("generate", "can't be combined with newValue");
     if (newValue !== undefined) return newValue;
     if (how !== undefined && issuerAccepts) return generate(how, randomness);
     throw new Problem(
       "valueRequired",
       how === undefined
-        ? "This secret is not known to be an application's client secret, so its value must come from you: send newValue, or generate with issuerAccepts: true where nothing else must know the value first. If it is a client secret, verify or confirm the match."
-        : "Send issuerAccepts: true beside generate: a made up value is no use where what checks it does not know it. Else send newValue.",
+        ? "This secret is not known to be an application's client secret, so the value must be part of the request: send newValue, or generate with issuerAccepts: true if no other system must know the value first. If it is a client secret, verify or confirm the match."
+        : "Send issuerAccepts: true together with generate: a generated value is useless if the system that checks it does not accept any value. Otherwise send newValue.",
     );
   }
 
@@ -102,7 +102,7 @@ export function createAssetRotation(deps: {
       const { place, vault } = await found(assetId);
       if (place.type !== "secret") {
         throw notRotatable(
-          `${assetId} is a ${place.type}. Keys have a rotation policy of their own, and certificates are renewed, in the vault.`,
+          `${assetId} is a ${place.type}. Rotate keys with the vault's key rotation policy, and renew certificates in the vault.`,
         );
       }
       const credential = credentialIds(place.name);
@@ -132,7 +132,7 @@ function clientSecret(
 ): ClientSecretRequest {
   for (const member of ["newValue", "generate"] as const) {
     if (body[member] !== undefined) {
-      throw invalidBody(member, "can't be given: this is a client secret of an application, whose value Entra makes");
+      throw invalidBody(member, "can't be given: this is a client secret of an application, whose value Entra creates");
     }
   }
   const named = namedPlaces(body.targets);

@@ -71,7 +71,7 @@ async function fromPlaces(turn: Turn): Promise<string[]> {
   for (const publication of publications) {
     if (publication.kind === "handover") continue;
     const { holds } = await lookAt(turn, publication, value);
-    if (holds !== "new") reasons.push(`${placeOf(publication)} does not hold the new secret any more.`);
+    if (holds !== "new") reasons.push(`${placeOf(publication)} no longer holds the new secret.`);
   }
   return reasons;
 }
@@ -80,7 +80,7 @@ async function fromDirectory(turn: Turn): Promise<string[]> {
   const { world, record } = turn;
   const { appId, objectId, oldKeyId } = clientSecretOf(record);
   const app = await world.graph.application({ objectId });
-  if (app === undefined) return ["The application is not in the directory any more."];
+  if (app === undefined) return ["The application is no longer in the directory."];
   const reasons: string[] = [];
   if (!app.passwords.some(({ keyId }) => keyId === record.newKeyId)) {
     reasons.push(`The new secret ${record.newKeyId} is not in the directory.`);
@@ -88,7 +88,7 @@ async function fromDirectory(turn: Turn): Promise<string[]> {
   const value = await newValue(turn);
   const signedIn = value === undefined ? undefined : (await world.signIn(appId, value)).kind;
   if (signedIn === "unclear") throw signInUnclear(appId);
-  if (signedIn !== "accepted") reasons.push("The new secret did not sign in just now.");
+  if (signedIn !== "accepted") reasons.push("The last sign-in with the new secret was not accepted.");
   // Otherwise an attacker with a copy of a compromised secret could keep the secret valid by storing it in a vault.
   if (record.reason === "compromised") return reasons;
   const written = new Set(record.publications.map(placeKey));

@@ -45,11 +45,12 @@ export async function prove(
   if (read instanceof CloudFailure)
     return { outcome: "unreadable", message: `${read.message} ${read.remedy}`, keyIds: [] };
   if (!read)
-    return { outcome: "unreadable", message: "The vault has no such secret any more: scan it again.", keyIds: [] };
+    return { outcome: "unreadable", message: "The vault no longer has this secret. Scan the vault again.", keyIds: [] };
   const { value, ...version } = read;
   const keyIds = app.passwords.filter(({ hint }) => hint && value.startsWith(hint)).map(({ keyId }) => keyId);
   if (keyIds.length === 0 && app.passwords.every(({ hint }) => hint)) {
-    const message = "Its value begins otherwise than every secret of this application, so no sign-in was tried.";
+    const message =
+      "The value does not start with the hint of any secret of this application, so no sign-in was tried.";
     return { outcome: "otherHint", message, version, keyIds };
   }
   const signIn = await proveSignIn(app.appId, value);
@@ -58,17 +59,17 @@ export async function prove(
 }
 
 const MESSAGES = {
-  accepted: "It signed in: this is a secret of the application.",
+  accepted: "The value signed in: this is a secret of the application.",
   expired:
-    "The sign-in service says that the application's secrets have expired, which it may say of any value: confirm the match if you know that this is one of them.",
-  notYet: "It was refused: it is no secret of the application that works.",
+    "The sign-in service says that the application's secrets have expired, which it may say for any value. Confirm the match if you know that this is one of them.",
+  notYet: "The sign-in was rejected: the value is no working secret of the application.",
   unclear: "The sign-in service gave no clear answer. Try again later.",
 } as const;
 
 function messageOf(signIn: SignInOutcome, keyIds: readonly string[]): string {
-  if (signIn.kind === "impossible") return `A sign-in can prove nothing here. ${signIn.reason}`;
+  if (signIn.kind === "impossible") return `A sign-in can't prove anything for this application. ${signIn.reason}`;
   const isCertain = signIn.kind !== "accepted" || keyIds.length === 1;
-  return MESSAGES[signIn.kind] + (isCertain ? "" : " Which of its secrets it is, the hints do not tell.");
+  return MESSAGES[signIn.kind] + (isCertain ? "" : " The hints do not show which of its secrets it is.");
 }
 
 /**

@@ -27,15 +27,15 @@ export type Evidence = (typeof EVIDENCE)[number];
 export const EVIDENCE_WORDS: Record<Evidence, string> = {
   tag: "its tags name this application and the credential",
   contentType: "its content type is `<name>:<client id>:<key id>` of this application and the credential",
-  confirmed: "a person said so of the version that it has now",
+  confirmed: "a user confirmed it for the current version",
   signIn: "its value signed in as this application",
   hint: "its value begins with the credential's hint",
   appIdTag: "a tag, the content type or the name holds the application's client id or object id",
   companion: "a secret beside it, `<prefix>-client-id`, names this application",
   expiry: "it expires within 24 hours of the credential, and no other secret does",
   expirySameDay: "it expires within 24 hours of the credential, as others do",
-  createdTogether: "it was made within ten minutes of the credential",
-  name: "its name is the application's, but for words such as `client-secret`",
+  createdTogether: "it was created within ten minutes of the credential",
+  name: "its name is that of the application, apart from words such as `client-secret`",
   conflict: "its tags and its content type name different credentials",
 };
 

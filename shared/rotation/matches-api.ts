@@ -8,28 +8,33 @@ import { PROOF_OUTCOMES, type Proof } from "./match-proof.ts";
 
 export const clientId = z
   .guid("must be a client id (a GUID)")
-  .meta({ description: "The application's client id, which Entra calls appId." });
+  .meta({ description: "Client ID of the application (`appId` in Entra)." });
 
 export const RotationMatch = z
   .object({
     vaultName: z.string(),
     secretName: z.string(),
     version: z.string().nullable().meta({
-      description: "The version that was proved or confirmed; null before that, since lists of vaults name none.",
+      description:
+        "Version that was verified or confirmed. Null before that, because lists of secrets contain no versions.",
     }),
     assetId: z.string().meta({ description: "`<vault>.secret.<name>`" }),
     confidence: z.enum(CONFIDENCES).meta({
       description:
-        "`certain`: the secret names the credential itself, was confirmed, or signed in. A rotation writes to no others. Before it does, the value there must sign in or be confirmed, and the place must be confirmed, named in the request, or written by an earlier rotation; see `notUpdated` of a rotation. `likely`, `possible`: never written.",
+        "`certain`: the secret's metadata names the credential, a user confirmed it, or the value signed in. Rotations write only certain matches whose value signs in or is confirmed, and whose place is confirmed, named in the request, or was written by an earlier rotation; see `notUpdated` of a rotation. `likely`, `possible`: never written.",
     }),
     evidence: z.array(z.enum(EVIDENCE)).meta({
-      description: `The strongest first. ${EVIDENCE.map((kind) => `\`${kind}\`: ${EVIDENCE_WORDS[kind]}`).join("; ")}.`,
+      description: `Evidence, strongest first. ${EVIDENCE.map((kind) => `\`${kind}\`: ${EVIDENCE_WORDS[kind]}`).join("; ")}.`,
     }),
     keyId: z
       .string()
       .nullable()
-      .meta({ description: "The credential it is thought to hold; null when nothing tells which." }),
-    enabled: z.boolean().meta({ description: "Whether the secret is enabled. A rotation writes to no disabled one." }),
+      .meta({
+        description: "Key ID of the credential that the secret probably stores. Null if the evidence does not decide.",
+      }),
+    enabled: z
+      .boolean()
+      .meta({ description: "Whether the secret is enabled. Rotations do not write disabled secrets." }),
     verified: z.enum(VERIFIED).meta({
       description: "What the value has proved. hint: it starts with the credential's hint. signIn: it signed in.",
     }),
@@ -50,7 +55,7 @@ const matchedSecret = z
   .string()
   .min(1)
   .max(300)
-  .meta({ description: "The asset id of a vault's secret.", example: "kv-payments.secret.payments-client-secret" });
+  .meta({ description: "Asset ID of a vault secret.", example: "kv-payments.secret.payments-client-secret" });
 
 export const MatchToVerify = z.strictObject({ assetId: matchedSecret }).meta({ id: "RotationMatchToVerify" });
 
@@ -60,8 +65,10 @@ export const MatchToConfirm = z
     keyId: z
       .guid("must be a key id (a GUID)")
       .optional()
-      .meta({ description: "The credential it holds. May be left out when the application has only one secret." }),
-    confirmed: z.boolean().default(true).meta({ description: "false takes an earlier word back." }),
+      .meta({
+        description: "Key ID of the credential that the secret stores. Optional if the application has only one.",
+      }),
+    confirmed: z.boolean().default(true).meta({ description: "False withdraws an earlier confirmation." }),
   })
   .meta({ id: "RotationMatchToConfirm" });
 
@@ -69,7 +76,7 @@ export const VerifiedMatch = z
   .object({
     result: z.enum(PROOF_OUTCOMES).meta({
       description:
-        "`accepted`: its value signed in. `expired`: the secrets of the application have ended, so that a sign-in proves nothing any more. `refused`: none that works. `otherHint`: it begins otherwise, nothing was tried. `impossible`, `unclear`: a sign-in could prove nothing. `unreadable`: the vault did not give the value.",
+        "`accepted`: the value signed in. `expired`: the application's secrets have expired, so a sign-in proves nothing. `refused`: the value is no working secret. `otherHint`: the value does not start with the hint of any secret, so no sign-in was tried. `impossible`, `unclear`: a sign-in could prove nothing. `unreadable`: the vault did not return the value.",
     }),
     message: z.string().meta({ description: "What the result means and what to do." }),
     match: RotationMatch.nullable().meta({ description: "The match with its new state. Null without any evidence." }),

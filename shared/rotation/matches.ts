@@ -212,7 +212,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
       const { secret, vault } = await named(id);
       const { allowed, retryAfterSeconds } = await deps.limiter.take(app.appId.toLowerCase());
       if (!allowed) {
-        const detail = `Each try may be a failed sign-in in the tenant's log, so an application has ${PROOF_LIMITS.perHour} an hour. Try again later.`;
+        const detail = `Each verification can cause a failed sign-in in the tenant's log, so an application is limited to ${PROOF_LIMITS.perHour} an hour. Try again later.`;
         throw retryLater("rateLimited", detail, retryAfterSeconds);
       }
       const proof = await proveAndKeep(app, secret, vault, caller);
@@ -238,7 +238,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
         if (version.managed)
           throw new Problem(
             "conflict",
-            "This secret only backs a certificate and can't be written: renew the certificate.",
+            "This secret belongs to a certificate and can't be written. Renew the certificate.",
           );
         await keep(app, secret, { confirmed: wordOf(vault, version, credentialId, caller) });
       });

@@ -48,7 +48,7 @@ export async function planConsumers(
 /** @throws {Problem} notRotatable if the row of a rotation can't store all consumers. */
 export function refuseTooMany(consumers: readonly PlannedConsumer[]): void {
   if (JSON.stringify(consumers).length + GROWTH * consumers.length <= MAX_CHARACTERS) return;
-  const text = `${consumers.length} consumers use it: more than one rotation can keep an account of.`;
+  const text = `${consumers.length} consumers use it, more than one rotation can store.`;
   throw new Problem("notRotatable", `${text} Divide them among several secrets.`);
 }
 

@@ -165,7 +165,7 @@ async function ofClientSecret(
 /** Throws if options of the request contradict each other, or an option that `reason` requires is missing. */
 function requireNames({ reason, targets, updateKeyVaults }: ClientSecretRequest): void {
   if (targets !== undefined && !updateKeyVaults) {
-    throw invalidBody("targets", "can't be given with updateKeyVaults: false, which writes to none of them");
+    throw invalidBody("targets", "can't be given with updateKeyVaults: false, which does not write vault secrets");
   }
   if (reason === "compromised" && targets === undefined && updateKeyVaults) {
     throw invalidBody(
@@ -226,13 +226,13 @@ async function lifetimeOf(graph: Graph, app: GraphApplication, wanted: number) {
   if (policy.longestDays !== undefined && policy.longestDays < 1) {
     throw new Problem(
       "notRotatable",
-      `A policy of the tenant lets a new client secret of ${app.displayName} live less than a day. Raise that limit, or use a certificate or a federated credential.`,
+      `A policy of the tenant limits new client secrets of ${app.displayName} to less than a day. Raise that limit, or use a certificate or a federated credential.`,
     );
   }
   if (policy.longestDays === undefined || policy.longestDays >= wanted) return { expiryDays: wanted, notes: [] };
   return {
     expiryDays: policy.longestDays,
-    notes: [`The tenant's policy cuts the new secret's life from ${wanted} to ${policy.longestDays} days.`],
+    notes: [`The tenant's policy shortens the new secret's lifetime from ${wanted} to ${policy.longestDays} days.`],
   };
 }
 
@@ -270,11 +270,10 @@ async function publicationAt(
   const { vaultName, vaultUri, secretName } = target;
   const current = await currentVersion(vaults, target);
   const place = placeOf(target);
-  if (current === undefined)
-    throw new Problem("notRotatable", `${place} is not there any more. Discover the vault again.`);
-  if (current.managed) throw new Problem("notRotatable", `${place} belongs to a certificate and can't be written.`);
+  if (current === undefined) throw new Problem("notRotatable", `${place} no longer exists. Scan the vault again.`);
+  if (current.managed) throw new Problem("notRotatable", `${place} belongs to a certificate, so it can't be written.`);
   if (!current.enabled)
-    throw new Problem("notRotatable", `The current version of ${place} is switched off. Enable it first.`);
+    throw new Problem("notRotatable", `The current version of ${place} is disabled. Enable it first.`);
   if (!hasRoomForTags(current))
     throw new Problem("notRotatable", `${place} has too many tags: remove two of them first.`);
   return { vaultName, vaultUri, secretName, ...how, plannedVersion: current.version, state: "planned" };
@@ -300,7 +299,7 @@ async function handover({ config, vaults }: PlanWorld, appId: string): Promise<P
   if (address === undefined) {
     throw invalidBody(
       "updateKeyVaults",
-      "can't be false while HANDOVER_KEY_VAULT_URL names no vault to hand the value over in",
+      "can't be false while no handover vault is configured (HANDOVER_KEY_VAULT_URL)",
     );
   }
   const vaultName = new URL(address).hostname.split(".")[0]!;
@@ -308,7 +307,7 @@ async function handover({ config, vaults }: PlanWorld, appId: string): Promise<P
   const place = { vaultName, vaultUri: address, secretName: `client-secret-${appId}` };
   const current = await currentVersion(vaults, place);
   if (current && current.tags["entra-app-id"] !== appId) {
-    const text = `${placeOf(place)}, where the value is handed over, holds something that this service did not write.`;
+    const text = `${placeOf(place)}, the handover secret, was not written by this service.`;
     throw new Problem("notRotatable", `${text} Rename or remove it.`);
   }
   return { ...place, kind: "handover", plannedVersion: current?.version, state: "planned" };

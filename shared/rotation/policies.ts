@@ -94,9 +94,12 @@ export function createPolicies(deps: {
     };
     if (app.reasons.length > 0) refuse("automatic", `can't be true: ${app.reasons.join(" ")}`);
     if (!app.passwords.some(({ expiresOn }) => expiresOn !== undefined))
-      refuse("automatic", "can't be true: the application has no client secret that ends, so none would ever be due");
+      refuse(
+        "automatic",
+        "can't be true: the application has no client secret with an expiry, so none would ever be due",
+      );
     if (!change.updateKeyVaults)
-      refuse("updateKeyVaults", "must be true: a rotation that writes to no vault secret needs a person to end it");
+      refuse("updateKeyVaults", "must be true: a rotation that writes no vault secret needs a user to finish it");
     const { rotationTriggerDays, defaultValidityDays } = await deps.settings.values();
     const policy = await deps.passwordPolicy(app.objectId);
     if (policy !== "unknown" && !policy.allowed)
@@ -106,14 +109,14 @@ export function createPolicies(deps: {
     if (days <= least)
       refuse(
         "expiryDays",
-        `must leave more than ${least} days, but a new secret would live ${days}: rotationTriggerDays (${rotationTriggerDays}), overlapDays (${change.overlapDays}) and one day to spare${policy !== "unknown" && policy.longestDays !== undefined ? `, with at most ${policy.longestDays} by the tenant's policy` : ""}`,
+        `must give a lifetime of more than ${least} days, but a new secret would be valid for ${days}: rotationTriggerDays (${rotationTriggerDays}), overlapDays (${change.overlapDays}) and one day to spare${policy !== "unknown" && policy.longestDays !== undefined ? `, with at most ${policy.longestDays} by the tenant's policy` : ""}`,
       );
     const matches = (await deps.matches.of(app.appId)).matches.filter(({ confidence }) => confidence === "certain");
     const idOf = ({ secret }: (typeof matches)[number]) => assetId({ ...secret, type: "secret" });
     const certain = new Set(matches.map(idOf));
     for (const target of change.targets)
       if (!certain.has(target.toLowerCase()))
-        refuse("targets", `${target} is no certain match of the application: verify or confirm it first`);
+        refuse("targets", `${target} is not a certain match of the application. Verify or confirm it first`);
     const named = new Set(change.targets.map((target) => target.toLowerCase()));
     const written = new Set(matches.filter((match) => named.has(idOf(match))).map(({ keyId }) => keyId));
     // New places are not demanded: anyone may have put a copy there, and an administrator would approve it by naming it.

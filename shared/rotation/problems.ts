@@ -10,13 +10,17 @@ export const conflict = (detail: string): Problem => new Problem("conflict", det
 
 /** Creates a 409 with the ID of the unfinished rotation. */
 export const rotationUnfinished = (rotationId: string): Problem =>
-  new Problem("rotationUnfinished", `Rotation ${rotationId} of the same is not over. Follow, finish or cancel it.`, {
-    members: { rotationId },
-  });
+  new Problem(
+    "rotationUnfinished",
+    `Rotation ${rotationId} of this secret has not ended. Wait for it, finish it or cancel it.`,
+    {
+      members: { rotationId },
+    },
+  );
 
 /** Creates a 409 for a service without its own key vault, which can't store a held copy. */
 export const noServiceVault = (): Problem =>
-  conflict("A new secret is held in the service's own key vault until it is in use. Set SERVICE_KEY_VAULT_URL.");
+  conflict("New secrets are stored in the service's own key vault until they are in use. Set SERVICE_KEY_VAULT_URL.");
 
 /** Used if no key vault is configured. Each call is rejected; no rotation can have started that needs the vault. */
 export const noVault: ServiceKeyVault = {
@@ -55,5 +59,5 @@ export const signInUnclear = (appId: string): CloudFailure =>
     "unreachable",
     { operation: "sign in with a client secret", resource: `application ${appId}` },
     "the sign-in service gave no clear answer",
-    { remedy: "Look for an outage of Microsoft Entra at https://status.azure.com, then try again." },
+    { remedy: "Check https://status.azure.com for an outage of Microsoft Entra, then try again." },
   );

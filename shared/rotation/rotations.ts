@@ -201,10 +201,10 @@ export function createRotations(deps: RotationDependencies): Rotations {
 
     cancel: (rotationId, caller) =>
       decided("rotation.cancelled", rotationId, caller, {}, async (row) => {
-        if (isOver(row.status)) throw conflict("This rotation is over.");
+        if (isOver(row.status)) throw conflict("This rotation has ended.");
         if (row.ending !== undefined) throw conflict("This rotation is already rolling back.");
         if (row.status === "revoking" || row.revokingSince !== undefined) {
-          throw conflict("The old value is given up: this can't be undone any more.");
+          throw conflict("The old value is being retired, so this rotation can no longer be rolled back.");
         }
         const cancel = { by: caller.actor, at: clock.now().toISOString() };
         return { cancel, ...resumed(row) };
@@ -212,7 +212,7 @@ export function createRotations(deps: RotationDependencies): Rotations {
 
     retry: (rotationId, caller) =>
       decided("rotation.retried", rotationId, caller, {}, async (row) => {
-        if (row.status !== "needsAttention") throw conflict("This rotation does not wait for anybody to look.");
+        if (row.status !== "needsAttention") throw conflict("This rotation does not need attention.");
         return resumed(row);
       }),
 
@@ -234,7 +234,7 @@ export function createRotations(deps: RotationDependencies): Rotations {
       const details = { force, ...(left.length > 0 && { left: left.map(({ id }) => id) }) };
       return await decided("rotation.finished", rotationId, caller, details, async (row) => {
         if (left.length > 0) return leave(row);
-        if (notRestored(row).length > 0) throw conflict("It goes back just now. Look at it again.");
+        if (notRestored(row).length > 0) throw conflict("The rotation is rolling back. Read it again.");
         refuseUnfinishable(row);
         const now = clock.now().toISOString();
         return {
@@ -314,8 +314,8 @@ function refuseUnfinishable(row: RotationRecord): void {
   const made = isVaultSecret(row)
     ? row.publications.every(({ state }) => state === "written")
     : row.attempts.some(({ keyId, state }) => keyId === row.newKeyId && state === "made");
-  if (row.revokingSince !== undefined) throw conflict("The old secret is being removed already.");
+  if (row.revokingSince !== undefined) throw conflict("The old secret is already being removed.");
   if (status !== "overlapping" || !made || (row.ending !== undefined && row.status !== "needsAttention")) {
-    throw conflict("There is no overlap to end: only then does the new value stand beside the old one.");
+    throw conflict("There is no overlap period to end. A rotation can be finished only while both values are in use.");
   }
 }

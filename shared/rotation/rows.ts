@@ -25,7 +25,7 @@ export class UnfinishedRotation extends Error {
   readonly rotationId: string;
 
   constructor(rotationId: string) {
-    super(`Rotation ${rotationId} is not over.`);
+    super(`Rotation ${rotationId} has not ended.`);
     this.rotationId = rotationId;
   }
 }

@@ -6,7 +6,7 @@ export class Later extends Error {
   readonly seconds: number;
 
   constructor(seconds: number) {
-    super(`Again in ${seconds} s.`);
+    super(`Continues in ${seconds} s.`);
     this.seconds = seconds;
   }
 }

@@ -47,16 +47,15 @@ const beforeOf = (publication: Publication | undefined): string | undefined =>
   publication?.restoredVersion ?? publication?.plannedVersion;
 
 async function newValueOrGoBack(turn: Turn): Promise<string> {
-  return (await newValue(turn)) ?? lost("The new client secret is not held any more.");
+  return (await newValue(turn)) ?? lost("The held copy of the new client secret was deleted.");
 }
 
 async function valueAt(turn: Turn, publication: Publication | undefined, version: string | undefined): Promise<string> {
-  if (publication === undefined || version === undefined)
-    return lost("No vault is known to hold the value from before.");
+  if (publication === undefined || version === undefined) return lost("No vault is known to have the previous value.");
   const found = await vaultOf(turn, publication).read(publication.secretName, version);
-  return found?.value ?? lost(`Version ${version} of ${placeOf(publication)} is not there any more.`);
+  return found?.value ?? lost(`Version ${version} of ${placeOf(publication)} no longer exists.`);
 }
 
 function lost(message: string): never {
-  throw new GoBack("valueLost", message, "See who deleted it, and give the consumer a value that works.");
+  throw new GoBack("valueLost", message, "Check who deleted it, and give the consumer a working value.");
 }

@@ -154,11 +154,11 @@ export function createRotationWork(world: RotationWorld, queues: Queues): Rotati
 
 function failureOf(error: unknown): RotationFailure {
   if (error instanceof CloudFailure) return { code: error.code, message: error.message, remedy: error.remedy };
-  if (error instanceof Problem) return { code: error.code, message: error.message, remedy: "Mend that." };
+  if (error instanceof Problem)
+    return { code: error.code, message: error.message, remedy: "Fix what the message names, then retry the rotation." };
   return {
     code: "internal",
-    message: "The service failed at this step again and again.",
-    remedy:
-      "The service's log has the errors, with this rotation's id beside them. Report them if they don't explain themselves.",
+    message: "The service failed repeatedly at this step.",
+    remedy: "Find the errors in the service's log by this rotation's ID. Report them if their cause is unclear.",
   };
 }

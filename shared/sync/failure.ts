@@ -2,22 +2,22 @@ import { CloudFailure } from "../platform/azure/failure.ts";
 import { SyncFailure } from "./providers/provider.ts";
 import type { RecordFailure } from "./record.ts";
 
-/** What may pass by itself within minutes; everything else waits for the schedule, or for somebody. */
+/** Transient failures, which may be gone within minutes. After other failures the record waits for its schedule or a user. */
 const PASSING = new Set(["throttled", "unreachable", "timedOut", "badResponse", "changedMeanwhile", "conflict"]);
 
-/** A run that can't go on, for a reason that people are shown. */
+/** A failure that ends a run, with texts for users. */
 export class RunFailed extends Error {
   override readonly name = "RunFailed";
   readonly failure: Omit<RecordFailure, "since">;
   readonly retryAfterSeconds: number | undefined;
-  /** Whether a write may have been done all the same. */
+  /** Whether the write may have happened although it failed. */
   readonly unclear: boolean;
 
   constructor(side: RecordFailure["side"], reason: SyncFailure | CloudFailure) {
     super(reason.message);
     const providerCode = reason instanceof SyncFailure ? reason.providerCode : reason.cloudCode;
     const { code, message, remedy } = reason;
-    // Whoever refuses credentials is the target, also where that is known from the last time.
+    // The target rejects credentials, also when the configuration already records the rejection.
     const where = code === "badCredentials" ? "target" : side;
     this.failure = { code, side: where, message, remedy, ...(providerCode !== undefined && { providerCode }) };
     this.retryAfterSeconds = reason.retryAfterSeconds;
@@ -29,7 +29,10 @@ export class RunFailed extends Error {
   }
 }
 
-/** What the work answers. A failure of its is thrown as that side's; anything else escapes as it is. */
+/**
+ * Returns the result of `work`. Converts provider and cloud failures into a `RunFailed` for the given side. Other errors
+ * escape.
+ */
 export async function on<T>(side: RecordFailure["side"], work: () => Promise<T>): Promise<T> {
   try {
     return await work();

@@ -3,46 +3,48 @@ import { type Mark, SyncFailure, type SyncTarget, type TargetService, type Targe
 import type { ENTRY_KINDS, RecordFailure, SyncRecord } from "./record.ts";
 import type { SourceVersion } from "./source.ts";
 
-/** What a run found when it looked, before it writes anything. No value is part of it. */
+/** State of source and target before a run writes. Contains no value. */
 export interface Look {
   service: TargetService;
   target: SyncTarget;
-  /** The target's state now. */
+  /** Current state of the target. */
   state: TargetState;
   source: SourceVersion;
   mark: Mark;
 }
 
-/** What is to be done about a record, and why. */
+/** What a run does, with the reason. */
 export interface Decision {
   /**
-   * `none`: the target holds what it should, as far as it can be told. `write`: the source's value is written. `restore`:
-   * the version that holds it is made current again. `report`: the target differs and is left as it is.
+   * `none`: the target holds the current version, as far as the provider reports it. `write`: writes the source's value.
+   * `restore`: makes the target's version with that value current again. `report`: the target differs and is not changed.
    */
   action: "none" | "write" | "restore" | "report";
-  /** What the history calls it; absent where nothing changed. */
+  /** Kind of the history entry. Absent if nothing changes. */
   kind?: (typeof ENTRY_KINDS)[number];
-  /** The target is deleted, and is brought back first. */
+  /** The deleted target is recovered first. */
   undelete?: true;
-  /** The target is not ours, and is taken over first. */
+  /** The target belongs to no record and is taken over first. */
   adopt?: true;
-  /** A sentence for people. */
+  /** Reason as a sentence for users. */
   why: string;
 }
 
-/** What a run would do. */
+/** Result of a dry run. */
 export interface Planned {
   decision?: Decision;
-  /** Version of the source. */
+  /** Current version of the source. */
   source?: string;
   state?: TargetState;
-  /** Whether the target holds that version; undefined where the provider can't tell. */
+  /** Whether the target holds that version. Undefined if the provider can't report it. */
   holds?: boolean | undefined;
   failure?: Omit<RecordFailure, "since">;
 }
 
 /**
- * @param dying - What a worker that died was about to write.
+ * Decides what a run does, from the states of source and target.
+ *
+ * @param dying - The write that a crashed worker had announced.
  * @throws {SyncFailure} targetRefused, targetNotOwned, targetDeleted
  */
 export function decide(

@@ -8,30 +8,33 @@ import { type SyncRecord, sourceOf, type VaultIdentity } from "./record.ts";
 import type { Sources } from "./source.ts";
 import type { SyncVaults } from "./vaults.ts";
 
-/** A look that is not over by then is given up. */
+/** Timeout for reading the states of source and target. */
 export const LOOK_MS = 90 * SECOND_MS;
 
-/** A look, and what the target was opened with. */
+/** The states of source and target, with the opened provider. */
 export interface Seen extends Look {
   opened: OpenedProvider;
-  /** For the record's member of this name. */
+  /** The provider's place, for the record's member of this name. */
   place: string;
-  /** The target's key vault; undefined where the target is not in one. */
+  /** Key vault of the target. Undefined for other targets. */
   targetVault: VaultIdentity | undefined;
 }
 
-/** Looks at both ends of a record, without reading or writing a value. */
+/** Reads the states of a record's source and target, without reading or writing a value. */
 export interface Plans {
   /** @throws {RunFailed} */
   look(record: SyncRecord, signal: AbortSignal): Promise<Seen>;
-  /** Looks at the target alone. @throws {RunFailed} */
+  /** Reads only the target. @throws {RunFailed} */
   lookAtTarget(
     record: SyncRecord,
     signal: AbortSignal,
   ): Promise<Pick<Seen, "opened" | "service" | "target" | "state" | "place" | "targetVault">>;
-  /** A call to the target. Credentials that the provider refuses are refused for all records. @throws {RunFailed} */
+  /**
+   * Runs a call to the target. If the provider rejects the credentials, they are marked as rejected for all records. @throws
+   * {RunFailed}
+   */
   onTarget<T>(seen: Pick<Seen, "opened">, work: () => Promise<T>): Promise<T>;
-  /** What a run would do, for people. */
+  /** Returns what a run would do now, for users. */
   plan(record: SyncRecord): Promise<Planned>;
 }
 
@@ -73,7 +76,7 @@ export function createPlans(deps: {
     const state = await onTarget({ opened }, () => target.describe(record.targetName, signal)).catch((error) => {
       throw moved && error instanceof RunFailed && isAnswer(error) ? elsewhere() : error;
     });
-    // A target that bears our mark is the same one, whatever its address is called now.
+    // A target with this record's mark is the same target, even if its address changed.
     if (moved && state.ownedBy !== record.recordId) throw elsewhere();
     return { opened, service, target, state, place, targetVault };
   };
@@ -106,7 +109,7 @@ export function createPlans(deps: {
   };
 }
 
-/** The target was reached, with credentials that are good. */
+/** Returns whether the target was reached with valid credentials. */
 const isAnswer = ({ passing, failure }: RunFailed): boolean => !passing && failure.code !== "badCredentials";
 
 const placeOf = ({ provider, settings }: OpenedProvider): string =>

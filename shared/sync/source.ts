@@ -6,16 +6,16 @@ import { SyncFailure } from "./providers/provider.ts";
 import { type SyncRecord, sourceOf, type VaultIdentity } from "./record.ts";
 import type { SyncVaults } from "./vaults.ts";
 
-/** The version of the source that a target should hold. */
+/** The source version that a target should hold. */
 export interface SourceVersion {
   version: string;
-  /** The vault that it was found in. */
+  /** The vault that contains it. */
   vault: VaultIdentity;
   /** See `SyncRecord.tiedVersions`. */
   tiedVersions?: string;
 }
 
-/** Secrets of key vaults that are copied. Every method throws `SyncFailure` or `CloudFailure`. */
+/** Reads the source secrets. Every method throws `SyncFailure` or `CloudFailure`. */
 export interface Sources {
   /**
    * Returns the current version without reading the value. Exception: if several versions have the same second and differ from
@@ -24,7 +24,7 @@ export interface Sources {
    * @throws {SyncFailure} sourceNotFound, sourceManaged, sourceDisabled, sourceNotYetValid, sourceExpired, syncLoop
    */
   look(record: SyncRecord, signal: AbortSignal): Promise<SourceVersion>;
-  /** The value of that very version. @throws {SyncFailure} sourceNotFound when it is gone. */
+  /** Returns the value of exactly this version. @throws {SyncFailure} sourceNotFound if it is gone. */
   read(record: SyncRecord, version: string, signal: AbortSignal): Promise<string>;
 }
 

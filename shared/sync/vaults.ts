@@ -12,7 +12,7 @@ import type { SyncRecord, VaultIdentity } from "./record.ts";
 
 /** Time for which a vault description is reused for metadata reads, so that runs of many records share one request. */
 const KEPT_MS = 10 * SECOND_MS;
-/** Timeout for describing a vault. Together with the following calls it stays within the run's lease. */
+/** Timeout for reading a vault's description. Together with the following calls it stays within the run's lease. */
 const DESCRIBE_MS = 20 * SECOND_MS;
 
 export type Side = "source" | "target";
@@ -23,17 +23,17 @@ export interface RecordVault {
   identity: VaultIdentity;
 }
 
-/** The key vaults of the inventory, as sources and targets. */
+/** Opens the key vaults of sources and targets. */
 export interface SyncVaults {
   /** Returns undefined if the inventory has no vault of that name. */
   find(name: string): Promise<Pick<VaultRecord, "name" | "id"> | undefined>;
   /**
-   * Opens a record's vault where it is still the vault that the record used before. A vault of the same name elsewhere, or
-   * one that was deleted and created again, is another vault: nothing is read from it or written to it.
+   * Opens a record's vault if it is still the vault that the record used before. A vault of the same name in another place, or
+   * one that was deleted and created again, is another vault: it is neither read nor written.
    *
    * @param forValue - True before a value is read or written: queries Azure Resource Manager now. False: accepts a description
    * that is up to 10 seconds old.
-   * @throws {SyncFailure} notFound, serviceVault, otherPlace; {CloudFailure} when the vault can't be described, or foreignHost
+   * @throws {SyncFailure} notFound, serviceVault, otherPlace; {CloudFailure} if the vault can't be described, or foreignHost
    */
   open(record: SyncRecord, side: Side, forValue: boolean): Promise<RecordVault>;
 }
@@ -92,9 +92,9 @@ export function createSyncVaults(deps: {
 }
 
 /**
- * Throws if the vault is not the one that the record used. With a recorded identity, resource ID and creation date must match.
- * Without a recorded identity or date, a vault is accepted if it has no creation date, or existed when the name was last used or
- * confirmed: Azure never lets two vaults share a name, recoverable ones included.
+ * Throws if the vault is not the one that the record used. If the record stores an identity, resource ID and creation date must
+ * match. If it stores no identity or no date, a vault is accepted that has no creation date, or that existed when the record
+ * last used or confirmed the name: Azure never lets two vaults share a name, including recoverable ones.
  *
  * @throws {SyncFailure} otherPlace
  */
@@ -130,10 +130,10 @@ const gone = (name: string, id: string) =>
 const VAULT_NAME = /^[a-z][a-z0-9-]{1,22}[a-z0-9]$/i;
 
 /**
- * The name of a vault that is given by its name or by its address, such as `https://kv-payments.vault.azure.net`; undefined
- * for anything else.
+ * Returns the name of a vault from its name or its address, such as `https://kv-payments.vault.azure.net`; undefined for other
+ * texts.
  *
- * @param suffix - The domain that every vault's address lies under.
+ * @param suffix - The domain of all vault addresses.
  */
 export function vaultNameOf(given: string, suffix: string): string | undefined {
   const text = given.trim();
@@ -145,7 +145,7 @@ export function vaultNameOf(given: string, suffix: string): string | undefined {
   return host === `${name}.${suffix}` && VAULT_NAME.test(name) ? name : undefined;
 }
 
-/** Vault clients by which a new version is written: the records of that secret are run at once. */
+/** Wraps vault clients so that each written version immediately starts the sync records of that secret. */
 export const copiedOn = (
   clients: VaultSecretsClients,
   runFor: (vault: string, secret: string) => Promise<void>,

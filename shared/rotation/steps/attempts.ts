@@ -26,8 +26,8 @@ export async function applicationOf({ world, record }: Turn): Promise<GraphAppli
   if (app) return app;
   throw new GoBack(
     "applicationGone",
-    `The application ${appName} (${appId}) is not in the directory any more.`,
-    "If it was deleted by mistake, restore it within 30 days and begin a new rotation.",
+    `The application ${appName} (${appId}) is no longer in the directory.`,
+    "If it was deleted by mistake, restore it within 30 days and start a new rotation.",
   );
 }
 

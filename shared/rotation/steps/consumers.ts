@@ -99,7 +99,7 @@ const notTaken = ({ kind, name, problem = "" }: RotationConsumer): GoBack =>
   new GoBack(
     "consumerFailed",
     `${kind} ${name} did not take the new value. ${problem}`,
-    "See why it does not take it, then begin a new rotation.",
+    "Check why, then start a new rotation.",
   );
 
 /** Finds the consumers if the rotation was created by an earlier version, which stored none in the plan. */

@@ -24,8 +24,8 @@ export async function makeRoom(turn: Turn): Promise<void> {
   const found = app.passwords.find((one) => one.keyId === keyId);
   if (found === undefined) return;
   if (!isExpired(found, turn.now())) {
-    const message = `The client secret ${keyId} was to be removed as an expired one, and is not expired.`;
-    throw new GoBack("notExpired", message, "Begin a new rotation, and name a secret that has expired.");
+    const message = `The client secret ${keyId} was planned for removal as expired, but has not expired.`;
+    throw new GoBack("notExpired", message, "Start a new rotation, and name a secret that has expired.");
   }
   await removeClientSecret(turn, keyId, "expired");
 }
@@ -40,12 +40,12 @@ export async function create(turn: Turn): Promise<void> {
   const { record } = turn;
   const { oldKeyId } = clientSecretOf(record);
   if (!app.passwords.some(({ keyId }) => keyId === oldKeyId) && record.removeExpired !== oldKeyId) {
-    const message = `The client secret ${oldKeyId} that was to be replaced is not there any more.`;
-    throw new GoBack("oldSecretGone", message, "See in the audit log of the directory who removed it.");
+    const message = `The client secret ${oldKeyId} to replace no longer exists.`;
+    throw new GoBack("oldSecretGone", message, "Check in the audit log of the directory who removed it.");
   }
   if (record.attempts.length >= MAX_ATTEMPTS) {
-    const message = `A new client secret could not be made and kept in ${MAX_ATTEMPTS} tries.`;
-    throw new GoBack("notCreated", message, "See the step's last failure; then begin a new rotation.");
+    const message = `A new client secret could not be created and stored in ${MAX_ATTEMPTS} attempts.`;
+    throw new GoBack("notCreated", message, "Check the step's last failure, then start a new rotation.");
   }
   await turn.directory(() => addSecret(turn));
 }

@@ -37,13 +37,13 @@ export async function prove(turn: Turn): Promise<void> {
     throw new GoBack(
       "signInImpossible",
       `The application can't sign in with any secret. ${result.reason} (AADSTS${result.code}).`,
-      "See that the application is enabled and has a service principal in this tenant, then begin a new rotation.",
+      "Check that the application is enabled and has a service principal in this tenant, then start a new rotation.",
     );
   }
   if (now.getTime() - Date.parse(proof.startedAt) > MOST_MS && tries >= LEAST_TRIES) {
     throw new GoBack(
       "notProven",
-      `The new client secret did not sign in reliably within ${MOST_MS / MINUTE_MS} minutes, in ${tries} tries.`,
+      `The new client secret did not sign in reliably within ${MOST_MS / MINUTE_MS} minutes, in ${tries} attempts.`,
       "No place was changed. Check https://status.azure.com for an outage, then start a new rotation.",
     );
   }

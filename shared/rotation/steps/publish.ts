@@ -22,7 +22,7 @@ async function publishTo(turn: Turn, publication: Publication): Promise<void> {
   const value = await newValue(turn);
   if (value === undefined) {
     const message = "The new value is no longer in the service's own key vault, where it was held.";
-    throw new GoBack("valueLost", message, "See who deleted it there, then begin a new rotation.");
+    throw new GoBack("valueLost", message, "Check who deleted it, then start a new rotation.");
   }
   const { holds, current } = await lookAt(turn, publication, value);
   // The answer of an earlier write was lost.
@@ -37,7 +37,7 @@ async function publishTo(turn: Turn, publication: Publication): Promise<void> {
   }
   if (current && publication.kind === "match" && !(await holdsOld(turn, publication, current.value))) {
     const message = `${place} does not hold the client secret to replace. It was not overwritten.`;
-    throw new GoBack("targetHoldsOther", message, "Correct the match of this secret, then begin a new rotation.");
+    throw new GoBack("targetHoldsOther", message, "Correct the match of this secret, then start a new rotation.");
   }
   const now = turn.now();
   await progress(turn, publication, { state: "writing", writtenAt: now.toISOString() });

@@ -69,7 +69,7 @@ async function previous(turn: Turn, publication: Publication, version: string) {
   if (before) return before;
   throw new NeedsPerson(
     "previousVersionGone",
-    `The version ${version} that ${placeOf(publication)} had before is not there any more.`,
+    `The version ${version} that ${placeOf(publication)} had before no longer exists.`,
     "The new value stays there. Finish the rotation, or write the value you want and cancel again.",
   );
 }

@@ -5,7 +5,7 @@ import { SECOND_MS } from "../../platform/time.ts";
 import type { ProviderDependencies } from "./provider.ts";
 import { createTokens } from "./tokens.ts";
 
-/** A secret of HashiCorp Vault is the largest answer, about 1 MB as it is configured by default, in JSON. */
+/** Limits of one request. The largest answer is a secret of HashiCorp Vault, by default about 1 MB, in JSON. */
 const LIMITS = { timeoutMs: 30 * SECOND_MS, maxAnswerBytes: 4 * 1024 * 1024 };
 
 type Addresses = Pick<
@@ -13,7 +13,7 @@ type Addresses = Pick<
   "PRIVATE_TARGET_HOSTS" | "AWS_ENDPOINT_URL" | "GITHUB_API_URL" | "GOOGLE_SECRET_MANAGER_ENDPOINT"
 >;
 
-/** Providers are called by https, at public addresses and at the hosts that the environment names. */
+/** Creates the services that providers use. They call by HTTPS, at public addresses and at hosts that the environment names. */
 export function providerDependencies(config: Addresses, clock: Clock): ProviderDependencies {
   const { AWS_ENDPOINT_URL: aws, GITHUB_API_URL: github, GOOGLE_SECRET_MANAGER_ENDPOINT: google } = config;
   const endpoints = [github, google].flatMap((address) => (address ? [hostAndPort(new URL(address))] : []));

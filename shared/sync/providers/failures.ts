@@ -1,10 +1,10 @@
 import { SyncFailure, type SyncFailureCode } from "./provider.ts";
 
-/** What was tried at a provider. */
+/** A call to a provider, described for failure messages. */
 export interface ProviderCall {
   /** Completes "Could not …", such as `write the secret app/db`. */
   operation: string;
-  /** Where, such as `AWS Secrets Manager in eu-west-1`. */
+  /** The called service, such as `AWS Secrets Manager in eu-west-1`. */
   at: string;
   /** Completes "Give the configured credential …". */
   grant: string;
@@ -13,7 +13,7 @@ export interface ProviderCall {
 interface Details {
   providerCode?: string | undefined;
   retryAfterSeconds?: number | undefined;
-  /** Where another one than that of the code says more. */
+  /** Replaces the default remedy of the code. */
   remedy?: string | undefined;
 }
 
@@ -25,7 +25,7 @@ const REMEDIES = {
   unreachable: ({ at }: ProviderCall) =>
     `Check that ${at} is up and can be reached from this service; it is tried again later.`,
   badResponse: ({ at }: ProviderCall) =>
-    `Check that ${at} responds, and not a proxy or sign-in page in front of it. The service retries later.`,
+    `Codes of failed calls to a provider. The other codes describe records that could not be run.`,
   notFound: () => "It may have been deleted in between; the next run looks again and creates it.",
   targetNotOwned: () => "Choose another name for the target, or set adopt to true to take it over.",
   targetRefused: () => "Choose another name for the target.",
@@ -41,7 +41,10 @@ const REMEDIES = {
 /** The codes of calls to a provider; the others are of records that could not be run. */
 export type ProviderFailureCode = keyof typeof REMEDIES;
 
-/** The failure of a call, with a reason that completes "Could not … (…): ". Nothing of an answer goes into it but the short code. */
+/**
+ * Creates the failure of a call, with a reason that completes "Could not … (…): ". Contains nothing of the answer except the
+ * provider's short code.
+ */
 export function syncFailure(
   code: ProviderFailureCode,
   call: ProviderCall,
@@ -57,6 +60,6 @@ export function syncFailure(
   });
 }
 
-/** A provider's own code, as short as codes are; anything else is left out, for it may be a text with anything in it. */
+/** Returns the provider's own code if it is as short as codes are. Other texts may contain anything and are dropped. */
 const shortCode = (code: string | undefined): string | undefined =>
   code !== undefined && /^[A-Za-z][A-Za-z0-9_.-]{0,63}$/.test(code) ? code : undefined;

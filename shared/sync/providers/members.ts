@@ -2,9 +2,9 @@ import { createPrivateKey } from "node:crypto";
 import * as z from "zod";
 import { addressProblem } from "../../platform/outgoing/outgoing.ts";
 
-/** Members that the configurations of several providers have. */
+/** Schemas and checks that the configurations of several providers share. */
 
-/** The address of a server that people name, without a path, or with the one in front of its API. */
+/** Address of a server, optionally with a path prefix of its API. */
 export const serverAddress = z
   .string()
   .max(512)
@@ -23,16 +23,16 @@ export const certificates = z
 
 const PRINTABLE = /^[\x21-\x7e]+$/;
 
-/** A credential that goes into a header. */
+/** A credential that is sent in a header. */
 export const credential = z.string().min(1).max(1024).regex(PRINTABLE, "must be printable ASCII without spaces");
 
-/** Whether an issued token can go into a header. A server that people name may answer anything. */
+/** Returns whether an issued token can be sent in a header. A user-configured server may return anything. */
 export const isToken = (token: unknown): token is string => typeof token === "string" && PRINTABLE.test(token);
 
-/** https://www.rfc-editor.org/rfc/rfc7518#section-3.3 */
+/** Minimum size of RSA keys: https://www.rfc-editor.org/rfc/rfc7518#section-3.3 */
 const LEAST_RSA_BITS = 2048;
 
-/** Whether a text is a private RSA key in PEM, with which RS256 signs. */
+/** Returns whether a text is a private RSA key in PEM, for signing with RS256. */
 export function isRsaKey(pem: string): boolean {
   try {
     const { asymmetricKeyType, asymmetricKeyDetails } = createPrivateKey(pem);

@@ -3,27 +3,31 @@ import { markId } from "./mark.ts";
 import type { Mark, TargetState, Written } from "./provider.ts";
 
 /**
- * Writes to a store that numbers versions itself and keeps notes beside them, not in them. The note is written before the
- * value, as an intention, and again after it. So a death in between is seen, and the value is not written twice.
+ * A store that numbers its versions and stores a note beside them, not in them. The note is written before the value as an
+ * intention, and again after the value. So a crash in between is detected, and the value is not written twice.
  */
 export interface NumberedStore {
-  /** The number of the current version, 0 for none, and the note that stands beside the versions. */
+  /** Returns the number of the current version (0 if there is none) and the note. */
   look(): Promise<{ current: number; note: string | undefined }>;
-  /** Writes the note, with whose it is. */
+  /** Writes the note, including the owner. */
   note(text: string): Promise<void>;
-  /** Writes the version after `current`. @returns its number @throws {SyncFailure} `changedMeanwhile` */
+  /** Writes the version after `current`. @returns The number of the new version. @throws {SyncFailure} `changedMeanwhile` */
   write(current: number): Promise<number>;
-  /** Whether this version is usable and has the value that is to be written; false where that may not be read. */
+  /** Returns whether this version is usable and has the value to write. False if the value can't be read. */
   holdsValue(version: number): Promise<boolean>;
 }
 
-/** The `markId` that a note gives to the version with this number. An intention gives none. */
+/** Returns the `markId` that a note assigns to this version; undefined for an intention. */
 export const notedMark = (note: string | undefined, current: number): string | undefined => {
   const { id, version, intended } = noteIn(note);
   return version === current && !intended ? id : undefined;
 };
 
-/** @throws {SyncFailure} `changedMeanwhile` where the version is no longer the one that is expected. */
+/**
+ * Writes a value with its mark, at most once.
+ *
+ * @throws {SyncFailure} `changedMeanwhile` if the current version is not the expected one.
+ */
 export async function writeNumbered(
   store: NumberedStore,
   mark: Mark,
@@ -37,7 +41,7 @@ export async function writeNumbered(
   }
   if (notedMark(note, current) === id) return { version: String(current), created: false };
   const before = noteIn(note);
-  // Somebody else may have written that version between the intention and a death: only its value tells.
+  // Another writer may have written that version after the intention and the crash. Only the value shows it.
   if (before.intended && before.id === id && before.version === current && (await store.holdsValue(current))) {
     await store.note(noteOf(id, current));
     return { version: String(current), created: current === 1 };

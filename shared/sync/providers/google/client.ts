@@ -10,7 +10,7 @@ const PUBLIC = { api: "https://secretmanager.googleapis.com", token: "https://oa
 const SCOPE = "https://www.googleapis.com/auth/cloud-platform";
 
 export interface GoogleClient {
-  /** @param path below `/v1/projects/{project}/`. Answers undefined for 404. @throws {SyncFailure} */
+  /** Sends a request. @param path below `/v1/projects/{project}/`. Returns undefined for 404. @throws {SyncFailure} */
   call(
     method: ProviderRequest["method"],
     path: string,

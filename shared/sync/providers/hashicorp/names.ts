@@ -1,4 +1,4 @@
-/** https://developer.hashicorp.com/vault/api-docs/secret/kv/kv-v2: a path below the mount. */
+/** Names are paths below the mount: https://developer.hashicorp.com/vault/api-docs/secret/kv/kv-v2 */
 export function pathProblem(name: string): string | undefined {
   if (name.length > 512) return "must have at most 512 characters";
   const segments = name.split("/");
