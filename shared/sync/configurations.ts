@@ -114,7 +114,7 @@ export function createConfigurations(deps: {
   }
 
   const onCorrupt = ({ message }: StorageCorrupt) =>
-    log.error("A sync provider's configuration is not used: its row does not hold", { row: message });
+    log.error("A sync provider's configuration was skipped: its row is invalid", { row: message });
 
   /** Returns the stored row. `broken`: the row exists, but its signature is invalid. */
   async function look(id: string): Promise<{ row: Row<ProviderConfiguration> | undefined; broken?: StorageCorrupt }> {
@@ -138,13 +138,9 @@ export function createConfigurations(deps: {
     if (!stored.secret) return {};
     const text = deps.vault && (await secrets.read(stored.secret, useOf(provider, stored.settings)));
     if (text === undefined) {
-      throw new SyncFailure(
-        "notConfigured",
-        `The credentials of ${provider.title} are not in the key vault any more.`,
-        {
-          remedy: `Send them again: POST /api/automation/sync/providers/${provider.id}.`,
-        },
-      );
+      throw new SyncFailure("notConfigured", `The credentials of ${provider.title} are no longer in the key vault.`, {
+        remedy: `Send them again: POST /api/automation/sync/providers/${provider.id}.`,
+      });
     }
     return JSON.parse(text) as Record<string, unknown>;
   }
@@ -332,15 +328,15 @@ const asInvalid = (provider: AnyProvider) => (error: unknown) => {
   if (!(error instanceof SyncFailure)) throw error;
   throw invalidBody(
     provider.secretMembers[0]!,
-    "is needed again: the saved credentials are not in the key vault any more",
+    "is needed again: the saved credentials are no longer in the key vault",
   );
 };
 
 const NO_VAULT =
-  "A sync provider's configuration is kept with a key in the service's own key vault, which is not configured. Set SERVICE_KEY_VAULT_URL.";
+  "Sync provider configurations are signed with a key in the service's own key vault, which is not configured. Set SERVICE_KEY_VAULT_URL.";
 
 const tampered = ({ id, title }: AnyProvider) =>
-  new SyncFailure("notConfigured", `The configuration of ${title} was changed past this service, and is not used.`, {
+  new SyncFailure("notConfigured", `The configuration of ${title} was changed by another program and is not used.`, {
     remedy: `Find out who can write this service's tables; then send the configuration again: POST /api/automation/sync/providers/${id}.`,
   });
 

@@ -44,7 +44,7 @@ export interface RecordIndexes {
 
 export function createIndexes({ tables, log }: { tables: Tables; log: Logger }): RecordIndexes {
   const onCorrupt = (row: StorageCorrupt) =>
-    log.error("A place of a sync record is left out: its row does not hold", { row: row.message });
+    log.error("An index row of a sync record was skipped: it is invalid", { row: row.message });
 
   /** Returns a record's rows in one index, by reading the whole index. */
   async function placesIn<T>(rowsOf: Entity<T>, prefix: string, isIts: (row: Row<T>) => boolean): Promise<Row<T>[]> {

@@ -66,7 +66,10 @@ export function decide(
   const isNewVersion = record.lastSourceVersion !== source.version;
   if (!service.marks) {
     if (!isNewVersion && ours)
-      return { action: "none", why: "The source has not changed. The provider does not report what the target holds." };
+      return {
+        action: "none",
+        why: "The source has not changed. The provider does not report which version the target holds.",
+      };
     return {
       action: "write",
       kind: ours && record.lastSyncedAt ? "updated" : "created",
@@ -81,7 +84,7 @@ export function decide(
       return { action: "none", why: "The target holds the source's current version." };
     }
     const kind = !isNewVersion ? "mended" : record.lastSyncedAt ? "updated" : "created";
-    return { action: "none", kind, why: "The target was written by a run that ended early." };
+    return { action: "none", kind, why: "The target was written by a run that crashed before it stored the result." };
   }
   const drifted = record.targetMark !== undefined && state.holds !== record.targetMark && ours;
   if (drifted && record.onDrift === "report") return { action: "report", kind: "driftFound", why: WHY.drift };
@@ -93,14 +96,18 @@ export function decide(
 function decideAbsent(record: SyncRecord, { deletedUntil, ownedBy }: TargetState): Decision {
   const wasThere = record.lastSyncedAt !== undefined;
   if (deletedUntil !== undefined && ownedBy !== record.recordId && !record.adopt) {
-    throw new SyncFailure("targetDeleted", "The target's name is held by a deleted secret that is not this record's.", {
-      remedy: "Recover or purge it there, choose another targetName, or set adopt to take it over.",
-    });
+    throw new SyncFailure(
+      "targetDeleted",
+      "The target's name is reserved by a deleted secret that does not belong to this record.",
+      {
+        remedy: "Recover or purge that secret, choose another targetName, or set adopt to take it over.",
+      },
+    );
   }
   if (wasThere && record.onDrift === "report")
     return { action: "report", kind: "driftFound", why: "The target was deleted." };
   if (deletedUntil !== undefined) {
-    return { action: "write", kind: "mended", undelete: true, why: "The target was deleted and is brought back." };
+    return { action: "write", kind: "mended", undelete: true, why: "The target was deleted and is recovered." };
   }
   if (wasThere) return { action: "write", kind: "mended", why: "The target was deleted." };
   return { action: "write", kind: "created", why: "The target does not exist yet." };
@@ -116,6 +123,6 @@ const notOwned = ({ ownedBy }: TargetState) =>
     "targetNotOwned",
     typeof ownedBy === "string"
       ? `The target belongs to another sync record, ${ownedBy}.`
-      : "The target exists already and was not made by this record.",
+      : "The target already exists and was not created by this record.",
     { remedy: "Choose another targetName, or set adopt to take it over: its value is then overwritten." },
   );

@@ -121,9 +121,9 @@ function otherPlace({ provider, settings }: OpenedProvider, before: string): Syn
   const were = moved.map((member) => `${member} was ${JSON.stringify(then[member])}`).join(", ");
   return new SyncFailure(
     "otherPlace",
-    `${provider.title} was configured for another place since, without this target.`,
+    `${provider.title} is now configured for another place, which does not have this target.`,
     {
-      remedy: `Configure it as before (${were}), or delete this record, which leaves its target, and make it anew.`,
+      remedy: `Configure it as before (${were}), or delete this record (its target stays) and create it again.`,
     },
   );
 }

@@ -109,7 +109,7 @@ export function createRecords(deps: {
 
   async function find(recordId: string): Promise<SyncRecordRow | undefined> {
     const { row, broken } = await look(recordId);
-    if (broken) throw tampered(recordId, "Delete the record, which keeps its target, and create it again.");
+    if (broken) throw tampered(recordId, "Delete the record (its target stays) and create it again.");
     return row;
   }
 
@@ -143,7 +143,7 @@ export function createRecords(deps: {
   });
 
   const onCorrupt = (row: StorageCorrupt) =>
-    log.error("A sync record is left out: its row does not hold", { row: row.message });
+    log.error("A sync record was skipped: its row is invalid", { row: row.message });
 
   return {
     look,
@@ -285,7 +285,7 @@ export function createRecords(deps: {
   }
 
   function targetTaken(recordId: string | undefined): Problem {
-    const detail = `The sync record ${recordId} writes this target already. One target has one record.`;
+    const detail = `The sync record ${recordId} already writes this target. A target can have only one record.`;
     return new Problem("alreadyExists", detail, { members: { recordId } });
   }
 }
@@ -316,7 +316,7 @@ function fits(row: SyncRecordRow, filter: RecordFilter): boolean {
 export const tampered = (recordId: string, remedy: string): Problem =>
   new Problem(
     "conflict",
-    `The row of the sync record ${recordId} was changed past this service, and is not used. Find out who can write this service's tables. ${remedy}`,
+    `The row of the sync record ${recordId} was changed by another program and is not used. Find out who can write this service's tables. ${remedy}`,
   );
 
 const THE_RECORD = "The sync record";

@@ -162,11 +162,11 @@ export function createRuns(deps: {
     } catch (error) {
       await lease.release();
       if (!(error instanceof LeaseLost)) throw error;
-      log.warn("Another worker has taken a sync record over", { recordId: record.recordId });
+      log.warn("Another worker has taken over a sync record", { recordId: record.recordId });
       return;
     }
     if (!(await outcomes.settle(record, outcome, lease))) {
-      log.warn("Another worker has taken a sync record over", { recordId: record.recordId });
+      log.warn("Another worker has taken over a sync record", { recordId: record.recordId });
     }
   }
 
@@ -187,8 +187,8 @@ export function createRuns(deps: {
     const failure = {
       code: "tampered",
       side: "service" as const,
-      message: "The record's row was changed past this service, and is not used.",
-      remedy: "Find out who can write this service's tables; then delete the record and make it anew.",
+      message: "The record's row was changed by another program and is not used.",
+      remedy: "Find out who can write this service's tables; then delete the record and create it again.",
       since: clock.now().toISOString(),
     };
     const entered = await outcomes.enteredUnseen(recordId, { kind: "failed", failure });
@@ -225,8 +225,8 @@ export function createRuns(deps: {
       const failure = {
         code: "internal",
         side: "service" as const,
-        message: "The run failed five times by an error of this service.",
-        remedy: "GET /system/failed-messages and the log say more. It is run again by its schedule.",
+        message: "The run failed five times with an internal error.",
+        remedy: "GET /system/failed-messages and the log have details. The record runs again by its schedule.",
       };
       const failed = outcomes.failed(record, { failure, passing: false, retryAfterSeconds: undefined });
       await underLease(record, held, async () => failed);
@@ -247,6 +247,6 @@ class LeaseLost extends Error {
 }
 
 const tooLarge = (bytes: number, most: number) =>
-  new SyncFailure("tooLarge", `The value has ${bytes} bytes; the target takes ${most} at most.`, {
-    remedy: "Shorten the secret, or choose a target that takes more.",
+  new SyncFailure("tooLarge", `The value has ${bytes} bytes; the target accepts at most ${most}.`, {
+    remedy: "Shorten the secret, or choose a target with a higher limit.",
   });

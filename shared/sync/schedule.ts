@@ -65,7 +65,7 @@ export function createSchedule(deps: {
     }
   }
 
-  const onCorrupt = ({ message }: StorageCorrupt) => log.error("A sync record is left out", { row: message });
+  const onCorrupt = ({ message }: StorageCorrupt) => log.error("A sync record was skipped", { row: message });
 
   return {
     async tick() {

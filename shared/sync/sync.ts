@@ -161,7 +161,10 @@ export function createSync(deps: SyncDependencies): Sync {
     if (!state.exists) return;
     const ours = state.ownedBy === undefined ? record.targetOwned : state.ownedBy === record.recordId;
     if (!ours)
-      throw new Problem("conflict", "The target is not this record's: delete the record without removeTarget.");
+      throw new Problem(
+        "conflict",
+        "The target does not belong to this record. Delete the record without removeTarget.",
+      );
     await plans.onTarget({ opened }, () => target.remove(record.targetName, signal));
   }
 
@@ -217,7 +220,7 @@ export function createSync(deps: SyncDependencies): Sync {
       const event = { type: "syncRecord.runRequested", caller, target: recordTarget(recordId) };
       return await audited(audit, event, async () => {
         const record = await records.request(recordId);
-        if (!record) throw new Problem("conflict", "The record is paused. Set enabled to true: it then runs at once.");
+        if (!record) throw new Problem("conflict", "The record is paused. Set enabled to true to run it immediately.");
         return record;
       });
     },

@@ -23,10 +23,10 @@ const REMEDIES = {
   accessDenied: ({ grant }: ProviderCall) => `Give the configured credential ${grant}.`,
   throttled: () => "No action needed: the service retries later. If it persists, run fewer records per hour.",
   unreachable: ({ at }: ProviderCall) =>
-    `Check that ${at} is up and can be reached from this service; it is tried again later.`,
+    `Check that ${at} is available and reachable from this service. The service retries later.`,
   badResponse: ({ at }: ProviderCall) =>
-    `Codes of failed calls to a provider. The other codes describe records that could not be run.`,
-  notFound: () => "It may have been deleted in between; the next run looks again and creates it.",
+    `Check that ${at} responds, and not a proxy or sign-in page in front of it. The service retries later.`,
+  notFound: () => "The target may have been deleted in the meantime. The next run reads it again and creates it.",
   targetNotOwned: () => "Choose another name for the target, or set adopt to true to take it over.",
   targetRefused: () => "Choose another name for the target.",
   targetDeleted: () => "The next run brings it back within its recovery window. After that it can be created again.",
@@ -38,7 +38,7 @@ const REMEDIES = {
     "Check the encryption key of the target: that it exists, is enabled, and may be used by the credential.",
 } satisfies Partial<Record<SyncFailureCode, (call: ProviderCall) => string>>;
 
-/** The codes of calls to a provider; the others are of records that could not be run. */
+/** Codes of failed calls to a provider. The other codes describe records that could not be run. */
 export type ProviderFailureCode = keyof typeof REMEDIES;
 
 /**

@@ -13,7 +13,7 @@ const accessKeyId = z.string().regex(/^\w{16,128}$/, "must be 16 to 128 letters,
 
 export const AwsConfiguration = z
   .strictObject({
-    accessKeyId: accessKeyId.describe("The id of an access key, such as of an IAM user made for this service."),
+    accessKeyId: accessKeyId.describe("The id of an access key, for example of an IAM user created for this service."),
     secretAccessKey: z
       .string()
       .min(16)

@@ -15,7 +15,7 @@ export function secretNameProblem(name: string): string | undefined {
  */
 export function parameterNameProblem(name: string): string | undefined {
   if (!/^[A-Za-z0-9_./-]{1,900}$/.test(name)) return "must be 1 to 900 letters, digits and any of _./-";
-  if (name.includes("/") && !name.startsWith("/")) return "must begin with / when it holds one";
+  if (name.includes("/") && !name.startsWith("/")) return "must begin with / if it contains one";
   if (name.endsWith("/") || name.includes("//")) return "must not hold an empty level";
   if (name.split("/").length - 1 > 15) return "must have at most 15 levels";
   if (/^\/?(aws|ssm)/i.test(name)) return "must not begin with aws or ssm";

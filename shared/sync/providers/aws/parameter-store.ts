@@ -45,7 +45,7 @@ export function parameterStore(to: AwsAddress, credentials: AwsSecrets): SyncTar
 
   return {
     async describe(name, signal) {
-      const { Parameters: found = [] } = await call(["look at", "DescribeParameters"], name, (sdk, client) =>
+      const { Parameters: found = [] } = await call(["inspect", "DescribeParameters"], name, (sdk, client) =>
         client.send(
           new sdk.DescribeParametersCommand({ ParameterFilters: [{ Key: "Name", Option: "Equals", Values: [name] }] }),
           optional(signal),
@@ -53,7 +53,7 @@ export function parameterStore(to: AwsAddress, credentials: AwsSecrets): SyncTar
       );
       const parameter = found.find(({ Name }) => Name === name);
       if (!parameter) return { exists: false };
-      const { TagList = [] } = await call(["look at", "ListTagsForResource"], name, (sdk, client) =>
+      const { TagList = [] } = await call(["inspect", "ListTagsForResource"], name, (sdk, client) =>
         client.send(
           new sdk.ListTagsForResourceCommand({ ResourceType: "Parameter", ResourceId: name }),
           optional(signal),

@@ -44,7 +44,7 @@ export function secretsManager(to: AwsAddress, credentials: AwsSecrets): SyncTar
   /** Returns undefined if the secret does not exist. */
   async function look(name: string, signal?: AbortSignal) {
     try {
-      return await call(["look at", "DescribeSecret"], name, (sdk, client) =>
+      return await call(["inspect", "DescribeSecret"], name, (sdk, client) =>
         client.send(new sdk.DescribeSecretCommand({ SecretId: name }), optional(signal)),
       );
     } catch (error) {

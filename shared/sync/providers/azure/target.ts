@@ -90,6 +90,6 @@ const ownerIn = (versions: readonly SecretVersion[]): string | null =>
   versions.map(({ tags }) => ownerOf(tags)).find((owner) => owner !== null) ?? null;
 
 const changed = (name: string) =>
-  new SyncFailure("changedMeanwhile", `The secret ${name} was changed between the last look and the write.`, {
+  new SyncFailure("changedMeanwhile", `The secret ${name} was changed between the last read and the write.`, {
     remedy: "No action needed: the next run checks again.",
   });

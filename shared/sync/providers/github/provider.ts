@@ -20,7 +20,7 @@ export const github: ProviderDefinition<GithubSettings, GithubSecrets> = {
     // This request counts against no rate limit. Servers without rate limits answer 404, after they have authenticated the
     // caller.
     const client = githubClient(settings, secrets, deps);
-    await client.call("GET", "/rate_limit", "look at the configured credential", [200, 404], undefined, signal);
+    await client.call("GET", "/rate_limit", "inspect the configured credential", [200, 404], undefined, signal);
   },
   open: (_to, settings, secrets, deps) => githubTarget(settings, secrets, deps),
 };

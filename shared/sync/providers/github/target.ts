@@ -20,7 +20,7 @@ export function githubTarget(settings: GithubSettings, secrets: GithubSecrets, d
   return {
     async describe(name, signal) {
       const { path, secret } = pathAndName(name);
-      const operation = `look at the secret ${name}`;
+      const operation = `inspect the secret ${name}`;
       const answer = await client.call("GET", `${path}/${secret}`, operation, [200, 404], undefined, signal);
       if (answer.status === 404) return { exists: false };
       const { data, success } = Found.safeParse(answer.json);

@@ -42,7 +42,7 @@ export function googleTarget(settings: GoogleSettings, secrets: GoogleSecrets, d
 
   /** Returns the secret and its latest version, without a value; undefined if the secret does not exist. */
   async function look(name: string, signal: AbortSignal | undefined) {
-    const operation = `look at the secret ${name}`;
+    const operation = `inspect the secret ${name}`;
     const found = await client.call("GET", `secrets/${name}`, what(operation, "secrets.get"), undefined, signal);
     if (found === undefined) return undefined;
     const call = what(operation, "versions.get");

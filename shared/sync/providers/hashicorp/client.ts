@@ -70,7 +70,7 @@ export function hashicorpClient(
   /** Returns whether the server rejects the token itself. It answers a missing permission in the same way. */
   async function isUnknown(answer: ProviderAnswer, token: string, signal: AbortSignal | undefined): Promise<boolean> {
     if (answer.status !== 403 || answer.json === undefined) return false;
-    const call = { operation: "look at the configured token", at, grant: "the default policy" };
+    const call = { operation: "inspect the configured token", at, grant: "the default policy" };
     const own = await send("GET", "auth/token/lookup-self", call, { token, signal });
     if (own.status === 200 && own.json !== undefined) return false;
     // A token without permission to look itself up is valid: the error then has only one reason.

@@ -24,7 +24,7 @@ export const hashicorp: ProviderDefinition<HashicorpSettings, HashicorpSecrets> 
     const client = hashicorpClient(settings, secrets, deps);
     // Any permission below the mount is enough to read its type.
     const mount = mountOf(settings);
-    const call = { operation: `look at the mount ${mount}`, grant: `some right below ${mount}/` };
+    const call = { operation: `inspect the mount ${mount}`, grant: `some right below ${mount}/` };
     const found = await client.call("GET", `sys/internal/ui/mounts/${mount}`, call, undefined, signal);
     const { data } = (found ?? {}) as { data?: { type?: unknown; options?: { version?: unknown } | null } };
     if (data?.type !== "kv" || data.options?.version !== "2") {

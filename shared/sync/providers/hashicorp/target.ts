@@ -50,7 +50,7 @@ export function hashicorpTarget(
   }
 
   async function metadata(name: string, signal: AbortSignal | undefined) {
-    const operation = `look at the secret ${name}`;
+    const operation = `inspect the secret ${name}`;
     const call = { operation, grant: grant("metadata", "read") };
     const answer = await client.call("GET", path("metadata", name), call, undefined, signal);
     return answer === undefined ? undefined : read(Metadata, answer, operation).data;

@@ -26,7 +26,7 @@ export const kubernetes: ProviderDefinition<KubernetesSettings, KubernetesSecret
       kind: "SelfSubjectAccessReview",
       spec: { resourceAttributes: { namespace: settings.namespace, verb: "create", resource: "secrets" } },
     };
-    const what = { operation: "look at the configured token", grant: "the role system:basic-user" };
+    const what = { operation: "inspect the configured token", grant: "the role system:basic-user" };
     // Asks which permissions the token has, which changes nothing.
     await call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", what, Account, { body, signal });
   },

@@ -61,7 +61,7 @@ export function kubernetesTarget(
   return {
     async describe(name, signal) {
       const { secret, key } = secretAndKey(name);
-      const what = { operation: `look at the Secret ${secret}`, grant: client.grant("get") };
+      const what = { operation: `inspect the Secret ${secret}`, grant: client.grant("get") };
       const found = await client.call("GET", path(secret), what, Metadata, {
         accept: METADATA_ONLY,
         allowMissing: true,
