@@ -1,11 +1,11 @@
 import type { Edge, Resource } from "./edge.ts";
 import type { Failure } from "./rows.ts";
 
-/** What could not be looked into. It hides nothing else. */
+/** Something that could not be read. It hides nothing else. */
 export interface NotSeen {
   /**
-   * A resource's id, `/subscriptions/<id>`, or what another system calls it. What was known before of resources whose id is
-   * this, or goes on after it with `/`, stays until they can be looked into again.
+   * A resource ID, `/subscriptions/<id>`, or an ID of another system. Stored dependencies of this resource and of those below
+   * it (`<scope>/…`) stay until they can be read again.
    */
   scope: string;
   code: string;
@@ -13,48 +13,54 @@ export interface NotSeen {
   remedy: string;
 }
 
-/** What a reading tells, one resource after the other. */
+/** Items that a run over a unit reports, one after the other. */
 export type ReadingItem =
   /**
-   * All that is known of one resource now; without edges it uses nothing. `partial`: something of it could not be looked
-   * into, which a `notSeen` says; its edges of before stay. A resource is told of once in a reading.
+   * The current state of one resource. Without `edges` it uses nothing. `partial`: a part could not be read, as a `notSeen`
+   * item says, so earlier dependencies stay. A run reports each resource once.
    */
   | { resource: Resource; edges: Edge[]; partial?: boolean }
-  /** There is no such resource any more. */
+  /** The resource no longer exists. */
   | { gone: string }
   | { notSeen: NotSeen }
-  /** An earlier part of this reading told of the resource, or why it could not be looked into. */
+  /** An earlier part of this run reported the resource, or why it could not be read. */
   | { earlier: string }
-  /** A reading that runs out of time goes on behind this place: all before it was told. */
+  /** A position: everything before it was reported. A run that takes too long continues after it. */
   | { place: string };
 
 export interface ReadOptions {
   since?: Date | undefined;
   signal?: AbortSignal | undefined;
-  /** Without `since`: the place that an earlier part of this reading came to. */
+  /** In a full run: the position up to which earlier parts have read. */
   after?: string | undefined;
-  /** The run that the reading is part of. */
+  /** ID of the run. */
   runId?: string | undefined;
 }
 
-/** A system whose resources use assets. Each unit of it, such as a subscription, is one piece of work. */
+/**
+ * A source of dependencies: a system whose resources use assets. It is divided into units, such as subscriptions, which are
+ * read one by one.
+ */
 export interface EdgeSource {
   readonly name: "azure" | "devops" | "sync" | "logs" | "literals";
-  /** Why it is not read in this deployment. That is in the coverage and no failure; what was known of it leaves. */
+  /**
+   * Why the source is not read in this deployment. It becomes a coverage item, not a failure, and its stored dependencies are
+   * deleted.
+   */
   readonly off?: Failure | undefined;
-  /** It is always read in full, since that costs little. */
+  /** Whether the source is always read completely, because that is cheap. */
   readonly whole?: boolean;
   /**
-   * All there are now: what was known of others leaves.
+   * Returns all current units. Stored dependencies of other units are deleted.
    *
-   * @throws {CloudFailure} when they can't be listed.
+   * @throws {CloudFailure} if the units can't be listed.
    */
   units(): Promise<string[]>;
   /**
-   * All resources of a unit; with `since` only those that may have changed since then. A resource that a reading without
-   * `since` does not tell of, and that it did not fail to see, is gone.
+   * Reads all resources of a unit, or with `since` only those that may have changed. Without `since`, a resource that is
+   * neither reported nor in a scope that could not be read is deleted.
    *
-   * @throws {CloudFailure} when the unit as a whole can't be read.
+   * @throws {CloudFailure} if the unit as a whole can't be read.
    */
   read(unit: string, options: ReadOptions): AsyncGenerator<ReadingItem>;
 }

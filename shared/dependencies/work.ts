@@ -28,13 +28,13 @@ import type { EdgeSource } from "./source.ts";
 
 export const QUEUE = "dependencies-discover";
 
-/** How long one invocation goes from unit to unit before it hands on to a new message. */
+/** Time that one invocation works on units before it continues in a new message. */
 const CHAIN_MS = 4 * MINUTE_MS;
-/** Reading one unit may take so long: below the longest time of one invocation (host.json). */
+/** Maximum time of one unit, less than the timeout of an invocation (host.json). */
 const READING_MS = 20 * MINUTE_MS;
-/** When as many units as may be are in others' hands, they are looked at again after so long: their workers may have died. */
+/** Delay before a retry if other workers have the maximum number of units. They may have crashed. */
 const BUSY_SECONDS = 60;
-/** Failures that a run shows. */
+/** Maximum number of failures that a run shows. */
 const MAX_FAILURES = 100;
 
 export interface WorkDeps extends ReadDeps {
@@ -44,23 +44,24 @@ export interface WorkDeps extends ReadDeps {
   sources: readonly EdgeSource[];
   runs: DependencyRuns;
   references: Pick<References, "tell" | "removeOld">;
-  /** Run when a run has ended that may have changed something. */
+  /** Called after a run that may have changed something. */
   ended: () => Promise<void>;
   clock: Clock;
   randomness: Randomness;
   log: Logger;
 }
 
-/** The work on a run. */
+/** Works on discovery runs. */
 export interface RunWork {
   /**
-   * Goes on with a run: plans it, works on one unit after the other for some minutes, and ends it when all are done. Run by as
-   * many workers as there are messages; what each does is told by the rows.
+   * Continues a run: plans it, works on units for some minutes, and ends it when all units are done. Each message has one
+   * worker. The rows coordinate the workers.
    *
-   * @param isMessage - Leaves what is still to be done to another message; otherwise there is one already.
+   * @param isMessage - Whether the caller handles a message and must send another one for the remaining work. Otherwise a
+   * message already exists.
    */
   work(runId: string, isMessage: boolean): Promise<void>;
-  /** A message failed for good: a run that nobody works on fails. */
+  /** Handles a message that failed permanently: fails the run if no worker has a unit. */
   giveUp(runId: string): Promise<void>;
 }
 
@@ -84,7 +85,7 @@ export function createRunWork(deps: WorkDeps): RunWork {
     }
   }
 
-  /** What each source has now, and what there is no more. */
+  /** Plans the units of each source to read, and the units to remove. */
   async function plan(run: Row<RunRecord>): Promise<void> {
     const known = await allUnits(tables);
     const works: UnitWork[] = [];
@@ -107,11 +108,11 @@ export function createRunWork(deps: WorkDeps): RunWork {
       }
     }
     await runs.plan(run, works, failures);
-    // Beside this worker.
+    // Starts more workers beside this one.
     for (let more = 1; more < Math.min(UNITS_AT_ONCE, works.length); more++) await send(run.runId);
   }
 
-  /** That a source is off, or its units could not be listed, is part of what could not be looked into: a unit without a name. */
+  /** Stores a coverage item if a source is off or its units could not be listed, in a unit without a name. */
   async function listed(source: string, saidBefore: boolean, failure: Failure | undefined): Promise<void> {
     const key = unitKey(source, "");
     const rowKey = notSeenKey(key, { scope: source, code: "" });
@@ -149,12 +150,12 @@ export function createRunWork(deps: WorkDeps): RunWork {
       log.debug("A unit's dependencies were read", { source: name, unit, action, changed, failure: failure?.code });
     } catch (error) {
       await held.release();
-      // Another worker has taken it over and ends it.
+      // Another worker has taken the unit and ends it.
       if (!isConflict(error)) throw error;
     }
   }
 
-  /** All units are done: enters the end in the audit log, and lets another run begin. */
+  /** Ends a run whose units are all done: records it in the audit log, and allows the next run. */
   async function finish(run: Row<RunRecord>): Promise<void> {
     try {
       const works = await runs.works(run);
@@ -205,7 +206,7 @@ export function createRunWork(deps: WorkDeps): RunWork {
         await references.removeOld();
       }
     } catch (error) {
-      // Another worker ends it.
+      // Another worker ends the run.
       if (!isConflict(error)) throw error;
     }
   }
@@ -218,7 +219,7 @@ export function createRunWork(deps: WorkDeps): RunWork {
       if (!run || isOver(run)) return;
       log.error("Reading dependencies failed for good", { runId, mode: run.mode });
       const held = run.planId === undefined ? undefined : await runs.next(run);
-      // Others work on it still, and end it.
+      // Other workers are still active and will end the run.
       if (held === "busy") return;
       await held?.release();
       const failure = {

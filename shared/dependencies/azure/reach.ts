@@ -6,20 +6,17 @@ import { DEPENDENCY_READER } from "../../platform/azure/watch-roles.ts";
 import type { NotSeen } from "../source.ts";
 import { permits } from "./entitlements.ts";
 
-/** Whoever may read these may read, by the role of the templates, everything that is looked into. */
+/** A role with these permissions can read everything that discovery reads, as the roles of the templates do. */
 const TELLING_ACTION = "microsoft.web/sites/read";
 
-/**
- * Tells a subscription that holds nothing from one that the identity can't look into. Resource Graph does not: of what may not
- * be read it answers no row, without a word.
- */
+/** Distinguishes an empty subscription from one that the identity can't read. Resource Graph returns no rows for both. */
 export interface Reach {
-  /** One call. @throws {CloudFailure} accessDenied where not even the vaults may be listed, which a scan needs too. */
+  /** Makes one call. @throws {CloudFailure} accessDenied if the identity can't list vaults, which a scan needs too. */
   require(subscriptionId: string, signal: AbortSignal | undefined): Promise<void>;
   /**
-   * What is to be told of a subscription of which Resource Graph lists no resource; undefined where a role of the identity
-   * shows that there is none. The roles of a scan let it list the vaults and the role assignments, and nothing that uses a
-   * vault. A role that it has as a member of a group is not seen.
+   * Returns the coverage item for a subscription in which Resource Graph lists no resources; undefined if a role of the
+   * identity proves that the subscription is empty. With the roles of a scan alone the identity can list vaults and role
+   * assignments, but no consumers. Roles through group membership are not recognized.
    */
   ofEmpty(subscriptionId: string, signal: AbortSignal | undefined): Promise<NotSeen | undefined>;
 }
@@ -31,7 +28,7 @@ export function createReach({
 }: {
   arm: Arm;
   resourceManager: Pick<ResourceManager, "vaults">;
-  /** Of the identity's principal: what role assignments name. */
+  /** Object ID of the identity's principal, as role assignments name it. */
   ownObjectId?: (() => Promise<string | undefined>) | undefined;
 }): Reach {
   const roles = createRoleAssignments(arm);

@@ -20,7 +20,7 @@ const row = z.object({
   properties: z.unknown().optional(),
 });
 
-/** Undefined when a row of Resource Graph is not what was asked for. */
+/** Returns undefined if a row of Resource Graph has an unexpected form. */
 export function readRow(given: unknown): ResourceRow | undefined {
   const { data } = row.safeParse(given);
   if (!data) return undefined;
@@ -28,7 +28,7 @@ export function readRow(given: unknown): ResourceRow | undefined {
   return {
     id: data.id,
     type: type.toLowerCase(),
-    // Of a part some services answer its own name alone.
+    // For child resources some services return only the child's name.
     name: parseResourceId(data.id)!.names.join("/"),
     kind: kind ?? "",
     tags: Object.fromEntries(
@@ -39,10 +39,13 @@ export function readRow(given: unknown): ResourceRow | undefined {
   };
 }
 
-/** The id of a row, where that much of it can be read. */
+/** Returns the ID of a row, if it can be read. */
 const idOf = (given: unknown): string | undefined => z.object({ id }).safeParse(given).data?.id;
 
-/** Without an id nobody knows what it is, so nothing of the subscription may be taken for gone. */
+/**
+ * Reports a row that can't be read. Without an ID it is unknown which resource it is, so nothing of the subscription may be
+ * deleted.
+ */
 export const unreadableRow = (row: unknown, subscriptionId: string): NotSeen => ({
   scope: idOf(row) ?? `/subscriptions/${subscriptionId}`,
   code: "badResponse",

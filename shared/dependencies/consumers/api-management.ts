@@ -5,17 +5,17 @@ import type { ConsumerSight, PlannedConsumer } from "../../rotation/consumer.ts"
 import type { KeyVaultNames } from "../azure/key-vault-names.ts";
 import { afterPart, type KindOfConsumer, namesIn, namesSecret } from "./kind.ts";
 
-/** By how much the service's clock may differ from ours: it says itself when it read a secret. */
+/** Largest assumed difference between the clocks of this service and of API Management, which reports when it read a secret. */
 const CLOCKS_DIFFER_MS = 2 * MINUTE_MS;
 const SUCCESS = "Success";
 const LIST = "namedValues";
 
 /**
- * Named values of API Management: https://learn.microsoft.com/rest/api/apimanagement/named-value/refresh-secret. When each was
- * read last is noted before it is told to read again, so that another time shows that it has.
+ * Refreshes named values of API Management: https://learn.microsoft.com/rest/api/apimanagement/named-value/refresh-secret. The
+ * time of the last read is stored before the refresh, so that a later time proves it.
  */
 export function apiManagementConsumers(apiManagement: ApiManagement, names: KeyVaultNames): KindOfConsumer {
-  /** Those that still take the secret without a version. */
+  /** Returns the named values that still reference the secret without a version. */
   async function used(consumer: PlannedConsumer): Promise<NamedValue[]> {
     const found: NamedValue[] = [];
     for (const name of namesIn(consumer, LIST)) {

@@ -11,13 +11,13 @@ interface DevopsDeps {
 
 const NOT_CONFIGURED: ConsumerSight = { holds: "unknown", problem: "Its organization is not configured any more." };
 
-/** DevOps says the same of what was deleted and of what the identity may not see. */
+/** DevOps gives the same answer for deleted objects and for missing permissions. */
 const NOT_SEEN: ConsumerSight = {
   holds: "unknown",
   problem: "It is not there any more, or the service's identity may not see it.",
 };
 
-/** Undefined where it is of another organization than the one that is configured now. */
+/** Returns undefined for an object of another organization than the configured one. */
 async function placeOf({ devops }: DevopsDeps, { id }: PlannedConsumer) {
   const place = devopsPlace(id);
   const organization = await devops.organization();
@@ -25,8 +25,8 @@ async function placeOf({ devops }: DevopsDeps, { id }: PlannedConsumer) {
 }
 
 /**
- * Variable groups. Of one that is linked to a key vault each run of a pipeline reads the current version; another holds
- * copies, in the variables that an administrator named.
+ * Refreshes variable groups. If a group is linked to a key vault, each pipeline run reads the current version. Other groups
+ * store copies, in variables that an administrator listed.
  */
 export function variableGroupConsumers(deps: DevopsDeps): KindOfConsumer {
   async function groupOf(consumer: PlannedConsumer) {
@@ -42,7 +42,7 @@ export function variableGroupConsumers(deps: DevopsDeps): KindOfConsumer {
     async act(consumer, { value }) {
       const found = await groupOf(consumer);
       if (found === undefined) throw notConfigured(consumer);
-      // Those that are said to be copies now: a word may have been taken back since the plan.
+      // Uses the variables that are listed as copies now, because the list may have changed since the plan.
       const copies = copiesOf(found.organization, found.place, consumer);
       if (copies.length === 0) throw notDeclared(consumer);
       const secret = await value();
@@ -67,7 +67,7 @@ export function variableGroupConsumers(deps: DevopsDeps): KindOfConsumer {
           Object.keys(group.variables ?? {}).some((name) => same(name, consumer.secretName));
         return { holds: linked ? "new" : "gone" };
       }
-      // Nobody can read a copy: that DevOps took it is all there is to know.
+      // A stored copy can't be read. The successful answer of DevOps is the only evidence.
       const copies = copiesOf(organization, place, consumer);
       const there = await Promise.all(copies.map((one) => organization.hasSecretVariable(one)));
       return { holds: there.includes(true) ? "new" : "gone" };
@@ -75,7 +75,7 @@ export function variableGroupConsumers(deps: DevopsDeps): KindOfConsumer {
   };
 }
 
-/** Service connections that sign in with a copy of an application's client secret. */
+/** Refreshes service connections that sign in with a copy of an application's client secret. */
 export function serviceConnectionConsumers(deps: DevopsDeps): KindOfConsumer {
   async function connectionOf(consumer: PlannedConsumer) {
     const found = await placeOf(deps, consumer);
@@ -108,7 +108,7 @@ export function serviceConnectionConsumers(deps: DevopsDeps): KindOfConsumer {
 
 const same = (one: string, other: string): boolean => one.toLowerCase() === other.toLowerCase();
 
-/** The variables of a group that are said to hold a copy of the secret. */
+/** Returns the variables of a group that are listed as copies of the secret. */
 const copiesOf = (
   { copies }: DevopsOrganization,
   { projectId, groupId }: Pick<VariablePlace, "projectId" | "groupId">,
@@ -122,7 +122,7 @@ const copiesOf = (
       same(copy.secretName, secretName),
   );
 
-/** `entra.<tenant id>` and the client id stand in place of vault and secret. */
+/** In place of vault and secret there are `entra.<tenant id>` and the client ID. */
 const credentialOf = ({ vaultName, secretName }: PlannedConsumer) => ({
   appId: secretName.toLowerCase(),
   tenantId: vaultName.slice(vaultName.indexOf(".") + 1).toLowerCase(),

@@ -2,28 +2,28 @@ import { CloudFailure } from "../../platform/azure/failure.ts";
 import type { Acted, ConsumerSight, PlannedConsumer, WantedVersion } from "../../rotation/consumer.ts";
 import type { Edge } from "../edge.ts";
 
-/** How consumers of one kind are brought to hold a version, and how that is seen. */
+/** Refreshes and checks the consumers of one kind. */
 export interface KindOfConsumer {
-  /** Whether `look` can see what an edge tells of: of any other nobody can see what it holds. */
+  /** Returns whether `look` can check this dependency. Otherwise the value that the consumer has is unknown. */
   sees(edge: Pick<Edge, "evidence">): boolean;
   /**
-   * Left out where nothing can be told to take a version. May be called again.
+   * Makes the consumer read the current version. Safe to repeat. Left out if consumers of this kind can't be refreshed.
    *
-   * @throws {CloudFailure}: one that is not `unclear` says that nothing was done.
+   * @throws {CloudFailure} If it is not `unclear`, nothing was changed.
    */
   act?(consumer: PlannedConsumer, wanted: WantedVersion): Promise<Acted>;
   /** See `ConsumersOfSecrets`. @throws {CloudFailure} */
   look(consumer: PlannedConsumer, version: string, since: Date): Promise<ConsumerSight>;
 }
 
-/** Between the evidence of several uses of one secret by one resource. */
+/** Separates the evidence of several uses of one secret by one resource. */
 const SEPARATOR = ", ";
 export const joinedEvidence = (names: readonly string[]): string => names.join(SEPARATOR);
-/** The names in the evidence `<list>/<name>` of a consumer; some services put the resource's own name between. */
+/** Returns the names in a consumer's evidence `<list>/<name>`. Some services put the resource's own name in between. */
 export const namesIn = ({ evidence }: Pick<PlannedConsumer, "evidence">, list: string): string[] =>
   evidence.split(SEPARATOR).flatMap((one) => (one.startsWith(`${list}/`) ? [one.split("/").at(-1)!] : []));
 
-/** Whether a text of a consumer's configuration names the secret that it uses. */
+/** Returns whether a text of the consumer's configuration names the secret. */
 export const namesSecret = (
   named: { vaultName: string; name?: string | undefined; type?: string | undefined } | undefined,
   { vaultName, secretName }: PlannedConsumer,
@@ -32,13 +32,13 @@ export const namesSecret = (
   named.vaultName.toLowerCase() === vaultName.toLowerCase() &&
   named.name?.toLowerCase() === secretName.toLowerCase();
 
-/** What an action answers by which nobody's change can be lost. */
+/** Result of a refresh that can't overwrite changes of other writers. */
 export const NOTHING_CHANGED: Acted = { changedMeanwhile: [] };
 
 /**
- * A part of the action was done before this failed, so that a refusal does not mean that nothing was.
+ * Marks failures as unclear if a part of the refresh was done before.
  *
- * @throws {CloudFailure} that is `unclear`; what is no failure of the cloud as it is.
+ * @throws {CloudFailure} with `unclear` set; other errors unchanged.
  */
 export function afterPart(error: unknown): never {
   if (!(error instanceof CloudFailure) || error.unclear) throw error;

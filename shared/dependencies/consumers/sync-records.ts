@@ -4,7 +4,7 @@ import type { Sync } from "../../sync/sync.ts";
 import { recordIdOf } from "../sync-source.ts";
 import { type KindOfConsumer, NOTHING_CHANGED } from "./kind.ts";
 
-/** Copies that this service keeps: the record is run, and says which version its target has. */
+/** Refreshes copies that this service syncs: runs the sync record and reads the version of its target. */
 export function syncConsumers(sync: Pick<Sync, "get" | "trigger">): KindOfConsumer {
   const unlessGone = async <T>(work: Promise<T>): Promise<T | undefined> =>
     await work.catch((error: unknown) => {

@@ -1,16 +1,16 @@
-/** Shorter values are found in settings by chance: names, ports, words. */
+/** Shorter values occur in settings by chance: names, ports, words. */
 const LEAST_CHARACTERS = 12;
 
 /**
- * Bits of entropy for each character (Shannon): repeated or counted-up characters have fewer. Random digits have 3.3, and
+ * Minimum entropy per character in bits (Shannon). Repeated or sequential characters have less. Random digits have 3.3, and
  * twelve different characters 3.6.
  */
 const LEAST_BITS = 2.5;
 
-/** Parts of one text that are looked at. */
+/** Maximum number of parts of one text that are compared. */
 const MOST_PARTS = 100;
 
-/** Whether a value is long and irregular enough that a setting which equals it is a copy of it. */
+/** Returns whether a value is long and irregular enough that an equal setting must be a copy of it. */
 export function isTelling(value: string): boolean {
   const counts = new Map<string, number>();
   let length = 0;
@@ -25,8 +25,8 @@ export function isTelling(value: string): boolean {
 }
 
 /**
- * The texts of a setting that may be a secret's value: all of it, the values of a connection string's parts
- * (`Server=…;Password=…`), and the password of an address. Without those that are not telling.
+ * Returns the texts of a setting that may be a secret's value: the whole text, the values of a connection string's parts
+ * (`Server=…;Password=…`), and the password of an address. Leaves out texts that are too short or too regular.
  */
 export function candidatesIn(setting: string): string[] {
   const whole = setting.trim();
@@ -45,6 +45,6 @@ function passwordIn(text: string): string {
   try {
     return decodeURIComponent(password);
   } catch {
-    return password; // A broken escape is in no encoded password: it stands there as it is.
+    return password; // An invalid escape means that the password is not encoded, so the raw text is used.
   }
 }

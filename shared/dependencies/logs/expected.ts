@@ -6,19 +6,18 @@ import { Edges, NOT_SEEN, NotSeenRows, placeOfEdge, rangeOf, vaultPrefix } from 
 import type { Reader } from "./rows.ts";
 
 /**
- * Whether somebody who reads an asset was to be expected to: a role or an access policy lets them, or the resource whose identity
- * it is names the asset or its vault. Of a group its members may, and who they are is not known: a person counts as one where
- * any group may read.
+ * Decides whether a reader of an asset was expected: a role or an access policy grants access, or the resource whose identity
+ * it is references the asset or its vault. The members of groups are unknown, so any user is expected if a group has access.
  */
 export interface ExpectedReaders {
   /**
-   * For one reading: who may read a vault is looked up once, in a request per 1,000 dependencies of it. It answers undefined
-   * while it is not known who may: no subscription was read in full yet, or who may read could not be looked into.
+   * Creates a lookup for one run, which reads the access to a vault once, with one request per 1,000 of its dependencies. The
+   * lookup returns undefined while access is unknown: no subscription was read completely yet, or access could not be read.
    */
   reading(): (place: AssetPlace) => Promise<((reader: Reader) => boolean) | undefined>;
 }
 
-/** What a reading of who may read calls what it could not look into. */
+/** Scope of coverage items about access. */
 const PRINCIPALS = "entra";
 
 export function createExpectedReaders(tables: Tables): ExpectedReaders {
@@ -32,7 +31,7 @@ export function createExpectedReaders(tables: Tables): ExpectedReaders {
     return true;
   }
 
-  /** Who may read what of a vault, or names it, by the asset's name. */
+  /** Readers of a vault that have access or reference it, by asset name. */
   async function usersOf(vaultName: string): Promise<Map<string, { ids: Set<string>; groups: boolean }>> {
     const users = new Map<string, { ids: Set<string>; groups: boolean }>();
     const select = ["resource", "strength", "type"] as const;
@@ -58,10 +57,10 @@ export function createExpectedReaders(tables: Tables): ExpectedReaders {
       return async ({ vaultName, type, name }) => {
         known ??= isKnown();
         if (!(await known)) return undefined;
-        // Rows come vault by vault.
+        // Rows are sorted by vault.
         if (last?.vaultName !== vaultName) last = { vaultName, users: await usersOf(vaultName) };
         const { users } = last;
-        // Who may use keys alone is not expected to read secrets; a certificate is read as a secret, too.
+        // Permissions on keys do not allow reading secrets. A certificate can be read as a secret.
         const types = type === "key" ? ["", "key"] : ["", "secret", "certificate"];
         const keys = [...types.map((one) => WHOLE_VAULT + one), name.toLowerCase()];
         const found = keys.flatMap((key) => users.get(key) ?? []);
@@ -75,5 +74,5 @@ export function createExpectedReaders(tables: Tables): ExpectedReaders {
   };
 }
 
-/** In the place of an asset's name, before the type where only assets of one are meant. */
+/** Used instead of an asset name for whole vaults, before the type if only one type is meant. */
 const WHOLE_VAULT = "*";

@@ -8,10 +8,13 @@ import { ASSET_USES, type AssetUseRecord, AssetUses, type Reader, readersOf, und
 import { nameOfReader } from "./unexpected.ts";
 import type { UnusedSecrets } from "./unused.ts";
 
-/** A use that no log has seen for longer is no dependency any more. */
+/** A use that is missing from all logs for longer is no dependency anymore. */
 const KEPT_MS = 90 * DAY_MS;
 
-/** Who reads assets, as the vaults' logs in the named workspaces show it. What is known stays while a workspace can't be read. */
+/**
+ * Source of dependencies from logs: readers of assets in the configured workspaces. Known readers stay while a workspace can't
+ * be read.
+ */
 export function createLogSource(deps: {
   tables: Tables;
   workspaceIds: readonly string[];

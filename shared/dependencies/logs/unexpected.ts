@@ -6,11 +6,11 @@ import { keyEnd } from "../../platform/storage/keys.ts";
 import { type Operation, put, type Tables } from "../../platform/storage/tables.ts";
 import { type AssetUseRecord, type Reader, UNEXPECTED, type UnexpectedReader, UnexpectedReaders } from "./rows.ts";
 
-/** How a reader is called to people. */
+/** Returns the name of a reader for users. */
 export const nameOfReader = ({ id, userName, name, identityOf }: Reader): string =>
   userName ?? name ?? identityOf?.split("/").at(-1) ?? id;
 
-/** What is to be told of a reader whom nobody expected. */
+/** Returns the event of an unexpected reader. */
 export const unexpectedReaderOperation = (
   { vaultName, type, name }: AssetUseRecord,
   reader: Reader,
@@ -27,11 +27,11 @@ export const unexpectedReaderOperation = (
     operations: reader.operations,
   });
 
-/** Tells a reader of an asset apart from all others, however often and in how many logs he is seen. */
+/** Returns an ID for a reader of an asset, the same for all events and logs. */
 export const idOfUnexpected = ({ vaultName, type, name, readerId }: UnexpectedReader): string =>
   fingerprint([vaultName.toLowerCase(), type, name.toLowerCase(), readerId.toLowerCase()]);
 
-/** Those noticed since an instant, the oldest first, workspace by workspace. */
+/** Lists events since a time, oldest first, workspace by workspace. */
 export async function* unexpectedSince(
   workspaceIds: readonly string[],
   from: Date,

@@ -24,37 +24,40 @@ import {
   WorkspaceRows,
 } from "./rows.ts";
 
-/** A log is whole up to now when its vault has written to it, and it was read, within so long. */
+/** A log is current if its vault has written to it and it was read within this time. */
 const CURRENT_MS = 2 * DAY_MS;
 
-/** A secret of the inventory. Instants are unix seconds. */
+/** A secret of the inventory. Times are Unix seconds. */
 export interface KnownSecret {
   name: string;
   enabled: boolean;
   createdOn?: number | undefined;
 }
 
-/** Which secrets nobody has read for as long as the policy says, by logs that were whole for all that time. */
+/** Finds secrets that nobody has read for the days of the policy, by logs that were complete for that time. */
 export interface UnusedSecrets {
-  /** Of a vault. None while no log covers the time; without those too young, and those that this service copies itself. */
+  /**
+   * Returns the unused secrets of a vault; none if no log covers the time. Leaves out secrets that are too new, and secrets
+   * that this service syncs.
+   */
   of(vaultName: string): Promise<AssetUse[]>;
-  /** Has compliance look again at the secrets of which something else is known now; of each vault once a day. */
+  /** Requests a compliance evaluation of secrets whose state changed, for each vault once a day. */
   tell(): Promise<void>;
 }
 
 export function createUnusedSecrets(deps: {
   tables: Tables;
   workspaceIds: readonly string[];
-  /** The days of the policy. */
+  /** Days of the policy. */
   days(): Promise<number>;
   secretsOf(vaultName: string): AsyncIterable<readonly KnownSecret[]>;
-  /** Has compliance look at a vault again, and at these of its assets (`<type>.<name>`). */
+  /** Requests a compliance evaluation of these assets of a vault (`<type>.<name>`). */
   changed: (vaultName: string, assets: string[]) => Promise<void>;
   clock: Clock;
 }): UnusedSecrets {
   const { tables, workspaceIds, clock } = deps;
 
-  /** Since when one of the logs is whole up to now. */
+  /** Returns since when one of the logs is complete and current. */
   async function wholeSince(vaultName: string, now: Date): Promise<string | undefined> {
     const current = new Date(now.getTime() - CURRENT_MS).toISOString();
     const found = await pMap(workspaceIds, async (id) => {
@@ -68,7 +71,7 @@ export function createUnusedSecrets(deps: {
     return found.flat().sort()[0];
   }
 
-  /** When each secret was read last, by its name in lower case. */
+  /** Returns the last read of each secret, by name in lower case. */
   async function lastReads(vaultName: string): Promise<Map<string, string>> {
     const last = new Map<string, string>();
     const prefix = assetUseKey({ vaultName, type: "secret", name: "" });
@@ -78,7 +81,7 @@ export function createUnusedSecrets(deps: {
     return last;
   }
 
-  /** What this service copies: its own reads are in no count. */
+  /** Returns the secrets that this service syncs. Its own reads are not counted. */
   async function copied(vaultName: string): Promise<Set<string>> {
     const found = new Set<string>();
     const range = { ...rangeOf(vaultPrefix(vaultName)), select: ["resource"] as const };
@@ -116,11 +119,11 @@ export function createUnusedSecrets(deps: {
     const is = new Set((await of(vaultName)).map(({ asset, unused }) => (unused ? UNUSED_MARK : "") + asset));
     const other = [...is].filter((one) => !was.has(one)).concat([...was].filter((one) => !is.has(one)));
     const changed = [...new Set(other.map((one) => one.replace(UNUSED_MARK, "")))];
-    // First told, then written down: who dies between tells it once more.
+    // Compliance is notified before the row is written: after a crash in between it is notified again.
     if (changed.length > 0) await deps.changed(vaultName, changed);
     const names = [...is].sort();
     const rows = Math.max(1, Math.ceil(names.length / NAMES_PER_ROW));
-    // The first one last, since it says when it was looked and how many there are.
+    // The first row is written last, because it contains the day and the number of rows.
     for (let index = rows - 1; index >= 0; index--) {
       const assets = pack(names.slice(index * NAMES_PER_ROW, (index + 1) * NAMES_PER_ROW));
       const key = furtherUnusedKey(vaultUseKey(vaultName), index);
@@ -158,7 +161,7 @@ export function createUnusedSecrets(deps: {
   };
 }
 
-/** Before the names of those that are unused. */
+/** Prefix of the names of unused secrets. */
 const UNUSED_MARK = "-";
 
 const reasonOf = (read: string | undefined, whole: string): string =>
