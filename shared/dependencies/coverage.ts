@@ -99,8 +99,8 @@ const NEVER_READ: Omit<NotSeenRecord, "since"> = {
   source: "",
   unit: "",
   code: "neverRead",
-  message: "Dependencies were not read yet.",
-  remedy: "Start a reading with POST /api/assets/dependencies/discover, or wait for the weekly one.",
+  message: "Dependencies have not been discovered yet.",
+  remedy: "Start a run with POST /api/assets/dependencies/discover, or wait for the weekly run.",
 };
 
 const Cursor = z.object({ after: z.string().max(1024) });

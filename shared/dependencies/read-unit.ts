@@ -28,13 +28,13 @@ const OVERLAP_MS = 15 * MINUTE_MS;
 
 const TIMED_OUT: Failure = {
   code: "timedOut",
-  message: "It could not be read to its end in time.",
+  message: "The unit could not be read completely in time.",
   remedy: "The data that was read is kept. If this happens again, check which service responds slowly.",
 };
 /** Failure of a partial run, until its last part. */
 const GOES_ON: Failure = {
   code: TIMED_OUT.code,
-  message: "It was not read to its end yet: that takes longer than there is time at once.",
+  message: "The unit was not read completely yet, because reading it takes longer than one part of the run.",
   remedy: "No action needed: the run continues.",
 };
 

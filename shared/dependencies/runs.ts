@@ -77,8 +77,8 @@ export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Ran
     if (row.attempts >= MAX_ATTEMPTS) {
       const failure = {
         code: "internal",
-        message: `The unit could not be worked on to its end, in ${MAX_ATTEMPTS} tries.`,
-        remedy: "Look at GET /system/failed-messages and at the log; the next run tries it again.",
+        message: `The unit could not be completed in ${MAX_ATTEMPTS} attempts.`,
+        remedy: "Check GET /system/failed-messages and the log. The next run tries again.",
       };
       await tables.replace(UnitWorks, { ...row, status: "failed", failure });
       return undefined;

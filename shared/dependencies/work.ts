@@ -225,8 +225,8 @@ export function createRunWork(deps: WorkDeps): RunWork {
       const failure = {
         source: "service",
         code: "internal",
-        message: "The dependencies could not be written, in five tries.",
-        remedy: "Look at GET /system/failed-messages and at the log; the next scheduled run tries it again.",
+        message: "The dependencies could not be written in five attempts.",
+        remedy: "Check GET /system/failed-messages and the log. The next scheduled run tries again.",
       };
       const failures = [...run.failures, failure];
       await runs.end(run, { status: "failed", finishedAt: clock.now().toISOString(), failures });

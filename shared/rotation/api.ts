@@ -261,7 +261,7 @@ export const RotationView = z
         code: z.string(),
         message: z.string(),
         done: z.string().meta({ description: "Changes that the rotation has made." }),
-        safe: z.string().meta({ description: "What the rotation did not change, or what works." }),
+        safe: z.string().meta({ description: "Things that are unchanged or work." }),
         next: z.string().meta({ description: "Next steps for the user." }),
         since: z.iso.datetime(),
       })

@@ -147,7 +147,7 @@ export function createAutomaticRotation(deps: {
           return await settle(row, undefined);
         } catch (error) {
           if (!(error instanceof Problem) || error.status >= 500) throw error;
-          // Another message or a user started a rotation first. That is no problem of the policy.
+          // Another message or a user started a rotation first. The policy is fine then.
           if (error.code === "rotationUnfinished") return await settle(row, row.attention);
           refusals.push(attentionOf(error.code, error.message, "Fix that. The service tries again within a day."));
         }

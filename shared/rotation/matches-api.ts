@@ -36,7 +36,7 @@ export const RotationMatch = z
       .boolean()
       .meta({ description: "Whether the secret is enabled. Rotations do not write disabled secrets." }),
     verified: z.enum(VERIFIED).meta({
-      description: "What the value has proved. hint: it starts with the credential's hint. signIn: it signed in.",
+      description: "Proof by the value. hint: it starts with the credential's hint. signIn: it signed in.",
     }),
   })
   .meta({ id: "RotationMatch" });
@@ -78,7 +78,7 @@ export const VerifiedMatch = z
       description:
         "`accepted`: the value signed in. `expired`: the application's secrets have expired, so a sign-in proves nothing. `refused`: the value is no working secret. `otherHint`: the value does not start with the hint of any secret, so no sign-in was tried. `impossible`, `unclear`: a sign-in could prove nothing. `unreadable`: the vault did not return the value.",
     }),
-    message: z.string().meta({ description: "What the result means and what to do." }),
+    message: z.string().meta({ description: "Meaning of the result, and the next step." }),
     match: RotationMatch.nullable().meta({ description: "The match with its new state. Null without any evidence." }),
   })
   .meta({ id: "VerifiedRotationMatch" });

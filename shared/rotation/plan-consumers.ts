@@ -52,7 +52,7 @@ export function refuseTooMany(consumers: readonly PlannedConsumer[]): void {
   throw new Problem("notRotatable", `${text} Divide them among several secrets.`);
 }
 
-/** Returns the places that consumers can read. Nothing reads the handover vault. */
+/** Returns the places that consumers can read. The handover vault has no consumers. */
 export const readBy = ({ publications, appId }: Pick<RotationRecord, "publications" | "appId">) => ({
   places: publications.filter(({ kind }) => kind !== "handover"),
   appId,

@@ -1,6 +1,6 @@
 import type { RotationFailure } from "./rotation.ts";
 
-/** Nothing can be done now, and nothing failed: the step ends and is scheduled again. */
+/** The step can't continue now, although nothing failed: it ends and is scheduled again. */
 export class Later extends Error {
   override readonly name = "Later";
   readonly seconds: number;

@@ -31,7 +31,7 @@ const RENEWED_MS = MINUTE_MS;
  * seconds, so an age of two means more than one second. https://learn.microsoft.com/graph/throttling-limits
  */
 const PAUSE_MS = 2 * SECOND_MS;
-/** Wait while another worker changes an application. That takes a second or two, unless the worker crashed. */
+/** Wait while another worker changes an application. A change takes a second or two, unless the worker crashed. */
 const BUSY_SECONDS = { least: 3, most: 30 };
 const LEASE_ROW = "tenant";
 

@@ -18,7 +18,7 @@ export interface ResourceRow {
   /** In lower case. */
   type: string;
   name: string;
-  /** Such as `functionapp,linux`. */
+  /** Kind, for example `functionapp,linux`. */
   kind: string;
   tags: Record<string, string>;
   /** Name of the pricing tier, if there is one. */
@@ -124,10 +124,10 @@ function unreadableReferences(row: ResourceRow, places: readonly string[]): Clou
   const resource = resourceName(row.id);
   return new CloudFailure(
     "invalidReference",
-    `Could not read the key vault reference in ${named}${rest} (${resource}): it names no asset of a key vault of this cloud.`,
+    `Could not read the key vault reference in ${named}${rest} (${resource}): it does not name an asset of a key vault of this cloud.`,
     {
       remedy:
-        "Correct the reference, or remove it. The documentation of the service that reads it shows how it is written.",
+        "Correct or remove the reference. The documentation of the service that reads it describes the notation.",
     },
   );
 }

@@ -69,7 +69,7 @@ export const virtualMachineScaleSet: Finder = {
   },
 };
 
-/** Such a certificate stays unchanged after the creation of the machine, also without a version. */
+/** Certificates of the machine profile stay unchanged after its creation, even without a version. */
 function certificatesOf(profile: z.infer<typeof osProfile>): Place[] {
   const urls = (profile?.secrets ?? []).flatMap(({ vaultCertificates }) => vaultCertificates ?? []);
   return urls.map(({ certificateUrl }, index) => ({

@@ -119,7 +119,7 @@ export function createConsumersOfSecrets(deps: {
   };
 }
 
-/** Of several uses of a secret by one resource the worst counts. */
+/** If a resource uses a secret several times, the worst effect counts. */
 const HOW_BY_HARM = ["willBreak", "blind", "automatic", "action"] as const;
 
 /** These consumers may use any secret of the vault. It is unknown whether they use this one. */

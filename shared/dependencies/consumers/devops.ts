@@ -9,12 +9,12 @@ interface DevopsDeps {
   devops: Pick<Devops, "organization">;
 }
 
-const NOT_CONFIGURED: ConsumerSight = { holds: "unknown", problem: "Its organization is not configured any more." };
+const NOT_CONFIGURED: ConsumerSight = { holds: "unknown", problem: "Its organization is no longer configured." };
 
 /** DevOps gives the same answer for deleted objects and for missing permissions. */
 const NOT_SEEN: ConsumerSight = {
   holds: "unknown",
-  problem: "It is not there any more, or the service's identity may not see it.",
+  problem: "It no longer exists, or the service's identity has no access to it.",
 };
 
 /** Returns undefined for an object of another organization than the configured one. */
@@ -131,11 +131,11 @@ const credentialOf = ({ vaultName, secretName }: PlannedConsumer) => ({
 const targetOf = ({ name }: PlannedConsumer): CallTarget => ({ operation: "give a new value", resource: name });
 
 const notConfigured = (consumer: PlannedConsumer): CloudFailure =>
-  failure("refused", targetOf(consumer), "its organization is not configured any more", {
+  failure("refused", targetOf(consumer), "its organization is no longer configured", {
     remedy: "Configure it with PUT /api/settings/integrations/devops, or change the value in Azure DevOps.",
   });
 
 const notDeclared = (consumer: PlannedConsumer): CloudFailure =>
-  failure("refused", targetOf(consumer), "no variable of the group is said to be a copy of this secret any more", {
+  failure("refused", targetOf(consumer), "no variable of the group is listed as a copy of this secret anymore", {
     remedy: "PUT copies to /api/settings/integrations/devops/copies, or leave the group out.",
   });

@@ -33,9 +33,9 @@ const KEPT_MS = 30 * MINUTE_MS;
 
 const OFF = {
   code: "switchedOff",
-  message: "Settings are not compared with the values of secrets: a copy that people made by hand is not seen.",
+  message: "Plaintext-secret detection is off: copies of secrets in app settings are not found.",
   remedy:
-    "To have them compared set DEPENDENCY_LITERAL_SCAN to true and give the roles that it takes (docs/permissions.md).",
+    "To turn it on, set DEPENDENCY_LITERAL_SCAN to true and assign the required roles (docs/permissions.md).",
 };
 
 /**
