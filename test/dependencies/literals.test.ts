@@ -184,7 +184,7 @@ describe("a reading", () => {
     cloud.control.allowOnly(undefined);
   });
 
-  test("copies are found in each kind of setting, what is no copy is not, and what may not be read is named", async () => {
+  test("copies are found in each kind of setting, other values are not, and missing permissions are reported", async () => {
     expect(await run()).toMatchObject({ status: "completed", units: 2, unitsFailed: 0 });
     expect(await lines()).toEqual(COPIES);
     for (const { edge } of await edges())
@@ -230,7 +230,7 @@ describe("a reading", () => {
     expect([...new Set(read)].sort()).toEqual(["kv-sealed", "kv-shop"]);
   });
 
-  test("a copy that became a reference leaves, and what was known stays while values can't be read for now", async () => {
+  test("a copy that became a reference is deleted, and known copies stay while values can't be read", async () => {
     await run();
     cloud.control.addFault({
       match: { operation: "keyvault.getSecret", vault: "kv-shop" },
@@ -255,7 +255,7 @@ describe("a reading", () => {
     expect(await lines()).toEqual(COPIES);
   });
 
-  test("switched off it asks for nothing, says so, and what was known leaves", async () => {
+  test("when turned off it makes no request, reports that, and deletes known copies", async () => {
     await run();
     cloud.control.resetCounts();
     for (const _ of ["twice", "is the same"]) {
@@ -270,7 +270,7 @@ describe("a reading", () => {
     expect(await notSeen()).not.toContain("literals switchedOff");
   });
 
-  test("the roles that the templates can give are enough, hold nothing else, and nobody has them who named no subscription", async () => {
+  test("the optional roles of the templates are sufficient, have no other permissions, and are assigned only if subscriptions are named", async () => {
     const { bicep } = await parseTemplates(readInfraFiles());
     const grants = grantsOf(bicep);
     const given = grants.filter(({ scope }) => scope === "compared");
@@ -298,7 +298,7 @@ describe("a reading", () => {
   });
 });
 
-describe("what is compared", () => {
+describe("comparable values", () => {
   test.each([
     ["planted-db-1", true],
     ["planted-db-", false],

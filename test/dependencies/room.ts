@@ -89,10 +89,10 @@ export class Company implements EdgeSource {
   units_: Record<string, ReadingItem[] | CloudFailure> = {};
   unlistable: CloudFailure | undefined;
   readonly readings: { unit: string; since: Date | undefined; after?: string | undefined }[] = [];
-  /** Run before each thing that is told. */
+  /** Called before each reported item. */
   before: (unit: string) => Promise<void> = async () => {};
 
-  /** What a reading of a unit tells, or a part of one. */
+  /** Items that a run over a unit, or a part of it, reports. */
   told = (unit: string, _after: string | undefined): (ReadingItem | CloudFailure)[] | CloudFailure =>
     this.units_[unit] ?? [];
 
@@ -213,7 +213,7 @@ export class Deployment {
     return await process.room.run(runId!);
   }
 
-  /** Hands out what lies in the queue, until nothing does; what was being worked on when a process died comes again. */
+  /** Delivers the messages of the queue until it is empty. Messages of crashed processes are delivered again. */
   async drain(process = this.start(), revived = () => this.start()): Promise<void> {
     let living = process;
     for (let next = this.messages.shift(); next; next = this.messages.shift()) {

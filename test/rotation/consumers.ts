@@ -10,18 +10,18 @@ import { VAULT, type World } from "./room.ts";
 
 type How = PlannedConsumer["how"];
 
-/** What goes wrong with a consumer that is acted on. */
+/** Faults of a consumer during a refresh. */
 export type Trouble = "denied" | "throttled" | "never takes it" | "says it can't";
 
 interface Reader {
   planned: PlannedConsumer;
   trouble?: Trouble | undefined;
-  /** What somebody else changes of it while it is acted on. */
+  /** Change that another writer makes during the refresh. */
   changedMeanwhile: string[];
   /** The value and version that it works with. */
   value: string;
   version: string;
-  /** When it takes the current version by itself. */
+  /** When it takes the current version without help. */
   takesAt?: number | undefined;
 }
 
@@ -42,7 +42,7 @@ export class Company implements ConsumersOfSecrets {
     this.#world = world;
   }
 
-  /** One that uses a secret of the vault, on its current version. */
+  /** Creates a consumer of a vault secret, with its current version. */
   add(id: string, secretName: string, how: How, rest: Partial<PlannedConsumer> & { trouble?: Trouble } = {}): void {
     const { trouble, ...others } = rest;
     const planned = { id, kind: "webApp", name: id, vaultName: VAULT, secretName, evidence: "SECRET", how } as const;

@@ -21,7 +21,7 @@ import { BOSS, VAULT, World } from "./room.ts";
 
 let applications = 0;
 
-/** Matches, policies and what begins by itself, over the rotations of a world. */
+/** Matches, policies and automatic rotations, on top of the rotations of a test world. */
 export function openMatchingRoom(
   { cloud, config }: { cloud: Cloud; config: Config },
   connectionString: string,
@@ -103,7 +103,7 @@ export function openMatchingRoom(
     /** Resource ids that scans find vaults under, where these are not those of `vaultRecord`. */
     vaultIds: {} as Record<string, string>,
 
-    /** An application whose secret ends in so many days, and a secret of the vault that says it holds it, and does. */
+    /** Adds an application whose secret expires in some days, and a vault secret that names it and stores it. */
     application({
       expiresInDays = 20,
       value,
@@ -141,7 +141,7 @@ export function openMatchingRoom(
       ...rest,
     }),
 
-    /** What scans and discoveries leave of these applications and their vaults' secrets. */
+    /** Writes the rows that scans and discoveries create for these applications and the secrets of their vaults. */
     async discover(...apps: { name: string; appId: string; contentType: string; place: string }[]) {
       for (const place of new Set(apps.map((app) => app.place))) {
         const vault = {

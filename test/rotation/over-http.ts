@@ -27,7 +27,9 @@ export function overHttp(service: Service, storageClock: MovedClock) {
   const look = async (id: string): Promise<Rotation> =>
     (await admin("GET", `/api/automation/rotation/rotations/${id}`)).body;
 
-  /** Time passes until it is so. @param passes - False: no days, so that only what is due at once happens. */
+  /**
+   * Lets time pass until the condition holds. @param passes - False: no days pass, so that only work that is due now happens.
+   */
   async function until(id: string, isSo: (rotation: Rotation) => boolean, passes = true): Promise<Rotation> {
     let passed: string | undefined;
     for (let looks = 0; looks < 600; looks++) {

@@ -24,15 +24,15 @@ import { IMPATIENT, recordingLog } from "../azure/services.ts";
 export const BOSS: Caller = { actor: "boss", role: "admin", requestId: "request-1" };
 export const VAULT = "kv-rotation";
 const POISONED = 5;
-/** Of the platform: a message that failed comes again. */
+/** Simulates the platform: redelivers a message that failed. */
 const AGAIN_MS = 5 * SECOND_MS;
 
-/** The worker is dead: nothing that it still tries happens. */
+/** The worker crashed, so none of its later calls happen. */
 export class Died extends Error {
   override readonly name = "Died";
 }
 
-/** When a worker dies: at its n-th call to storage or the cloud, before it is sent or after it was carried out. */
+/** When a worker crashes: at its n-th call to storage or the cloud, before or after the call is carried out. */
 export interface Death {
   at: number;
   how: "before" | "after" | "late";
@@ -58,23 +58,23 @@ export class World {
   readonly sent: string[] = [];
   tier: Tier = "pro";
   consumers: ConsumersOfSecrets = unknownConsumers();
-  /** What logs have seen. */
+  /** Reads and sign-ins in logs. */
   usage: SecretUsage = noLogs;
-  /** Of one application, or of all. */
+  /** Sign-in failures of one application, or of all. */
   targets: (Target & { appId?: string })[] = [];
   matches: Matches = {
     targetsOf: async ({ appId }) => this.targets.filter((one) => (one.appId ?? appId) === appId),
     keepWritten: async () => {},
   };
-  /** What the directory answers, where a test changes it. */
+  /** Overrides the answers of the directory. */
   graphOf: (real: Graph) => Graph = (real) => real;
-  /** Calls of workers so far, by what was called. */
+  /** Calls of workers so far, by method. */
   readonly calls: string[] = [];
   readonly #connectionString: string;
   readonly #writtenAt = new Map<string, number>();
   /** Called after each write of a rotation's row, where a test wants to see the store at every step. */
   afterWrite: () => Promise<void> = async () => {};
-  /** What was still under way when its sender died. */
+  /** Calls in progress when their sender crashed. */
   readonly late: (() => Promise<unknown>)[] = [];
   #ahead = 0;
   #keys: RowKeys | undefined;
@@ -152,7 +152,7 @@ export class World {
     };
   }
 
-  /** An instance of the service; with `death` it dies when it comes to that call. */
+  /** Creates an instance of the service. With `death` it crashes at that call. */
   start(death?: Death): Rotations {
     const { config, log, clock } = this;
     const life = { calls: 0, dead: false };
@@ -200,7 +200,7 @@ export class World {
     });
   }
 
-  /** Tables as instances have them, but that nobody dies of them. */
+  /** Wraps tables as instances use them, without crashes. */
   tables(): Tables {
     return this.#tables();
   }
@@ -278,7 +278,7 @@ export class World {
       this.messages.sort((a, b) => a.at - b.at);
       const message = this.messages.shift();
       const now = this.clock.now().getTime();
-      // The timer comes every ten minutes; nobody wants to wait for it that often.
+      // The timer runs every ten minutes. Simulating each run would take too long.
       const next = message?.at ?? Math.max(now, Date.parse(row.dueAt)) + 16 * MINUTE_MS;
       if (next > now) this.pass(next - now);
       try {
@@ -302,7 +302,7 @@ export class World {
     throw new Error(`Rotation ${rotationId} does not end: ${JSON.stringify(await this.start().get(rotationId))}`);
   }
 
-  /** Begins a rotation and goes on with it to its end. */
+  /** Starts a rotation and runs it to its end. */
   async rotate(request: RotationRequest): Promise<RotationRecord> {
     const { rotationId } = await this.start().begin(request, BOSS);
     return (await this.run(rotationId)).row;

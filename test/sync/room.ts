@@ -109,7 +109,7 @@ export function openRoom({ cloud, connectionString, storage, ...options }: RoomO
     /** What happens while an entry of the audit log is written. */
     whenEntered: undefined as ((event: AuditEvent) => Promise<void>) | undefined,
 
-    /** Has so many milliseconds pass, for leases too where storage's time can be moved. */
+    /** Lets milliseconds pass, also for leases if the storage's time can be moved. */
     async pass(milliseconds: number): Promise<void> {
       ahead += milliseconds;
       await storage?.move(milliseconds);
@@ -124,7 +124,7 @@ export function openRoom({ cloud, connectionString, storage, ...options }: RoomO
       }
     },
 
-    /** A name nobody used yet. */
+    /** Returns an unused name. */
     fresh: (prefix = "copy"): string => `${prefix}-${names++}`,
 
     /** A secret in the source's vault. */
@@ -141,7 +141,7 @@ export function openRoom({ cloud, connectionString, storage, ...options }: RoomO
       return await room.sync.records.create(NewSyncRecord.parse({ ...ends, ...given }), caller);
     },
 
-    /** Handles what is visible in the queues until nothing is. */
+    /** Handles visible messages of the queues until there are none. */
     async drain(sync = first): Promise<void> {
       for (;;) {
         const next = messages.find(({ visibleAt }) => visibleAt <= clock.now().getTime());
@@ -161,7 +161,7 @@ export function openRoom({ cloud, connectionString, storage, ...options }: RoomO
       }
     },
 
-    /** What the record says after all that waits has run. */
+    /** Returns the record after all waiting messages have run. */
     async settled(recordId: string): Promise<SyncRecordRow> {
       await room.drainAll();
       return await room.sync.get(recordId);
@@ -173,7 +173,7 @@ export function openRoom({ cloud, connectionString, storage, ...options }: RoomO
       await room.sync.tick();
     },
 
-    /** The copies' vault, as somebody else uses it. */
+    /** The vault of the copies, as used by another writer. */
     copies: () => clients.open({ name: COPIES, vaultUri: `https://${COPIES}.${config.cloud.keyVaultSuffix}:${port}/` }),
 
     /** The source's vault, as a rotation writes it. */

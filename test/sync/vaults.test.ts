@@ -110,7 +110,7 @@ describe.each(REPLACEMENTS)("a key vault %s", (_how, replace) => {
     expect(await room.kinds(record.recordId)).toEqual(["mended", "failed", "created"]);
   });
 
-  test("is not read as a source, and the copy keeps what it holds, until a person confirms it", async () => {
+  test("is not read as a source, and the copy keeps its value, until a user confirms it", async () => {
     const record = await made();
     await replace(SOURCE);
     room.secret("value-of-a-stranger", record.sourceSecret);

@@ -142,7 +142,7 @@ describe("aws secretsmanager", () => {
     expect(history()).toEqual(["one"]);
   });
 
-  test("is never written over what came to be there since", async () => {
+  test("is never written over a version that appeared since", async () => {
     const expected = await target.describe(name);
     await put(target, "theirs", markOf("x", "somebody"));
     const failure = await failureOf(target.put(name, "one", markOf("v1"), expected));
@@ -150,7 +150,7 @@ describe("aws secretsmanager", () => {
     expect(current()).toBe("theirs");
   });
 
-  test("that AWS manages, or that is a copy of another region's, is told as refused", async () => {
+  test("that AWS manages, or that is a replica from another region, is reported as refused", async () => {
     await put(target, "one");
     const { secretsManager } = cloud.control.providers.aws;
     secretsManager.change(REGION, name, { primaryRegion: "us-east-1" });
@@ -213,7 +213,7 @@ describe.each(["secretsmanager", "parameterstore"])("aws %s", (service) => {
   test.each([
     ["a wrong secret key", { secretAccessKey: "w".repeat(40) }, "InvalidSignatureException"],
     ["an unknown key id", { accessKeyId: "AKIA0000000000000000" }, "UnrecognizedClientException"],
-  ])("tells of %s after one call", async (_, change, providerCode) => {
+  ])("reports %s after one call", async (_, change, providerCode) => {
     const failure = await failureOf(open(service, change).describe(name));
     expect(failure).toMatchObject({ code: "badCredentials", providerCode });
     expect(cloud.control.counts().total).toBe(1);
@@ -232,7 +232,7 @@ describe.each(["secretsmanager", "parameterstore"])("aws %s", (service) => {
 });
 
 test.each(["secretsmanager", "parameterstore"] as const)(
-  "a host whose clock is wrong by ten minutes writes to aws %s all the same",
+  "a host whose clock is wrong by ten minutes can write to aws %s",
   async (service) => {
     const { cloud, deps } = await started;
     const now = Date.now.bind(Date);

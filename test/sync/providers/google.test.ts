@@ -83,7 +83,7 @@ describe("google secretmanager", () => {
     ["after the value", "google.addVersion", { kind: "loseAnswer" }, 0],
     ["before the last note", "google.updateSecret", { kind: "reset" }, 0],
     ["after the secret was made", "google.createSecret", { kind: "loseAnswer" }, 0],
-  ] as const)("that dies %s has one version of it after the next run", async (_, operation, action, after) => {
+  ] as const)("that crashes %s has one version of it after the next run", async (_, operation, action, after) => {
     const target = open();
     cloud.control.addFault({ match: { operation }, action, times: 1, after });
     await failureOf(target.put(name, "one", markOf("v1"), await target.describe(name)));

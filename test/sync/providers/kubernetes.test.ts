@@ -69,7 +69,7 @@ describe("kubernetes secret", () => {
     return kubernetes.open({ service: "secret", region: undefined }, settings, { token: cluster().token }, deps);
   };
 
-  test("becomes ours again also when somebody wrote the very value that comes next", async () => {
+  test("belongs to the record again even if another writer wrote the very value that comes next", async () => {
     const target = open();
     await target.put(name, "one", markOf("v1"), await target.describe(name));
     cluster().write(name, "two");
