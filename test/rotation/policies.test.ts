@@ -45,7 +45,7 @@ describe("a match is proved", () => {
     const app = room.application();
     await room.discover(app);
     const { match, proof } = await room.matches.verify(app.appId, app, BOSS);
-    expect(proof).toMatchObject({ outcome: "accepted", message: "It signed in: this is a secret of the application." });
+    expect(proof).toMatchObject({ outcome: "accepted", message: "The value signed in: this is a secret of the application." });
     expect(match).toMatchObject({
       verified: "signIn",
       keyId: app.keyId,
@@ -308,7 +308,7 @@ describe("a due secret", () => {
     room.world.pass(DAY_MS);
     await room.tick();
     expect((await room.policies.get(app.appId)).attention).toMatchObject({ code: "lifeTooShort" });
-    expect(await room.notices("rotationFailed")).toEqual([expect.stringContaining("A new secret would live 20 days")]);
+    expect(await room.notices("rotationFailed")).toEqual([expect.stringContaining("A new secret would be valid for 20 days")]);
     expect(await room.rotationsOf(app.appId)).toEqual([]);
   });
 

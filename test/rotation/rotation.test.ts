@@ -650,12 +650,12 @@ test("attention contains the complete state of the rotation", async () => {
   };
   const common = {
     code: "internal",
-    message: "The service failed at this step again and again.",
+    message: "The service failed repeatedly at this step.",
     since: expect.stringMatching(/Z$/),
   };
   const log =
-    "The service's log has the errors, with this rotation's id beside them. Report them if they don't explain themselves.";
-  const anyWay = `${log} Then retry this rotation, or cancel it, which puts everything back.`;
+    "Find the errors in the service's log by this rotation's ID. Report them if their cause is unclear.";
+  const anyWay = `${log} Then retry this rotation, or cancel it, which rolls everything back.`;
   const { appName } = await world.start().get(rotationId);
   expect(await told()).toEqual({
     ...common,
@@ -666,7 +666,7 @@ test("attention contains the complete state of the rotation", async () => {
   });
   const { newKeyId } = (await world.run(rotationId, { until: ({ status }) => status === "publishing" })).row;
   const added = `The client secret ${newKeyId} was added to ${appName}.`;
-  const kept = `The old client secret ${app.keyId} was not removed. No secret that this rotation did not make is removed while it stands still.`;
+  const kept = `The old client secret ${app.keyId} was not removed. While the rotation waits, it removes no secret that it did not create.`;
   expect(await told()).toEqual({
     ...common,
     done: `${added} No vault holds the new value.`,
@@ -686,7 +686,7 @@ test("attention contains the complete state of the rotation", async () => {
   await world.run(rotationId, { until: ({ publications }) => publications[0]!.state === "restored" });
   expect(await told()).toEqual({
     ...common,
-    done: `${added} No vault holds the new value. ${VAULT}/${app.places[0]} got the value from before again.`,
+    done: `${added} No vault holds the new value. ${VAULT}/${app.places[0]} got the previous value again.`,
     safe: kept,
     next: `${log} Then retry this rotation, which continues the rollback.`,
     resume: "overlapping",

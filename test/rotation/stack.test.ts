@@ -91,7 +91,7 @@ test("a secret that 40 use gets a new value, and each ends as its kind says", as
     expect(state, id).toBe(how === "blind" ? "unverified" : "verified");
   }
   expect(waits.reasons).toHaveLength(8);
-  expect(waits.reasons[0]).toMatch(/Nobody can see what webApp blind-\d holds/);
+  expect(waits.reasons[0]).toMatch(/The service can't see which value webApp blind-\d holds/);
   // Smallest blast first, one after the other, each once.
   expect(company.acted).toEqual(Array.from({ length: 20 }, (_, index) => `action-${19 - index}`));
   expect(company.calls.filter(({ id }) => id.startsWith("blind"))).toEqual([]);
@@ -202,7 +202,7 @@ test("one that can't be brought back is shown to a person, after all others were
   const { row } = await world.run(rotationId);
   expect(row).toMatchObject({ status: "needsAttention", attention: { code: "consumerNotRestored" } });
   expect(row.attention!.done).toMatch(
-    /Told to take it: webApp first\..*Back on the value from before: webApp second, webApp last/,
+    /Refreshed to take it: webApp first\..*Consumers with the previous value again: webApp second, webApp last/,
   );
   expect(company.valueOf("first")).toBe(NEW);
   company.readers.get("first")!.trouble = undefined;
