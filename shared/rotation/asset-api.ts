@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { consumersOptions, placesOptions } from "./api.ts";
-import { ALPHABETS, leastLength } from "./generate.ts";
+import { ALPHABETS, minLength } from "./generate.ts";
 
 /** Largest value of a key vault secret in bytes: https://learn.microsoft.com/azure/key-vault/secrets/about-secrets */
 const MAX_VALUE_BYTES = 25_600;
@@ -18,7 +18,7 @@ const Generate = z
       }),
   })
   .superRefine(({ length, alphabet }, context) => {
-    const least = leastLength(alphabet);
+    const least = minLength(alphabet);
     if (least === undefined)
       context.addIssue({ code: "custom", path: ["alphabet"], message: "must name each character once" });
     else if (length < least) {

@@ -9,11 +9,11 @@ import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_MS, DAY_SECONDS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
 import { needsConfirmation } from "./choose-places.ts";
-import { dueSecrets, LATEST_SECONDS } from "./due.ts";
+import { dueSecrets, MAX_EXPIRED_SECONDS } from "./due.ts";
 import type { MatchFinder } from "./matches.ts";
 import { namedPlaces } from "./named-places.ts";
-import { allPolicies, lifeOf } from "./policies.ts";
-import { leastLife, POLICIES, Policies, type PolicyRecord, policyKey } from "./policy.ts";
+import { allPolicies, lifetimeDays } from "./policies.ts";
+import { minLifetimeDays, POLICIES, Policies, type PolicyRecord, policyKey } from "./policy.ts";
 import { isOver, type RotationSummary } from "./rotation.ts";
 import type { Rotations } from "./rotations.ts";
 import { isCertain, type Target } from "./targets.ts";
@@ -121,7 +121,7 @@ export function createAutomaticRotation(deps: {
       if (due.length === 0) return await settle(row, undefined);
 
       const days = row.expiryDays ?? defaultValidityDays;
-      const shortLived = await shortLife(app, days, leastLife(rotationTriggerDays, row.overlapDays));
+      const shortLived = await shortLife(app, days, minLifetimeDays(rotationTriggerDays, row.overlapDays));
       if (shortLived) return await settle(row, shortLived);
       // Only one rotation of an application runs at a time. The next secret is due again when this rotation has ended.
       const refusals: NonNullable<ReturnType<typeof attentionOf>>[] = [];
@@ -174,7 +174,7 @@ export function createAutomaticRotation(deps: {
         "Exempt the application from it, or move it to a certificate or federation.",
       );
     }
-    const life = lifeOf(days, policy);
+    const life = lifetimeDays(days, policy);
     if (life > least) return undefined;
     return attentionOf(
       "lifeTooShort",
@@ -252,7 +252,7 @@ function dueOf(
   return app.passwords
     .filter((one) => {
       const { expiresOn } = one;
-      if (expiresOn === undefined || expiresOn < now - LATEST_SECONDS) return false;
+      if (expiresOn === undefined || expiresOn < now - MAX_EXPIRED_SECONDS) return false;
       return expiresOn <= now + triggerDays * DAY_SECONDS && !isYoung(one);
     })
     .sort((a, b) => a.expiresOn! - b.expiresOn!);

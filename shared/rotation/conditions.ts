@@ -2,12 +2,12 @@ import { CloudFailure } from "../platform/azure/failure.ts";
 import { DAY_MS, DAY_SECONDS, HOUR_SECONDS } from "../platform/time.ts";
 import { heldValue } from "./holding.ts";
 import { isPassing, signInUnclear } from "./problems.ts";
-import { lookAt, placeOf } from "./publications.ts";
+import { inspectPlace, placeOf } from "./publications.ts";
 import { newValue } from "./recover.ts";
 import { clientSecretOf, isVaultSecret, type RotationConsumer, type RotationRecord } from "./rotation.ts";
-import { isUnseen, knownConsumers, looked } from "./steps/sights.ts";
+import { isUncheckable, currentConsumers, checkConsumers } from "./steps/sights.ts";
 import { isCertain, placeKey, type Target } from "./targets.ts";
-import type { Turn } from "./turn.ts";
+import type { StepContext } from "./turn.ts";
 
 /**
  * Consecutive transient failures (about 20 minutes) that are retried before users are notified. Must be less than
@@ -31,21 +31,21 @@ export interface Conditions {
  * @param byPerson - A user asks for it and vouches for the consumers that can't be checked.
  * @throws {CloudFailure} transient, until `RETRIED_FAILURES` of them occurred in a row.
  */
-export async function reasonsAgainstEnd(turn: Turn, byPerson: boolean): Promise<Conditions> {
+export async function reasonsAgainstEnd(context: StepContext, byPerson: boolean): Promise<Conditions> {
   try {
-    const places = await fromPlaces(turn);
-    const directory = isVaultSecret(turn.record) ? [] : await fromDirectory(turn);
-    const { reasons, consumers } = await fromConsumers(turn, byPerson);
+    const places = await fromPlaces(context);
+    const directory = isVaultSecret(context.record) ? [] : await fromDirectory(context);
+    const { reasons, consumers } = await fromConsumers(context, byPerson);
     return {
-      reasons: [...places, ...directory, ...reasons, ...(await fromLogs(turn))],
+      reasons: [...places, ...directory, ...reasons, ...(await fromLogs(context))],
       consumers,
       againSeconds: DAY_SECONDS,
     };
   } catch (error) {
-    const failure = lastingFailure(turn, error);
+    const failure = lastingFailure(context, error);
     const reason = `The service can't read now which places and consumers hold the new secret: ${failure.message} ${failure.remedy}`;
     const againSeconds = isPassing(failure) ? HOUR_SECONDS : DAY_SECONDS;
-    return { reasons: [reason], consumers: turn.record.consumers ?? [], againSeconds };
+    return { reasons: [reason], consumers: context.record.consumers ?? [], againSeconds };
   }
 }
 
@@ -54,45 +54,45 @@ export async function reasonsAgainstEnd(turn: Turn, byPerson: boolean): Promise<
  *
  * @throws the error itself if it is no cloud failure, or if it is transient and so retried within minutes.
  */
-export function lastingFailure({ record }: Turn, error: unknown): CloudFailure {
+export function lastingFailure({ record }: StepContext, error: unknown): CloudFailure {
   if (!(error instanceof CloudFailure) || (isPassing(error) && record.failures < RETRIED_FAILURES)) throw error;
   return error;
 }
 
-async function fromPlaces(turn: Turn): Promise<string[]> {
-  const { publications } = turn.record;
+async function fromPlaces(context: StepContext): Promise<string[]> {
+  const { publications } = context.record;
   const reasons: string[] = [];
   if (!publications.some(({ kind, state }) => kind !== "handover" && state === "written")) {
     reasons.push(
       "The new secret was handed over and written to no known place, so the service can't see whether it is in use.",
     );
   }
-  const value = await heldValue(turn);
+  const value = await heldValue(context);
   for (const publication of publications) {
     if (publication.kind === "handover") continue;
-    const { holds } = await lookAt(turn, publication, value);
+    const { holds } = await inspectPlace(context, publication, value);
     if (holds !== "new") reasons.push(`${placeOf(publication)} no longer holds the new secret.`);
   }
   return reasons;
 }
 
-async function fromDirectory(turn: Turn): Promise<string[]> {
-  const { world, record } = turn;
+async function fromDirectory(context: StepContext): Promise<string[]> {
+  const { deps, record } = context;
   const { appId, objectId, oldKeyId } = clientSecretOf(record);
-  const app = await world.graph.application({ objectId });
+  const app = await deps.graph.application({ objectId });
   if (app === undefined) return ["The application is no longer in the directory."];
   const reasons: string[] = [];
   if (!app.passwords.some(({ keyId }) => keyId === record.newKeyId)) {
     reasons.push(`The new secret ${record.newKeyId} is not in the directory.`);
   }
-  const value = await newValue(turn);
-  const signedIn = value === undefined ? undefined : (await world.signIn(appId, value)).kind;
+  const value = await newValue(context);
+  const signedIn = value === undefined ? undefined : (await deps.signIn(appId, value)).kind;
   if (signedIn === "unclear") throw signInUnclear(appId);
   if (signedIn !== "accepted") reasons.push("The last sign-in with the new secret was not accepted.");
   // Otherwise an attacker with a copy of a compromised secret could keep the secret valid by storing it in a vault.
   if (record.reason === "compromised") return reasons;
   const written = new Set(record.publications.map(placeKey));
-  const left = (await world.matches.targetsOf(app, oldKeyId)).filter((target) => !written.has(placeKey(target)));
+  const left = (await deps.matches.targetsOf(app, oldKeyId)).filter((target) => !written.has(placeKey(target)));
   return [...reasons, ...left.flatMap((target) => notWritten(record, target))];
 }
 
@@ -110,14 +110,14 @@ function notWritten({ updateKeyVaults }: RotationRecord, target: Target): string
  * Returns reasons from the consumers. For a client secret all known consumers count, also excluded ones, because they fail
  * without the old secret. For a vault secret only included consumers count, because the old versions stay readable.
  */
-async function fromConsumers(turn: Turn, byPerson: boolean): Promise<Omit<Conditions, "againSeconds">> {
-  const known = await knownConsumers(turn);
-  const counted = isVaultSecret(turn.record) ? known.filter(({ included }) => included) : known;
-  const seen = await looked(turn, counted);
+async function fromConsumers(context: StepContext, byPerson: boolean): Promise<Omit<Conditions, "againSeconds">> {
+  const known = await currentConsumers(context);
+  const counted = isVaultSecret(context.record) ? known.filter(({ included }) => included) : known;
+  const seen = await checkConsumers(context, counted);
   const reasons = seen.flatMap((one) => {
     const { kind, name, holds, problem } = one;
     if (holds === "new" || holds === "gone") return [];
-    if (isUnseen(one))
+    if (isUncheckable(one))
       return byPerson
         ? []
         : [
@@ -136,7 +136,7 @@ const UNUSED_MS = DAY_MS;
  * Returns reasons from reads and sign-ins in logs. Logs can only delay the removal: an empty log does not prove that the old
  * value is unused.
  */
-async function fromLogs({ world: { usage }, record, now }: Turn): Promise<string[]> {
+async function fromLogs({ deps: { usage }, record, now }: StepContext): Promise<string[]> {
   const reasons: string[] = [];
   for (const publication of record.publications) {
     const { vaultName, secretName, kind, writtenVersion: version, writtenAt } = publication;

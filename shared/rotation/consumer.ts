@@ -32,13 +32,13 @@ export type PlannedConsumer = z.infer<typeof PlannedConsumer>;
  * Which value a consumer has: the requested version (`new`), another one (`old`), or the consumer no longer uses the secret
  * (`gone`). `problem` is a text for users if it can't take the version.
  */
-export interface ConsumerSight {
+export interface ConsumerCheck {
   holds: "new" | "old" | "gone" | "unknown";
   problem?: string;
 }
 
 /** The version that a refresh brings to a consumer. */
-export interface WantedVersion {
+export interface RefreshRequest {
   /** Current version of the vault secret, or key ID of the client secret. */
   version: string;
   /** Reads the value, for a consumer that stores a copy. Called only if needed. */
@@ -48,7 +48,7 @@ export interface WantedVersion {
 }
 
 /** Result of a refresh. */
-export interface Acted {
+export interface RefreshResult {
   /** Names of the consumer's properties that another writer changed at the same time. */
   changedMeanwhile: string[];
   /** See `PlannedConsumer`. */
@@ -72,7 +72,7 @@ export interface ConsumersOfSecrets {
    *
    * @throws {CloudFailure} If it is not `unclear`, nothing was changed.
    */
-  act(consumer: PlannedConsumer, wanted: WantedVersion): Promise<Acted>;
+  refresh(consumer: PlannedConsumer, wanted: RefreshRequest): Promise<RefreshResult>;
   /**
    * Returns which version a consumer has.
    *
@@ -80,7 +80,7 @@ export interface ConsumersOfSecrets {
    * @param since - When that version was written, or the consumer was last refreshed.
    * @throws {CloudFailure}
    */
-  look(consumer: PlannedConsumer, version: string, since: Date): Promise<ConsumerSight>;
+  check(consumer: PlannedConsumer, version: string, since: Date): Promise<ConsumerCheck>;
 }
 
 /** Returns an implementation without dependency data: it finds no consumers and says so in `coverage`. */
@@ -92,7 +92,7 @@ export function unknownConsumers(): ConsumersOfSecrets {
         "Dependencies are not available, so the consumers of the key vault secrets are unknown: apps that keep the old value are not listed here.",
       ],
     }),
-    act: () => Promise.reject(new Error("There are no known consumers to refresh.")),
-    look: async () => ({ holds: "unknown" }),
+    refresh: () => Promise.reject(new Error("There are no known consumers to refresh.")),
+    check: async () => ({ holds: "unknown" }),
   };
 }

@@ -9,7 +9,7 @@ const OF_VAULT_SECRET: readonly StepName[] = ["publish", "verify", "overlap", "c
 export type Draft = Omit<RotationRecord, "writeId">;
 
 /** Creates the rotation of a plan, with its steps. */
-export function draft(
+export function draftRotation(
   plan: RotationPlan,
   { rotationId, caller, automatic, now }: { rotationId: string; caller: Caller; automatic: boolean; now: Date },
 ): Draft {

@@ -5,7 +5,7 @@ import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_SECONDS, SECOND_MS } from "../platform/time.ts";
 
 /** Secrets that expired longer ago are ignored: enabling a policy must not rotate leftovers. */
-export const LATEST_SECONDS = 7 * DAY_SECONDS;
+export const MAX_EXPIRED_SECONDS = 7 * DAY_SECONDS;
 
 /** A client secret of an application that expires soon or expired recently, from the inventory. */
 export interface DueSecret {
@@ -23,7 +23,7 @@ export async function* dueSecrets(tables: Tables, now: Date, before: Date): Asyn
   const seconds = (at: Date) => Math.floor(at.getTime() / SECOND_MS);
   const range = {
     partitionKey: partitions.subscription(holderSubscription("entra")),
-    ...expiryBounds("secret", seconds(now) - LATEST_SECONDS, seconds(before), false),
+    ...expiryBounds("secret", seconds(now) - MAX_EXPIRED_SECONDS, seconds(before), false),
   };
   for await (const rows of tables.pages(Assets, { ...range, select: ["expiresOn", "credential"] })) {
     yield rows.flatMap(({ expiresOn, credential }) =>

@@ -1,9 +1,9 @@
 import { audited } from "../audit/audited.ts";
-import type { Turn } from "./turn.ts";
+import type { StepContext } from "./turn.ts";
 
 /** Runs an effect of a rotation between an intent and an outcome in the audit log. `details` must not contain a value. */
-export async function entered<T>(
-  { world, caller, record }: Turn,
+export async function auditedEffect<T>(
+  { deps, caller, record }: StepContext,
   type: `rotation.${string}`,
   details: Record<string, unknown>,
   effect: () => Promise<T>,
@@ -12,7 +12,7 @@ export async function entered<T>(
   const target = { type: "rotation", id: record.rotationId };
   const { appId, assetId } = record;
   const all = { ...(appId === undefined ? { assetId } : { appId }), ...details };
-  return await audited(world.audit, { type, caller, target, details: all }, effect, (answer) => ({
+  return await audited(deps.audit, { type, caller, target, details: all }, effect, (answer) => ({
     details: { ...all, ...result(answer) },
   }));
 }

@@ -15,17 +15,17 @@ export const ALPHABETS: Record<string, string> = {
  * Minimum entropy of a generated value. https://cheatsheetseries.owasp.org/cheatsheets/Secrets_Management_Cheat_Sheet.html asks
  * for unguessable values.
  */
-const LEAST_BITS = 96;
+const MIN_BITS = 96;
 const BYTE = 256;
 
 const charactersOf = (alphabet: string): string =>
   Object.hasOwn(ALPHABETS, alphabet) ? ALPHABETS[alphabet]! : alphabet;
 
 /** Returns the minimum length of a value of this alphabet; undefined if the alphabet repeats a character. */
-export function leastLength(alphabet: string): number | undefined {
+export function minLength(alphabet: string): number | undefined {
   const characters = charactersOf(alphabet);
   if (new Set(characters).size < characters.length) return undefined;
-  return Math.ceil(LEAST_BITS / Math.log2(characters.length));
+  return Math.ceil(MIN_BITS / Math.log2(characters.length));
 }
 
 /** Returns a random value of `length` characters, uniformly distributed. */

@@ -1,6 +1,6 @@
 import type { ServiceKeyVault } from "../platform/azure/service-key-vault.ts";
 import { clientSecretOf, isVaultSecret, type RotationRecord } from "./rotation.ts";
-import type { Turn } from "./turn.ts";
+import type { StepContext } from "./turn.ts";
 
 const CONTENT_TYPE = "application/vnd.credential-lifecycle.rotation-secret";
 
@@ -8,38 +8,38 @@ const CONTENT_TYPE = "application/vnd.credential-lifecycle.rotation-secret";
  * Returns the name of a held copy: the secret in the service's own key vault that stores a new value until the rotation ends.
  * There is one for each client secret that was created, or one for the new value of a vault secret.
  */
-export const holdingName = (rotationId: string, keyId = "value"): string => `rotation-${rotationId}-${keyId}`;
+export const heldCopyName = (rotationId: string, keyId = "value"): string => `rotation-${rotationId}-${keyId}`;
 
 /** Stores the held copy of a new client secret, because Entra returns the value only once. */
-export async function hold({ record, world }: Turn, keyId: string, value: string): Promise<void> {
+export async function holdClientSecret({ record, deps }: StepContext, keyId: string, value: string): Promise<void> {
   const { rotationId } = record;
   const tags = { "rotation-id": rotationId, "entra-app-id": clientSecretOf(record).appId, "entra-key-id": keyId };
-  await world.own.writeSecret(holdingName(rotationId, keyId), value, CONTENT_TYPE, tags);
+  await deps.own.writeSecret(heldCopyName(rotationId, keyId), value, CONTENT_TYPE, tags);
 }
 
 /** Stores the held copy of the value that a vault secret will get. */
-export async function holdValue(own: ServiceKeyVault, rotationId: string, value: string): Promise<void> {
-  await own.writeSecret(holdingName(rotationId), value, CONTENT_TYPE, { "rotation-id": rotationId });
+export async function holdVaultSecret(own: ServiceKeyVault, rotationId: string, value: string): Promise<void> {
+  await own.writeSecret(heldCopyName(rotationId), value, CONTENT_TYPE, { "rotation-id": rotationId });
 }
 
 /** Returns the names of the held copies that a rotation deletes when it ends. */
-export const heldNames = (record: RotationRecord): string[] =>
+export const heldCopyNames = (record: RotationRecord): string[] =>
   isVaultSecret(record)
-    ? [holdingName(record.rotationId)]
+    ? [heldCopyName(record.rotationId)]
     : record.attempts.flatMap(({ keyId, isValueKept }) =>
-        keyId === undefined || isValueKept ? [] : [holdingName(record.rotationId, keyId)],
+        keyId === undefined || isValueKept ? [] : [heldCopyName(record.rotationId, keyId)],
       );
 
 /** Returns the new value; undefined when the held copy was deleted. */
-export async function heldValue(turn: Turn): Promise<string | undefined> {
-  const { record, world } = turn;
-  if (isVaultSecret(record)) return await world.own.readSecret(holdingName(record.rotationId));
-  return record.newKeyId === undefined ? undefined : await heldValueOf(turn, record.newKeyId);
+export async function heldValue(context: StepContext): Promise<string | undefined> {
+  const { record, deps } = context;
+  if (isVaultSecret(record)) return await deps.own.readSecret(heldCopyName(record.rotationId));
+  return record.newKeyId === undefined ? undefined : await heldClientSecret(context, record.newKeyId);
 }
 
 /**
  * Returns the value of a client secret that this rotation created; undefined for other secrets, and if the held copy was
  * deleted.
  */
-export const heldValueOf = ({ record, world }: Turn, keyId: string): Promise<string | undefined> =>
-  world.own.readSecret(holdingName(record.rotationId, keyId));
+export const heldClientSecret = ({ record, deps }: StepContext, keyId: string): Promise<string | undefined> =>
+  deps.own.readSecret(heldCopyName(record.rotationId, keyId));

@@ -14,7 +14,7 @@ import {
   matchKey,
   matchPartition,
 } from "./match.ts";
-import { type Beside, EXPIRY_WINDOW_SECONDS, holdsId, wordsOf } from "./match-evidence.ts";
+import { type MatchContext, EXPIRY_WINDOW_SECONDS, holdsId, wordsOf } from "./match-evidence.ts";
 import type { MatchIndex } from "./match-index.ts";
 
 /** Number of credentials that are searched for, latest expiry first. An application may have hundreds. */
@@ -28,7 +28,7 @@ const SHORTEST_WORD = 3;
 
 export interface Candidate {
   secret: ComparedSecret;
-  beside: Beside;
+  beside: MatchContext;
 }
 
 /** Secrets that may store a credential of an application, and sentences about what was not searched. */

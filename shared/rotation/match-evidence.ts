@@ -9,7 +9,7 @@ import {
   type MatchedApp,
   type MatchRecord,
   type Verified,
-  type Word,
+  type Statement,
 } from "./match.ts";
 
 /** Largest difference in seconds at which the expiry of a secret may have been set from that of a credential. */
@@ -24,7 +24,7 @@ export const APP_ID_TAG = "entra-app-id";
 export const KEY_ID_TAG = "entra-key-id";
 
 /** Facts about a secret that are not in its own record. */
-export interface Beside {
+export interface MatchContext {
   /** Returns whether this secret is the only one in the expiry window of a credential. */
   aloneIn(keyId: string): boolean;
   /** Whether `<prefix>-client-id` in the same vault names the application. */
@@ -37,7 +37,7 @@ export interface Beside {
  * Evaluates the evidence that a secret stores a credential of an application. Returns undefined without any evidence, or if the
  * secret's metadata names another application.
  */
-export function weigh(secret: ComparedSecret, app: MatchedApp, beside: Beside): Match | undefined {
+export function evaluateMatch(secret: ComparedSecret, app: MatchedApp, beside: MatchContext): Match | undefined {
   const claims = claimsOf(secret);
   if (claims.some((claim) => !isOf(claim, app))) return undefined;
   const found = new Set<Evidence>();
@@ -139,7 +139,7 @@ export const holdsId = (secret: ComparedSecret, app: MatchedApp): boolean =>
 
 /** Returns the verification and the confirmation that are still valid: the inventory knows no later version. */
 function current(record: MatchRecord | undefined, { createdOn }: ComparedSecret) {
-  const holds = (word: Word) => createdOn === undefined || createdOn <= word.versionCreatedOn;
+  const holds = (word: Statement) => createdOn === undefined || createdOn <= word.versionCreatedOn;
   return {
     verified: record?.verified && holds(record.verified) ? record.verified : undefined,
     confirmed: record?.confirmed && holds(record.confirmed) ? record.confirmed : undefined,

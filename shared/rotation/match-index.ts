@@ -13,9 +13,9 @@ import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 import { guidsOf } from "./match-evidence.ts";
 
 /** Says that a secret's metadata contains a GUID. All data is in the key. */
-const Held = entity("RotationMatchIndex", z.object({}));
+const GuidEntries = entity("RotationMatchIndex", z.object({}));
 const GUIDS = "guids";
-const heldKey = (guid: string, vaultName: string, secretName: string): string =>
+const guidKey = (guid: string, vaultName: string, secretName: string): string =>
   `${guid}|${keyText(vaultName.toLowerCase())}|${keyText(secretName.toLowerCase())}`;
 
 /** State of the index for one vault: the content it was built from, and its keys. */
@@ -67,14 +67,14 @@ export function createMatchIndex(deps: { tables: Tables; clock: Clock; log: Logg
     const range = { partitionKey: partitions.vault(vaultName), from: prefix, before: keyEnd(prefix) };
     for await (const secrets of tables.pages(Assets, { ...range, select: ["name", "contentType", "tags"] })) {
       for (const secret of secrets)
-        for (const guid of guidsOf(secret)) keys.push(heldKey(guid, vaultName, secret.name));
+        for (const guid of guidsOf(secret)) keys.push(guidKey(guid, vaultName, secret.name));
     }
     const before = await tables.get(Indexed, INDEXED, row);
     const there = new Set(keys);
     const gone = before ? keysOf(before).filter((key) => !there.has(key)) : [];
-    await tables.write(Held.table, GUIDS, [
-      ...keys.map((key) => put(Held, key, {})),
-      ...gone.map((key) => remove(Held, key)),
+    await tables.write(GuidEntries.table, GUIDS, [
+      ...keys.map((key) => put(GuidEntries, key, {})),
+      ...gone.map((key) => remove(GuidEntries, key)),
     ]);
     // Written last, so that the next call repeats an interrupted build.
     await tables.put(Indexed, INDEXED, row, { contents, builtAt: clock.now().toISOString(), keys: pack(keys) });
@@ -84,9 +84,9 @@ export function createMatchIndex(deps: { tables: Tables; clock: Clock; log: Logg
     const known = await tables.get(Indexed, INDEXED, row);
     if (!known) return;
     await tables.write(
-      Held.table,
+      GuidEntries.table,
       GUIDS,
-      keysOf(known).map((key) => remove(Held, key)),
+      keysOf(known).map((key) => remove(GuidEntries, key)),
     );
     await tables.remove(Indexed, INDEXED, row);
   }
@@ -96,7 +96,7 @@ export function createMatchIndex(deps: { tables: Tables; clock: Clock; log: Logg
       const prefix = `${guid.toLowerCase()}|`;
       const found: { vaultName: string; secretName: string }[] = [];
       const pageSize = Math.min(1000, limit);
-      for await (const rows of tables.pages(Held, {
+      for await (const rows of tables.pages(GuidEntries, {
         partitionKey: GUIDS,
         from: prefix,
         before: keyEnd(prefix),

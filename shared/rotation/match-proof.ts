@@ -35,7 +35,7 @@ export const PROOF_LIMITS = { perMinute: 5, perHour: 20 };
  *
  * @throws {CloudFailure} if the failure is transient. Other failures give the outcome `unreadable`.
  */
-export async function prove(
+export async function verifyMatch(
   app: MatchedApp,
   name: string,
   secrets: VaultSecrets,

@@ -82,7 +82,7 @@ export interface Match {
   version: string | undefined;
 }
 
-const Word = z.object({
+const Statement = z.object({
   /** Undefined if a sign-in proved the application but not which of its secrets was used. */
   keyId: z.string().optional(),
   version: z.string(),
@@ -93,16 +93,16 @@ const Word = z.object({
   /** Resource ID of the vault. Absent in rows of earlier versions, which apply to any vault of the name. */
   vaultId: z.string().optional(),
 });
-export type Word = z.infer<typeof Word>;
+export type Statement = z.infer<typeof Statement>;
 
 /** The verifications and the confirmation of one secret for one application. */
 export const MatchRecord = z.object({
   vaultName: z.string(),
   secretName: z.string(),
-  verified: Word.extend({ kind: z.enum(["hint", "signIn"]) }).optional(),
+  verified: Statement.extend({ kind: z.enum(["hint", "signIn"]) }).optional(),
   /** The value was tested and is no working secret of the application. */
-  refused: Word.optional(),
-  confirmed: Word.optional(),
+  refused: Statement.optional(),
+  confirmed: Statement.optional(),
   /** The last completed rotation that wrote the secret. */
   rotated: z
     .object({

@@ -28,16 +28,16 @@ import {
   matchKey,
   matchPartition,
   pointerKey,
-  type Word,
+  type Statement,
 } from "./match.ts";
 import { candidatesOf, secretOf, secretPlace } from "./match-candidates.ts";
-import { claimsOf, weigh } from "./match-evidence.ts";
+import { claimsOf, evaluateMatch } from "./match-evidence.ts";
 import { createMatchIndex, type MatchIndex } from "./match-index.ts";
-import { PROOF_LIMITS, type Proof, prove, readable } from "./match-proof.ts";
+import { PROOF_LIMITS, type Proof, verifyMatch, readable } from "./match-proof.ts";
 import { currentVersion } from "./plan.ts";
 import { signInUnclear } from "./problems.ts";
 import { isCertain, type Matches, placeKey, type Target } from "./targets.ts";
-import { writtenBefore, writtenMatches } from "./written-before.ts";
+import { findWrittenPlaces, writtenMatches } from "./written-before.ts";
 
 /** Number of vaults that are read concurrently for the targets of a rotation. */
 const PARALLEL = 4;
@@ -117,7 +117,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     if (deps.config.SERVICE_KEY_VAULT_URL === undefined) throw noServiceVault();
   }
 
-  async function known(appId: string): Promise<MatchedApp> {
+  async function requireApp(appId: string): Promise<MatchedApp> {
     const app = await deps.app(appId);
     if (!app) throw notFound(`The application ${appId}`);
     return app;
@@ -125,7 +125,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
 
   async function find(app: MatchedApp) {
     const { candidates, coverage } = await candidatesOf(app, { tables, index, isServiceVault: isOwn, log: deps.log });
-    const matches = candidates.flatMap(({ secret, beside }) => weigh(secret, app, beside) ?? []);
+    const matches = candidates.flatMap(({ secret, beside }) => evaluateMatch(secret, app, beside) ?? []);
     return { matches: matches.sort((a, b) => (orderOf(a) < orderOf(b) ? -1 : 1)), coverage };
   }
 
@@ -136,7 +136,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
   }
 
   /** Returns the secret that the caller names, with its vault. */
-  async function named(id: string): Promise<{ secret: ComparedSecret; vault: VaultRecord }> {
+  async function requireSecret(id: string): Promise<{ secret: ComparedSecret; vault: VaultRecord }> {
     const place = secretPlace(id);
     if (place && isOwn(place.vaultName))
       throw new Problem("serviceVault", "The service's own key vault is never matched, read or written by a rotation.");
@@ -149,7 +149,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
   const recordOf = (app: MatchedApp, { vaultName, name }: ComparedSecret) =>
     tables.get(MatchRows, matchPartition(app.appId), matchKey(vaultName, name));
 
-  async function keep(
+  async function storeStatement(
     app: Pick<MatchedApp, "appId">,
     secret: Pick<ComparedSecret, "vaultName" | "name">,
     words: Pick<MatchRecord, "verified" | "refused"> | Pick<MatchRecord, "confirmed"> | Pick<MatchRecord, "rotated">,
@@ -163,7 +163,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     }));
   }
 
-  const wordOf = (vault: VaultRecord, version: SecretVersion, keyId: string | undefined, caller: Caller): Word => ({
+  const statementOf = (vault: VaultRecord, version: SecretVersion, keyId: string | undefined, caller: Caller): Statement => ({
     ...(keyId !== undefined && { keyId }),
     version: version.version,
     versionCreatedOn: version.createdOn ?? 0,
@@ -173,7 +173,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
   });
 
   /** @param claimed - The credential that the secret's metadata names. It decides if several have the same hint. */
-  async function proveAndKeep(
+  async function verifyAndStore(
     app: MatchedApp,
     secret: ComparedSecret,
     vault: VaultRecord,
@@ -183,15 +183,15 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     const event = { type: "rotation.matchVerified", caller, ...about(app, secret) };
     const outcome = (proof: Proof) => ({ details: { ...event.details, result: proof.outcome } });
     const tried = async () => {
-      const proof = await prove(app, secret.name, deps.vaults.open(vault), deps.proveSignIn);
+      const proof = await verifyMatch(app, secret.name, deps.vaults.open(vault), deps.proveSignIn);
       const { version, keyIds } = proof;
       const keyId = keyIds.length === 1 ? keyIds[0] : keyIds.find((one) => one === claimed);
-      const word = version && wordOf(vault, version, keyId, caller);
+      const word = version && statementOf(vault, version, keyId, caller);
       const signedIn = proof.outcome === "accepted";
       const wrong = proof.outcome === "refused" || proof.outcome === "otherHint";
       // If the value could not be tested, the earlier results stay.
       if (word)
-        await keep(app, secret, {
+        await storeStatement(app, secret, {
           verified:
             signedIn || (keyIds.length === 1 && !wrong) ? { ...word, kind: signedIn ? "signIn" : "hint" } : undefined,
           refused: wrong ? word : undefined,
@@ -204,25 +204,25 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
   return {
     index,
 
-    of: async (appId) => await find(await known(appId)),
+    of: async (appId) => await find(await requireApp(appId)),
 
     async verify(appId, { assetId: id }, caller) {
       requireOwnVault();
-      const app = await known(appId);
-      const { secret, vault } = await named(id);
+      const app = await requireApp(appId);
+      const { secret, vault } = await requireSecret(id);
       const { allowed, retryAfterSeconds } = await deps.limiter.take(app.appId.toLowerCase());
       if (!allowed) {
         const detail = `Each verification can cause a failed sign-in in the tenant's log, so an application is limited to ${PROOF_LIMITS.perHour} an hour. Try again later.`;
         throw retryLater("rateLimited", detail, retryAfterSeconds);
       }
-      const proof = await proveAndKeep(app, secret, vault, caller);
+      const proof = await verifyAndStore(app, secret, vault, caller);
       return { match: await matchOf(app, secret), proof };
     },
 
     async confirm(appId, { assetId: id, keyId, confirmed }, caller) {
       requireOwnVault();
-      const app = await known(appId);
-      const { secret, vault } = await named(id);
+      const app = await requireApp(appId);
+      const { secret, vault } = await requireSecret(id);
       const credentialId = confirmed ? credentialOf(app, keyId) : undefined;
       const { target, details } = about(app, secret);
       const event = {
@@ -232,7 +232,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
         details: { ...details, confirmed, credentialId },
       };
       await audited(audit, event, async () => {
-        if (!confirmed) return await keep(app, secret, { confirmed: undefined });
+        if (!confirmed) return await storeStatement(app, secret, { confirmed: undefined });
         const version = await newestOf(vault, secret.name);
         if (!version) throw notFound(`The secret ${id}`);
         if (version.managed)
@@ -240,7 +240,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
             "conflict",
             "This secret belongs to a certificate and can't be written. Renew the certificate.",
           );
-        await keep(app, secret, { confirmed: wordOf(vault, version, credentialId, caller) });
+        await storeStatement(app, secret, { confirmed: statementOf(vault, version, credentialId, caller) });
       });
       return await matchOf(app, secret);
     },
@@ -251,7 +251,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
       const { matches } = await find(app);
       const fits = (match: Match) =>
         match.secret.enabled && (match.keyId === key || (match.keyId === undefined && match.confidence !== "certain"));
-      const history = once(() => writtenBefore(deps, app.appId));
+      const history = once(() => findWrittenPlaces(deps, app.appId));
       const targets = await pMap(matches.filter(fits), (match) => targetOf(app, match, history), {
         concurrency: PARALLEL,
       });
@@ -264,7 +264,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
       const at = clock.now().toISOString();
       for (const { vaultName, secretName: name, writtenVersion, vaultId } of writtenMatches(rotation)) {
         const rotated = { rotationId, keyId, version: writtenVersion!, at, ...(vaultId !== undefined && { vaultId }) };
-        await keep({ appId }, { vaultName, name }, { rotated });
+        await storeStatement({ appId }, { vaultName, name }, { rotated });
       }
     },
 
@@ -326,7 +326,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     const certain = { ...doubtful, confidence, heldSince: newest.createdOn };
     const record = await recordOf(app, secret);
     const isHere = (id: string | undefined) => id === undefined || id.toLowerCase() === vaultId.toLowerCase();
-    const stands = (word: Word | undefined) =>
+    const stands = (word: Statement | undefined) =>
       word?.version === newest.version && word.keyId === keyId && isHere(word.vaultId);
     if (stands(record?.confirmed)) return { ...certain, standing: "confirmed" };
     if (!(record?.verified?.kind === "signIn" && stands(record.verified))) {
@@ -334,7 +334,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
       const refused = record?.refused;
       if (refused?.version === newest.version && clock.now().getTime() - Date.parse(refused.at) < DAY_MS)
         return { ...doubtful, confidence: "possible" };
-      const { outcome, keyIds } = await proveAndKeep(app, secret, vault, SYSTEM, keyId);
+      const { outcome, keyIds } = await verifyAndStore(app, secret, vault, SYSTEM, keyId);
       if (outcome === "unclear") throw signInUnclear(app.appId);
       if (outcome === "refused" || outcome === "otherHint") return { ...doubtful, confidence: "possible" };
       if (outcome === "unreadable") return { ...doubtful, unreadable: true };

@@ -34,11 +34,11 @@ export async function planConsumers(
   what: Pick<RotationRecord, "publications" | "appId">,
   { includeResources }: ConsumersRequest,
 ): Promise<Required<Pick<RotationRecord, "consumers" | "coverage">>> {
-  const { consumers: found, coverage } = await known.of(readBy(what));
+  const { consumers: found, coverage } = await known.of(placesToRead(what));
   refuseTooMany(found);
   const included = only(found, includeResources);
   const consumers = found
-    .map((one) => planned(one, included(one.id)))
+    .map((one) => toRotationConsumer(one, included(one.id)))
     .sort((a, b) => a.blast - b.blast || (keyOf(a) < keyOf(b) ? -1 : 1));
   const broken = consumers.filter((one) => one.included && one.how === "willBreak");
   if (broken.length > 0) throw willBreak(broken);
@@ -53,13 +53,13 @@ export function refuseTooMany(consumers: readonly PlannedConsumer[]): void {
 }
 
 /** Returns the places that consumers can read. The handover vault has no consumers. */
-export const readBy = ({ publications, appId }: Pick<RotationRecord, "publications" | "appId">) => ({
+export const placesToRead = ({ publications, appId }: Pick<RotationRecord, "publications" | "appId">) => ({
   places: publications.filter(({ kind }) => kind !== "handover"),
   appId,
 });
 
 /** Returns a planned consumer with its first state. */
-export const planned = (consumer: PlannedConsumer, included: boolean): RotationConsumer => ({
+export const toRotationConsumer = (consumer: PlannedConsumer, included: boolean): RotationConsumer => ({
   ...consumer,
   included,
   state: included && (consumer.how === "action" || consumer.how === "automatic") ? "waiting" : "unverified",

@@ -70,7 +70,7 @@ export type RotationPlan = Pick<
   | "coverage"
 >;
 
-export interface PlanWorld {
+export interface PlanDependencies {
   graph: Graph;
   vaults: VaultSecretsClients;
   matches: Matches;
@@ -93,19 +93,19 @@ export const CLOCKS_DIFFER_MS = 10 * MINUTE_MS;
  * @throws {Problem} if the rotation is not possible; {CloudFailure}
  */
 export async function planRotation(
-  world: PlanWorld,
+  deps: PlanDependencies,
   request: PlanRequest<RotationRequest>,
   now: Date,
 ): Promise<RotationPlan> {
   const plan =
-    "secret" in request ? await ofVaultSecret(world, request, now) : await ofClientSecret(world, request, now);
-  return { ...plan, ...(await planConsumers(world.consumers, plan, request)) };
+    "secret" in request ? await ofVaultSecret(deps, request, now) : await ofClientSecret(deps, request, now);
+  return { ...plan, ...(await planConsumers(deps.consumers, plan, request)) };
 }
 
 type Planned = Omit<RotationPlan, "consumers" | "coverage">;
 
 async function ofVaultSecret(
-  world: PlanWorld,
+  deps: PlanDependencies,
   { secret, expiryDays, overlapDays, reason, skipVerification, restartApps }: PlanRequest<VaultSecretRequest>,
   now: Date,
 ): Promise<Planned> {
@@ -118,7 +118,7 @@ async function ofVaultSecret(
     updateKeyVaults: true,
     reason,
     knownKeyIds: [],
-    publications: [await publicationAt(world, secret, { kind: "secret" })],
+    publications: [await publicationAt(deps, secret, { kind: "secret" })],
     skipVerification,
     restartApps,
     notUpdated: [],
@@ -127,20 +127,20 @@ async function ofVaultSecret(
 }
 
 async function ofClientSecret(
-  world: PlanWorld,
+  deps: PlanDependencies,
   request: PlanRequest<ClientSecretRequest>,
   now: Date,
 ): Promise<Planned> {
   requireNames(request);
-  const app = await world.graph.application({ appId: request.appId });
+  const app = await deps.graph.application({ appId: request.appId });
   if (app === undefined) throw notFound(`An application with the client id ${request.appId}`);
   const old = secretOf(app, request.secretId);
   const removeExpired = roomFor(app, request, now);
-  const { expiryDays, notes } = await lifetimeOf(world.graph, app, request.expiryDays);
-  const targets = await world.matches.targetsOf(app, old.keyId);
+  const { expiryDays, notes } = await lifetimeOf(deps.graph, app, request.expiryDays);
+  const targets = await deps.matches.targetsOf(app, old.keyId);
   const { publications, notUpdated } = request.updateKeyVaults
-    ? await matchesToWrite(world, targets, request)
-    : await handedOver(world, targets, app.appId);
+    ? await matchesToWrite(deps, targets, request)
+    : await handedOver(deps, targets, app.appId);
   return {
     appId: app.appId,
     objectId: app.objectId,
@@ -238,13 +238,13 @@ async function lifetimeOf(graph: Graph, app: GraphApplication, wanted: number) {
 
 type Places = Pick<RotationRecord, "publications" | "notUpdated">;
 
-async function matchesToWrite(world: PlanWorld, targets: readonly Target[], request: PlacesRequest): Promise<Places> {
+async function matchesToWrite(deps: PlanDependencies, targets: readonly Target[], request: PlacesRequest): Promise<Places> {
   const { written, leftOut } = choosePlaces(targets, request);
-  return { publications: await Promise.all(written.map((target) => matchAt(world, target))), notUpdated: leftOut };
+  return { publications: await Promise.all(written.map((target) => matchAt(deps, target))), notUpdated: leftOut };
 }
 
-async function handedOver(world: PlanWorld, targets: readonly Target[], appId: string): Promise<Places> {
-  const publication = await handover(world, appId);
+async function handedOver(deps: PlanDependencies, targets: readonly Target[], appId: string): Promise<Places> {
+  const publication = await handover(deps, appId);
   const notUpdated = targets
     .filter((target) => placeKey(target) !== placeKey(publication))
     .map(({ vaultName, secretName, confidence }) => ({ vaultName, secretName, confidence }));
@@ -256,14 +256,14 @@ async function handedOver(world: PlanWorld, targets: readonly Target[], appId: s
  *
  * @throws {Problem} notRotatable, serviceVault; {CloudFailure}
  */
-export const matchAt = async (world: Pick<PlanWorld, "vaults">, target: Target): Promise<Publication> => ({
-  ...(await publicationAt(world, target, { kind: "match", confirmed: target.standing === "confirmed" })),
+export const matchAt = async (deps: Pick<PlanDependencies, "vaults">, target: Target): Promise<Publication> => ({
+  ...(await publicationAt(deps, target, { kind: "match", confirmed: target.standing === "confirmed" })),
   vaultId: target.vaultId,
 });
 
 /** Plans a new version of an existing vault secret. */
 async function publicationAt(
-  { vaults }: Pick<PlanWorld, "vaults">,
+  { vaults }: Pick<PlanDependencies, "vaults">,
   target: Pick<Target, "vaultName" | "vaultUri" | "secretName">,
   how: Pick<Publication, "kind" | "confirmed">,
 ): Promise<Publication> {
@@ -294,7 +294,7 @@ export async function currentVersion(
 }
 
 /** Plans the secret in the handover vault, from which users collect the value. */
-async function handover({ config, vaults }: PlanWorld, appId: string): Promise<Publication> {
+async function handover({ config, vaults }: PlanDependencies, appId: string): Promise<Publication> {
   const address = config.HANDOVER_KEY_VAULT_URL;
   if (address === undefined) {
     throw invalidBody(

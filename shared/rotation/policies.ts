@@ -16,7 +16,7 @@ import type { MatchedApp } from "./match.ts";
 import { secretPlace } from "./match-candidates.ts";
 import { type MatchFinder, noServiceVault } from "./matches.ts";
 import type { PolicyChange } from "./policies-api.ts";
-import { leastLife, POLICIES, Policies, type PolicyRecord, policyKey } from "./policy.ts";
+import { minLifetimeDays, POLICIES, Policies, type PolicyRecord, policyKey } from "./policy.ts";
 
 /** The properties of an application that policies need. */
 export interface PolicyApp extends MatchedApp {
@@ -104,8 +104,8 @@ export function createPolicies(deps: {
     const policy = await deps.passwordPolicy(app.objectId);
     if (policy !== "unknown" && !policy.allowed)
       refuse("automatic", "can't be true: an app management policy of the tenant forbids new client secrets");
-    const days = lifeOf(change.expiryDays ?? defaultValidityDays, policy);
-    const least = leastLife(rotationTriggerDays, change.overlapDays);
+    const days = lifetimeDays(change.expiryDays ?? defaultValidityDays, policy);
+    const least = minLifetimeDays(rotationTriggerDays, change.overlapDays);
     if (days <= least)
       refuse(
         "expiryDays",
@@ -217,7 +217,7 @@ export const allPolicies = (tables: Tables, log: Logger): AsyncGenerator<Row<Pol
 const THE_POLICY = "The policy";
 
 /** Returns the days that a new secret is valid, limited by the tenant's policy. */
-export const lifeOf = (days: number, policy: Awaited<ReturnType<Graph["passwordPolicy"]>>): number =>
+export const lifetimeDays = (days: number, policy: Awaited<ReturnType<Graph["passwordPolicy"]>>): number =>
   policy === "unknown" || policy.longestDays === undefined ? days : Math.min(days, policy.longestDays);
 
 /** Returns the members that users set, for the audit log. */

@@ -53,4 +53,4 @@ export const MAX_TARGETS = 50;
  * overlap period of its predecessor must be over, with one day of margin. A secret with a shorter lifetime would be due
  * immediately.
  */
-export const leastLife = (triggerDays: number, overlapDays: number): number => triggerDays + overlapDays + 1;
+export const minLifetimeDays = (triggerDays: number, overlapDays: number): number => triggerDays + overlapDays + 1;

@@ -1,7 +1,7 @@
 import type { NewSecretVersion, SecretVersion, VaultSecrets } from "../platform/azure/vault-secrets.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import { isVaultSecret, type Publication, type RotationRecord } from "./rotation.ts";
-import type { Turn } from "./turn.ts";
+import type { StepContext } from "./turn.ts";
 
 /** Maximum number of tags: https://learn.microsoft.com/azure/key-vault/secrets/about-secrets#secret-tags */
 const MAX_TAGS = 15;
@@ -47,11 +47,11 @@ export function nextVersion(
   };
 }
 
-export const vaultOf = ({ world }: Turn, { vaultName, vaultUri }: Publication): VaultSecrets =>
-  world.vaults.open({ name: vaultName, vaultUri });
+export const vaultOf = ({ deps }: StepContext, { vaultName, vaultUri }: Publication): VaultSecrets =>
+  deps.vaults.open({ name: vaultName, vaultUri });
 
 /** Content of a place: the `new` value, the version from when the rotation was `planned`, or something `other`. */
-export interface Held {
+export interface PlaceContent {
   holds: "new" | "planned" | "other";
   current: (SecretVersion & { value: string }) | undefined;
 }
@@ -61,9 +61,9 @@ export interface Held {
  *
  * @param value - The new secret's value, if it is still readable.
  */
-export async function lookAt(turn: Turn, publication: Publication, value: string | undefined): Promise<Held> {
-  const current = await vaultOf(turn, publication).read(publication.secretName);
-  if (current !== undefined && isNew(turn.record, current, value)) return { holds: "new", current };
+export async function inspectPlace(context: StepContext, publication: Publication, value: string | undefined): Promise<PlaceContent> {
+  const current = await vaultOf(context, publication).read(publication.secretName);
+  if (current !== undefined && isNew(context.record, current, value)) return { holds: "new", current };
   return { holds: current?.version === publication.plannedVersion ? "planned" : "other", current };
 }
 
@@ -80,7 +80,7 @@ function isNew(record: RotationRecord, current: SecretVersion & { value: string 
 }
 
 /** Stores the progress of a publication. */
-export const progress = (turn: Turn, one: Publication, change: Partial<Publication>): Promise<void> =>
-  turn.save(({ publications }) => ({
+export const savePublication = (context: StepContext, one: Publication, change: Partial<Publication>): Promise<void> =>
+  context.save(({ publications }) => ({
     publications: publications.map((other) => (placeOf(other) === placeOf(one) ? { ...other, ...change } : other)),
   }));

@@ -1,19 +1,19 @@
 import { CloudFailure, unlessMissing } from "../platform/azure/failure.ts";
-import { heldValue, heldValueOf } from "./holding.ts";
+import { heldValue, heldClientSecret } from "./holding.ts";
 import { signInUnclear } from "./problems.ts";
 import { vaultOf } from "./publications.ts";
 import { isVaultSecret, type Publication } from "./rotation.ts";
-import type { Turn } from "./turn.ts";
+import type { StepContext } from "./turn.ts";
 
 /**
  * Returns the new value, or undefined if it is lost. A client secret is read from the held copy or from a place that this
  * rotation wrote, a vault secret's value only from the held copy. A rotation deletes the held copy when it ends, so the copy is
  * missing if the rotation's row was restored from a backup.
  */
-export async function newValue(turn: Turn): Promise<string | undefined> {
-  const { record } = turn;
-  if (isVaultSecret(record)) return await heldValue(turn);
-  return record.newKeyId === undefined ? undefined : await newValueOf(turn, record.newKeyId);
+export async function newValue(context: StepContext): Promise<string | undefined> {
+  const { record } = context;
+  if (isVaultSecret(record)) return await heldValue(context);
+  return record.newKeyId === undefined ? undefined : await newValueOf(context, record.newKeyId);
 }
 
 /**
@@ -22,31 +22,31 @@ export async function newValue(turn: Turn): Promise<string | undefined> {
  *
  * @throws {CloudFailure} if a place can't be read, or a sign-in that decides gives no clear answer.
  */
-export async function newValueOf(turn: Turn, keyId: string): Promise<string | undefined> {
-  const held = await heldValueOf(turn, keyId);
+export async function newValueOf(context: StepContext, keyId: string): Promise<string | undefined> {
+  const held = await heldClientSecret(context, keyId);
   if (held !== undefined) return held;
-  for (const publication of turn.record.publications) {
-    const value = await valueWrittenTo(turn, publication, keyId);
+  for (const publication of context.record.publications) {
+    const value = await valueWrittenTo(context, publication, keyId);
     if (value !== undefined) return value;
   }
   return undefined;
 }
 
 /** Other writers can set tags, so the value must also sign in. */
-async function valueWrittenTo(turn: Turn, publication: Publication, keyId: string): Promise<string | undefined> {
-  const { world, record } = turn;
-  const current = await readEnabled(turn, publication);
+async function valueWrittenTo(context: StepContext, publication: Publication, keyId: string): Promise<string | undefined> {
+  const { deps, record } = context;
+  const current = await readEnabled(context, publication);
   const { "rotation-id": rotationId, "entra-key-id": taggedKeyId } = current?.tags ?? {};
   if (current === undefined || rotationId !== record.rotationId || taggedKeyId !== keyId) return undefined;
-  const { kind } = await world.signIn(record.appId!, current.value);
+  const { kind } = await deps.signIn(record.appId!, current.value);
   if (kind === "unclear") throw signInUnclear(record.appId!);
   return kind === "accepted" ? current.value : undefined;
 }
 
 /** Returns the current version of a place; undefined if there is none or it is disabled. */
-export async function readEnabled(turn: Turn, publication: Publication) {
+export async function readEnabled(context: StepContext, publication: Publication) {
   try {
-    return await unlessMissing(vaultOf(turn, publication).read(publication.secretName));
+    return await unlessMissing(vaultOf(context, publication).read(publication.secretName));
   } catch (error) {
     if (error instanceof CloudFailure && error.code === "disabled") return undefined;
     throw error;

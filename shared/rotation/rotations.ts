@@ -13,10 +13,10 @@ import type { Queues } from "../platform/storage/queues.ts";
 import type { HistoryStore } from "../settings/retention.ts";
 import type { Settings } from "../settings/settings.ts";
 import { reasonsAgainstEnd } from "./conditions.ts";
-import { type Draft, draft } from "./draft.ts";
+import { type Draft, draftRotation } from "./draft.ts";
 import { createRotationHistory, type HistoryFilter, type RotationEvent } from "./history.ts";
-import { holdingName, holdValue } from "./holding.ts";
-import { type PlanWorld, planRotation, type RotationRequest } from "./plan.ts";
+import { heldCopyName, holdVaultSecret } from "./holding.ts";
+import { type PlanDependencies, planRotation, type RotationRequest } from "./plan.ts";
 import { asProblem, conflict, noServiceVault, noVault, rotationUnfinished } from "./problems.ts";
 import {
   isOver,
@@ -27,10 +27,10 @@ import {
   type RotationSummary,
 } from "./rotation.ts";
 import { createRotationRows, UnfinishedRotation } from "./rows.ts";
-import { isTouched } from "./states.ts";
-import { triedAgain } from "./steps/consumers.ts";
-import { createTurn, type RotationWorld } from "./turn.ts";
-import { createRotationWork } from "./work.ts";
+import { mayHoldNewValue } from "./states.ts";
+import { resetFailedRestores } from "./steps/consumers.ts";
+import { createStepContext, type StepDependencies } from "./turn.ts";
+import { createStepRunner } from "./work.ts";
 
 /**
  * Rotations of client secrets of applications and of vault secrets, including the refresh of their consumers. Only `begin`
@@ -85,8 +85,8 @@ export interface Rotations {
   store(): HistoryStore;
 }
 
-export type RotationDependencies = Omit<RotationWorld, "rows" | "own" | "audit"> &
-  PlanWorld & {
+export type RotationDependencies = Omit<StepDependencies, "rows" | "own" | "audit"> &
+  PlanDependencies & {
     own: ServiceKeyVault | undefined;
     audit: Pick<Audit, "append">;
     queues: Queues;
@@ -99,29 +99,29 @@ export function createRotations(deps: RotationDependencies): Rotations {
   const { tables, queues, settings, licensing, audit, clock, randomness, own } = deps;
   const rows = createRotationRows({ tables, clock, randomness });
   const history = createRotationHistory(tables, rows);
-  const world: RotationWorld = { ...deps, rows, own: own ?? noVault };
-  const work = createRotationWork(world, queues);
+  const stepDeps: StepDependencies = { ...deps, rows, own: own ?? noVault };
+  const work = createStepRunner(stepDeps, queues);
 
-  async function needLicence(): Promise<void> {
+  async function requireLicense(): Promise<void> {
     if ((await licensing.tier()) !== "pro") throw licenseRequired();
   }
 
-  async function planned(request: RotationRequest, caller: Caller, automatic: boolean): Promise<Draft> {
-    await needLicence();
+  async function planDraft(request: RotationRequest, caller: Caller, automatic: boolean): Promise<Draft> {
+    await requireLicense();
     if (own === undefined) throw noServiceVault();
     const { defaultValidityDays } = await settings.values();
     const now = clock.now();
     const expiryDays = request.expiryDays ?? defaultValidityDays;
-    await refuseUnfinished(
+    await requireNoUnfinished(
       "appId" in request
         ? request.appId
         : assetId({ vaultName: request.secret.vaultName, type: "secret", name: request.secret.secretName }),
     );
     const plan = await planRotation(deps, { ...request, expiryDays, automatic }, now).catch(asProblem);
-    return draft(plan, { rotationId: randomness.ulid(now), caller, automatic, now });
+    return draftRotation(plan, { rotationId: randomness.ulid(now), caller, automatic, now });
   }
 
-  async function refuseUnfinished(subject: string): Promise<void> {
+  async function requireNoUnfinished(subject: string): Promise<void> {
     const unfinished = await rows.unfinishedOf(subject);
     if (unfinished !== undefined) throw rotationUnfinished(unfinished);
   }
@@ -130,59 +130,59 @@ export function createRotations(deps: RotationDependencies): Rotations {
   async function insert(record: Draft, value: string | undefined): Promise<void> {
     if (value !== undefined) {
       await rows.markHeld(record.rotationId);
-      await holdValue(world.own, record.rotationId, value);
+      await holdVaultSecret(stepDeps.own, record.rotationId, value);
     }
     try {
       await rows.insert(record, value !== undefined);
     } catch (error) {
       if (!(error instanceof UnfinishedRotation)) throw error;
-      if (value !== undefined) await forgetHeld(record.rotationId);
+      if (value !== undefined) await deleteHeldCopy(record.rotationId);
       throw rotationUnfinished(error.rotationId);
     }
   }
 
   /** Deletes a held copy whose rotation was never stored. */
-  async function forgetHeld(rotationId: string): Promise<void> {
-    await world.own.removeSecret(holdingName(rotationId));
-    await rows.forgetStray(rotationId);
+  async function deleteHeldCopy(rotationId: string): Promise<void> {
+    await stepDeps.own.removeSecret(heldCopyName(rotationId));
+    await rows.removeHeldMark(rotationId);
   }
 
-  async function found(rotationId: string): Promise<Row<RotationRecord>> {
+  async function requireRotation(rotationId: string): Promise<Row<RotationRecord>> {
     const row = await rows.get(rotationId);
     if (row) return row;
-    await needLicence();
+    await requireLicense();
     throw notFound(`The rotation ${rotationId}`);
   }
 
   /** Stores a user's decision and schedules the next step. */
-  async function decided(
+  async function saveDecision(
     type: string,
     rotationId: string,
     caller: Caller,
     details: Record<string, unknown>,
     change: (row: Row<RotationRecord>) => Promise<Partial<RotationRecord>>,
   ): Promise<RotationRecord> {
-    await found(rotationId);
+    await requireRotation(rotationId);
     const target = { type: "rotation", id: rotationId };
     const saved = await audited(audit, { type, caller, target, details }, () =>
       repeatOnConflict(async () => {
-        const row = await found(rotationId);
+        const row = await requireRotation(rotationId);
         const dueAt = clock.now().toISOString();
         return await rows.save(row, { ...row, dueAt, ...(await change(row)) });
       }),
     );
-    await work.call(saved);
+    await work.scheduleNext(saved);
     return saved;
   }
 
   return {
     plan: async (request) => ({
-      ...(await planned(request, { actor: "nobody", requestId: "" }, false)),
+      ...(await planDraft(request, { actor: "nobody", requestId: "" }, false)),
       writeId: "",
     }),
 
     async begin(request, caller, automatic = false) {
-      const record = await planned(request, caller, automatic);
+      const record = await planDraft(request, caller, automatic);
       const { rotationId, appId, oldKeyId, expiryDays, publications, reason } = record;
       const places = publications.map(({ vaultName, secretName }) => `${vaultName}/${secretName}`);
       const what = appId === undefined ? { assetId: record.assetId } : { appId, oldKeyId };
@@ -193,14 +193,14 @@ export function createRotations(deps: RotationDependencies): Rotations {
         details: { ...what, expiryDays, places, automatic, ...(reason && { reason }) },
       };
       await audited(audit, event, () => insert(record, "value" in request ? request.value : undefined));
-      await work.call(record);
+      await work.scheduleNext(record);
       return (await rows.get(rotationId))!;
     },
 
-    get: found,
+    get: requireRotation,
 
     cancel: (rotationId, caller) =>
-      decided("rotation.cancelled", rotationId, caller, {}, async (row) => {
+      saveDecision("rotation.cancelled", rotationId, caller, {}, async (row) => {
         if (isOver(row.status)) throw conflict("This rotation has ended.");
         if (row.ending !== undefined) throw conflict("This rotation is already rolling back.");
         if (row.status === "revoking" || row.revokingSince !== undefined) {
@@ -211,19 +211,19 @@ export function createRotations(deps: RotationDependencies): Rotations {
       }),
 
     retry: (rotationId, caller) =>
-      decided("rotation.retried", rotationId, caller, {}, async (row) => {
+      saveDecision("rotation.retried", rotationId, caller, {}, async (row) => {
         if (row.status !== "needsAttention") throw conflict("This rotation does not need attention.");
         return resumed(row);
       }),
 
     async finish(rotationId, force, caller) {
-      const before = await found(rotationId);
+      const before = await requireRotation(rotationId);
       const left = notRestored(before);
-      if (left.length === 0) refuseUnfinishable(before);
+      if (left.length === 0) requireFinishable(before);
       if (!force) {
         // Makes the same checks as at the end of the overlap period, without a lease and without any write.
-        const turn = createTurn(world, { ...before, ending: undefined, failures: 0 }, "", caller);
-        const conditions = async () => await reasonsAgainstEnd(turn, true).catch(asProblem);
+        const context = createStepContext(stepDeps, { ...before, ending: undefined, failures: 0 }, "", caller);
+        const conditions = async () => await reasonsAgainstEnd(context, true).catch(asProblem);
         const reasons = left.length > 0 ? left.map(mayHoldNew) : (await conditions()).reasons;
         if (reasons.length > 0) {
           throw new Problem("notFinishable", `${reasons.join(" ")} Send force: true to end the rotation anyway.`, {
@@ -232,10 +232,10 @@ export function createRotations(deps: RotationDependencies): Rotations {
         }
       }
       const details = { force, ...(left.length > 0 && { left: left.map(({ id }) => id) }) };
-      return await decided("rotation.finished", rotationId, caller, details, async (row) => {
-        if (left.length > 0) return leave(row);
+      return await saveDecision("rotation.finished", rotationId, caller, details, async (row) => {
+        if (left.length > 0) return leaveConsumers(row);
         if (notRestored(row).length > 0) throw conflict("The rotation is rolling back. Read it again.");
-        refuseUnfinishable(row);
+        requireFinishable(row);
         const now = clock.now().toISOString();
         return {
           ...resumed(row),
@@ -257,20 +257,20 @@ export function createRotations(deps: RotationDependencies): Rotations {
         const now = clock.now().toISOString();
         const overlaps = row.status === "overlapping";
         const saved = await rows.save(row, { ...row, placeConfirmedAt: now, ...(overlaps && { dueAt: now }) });
-        if (overlaps) await work.call(saved);
+        if (overlaps) await work.scheduleNext(saved);
       });
     },
 
     history: (filter, request) => history.list(filter, request),
     unfinishedOf: (appId) => rows.unfinishedOf(appId),
     events: (after) => history.events(after),
-    work: (rotationId, requestId) => work.turn(rotationId, requestId),
+    work: (rotationId, requestId) => work.runDueStep(rotationId, requestId),
 
     async wake() {
       for await (const rotationIds of rows.overdue()) {
-        for (const rotationId of rotationIds) await work.call({ rotationId, dueAt: clock.now().toISOString() });
+        for (const rotationId of rotationIds) await work.scheduleNext({ rotationId, dueAt: clock.now().toISOString() });
       }
-      for await (const rotationIds of rows.strays()) for (const rotationId of rotationIds) await forgetHeld(rotationId);
+      for await (const rotationIds of rows.unclaimedCopies()) for (const rotationId of rotationIds) await deleteHeldCopy(rotationId);
     },
 
     giveUp: (rotationId) => work.giveUp(rotationId),
@@ -285,20 +285,20 @@ const resumed = ({ status, attention, consumers }: RotationRecord): Partial<Rota
         status: attention.resume,
         attention: undefined,
         failures: 0,
-        ...(consumers && { consumers: triedAgain(consumers) }),
+        ...(consumers && { consumers: resetFailedRestores(consumers) }),
       }
     : {};
 
 /** Returns the consumers that keep a rollback waiting for a user, once all places have the previous value. */
 const notRestored = ({ status, ending, publications, consumers = [] }: RotationRecord): RotationConsumer[] =>
-  status === "needsAttention" && ending !== undefined && !publications.some(isTouched)
+  status === "needsAttention" && ending !== undefined && !publications.some(mayHoldNewValue)
     ? consumers.filter(isToRestore)
     : [];
 
 const mayHoldNew = ({ kind, name }: RotationConsumer): string => `${kind} ${name} may still hold the new value.`;
 
 /** Leaves the consumers that could not be restored, because a user vouches for them. The rollback then ends normally. */
-function leave(row: RotationRecord): Partial<RotationRecord> {
+function leaveConsumers(row: RotationRecord): Partial<RotationRecord> {
   const left = notRestored(row);
   if (left.length === 0) throw conflict("All consumers have been restored in the meantime. Read the rotation again.");
   const text = `Left as they are by a person: ${left.map(({ kind, name }) => `${kind} ${name}`).join(", ")}. They may hold the new value.`;
@@ -309,7 +309,7 @@ function leave(row: RotationRecord): Partial<RotationRecord> {
   };
 }
 
-function refuseUnfinishable(row: RotationRecord): void {
+function requireFinishable(row: RotationRecord): void {
   const status = row.status === "needsAttention" ? "overlapping" : row.status;
   const made = isVaultSecret(row)
     ? row.publications.every(({ state }) => state === "written")

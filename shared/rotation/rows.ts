@@ -89,9 +89,9 @@ export interface RotationRows {
    */
   insert(record: Omit<RotationRecord, "writeId">, held: boolean): Promise<void>;
   /** Lists rotation IDs with a held copy that were marked an hour ago or longer and never stored. */
-  strays(): AsyncGenerator<string[]>;
+  unclaimedCopies(): AsyncGenerator<string[]>;
   /** Removes the mark after the held copy was deleted. */
-  forgetStray(rotationId: string): Promise<void>;
+  removeHeldMark(rotationId: string): Promise<void>;
   /**
    * Writes a changed rotation and all its rows in one transaction. @throws {RowChanged} if the rotation changed since it was
    * read.
@@ -122,14 +122,14 @@ export function createRotationRows(deps: { tables: Tables; clock: Clock; randomn
       await tables.insert(RotationPointers, ROTATIONS, HELD + rotationId, { rotationId });
     },
 
-    async *strays() {
+    async *unclaimedCopies() {
       const before = HELD + encodeTime(clock.now().getTime() - STRAY_MS);
       for await (const rows of tables.pages(RotationPointers, { partitionKey: ROTATIONS, from: HELD, before })) {
         yield rows.map(({ rotationId }) => rotationId);
       }
     },
 
-    async forgetStray(rotationId) {
+    async removeHeldMark(rotationId) {
       await tables.remove(RotationPointers, ROTATIONS, HELD + rotationId);
     },
 

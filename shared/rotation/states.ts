@@ -25,24 +25,24 @@ const NEXT: Partial<Record<StepName, RotationStatus | "ended">> = {
 
 /** Steps during which everything can still be rolled back automatically. */
 const BACKWARDS: readonly StepName[] = ["makeRoom", "create", "prove", "publish", "verify"];
-export const canGoBack = (name: StepName): boolean => BACKWARDS.includes(name);
+export const canRollBack = (name: StepName): boolean => BACKWARDS.includes(name);
 
 /** Returns whether a place may have the new value. */
-export const isTouched = ({ state }: Publication): boolean =>
+export const mayHoldNewValue = ({ state }: Publication): boolean =>
   state === "writing" || state === "written" || state === "restoring";
 
 /** Returns whether a requested client secret may still have to be removed. */
-const isUnsettled = ({ state }: Attempt): boolean => state === "asked" || state === "made" || state === "discarding";
+const mayNeedRemoval = ({ state }: Attempt): boolean => state === "asked" || state === "made" || state === "discarding";
 
 const isDone = ({ steps }: RotationRecord, name: StepName): boolean =>
   steps.some((step) => step.name === name && step.status === "done");
 
 /** Returns the step that runs next. */
-export function stepOf(record: RotationRecord): StepName {
+export function nextStep(record: RotationRecord): StepName {
   if (record.ending) {
-    if (record.publications.some(isTouched)) return "putBack";
+    if (record.publications.some(mayHoldNewValue)) return "putBack";
     if (record.consumers?.some(isToRestore)) return "restore";
-    return record.attempts.some(isUnsettled) ? "removeNew" : "cleanUp";
+    return record.attempts.some(mayNeedRemoval) ? "removeNew" : "cleanUp";
   }
   switch (record.status) {
     case "proving":
@@ -61,7 +61,7 @@ export function stepOf(record: RotationRecord): StepName {
   }
 }
 
-const stepBegun =
+const startedStep =
   (now: Date) =>
   (step: Step): Step => ({
     ...step,
@@ -78,18 +78,18 @@ const withStep = (steps: readonly Step[], name: StepName, change: (step: Step) =
 };
 
 /** Starts the next step. A cancellation takes effect here. */
-export function begun(record: RotationRecord, now: Date): Partial<RotationRecord> {
+export function startStep(record: RotationRecord, now: Date): Partial<RotationRecord> {
   const cancelled = record.cancel && !record.ending && record.revokingSince === undefined;
   const next = { ...record, ...(cancelled && { ending: "cancelled" as const }) };
   return {
     ...(cancelled && { ending: "cancelled" }),
     ...(record.status === "planned" && !cancelled && { status: isVaultSecret(record) ? "publishing" : "creating" }),
-    steps: withStep(record.steps, stepOf(next), stepBegun(now)),
+    steps: withStep(record.steps, nextStep(next), startedStep(now)),
   };
 }
 
 /** Completes a step and sets the status that follows. */
-export function after(record: RotationRecord, name: StepName, now: Date): Partial<RotationRecord> {
+export function finishStep(record: RotationRecord, name: StepName, now: Date): Partial<RotationRecord> {
   const steps = withStep(record.steps, name, (step) => ({
     ...step,
     status: "done",
@@ -107,7 +107,7 @@ export function after(record: RotationRecord, name: StepName, now: Date): Partia
 }
 
 /** Starts a rollback after a step failed permanently. */
-export function goingBack(
+export function startRollback(
   record: RotationRecord,
   name: StepName,
   failure: RotationFailure,
@@ -116,12 +116,12 @@ export function goingBack(
   return {
     steps: stepFailed(record, name, failure, now),
     failure,
-    ending: record.publications.some(isTouched) ? "rolledBack" : "failed",
+    ending: record.publications.some(mayHoldNewValue) ? "rolledBack" : "failed",
   };
 }
 
 /** Stops the rotation until a user acts. */
-export function waiting(
+export function requestAttention(
   record: RotationRecord,
   name: StepName,
   failure: RotationFailure,

@@ -1,7 +1,7 @@
 import type { RotationFailure } from "./rotation.ts";
 
 /** The step can't continue now, although nothing failed: it ends and is scheduled again. */
-export class Later extends Error {
+export class ContinueLater extends Error {
   override readonly name = "Later";
   readonly seconds: number;
 
@@ -12,7 +12,7 @@ export class Later extends Error {
 }
 
 /** The rotation can't succeed: it rolls back. */
-export class GoBack extends Error {
+export class RollBack extends Error {
   override readonly name = "GoBack";
   readonly failure: RotationFailure;
 
@@ -23,7 +23,7 @@ export class GoBack extends Error {
 }
 
 /** The rotation can neither continue nor roll back: a user must act. */
-export class NeedsPerson extends Error {
+export class NeedsAttention extends Error {
   override readonly name = "NeedsPerson";
   readonly failure: RotationFailure;
 
@@ -34,6 +34,6 @@ export class NeedsPerson extends Error {
 }
 
 /** Another worker took over the rotation: this one must stop. */
-export class TakenOver extends Error {
+export class LeaseLost extends Error {
   override readonly name = "TakenOver";
 }

@@ -13,7 +13,7 @@ import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import type { ConsumersOfSecrets } from "./consumer.ts";
 import { ROTATIONS, type RotationRecord, WriterLeases } from "./rotation.ts";
 import type { RotationRows } from "./rows.ts";
-import { Later, TakenOver } from "./stop.ts";
+import { ContinueLater, LeaseLost } from "./stop.ts";
 import type { Matches } from "./targets.ts";
 import type { SecretUsage } from "./usage.ts";
 
@@ -39,7 +39,7 @@ const LEASE_ROW = "tenant";
 export type SignIn = (appId: string, secret: string) => Promise<SignInOutcome>;
 
 /** The services that the steps of a rotation use. */
-export interface RotationWorld {
+export interface StepDependencies {
   tables: Tables;
   rows: RotationRows;
   graph: Graph;
@@ -57,8 +57,8 @@ export interface RotationWorld {
 }
 
 /** The lease of one worker on a rotation, for one step, with the record and the services that the step needs. */
-export interface Turn {
-  readonly world: RotationWorld;
+export interface StepContext {
+  readonly deps: StepDependencies;
   readonly caller: Caller;
   /** The record as last read or written. */
   readonly record: RotationRecord;
@@ -73,17 +73,17 @@ export interface Turn {
    * Runs work of several cloud calls and renews the lease meanwhile, so that no other worker starts the same step. Does not
    * change the record.
    */
-  keeping<T>(work: () => Promise<T>): Promise<T>;
+  withHeartbeat<T>(work: () => Promise<T>): Promise<T>;
   /**
    * Runs a change of the tenant's applications while no other worker of this service makes one.
    *
    * @throws {Later} if another worker does, or did a moment ago.
    */
-  directory<T>(write: () => Promise<T>): Promise<T>;
+  withDirectoryLease<T>(write: () => Promise<T>): Promise<T>;
 }
 
-export function createTurn(world: RotationWorld, claimed: Row<RotationRecord>, owner: string, caller: Caller): Turn {
-  const { tables, rows, clock, randomness } = world;
+export function createStepContext(deps: StepDependencies, claimed: Row<RotationRecord>, owner: string, caller: Caller): StepContext {
+  const { tables, rows, clock, randomness } = deps;
   let row = claimed;
 
   async function save(change: (record: RotationRecord) => Partial<RotationRecord>): Promise<void> {
@@ -94,7 +94,7 @@ export function createTurn(world: RotationWorld, claimed: Row<RotationRecord>, o
       } catch (error) {
         if (!(error instanceof RowChanged)) throw error;
         const now = await rows.get(row.rotationId);
-        if (now?.working !== owner) throw new TakenOver();
+        if (now?.working !== owner) throw new LeaseLost();
         row = now;
       }
     }
@@ -104,9 +104,9 @@ export function createTurn(world: RotationWorld, claimed: Row<RotationRecord>, o
   async function lease(): Promise<() => Promise<void>> {
     const found = await tables.aged(WriterLeases, ROTATIONS, LEASE_ROW);
     if (found && found.row.owner !== "" && found.ageMs < LEASE_MS) {
-      throw new Later(Math.min(BUSY_SECONDS.most, Math.max(BUSY_SECONDS.least, Math.ceil(found.ageMs / SECOND_MS))));
+      throw new ContinueLater(Math.min(BUSY_SECONDS.most, Math.max(BUSY_SECONDS.least, Math.ceil(found.ageMs / SECOND_MS))));
     }
-    if (found && found.row.owner === "" && found.ageMs < PAUSE_MS) throw new Later(PAUSE_MS / SECOND_MS);
+    if (found && found.row.owner === "" && found.ageMs < PAUSE_MS) throw new ContinueLater(PAUSE_MS / SECOND_MS);
     const write = (held: string) => ({ owner: held, writeId: randomness.ulid(clock.now()) });
     try {
       const taken =
@@ -115,20 +115,20 @@ export function createTurn(world: RotationWorld, claimed: Row<RotationRecord>, o
           : await tables.replace(WriterLeases, { ...found.row, ...write(owner) });
       return async () => void (await unlessChanged(tables.replace(WriterLeases, { ...taken, ...write("") })));
     } catch (error) {
-      if (isConflict(error)) throw new Later(BUSY_SECONDS.least);
+      if (isConflict(error)) throw new ContinueLater(BUSY_SECONDS.least);
       throw error;
     }
   }
 
   return {
-    world,
+    deps,
     caller,
     get record() {
       return row;
     },
     now: () => clock.now(),
     save,
-    async keeping<T>(work: () => Promise<T>) {
+    async withHeartbeat<T>(work: () => Promise<T>) {
       // If the lease was lost, the save after the work throws `TakenOver`.
       const renewals = startRenewals(RENEWED_MS, () => save(() => ({})));
       try {
@@ -137,7 +137,7 @@ export function createTurn(world: RotationWorld, claimed: Row<RotationRecord>, o
         await renewals.stop();
       }
     },
-    async directory<T>(write: () => Promise<T>) {
+    async withDirectoryLease<T>(write: () => Promise<T>) {
       const giveBack = await lease();
       try {
         return await write();

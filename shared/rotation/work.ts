@@ -6,15 +6,15 @@ import { RowChanged } from "../platform/storage/tables.ts";
 import { HOUR_MS, SECOND_MS } from "../platform/time.ts";
 import { isPassing } from "./problems.ts";
 import { isOver, ROTATION_QUEUE, type RotationFailure, type RotationRecord, type StepName } from "./rotation.ts";
-import { after, begun, canGoBack, goingBack, stepOf, waiting } from "./states.ts";
-import { restore, verify } from "./steps/consumers.ts";
-import { create, makeRoom } from "./steps/create.ts";
-import { prove } from "./steps/prove.ts";
-import { publish } from "./steps/publish.ts";
-import { putBack, removeNew } from "./steps/put-back.ts";
-import { cleanUp, overlap, revoke } from "./steps/retire.ts";
-import { GoBack, Later, NeedsPerson, TakenOver } from "./stop.ts";
-import { createTurn, LEASE_MS, type RotationWorld, type Turn } from "./turn.ts";
+import { finishStep, startStep, canRollBack, startRollback, nextStep, requestAttention } from "./states.ts";
+import { restoreConsumers, refreshConsumers } from "./steps/consumers.ts";
+import { createSecret, removeExpiredSecret } from "./steps/create.ts";
+import { testSignIn } from "./steps/prove.ts";
+import { publishNext } from "./steps/publish.ts";
+import { restorePlaces, removeNewSecret } from "./steps/put-back.ts";
+import { deleteLeftovers, waitForOverlap, revokeOldSecret } from "./steps/retire.ts";
+import { RollBack, ContinueLater, NeedsAttention, LeaseLost } from "./stop.ts";
+import { createStepContext, LEASE_MS, type StepDependencies, type StepContext } from "./turn.ts";
 
 /** Longer waits are left to the timer. */
 const LONGEST_MESSAGE_WAIT_MS = HOUR_MS;
@@ -24,54 +24,54 @@ const FIRST_PAUSE_SECONDS = 10;
 const LONGEST_PAUSE_SECONDS = 600;
 
 /** The function of each step. */
-const RUN: Record<StepName, (turn: Turn) => Promise<void>> = {
-  makeRoom,
-  create,
-  prove,
-  publish,
-  verify,
-  overlap,
-  revoke,
-  putBack,
-  restore,
-  removeNew,
-  async cleanUp(turn) {
-    if (turn.record.ending === undefined) await turn.world.matches.keepWritten(turn.record);
-    await cleanUp(turn);
+const RUN: Record<StepName, (context: StepContext) => Promise<void>> = {
+  makeRoom: removeExpiredSecret,
+  create: createSecret,
+  prove: testSignIn,
+  publish: publishNext,
+  verify: refreshConsumers,
+  overlap: waitForOverlap,
+  revoke: revokeOldSecret,
+  putBack: restorePlaces,
+  restore: restoreConsumers,
+  removeNew: removeNewSecret,
+  async cleanUp(context) {
+    if (context.record.ending === undefined) await context.deps.matches.keepWritten(context.record);
+    await deleteLeftovers(context);
   },
 };
 
 /** Runs the steps of rotations, one at a time. */
-export interface RotationWork {
+export interface StepRunner {
   /** Runs the due step of a rotation. Safe to call twice and concurrently. */
-  turn(rotationId: string, requestId: string): Promise<void>;
+  runDueStep(rotationId: string, requestId: string): Promise<void>;
   /** Enqueues the next step for `dueAt`. If that is more than an hour ahead, the timer enqueues it. */
-  call(record: Pick<RotationRecord, "rotationId" | "dueAt">): Promise<void>;
+  scheduleNext(record: Pick<RotationRecord, "rotationId" | "dueAt">): Promise<void>;
   /** Handles a message that failed permanently: the rotation needs attention. */
   giveUp(rotationId: string): Promise<void>;
 }
 
-export function createRotationWork(world: RotationWorld, queues: Queues): RotationWork {
-  const { rows, clock, randomness, log } = world;
+export function createStepRunner(deps: StepDependencies, queues: Queues): StepRunner {
+  const { rows, clock, randomness, log } = deps;
 
   const send = (rotationId: string, delayMs: number): Promise<void> =>
     queues.send(ROTATION_QUEUE, { rotationId }, { delaySeconds: Math.max(0, Math.ceil(delayMs / SECOND_MS)) });
 
-  async function call({ rotationId, dueAt }: Pick<RotationRecord, "rotationId" | "dueAt">): Promise<void> {
+  async function scheduleNext({ rotationId, dueAt }: Pick<RotationRecord, "rotationId" | "dueAt">): Promise<void> {
     const wait = Date.parse(dueAt) - clock.now().getTime();
     if (wait <= LONGEST_MESSAGE_WAIT_MS) await send(rotationId, wait);
   }
 
-  async function run(turn: Turn, name: StepName): Promise<void> {
+  async function run(context: StepContext, name: StepName): Promise<void> {
     const dueIn = (seconds: number) => new Date(clock.now().getTime() + seconds * SECOND_MS).toISOString();
     const free = { working: undefined, failures: 0 };
     try {
-      await RUN[name](turn);
-      await turn.save((record) => ({ ...free, ...after(record, name, clock.now()), dueAt: dueIn(0) }));
+      await RUN[name](context);
+      await context.save((record) => ({ ...free, ...finishStep(record, name, clock.now()), dueAt: dueIn(0) }));
     } catch (error) {
-      if (error instanceof TakenOver) throw error;
-      if (error instanceof Later) {
-        await turn.save((record) => {
+      if (error instanceof LeaseLost) throw error;
+      if (error instanceof ContinueLater) {
+        await context.save((record) => {
           // Shortens the wait if a user finished, cancelled or confirmed a place in the meantime.
           const asked =
             record.finish !== undefined ||
@@ -80,61 +80,61 @@ export function createRotationWork(world: RotationWorld, queues: Queues): Rotati
           const seconds = asked ? Math.min(error.seconds, FIRST_PAUSE_SECONDS) : error.seconds;
           return { ...free, dueAt: dueIn(seconds) };
         });
-      } else if (error instanceof GoBack && turn.record.ending === undefined) {
-        await turn.save((record) => ({
+      } else if (error instanceof RollBack && context.record.ending === undefined) {
+        await context.save((record) => ({
           ...free,
-          ...goingBack(record, name, error.failure, clock.now()),
+          ...startRollback(record, name, error.failure, clock.now()),
           dueAt: dueIn(0),
         }));
-      } else if (error instanceof NeedsPerson || error instanceof GoBack) {
-        await turn.save((record) => ({ ...free, ...waiting(record, name, error.failure, clock.now()) }));
-      } else await failed(turn, name, error);
+      } else if (error instanceof NeedsAttention || error instanceof RollBack) {
+        await context.save((record) => ({ ...free, ...requestAttention(record, name, error.failure, clock.now()) }));
+      } else await failed(context, name, error);
     }
-    await call(turn.record);
+    await scheduleNext(context.record);
   }
 
   /** Handles a failure of the cloud or of this service: retry later, roll back, or request attention. */
-  async function failed(turn: Turn, name: StepName, error: unknown): Promise<void> {
+  async function failed(context: StepContext, name: StepName, error: unknown): Promise<void> {
     const now = clock.now();
     const failure = failureOf(error);
-    const { failures, ending } = turn.record;
+    const { failures, ending } = context.record;
     const passing = !(error instanceof CloudFailure) || isPassing(error);
     if (passing && failures + 1 < MAX_FAILURES) {
       const named = error instanceof CloudFailure ? (error.retryAfterSeconds ?? 0) : 0;
       const pause = Math.max(named, Math.min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** failures));
       const dueAt = new Date(now.getTime() + pause * SECOND_MS).toISOString();
-      await turn.save(({ steps }) => ({
+      await context.save(({ steps }) => ({
         working: undefined,
         failures: failures + 1,
         steps: steps.map((step) => (step.name === name ? { ...step, failure } : step)),
         dueAt,
       }));
     } else {
-      const back = ending === undefined && canGoBack(name);
-      const change = back ? goingBack : waiting;
-      await turn.save((record) => ({ working: undefined, failures: 0, ...change(record, name, failure, now) }));
+      const back = ending === undefined && canRollBack(name);
+      const change = back ? startRollback : requestAttention;
+      await context.save((record) => ({ working: undefined, failures: 0, ...change(record, name, failure, now) }));
     }
     // Other errors are bugs or storage failures, and must reach the platform.
     if (!(error instanceof CloudFailure || error instanceof Problem)) throw error;
   }
 
   return {
-    call,
+    scheduleNext: scheduleNext,
 
-    async turn(rotationId, requestId) {
+    async runDueStep(rotationId, requestId) {
       const found = await rows.aged(rotationId);
       if (found === undefined || isOver(found.row.status) || found.row.status === "needsAttention") return;
       const { row, ageMs } = found;
       if (row.working !== undefined && ageMs < LEASE_MS) return await send(rotationId, LEASE_MS - ageMs + SECOND_MS);
-      if (Date.parse(row.dueAt) > clock.now().getTime()) return await call(row);
+      if (Date.parse(row.dueAt) > clock.now().getTime()) return await scheduleNext(row);
       const owner = randomness.ulid(clock.now());
       const caller: Caller = { actor: "system", requestId };
       try {
-        const claimed = await rows.save(row, { ...row, ...begun(row, clock.now()), working: owner });
-        log.info("A rotation continues", { rotationId, status: claimed.status, step: stepOf(claimed) });
-        await run(createTurn(world, claimed, owner, caller), stepOf(claimed));
+        const claimed = await rows.save(row, { ...row, ...startStep(row, clock.now()), working: owner });
+        log.info("A rotation continues", { rotationId, status: claimed.status, step: nextStep(claimed) });
+        await run(createStepContext(deps, claimed, owner, caller), nextStep(claimed));
       } catch (error) {
-        if (error instanceof TakenOver) return;
+        if (error instanceof LeaseLost) return;
         if (!(error instanceof RowChanged)) throw error;
         await send(rotationId, SECOND_MS);
       }
@@ -145,7 +145,7 @@ export function createRotationWork(world: RotationWorld, queues: Queues): Rotati
       if (row === undefined || isOver(row.status) || row.status === "needsAttention") return;
       await rows.save(row, {
         ...row,
-        ...waiting(row, stepOf(row), failureOf(undefined), clock.now()),
+        ...requestAttention(row, nextStep(row), failureOf(undefined), clock.now()),
         working: undefined,
       });
     },

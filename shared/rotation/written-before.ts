@@ -12,7 +12,7 @@ const MAX_ROTATIONS = 20;
  * was recorded. Used for places without `MatchRecord.rotated`, which earlier versions did not store. The signed records decide,
  * because the list of summaries is not signed.
  */
-export async function writtenBefore(
+export async function findWrittenPlaces(
   { tables, log }: { tables: Tables; log: Logger },
   appId: string,
 ): Promise<Map<string, string | undefined>> {

@@ -488,8 +488,8 @@ test("a variable group that is linked with a vault holds what the vault does, of
     slowestSeconds: 0,
     blast: 1,
   };
-  const { look } = variableGroupConsumers({ devops: room });
-  const holds = async (change: Partial<PlannedConsumer>) => await look({ ...consumer, ...change }, "1", new Date());
+  const { check } = variableGroupConsumers({ devops: room });
+  const holds = async (change: Partial<PlannedConsumer>) => await check({ ...consumer, ...change }, "1", new Date());
   expect(await holds({})).toEqual({ holds: "new" });
   expect(await holds({ secretName: "api-key" })).toEqual({ holds: "gone" });
   expect(await holds({ vaultName: "kv-other" })).toEqual({ holds: "gone" });
@@ -528,17 +528,17 @@ describe("a copy that an administrator names", () => {
     };
     const wanted = { version: "1", value: async () => "new-value-7", restart: false };
     await put([copy()]);
-    const { act, look } = variableGroupConsumers({ devops: room });
-    expect(await act!(consumer, wanted)).toEqual({ changedMeanwhile: [] });
+    const { refresh, check } = variableGroupConsumers({ devops: room });
+    expect(await refresh!(consumer, wanted)).toEqual({ changedMeanwhile: [] });
     expect(devops.value("shop-copies", "DB_PASSWORD")).toBe("new-value-7");
-    expect(await look(consumer, "1", new Date())).toEqual({ holds: "new" });
+    expect(await check(consumer, "1", new Date())).toEqual({ holds: "new" });
     // The first of two was replaced already: a refusal of the other does not mean that nothing was done.
     await put([copy(), copy("REGION")]);
-    const half = await failureOf(act!(consumer, { ...wanted, value: async () => "new-value-8" }));
+    const half = await failureOf(refresh!(consumer, { ...wanted, value: async () => "new-value-8" }));
     expect(half).toMatchObject({ unclear: true });
     expect(devops.value("shop-copies", "DB_PASSWORD")).toBe("new-value-8");
     await put([]);
-    const failure = await failureOf(act!(consumer, { ...wanted, value: async () => "never-sent" }));
+    const failure = await failureOf(refresh!(consumer, { ...wanted, value: async () => "never-sent" }));
     expect(failure).toMatchObject({ code: "refused", unclear: false });
   });
 });

@@ -1,10 +1,10 @@
 import { CloudFailure } from "../../shared/platform/azure/failure.ts";
 import { SECOND_MS } from "../../shared/platform/time.ts";
 import type {
-  ConsumerSight,
+  ConsumerCheck,
   ConsumersOfSecrets,
   PlannedConsumer,
-  WantedVersion,
+  RefreshRequest,
 } from "../../shared/rotation/consumer.ts";
 import { VAULT, type World } from "./room.ts";
 
@@ -90,7 +90,7 @@ export class Company implements ConsumersOfSecrets {
     return { consumers: [...this.readers.values()].filter(uses).map(({ planned }) => planned), coverage: [] };
   }
 
-  async act({ id }: PlannedConsumer, wanted: WantedVersion): Promise<{ changedMeanwhile: string[] }> {
+  async refresh({ id }: PlannedConsumer, wanted: RefreshRequest): Promise<{ changedMeanwhile: string[] }> {
     const reader = this.readers.get(id)!;
     this.calls.push({ id, call: "act" });
     if (reader.trouble === "denied") throw failure("accessDenied");
@@ -102,7 +102,7 @@ export class Company implements ConsumersOfSecrets {
     return { changedMeanwhile: reader.changedMeanwhile };
   }
 
-  async look({ id }: PlannedConsumer, version: string, _since: Date): Promise<ConsumerSight> {
+  async check({ id }: PlannedConsumer, version: string, _since: Date): Promise<ConsumerCheck> {
     const reader = this.readers.get(id)!;
     this.calls.push({ id, call: "look" });
     this.tick();

@@ -194,8 +194,8 @@ export class World {
       },
       consumers: mortal("consumers", {
         of: (written) => this.consumers.of(written),
-        act: (consumer, wanted) => this.consumers.act(consumer, wanted),
-        look: (consumer, version, since) => this.consumers.look(consumer, version, since),
+        refresh: (consumer, wanted) => this.consumers.refresh(consumer, wanted),
+        check: (consumer, version, since) => this.consumers.check(consumer, version, since),
       } satisfies ConsumersOfSecrets),
     });
   }

@@ -11,7 +11,7 @@ import { unknownConsumers } from "../../shared/rotation/consumer.ts";
 import { createRotationHistory } from "../../shared/rotation/history.ts";
 import { nextVersion } from "../../shared/rotation/publications.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
-import { createTurn } from "../../shared/rotation/turn.ts";
+import { createStepContext } from "../../shared/rotation/turn.ts";
 import { noLogs } from "../../shared/rotation/usage.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
@@ -786,13 +786,13 @@ test("a worker that wants to change an application gets the remaining time of an
       const found = await tables.aged(...row);
       return found && { ...found, ageMs: ageMs ?? found.ageMs };
     };
-    const turn = createTurn(
+    const turn = createStepContext(
       { tables: { ...tables, aged }, clock, randomness: systemRandomness() } as never,
       {} as never,
       who,
       BOSS,
     );
-    return await turn.directory(async () => {
+    return await turn.withDirectoryLease(async () => {
       changed.push(who);
       await meanwhile();
     });

@@ -180,7 +180,7 @@ test("without verification each consumer is refreshed once and none is restored"
   expect(company.acted).toEqual(["good", "slow"]);
   company.readers.get("slow")!.trouble = undefined;
   await expect(world.start().finish(rotationId, false, BOSS)).rejects.toEqual(refused("notFinishable"));
-  await company.act(row.consumers![1]!, {
+  await company.refresh(row.consumers![1]!, {
     ...request.secret,
     version: row.publications[0]!.writtenVersion!,
     restart: false,
@@ -259,7 +259,7 @@ test("an application's consumers are refreshed too, and one left out keeps the o
   const used = (id: string) => control().directory.keyIdOf(app.appId, company.valueOf(id));
   expect([used("included"), used("left-out")]).toEqual([row.newKeyId, app.keyId]);
   const left = row.consumers!.find(({ id }) => id === "left-out")!;
-  await company.act(left, {
+  await company.refresh(left, {
     ...left,
     version: row.publications[0]!.writtenVersion!,
     restart: false,

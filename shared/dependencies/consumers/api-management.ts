@@ -1,7 +1,7 @@
 import type { ApiManagement, NamedValue } from "../../platform/azure/api-management.ts";
 import { unlessMissing } from "../../platform/azure/failure.ts";
 import { MINUTE_MS } from "../../platform/time.ts";
-import type { ConsumerSight, PlannedConsumer } from "../../rotation/consumer.ts";
+import type { ConsumerCheck, PlannedConsumer } from "../../rotation/consumer.ts";
 import type { KeyVaultNames } from "../azure/key-vault-names.ts";
 import { afterPart, type KindOfConsumer, namesIn, namesSecret } from "./kind.ts";
 
@@ -29,7 +29,7 @@ export function apiManagementConsumers(apiManagement: ApiManagement, names: KeyV
   return {
     sees: ({ evidence }) => evidence.startsWith(`${LIST}/`),
 
-    async act(consumer) {
+    async refresh(consumer) {
       const values = await used(consumer);
       for (const [index, { id }] of values.entries()) {
         const refreshed = apiManagement.refreshSecret(id);
@@ -39,10 +39,10 @@ export function apiManagementConsumers(apiManagement: ApiManagement, names: KeyV
       return { changedMeanwhile: [], mark: JSON.stringify(Object.fromEntries(readAt)) };
     },
 
-    async look(consumer, _version, since) {
+    async check(consumer, _version, since) {
       const values = await used(consumer);
       const before = consumer.mark === undefined ? {} : (JSON.parse(consumer.mark) as Record<string, string>);
-      const sights = values.map(({ id, name, keyVault }): ConsumerSight => {
+      const sights = values.map(({ id, name, keyVault }): ConsumerCheck => {
         const { code, at } = keyVault?.lastStatus ?? {};
         if (at === undefined) return { holds: "unknown" };
         const readBefore = before[id.toLowerCase()];

@@ -25,7 +25,7 @@ export function appServiceConsumers(appService: AppService, names: KeyVaultNames
   return {
     sees: () => true,
 
-    async act(consumer, { version, restart }) {
+    async refresh(consumer, { version, restart }) {
       await appService.refresh(consumer.id);
       if (!restart) return NOTHING_CHANGED;
       const held = await references(consumer).catch(afterPart);
@@ -38,7 +38,7 @@ export function appServiceConsumers(appService: AppService, names: KeyVaultNames
       return NOTHING_CHANGED;
     },
 
-    async look(consumer, version) {
+    async check(consumer, version) {
       const held = await references(consumer);
       if (held === undefined || held.length === 0) return { holds: "gone" };
       const unresolved = held.find(({ status }) => status !== RESOLVED);

@@ -57,7 +57,7 @@ export function createConsumersOfSecrets(deps: {
     if (pinned !== undefined) return "willBreak";
     const kind = kinds[resource.kind];
     if (how === "automatic") return kind?.sees({ evidence }) ? how : "blind";
-    return how === "action" && kind?.act === undefined ? "blind" : how;
+    return how === "action" && kind?.refresh === undefined ? "blind" : how;
   }
 
   async function usersOf(place: { vaultName: string; secretName: string }) {
@@ -109,13 +109,13 @@ export function createConsumersOfSecrets(deps: {
       };
     },
 
-    async act(consumer, wanted) {
-      const { act } = kindOf(consumer);
-      if (act === undefined) throw new Error(`A ${consumer.kind} can't be refreshed.`);
-      return await act(consumer, wanted);
+    async refresh(consumer, wanted) {
+      const { refresh } = kindOf(consumer);
+      if (refresh === undefined) throw new Error(`A ${consumer.kind} can't be refreshed.`);
+      return await refresh(consumer, wanted);
     },
 
-    look: (consumer, version, since) => kindOf(consumer).look(consumer, version, since),
+    check: (consumer, version, since) => kindOf(consumer).check(consumer, version, since),
   };
 }
 

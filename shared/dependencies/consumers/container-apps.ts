@@ -20,7 +20,7 @@ export function containerAppConsumers(
   return {
     sees: () => true,
 
-    async look(consumer, _version, since) {
+    async check(consumer, _version, since) {
       const app = await unlessMissing(containerApps.app(consumer.id));
       const named = app?.secrets.map(({ keyVaultUrl }) => names.ofUrl(keyVaultUrl));
       const used = named?.filter((one) => namesSecret(one, consumer)) ?? [];

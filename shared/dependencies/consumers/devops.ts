@@ -1,7 +1,7 @@
 import type { Devops, DevopsOrganization } from "../../devops/devops.ts";
 import type { VariablePlace } from "../../devops/places.ts";
 import { type CallTarget, type CloudFailure, failure } from "../../platform/azure/failure.ts";
-import type { ConsumerSight, PlannedConsumer } from "../../rotation/consumer.ts";
+import type { ConsumerCheck, PlannedConsumer } from "../../rotation/consumer.ts";
 import { devopsPlace } from "../devops/ids.ts";
 import { afterPart, type KindOfConsumer } from "./kind.ts";
 
@@ -9,10 +9,10 @@ interface DevopsDeps {
   devops: Pick<Devops, "organization">;
 }
 
-const NOT_CONFIGURED: ConsumerSight = { holds: "unknown", problem: "Its organization is no longer configured." };
+const NOT_CONFIGURED: ConsumerCheck = { holds: "unknown", problem: "Its organization is no longer configured." };
 
 /** DevOps gives the same answer for deleted objects and for missing permissions. */
-const NOT_SEEN: ConsumerSight = {
+const NOT_SEEN: ConsumerCheck = {
   holds: "unknown",
   problem: "It no longer exists, or the service's identity has no access to it.",
 };
@@ -39,7 +39,7 @@ export function variableGroupConsumers(deps: DevopsDeps): KindOfConsumer {
   return {
     sees: () => true,
 
-    async act(consumer, { value }) {
+    async refresh(consumer, { value }) {
       const found = await groupOf(consumer);
       if (found === undefined) throw notConfigured(consumer);
       // Uses the variables that are listed as copies now, because the list may have changed since the plan.
@@ -55,7 +55,7 @@ export function variableGroupConsumers(deps: DevopsDeps): KindOfConsumer {
       return { changedMeanwhile };
     },
 
-    async look(consumer) {
+    async check(consumer) {
       const found = await groupOf(consumer);
       if (found === undefined) return NOT_CONFIGURED;
       const { organization, place } = found;
@@ -87,7 +87,7 @@ export function serviceConnectionConsumers(deps: DevopsDeps): KindOfConsumer {
   return {
     sees: () => true,
 
-    async act(consumer, { value }) {
+    async refresh(consumer, { value }) {
       const found = await connectionOf(consumer);
       if (found === undefined) throw notConfigured(consumer);
       const { organization, place } = found;
@@ -95,7 +95,7 @@ export function serviceConnectionConsumers(deps: DevopsDeps): KindOfConsumer {
       return { changedMeanwhile: meanwhile };
     },
 
-    async look(consumer) {
+    async check(consumer) {
       const found = await connectionOf(consumer);
       if (found === undefined) return NOT_CONFIGURED;
       const works = await found.organization.signsIn(found.place, credentialOf(consumer));

@@ -1,5 +1,5 @@
 import { CloudFailure } from "../../platform/azure/failure.ts";
-import type { Acted, ConsumerSight, PlannedConsumer, WantedVersion } from "../../rotation/consumer.ts";
+import type { RefreshResult, ConsumerCheck, PlannedConsumer, RefreshRequest } from "../../rotation/consumer.ts";
 import type { Edge } from "../edge.ts";
 
 /** Refreshes and checks the consumers of one kind. */
@@ -11,9 +11,9 @@ export interface KindOfConsumer {
    *
    * @throws {CloudFailure} If it is not `unclear`, nothing was changed.
    */
-  act?(consumer: PlannedConsumer, wanted: WantedVersion): Promise<Acted>;
+  refresh?(consumer: PlannedConsumer, wanted: RefreshRequest): Promise<RefreshResult>;
   /** See `ConsumersOfSecrets`. @throws {CloudFailure} */
-  look(consumer: PlannedConsumer, version: string, since: Date): Promise<ConsumerSight>;
+  check(consumer: PlannedConsumer, version: string, since: Date): Promise<ConsumerCheck>;
 }
 
 /** Separates the evidence of several uses of one secret by one resource. */
@@ -33,7 +33,7 @@ export const namesSecret = (
   named.name?.toLowerCase() === secretName.toLowerCase();
 
 /** Result of a refresh that can't overwrite changes of other writers. */
-export const NOTHING_CHANGED: Acted = { changedMeanwhile: [] };
+export const NOTHING_CHANGED: RefreshResult = { changedMeanwhile: [] };
 
 /**
  * Marks failures as unclear if a part of the refresh was done before.

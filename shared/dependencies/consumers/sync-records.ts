@@ -15,7 +15,7 @@ export function syncConsumers(sync: Pick<Sync, "get" | "trigger">): KindOfConsum
   return {
     sees: () => true,
 
-    async act(consumer) {
+    async refresh(consumer) {
       const triggered = sync.trigger(recordIdOf(consumer.id), { actor: "system", requestId: "rotation" });
       await unlessGone(triggered).catch((error: unknown) => {
         if (!(error instanceof Problem)) throw error;
@@ -25,7 +25,7 @@ export function syncConsumers(sync: Pick<Sync, "get" | "trigger">): KindOfConsum
       return NOTHING_CHANGED;
     },
 
-    async look(consumer, version) {
+    async check(consumer, version) {
       const record = await unlessGone(sync.get(recordIdOf(consumer.id)));
       if (record === undefined) return { holds: "gone" };
       if (record.lastSourceVersion === version && record.state === "inSync") return { holds: "new" };

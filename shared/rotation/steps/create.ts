@@ -1,12 +1,12 @@
 import { CloudFailure } from "../../platform/azure/failure.ts";
 import { DAY_SECONDS, SECOND_MS } from "../../platform/time.ts";
-import { entered } from "../effect.ts";
-import { hold } from "../holding.ts";
+import { auditedEffect } from "../effect.ts";
+import { holdClientSecret } from "../holding.ts";
 import { CLOCKS_DIFFER_MS, isExpired } from "../plan.ts";
 import { clientSecretOf, type RotationRecord } from "../rotation.ts";
-import { GoBack, Later } from "../stop.ts";
-import type { Turn } from "../turn.ts";
-import { applicationOf, reconcile, settle } from "./attempts.ts";
+import { RollBack, ContinueLater } from "../stop.ts";
+import type { StepContext } from "../turn.ts";
+import { applicationOf, reconcile, saveAttempt } from "./attempts.ts";
 import { removeClientSecret } from "./remove.ts";
 
 /** Number of attempts to add a client secret. Each has its own display name. */
@@ -18,74 +18,74 @@ const displayNameOf = ({ rotationId, attempts }: RotationRecord, now: Date): str
   `credential-lifecycle ${rotationId} ${attempts.length + 1} (${now.toISOString().slice(0, 10)})`;
 
 /** Removes an expired client secret to free a slot for the new one. */
-export async function makeRoom(turn: Turn): Promise<void> {
-  const keyId = turn.record.removeExpired!;
-  const app = await applicationOf(turn);
+export async function removeExpiredSecret(context: StepContext): Promise<void> {
+  const keyId = context.record.removeExpired!;
+  const app = await applicationOf(context);
   const found = app.passwords.find((one) => one.keyId === keyId);
   if (found === undefined) return;
-  if (!isExpired(found, turn.now())) {
+  if (!isExpired(found, context.now())) {
     const message = `The client secret ${keyId} was planned for removal as expired, but has not expired.`;
-    throw new GoBack("notExpired", message, "Start a new rotation, and name a secret that has expired.");
+    throw new RollBack("notExpired", message, "Start a new rotation, and name a secret that has expired.");
   }
-  await removeClientSecret(turn, keyId, "expired");
+  await removeClientSecret(context, keyId, "expired");
 }
 
 /** Adds a client secret and stores its held copy immediately. */
-export async function create(turn: Turn): Promise<void> {
+export async function createSecret(context: StepContext): Promise<void> {
   // An earlier worker crashed after it stored the new key ID.
-  if (turn.record.newKeyId !== undefined) return;
-  await reconcile(turn, { final: false });
-  if (turn.record.newKeyId !== undefined) return;
-  const app = await applicationOf(turn);
-  const { record } = turn;
+  if (context.record.newKeyId !== undefined) return;
+  await reconcile(context, { final: false });
+  if (context.record.newKeyId !== undefined) return;
+  const app = await applicationOf(context);
+  const { record } = context;
   const { oldKeyId } = clientSecretOf(record);
   if (!app.passwords.some(({ keyId }) => keyId === oldKeyId) && record.removeExpired !== oldKeyId) {
     const message = `The client secret ${oldKeyId} to replace no longer exists.`;
-    throw new GoBack("oldSecretGone", message, "Check in the audit log of the directory who removed it.");
+    throw new RollBack("oldSecretGone", message, "Check in the audit log of the directory who removed it.");
   }
   if (record.attempts.length >= MAX_ATTEMPTS) {
     const message = `A new client secret could not be created and stored in ${MAX_ATTEMPTS} attempts.`;
-    throw new GoBack("notCreated", message, "Check the step's last failure, then start a new rotation.");
+    throw new RollBack("notCreated", message, "Check the step's last failure, then start a new rotation.");
   }
-  await turn.directory(() => addSecret(turn));
+  await context.withDirectoryLease(() => addSecret(context));
 }
 
-async function addSecret(turn: Turn): Promise<void> {
-  const { graph } = turn.world;
-  const { objectId } = clientSecretOf(turn.record);
-  const { expiryDays } = turn.record;
-  const now = turn.now();
-  const displayName = displayNameOf(turn.record, now);
+async function addSecret(context: StepContext): Promise<void> {
+  const { graph } = context.deps;
+  const { objectId } = clientSecretOf(context.record);
+  const { expiryDays } = context.record;
+  const now = context.now();
+  const displayName = displayNameOf(context.record, now);
   // The tenant's policy counts from the directory's clock and rejects a lifetime that is a second too long.
   const expiresOn = Math.floor((now.getTime() - CLOCKS_DIFFER_MS) / SECOND_MS) + expiryDays * DAY_SECONDS;
-  await turn.save(({ attempts }) => ({
+  await context.save(({ attempts }) => ({
     attempts: [...attempts, { displayName, askedAt: now.toISOString(), state: "asked" }],
   }));
-  const made = await entered(
-    turn,
+  const made = await auditedEffect(
+    context,
     "rotation.secretAdded",
     { displayName, expiresOn: new Date(expiresOn * SECOND_MS).toISOString() },
     () => graph.addPassword(objectId, { displayName, expiresOn }),
     ({ keyId }) => ({ keyId }),
   ).catch(async (error: unknown) => {
     if (error instanceof CloudFailure && !error.unclear) {
-      await settle(turn, displayName, { state: "refused" });
+      await saveAttempt(context, displayName, { state: "refused" });
       // The slot may be taken by a secret of an earlier attempt that the directory does not list yet.
-      const lost = turn.record.attempts.some(({ state }) => state === "asked");
-      if (error.code === "noRoomForSecret" && lost) throw new Later(AGAIN_SECONDS);
+      const lost = context.record.attempts.some(({ state }) => state === "asked");
+      if (error.code === "noRoomForSecret" && lost) throw new ContinueLater(AGAIN_SECONDS);
     }
     throw error;
   });
   const { keyId } = made;
   try {
-    await hold(turn, keyId, made.secretText);
+    await holdClientSecret(context, keyId, made.secretText);
   } catch (error) {
     // The value is lost, so the next worker creates another secret.
-    await settle(turn, displayName, { state: "discarding", keyId });
+    await saveAttempt(context, displayName, { state: "discarding", keyId });
     throw error;
   }
   const expiresAt = new Date((made.expiresOn ?? expiresOn) * SECOND_MS).toISOString();
-  await turn.save(({ attempts }) => ({
+  await context.save(({ attempts }) => ({
     newKeyId: keyId,
     newExpiresAt: expiresAt,
     attempts: attempts.map((one) => (one.displayName === displayName ? { ...one, state: "made", keyId } : one)),

@@ -2,15 +2,15 @@ import { unlessMissing } from "../../platform/azure/failure.ts";
 import type { GraphApplication } from "../../platform/azure/graph.ts";
 import type { SecretVersion } from "../../platform/azure/vault-secrets.ts";
 import { SECOND_MS } from "../../platform/time.ts";
-import { entered } from "../effect.ts";
-import { heldValue, heldValueOf } from "../holding.ts";
+import { auditedEffect } from "../effect.ts";
+import { heldValue, heldClientSecret } from "../holding.ts";
 import { CLOCKS_DIFFER_MS, isExpired } from "../plan.ts";
 import { signInUnclear } from "../problems.ts";
 import { placeOf } from "../publications.ts";
 import { readEnabled } from "../recover.ts";
 import { clientSecretOf } from "../rotation.ts";
-import { NeedsPerson } from "../stop.ts";
-import type { Turn } from "../turn.ts";
+import { NeedsAttention } from "../stop.ts";
+import type { StepContext } from "../turn.ts";
 
 /** Client secret to remove: an expired one, the one being replaced, or one that this rotation created. */
 export type Removed = "expired" | "old" | "new";
@@ -29,18 +29,18 @@ export type Removed = "expired" | "old" | "new";
  * @throws {CloudFailure} if a place or the directory can't be read, or a sign-in that decides gives no clear answer.
  */
 export async function removeClientSecret(
-  turn: Turn,
+  context: StepContext,
   keyId: string,
   which: Removed,
   beforeRemoval: () => Promise<void> = async () => {},
 ): Promise<"removed" | "absent"> {
-  const { graph } = turn.world;
-  const { objectId } = clientSecretOf(turn.record);
-  await requireNoLockout(turn, keyId, which);
-  return await turn.directory(async () => {
+  const { graph } = context.deps;
+  const { objectId } = clientSecretOf(context.record);
+  await requireNoLockout(context, keyId, which);
+  return await context.withDirectoryLease(async () => {
     await beforeRemoval();
-    return await entered(
-      turn,
+    return await auditedEffect(
+      context,
       "rotation.secretRemoved",
       { keyId, which },
       async () => (await unlessMissing(graph.removePassword(objectId, keyId))) ?? "absent",
@@ -49,16 +49,16 @@ export async function removeClientSecret(
   });
 }
 
-async function requireNoLockout(turn: Turn, keyId: string, which: Removed): Promise<void> {
-  const { world, record } = turn;
+async function requireNoLockout(context: StepContext, keyId: string, which: Removed): Promise<void> {
+  const { deps, record } = context;
   const { objectId, appName } = clientSecretOf(record);
-  const app = await world.graph.application({ objectId });
+  const app = await deps.graph.application({ objectId });
   if (app === undefined) return;
   const secret = app.passwords.find((one) => one.keyId === keyId);
   // A secret that expired by the directory's own date can't sign in.
-  if (secret !== undefined && isExpired(secret, turn.now())) return;
-  if (!hasOtherValidSecret(turn, app, keyId)) {
-    throw new NeedsPerson(
+  if (secret !== undefined && isExpired(secret, context.now())) return;
+  if (!hasOtherValidSecret(context, app, keyId)) {
+    throw new NeedsAttention(
       "lastCredential",
       `The client secret ${keyId} was not removed: ${appName} has no other client secret that has not expired.`,
       "Check which client secrets the application has and which one its key vault secrets hold.",
@@ -66,15 +66,15 @@ async function requireNoLockout(turn: Turn, keyId: string, which: Removed): Prom
   }
   // With `force`, a user has seen which places store the secret.
   if (which === "old" && record.finish?.force) return;
-  await requireNotHeld(turn, app, keyId);
+  await requireNotHeld(context, app, keyId);
 }
 
 /** @throws {NeedsPerson} stillInUse if the current version of a place stores the client secret. */
-export async function requireNotHeld(turn: Turn, app: GraphApplication, keyId: string): Promise<void> {
-  for (const publication of turn.record.publications) {
-    const current = await readEnabled(turn, publication);
-    if (current === undefined || !(await holdsSecret(turn, app, current, keyId))) continue;
-    throw new NeedsPerson(
+export async function requireNotHeld(context: StepContext, app: GraphApplication, keyId: string): Promise<void> {
+  for (const publication of context.record.publications) {
+    const current = await readEnabled(context, publication);
+    if (current === undefined || !(await holdsSecret(context, app, current, keyId))) continue;
+    throw new NeedsAttention(
       "stillInUse",
       `The client secret ${keyId} was not removed: ${placeOf(publication)} holds it, in version ${current.version}.`,
       "Write a client secret that works to that key vault secret, or finish the rotation.",
@@ -83,11 +83,11 @@ export async function requireNotHeld(turn: Turn, app: GraphApplication, keyId: s
 }
 
 /** Returns whether another client secret is certainly valid now, allowing for clock differences. */
-const hasOtherValidSecret = (turn: Turn, app: GraphApplication, keyId: string): boolean =>
+const hasOtherValidSecret = (context: StepContext, app: GraphApplication, keyId: string): boolean =>
   app.passwords.some(
     (one) =>
       one.keyId !== keyId &&
-      (one.expiresOn === undefined || one.expiresOn > (turn.now().getTime() + CLOCKS_DIFFER_MS) / SECOND_MS),
+      (one.expiresOn === undefined || one.expiresOn > (context.now().getTime() + CLOCKS_DIFFER_MS) / SECOND_MS),
   );
 
 /**
@@ -98,19 +98,19 @@ const hasOtherValidSecret = (turn: Turn, app: GraphApplication, keyId: string): 
  * the hint is known and the value signs in.
  */
 async function holdsSecret(
-  turn: Turn,
+  context: StepContext,
   app: GraphApplication,
   version: SecretVersion & { value: string },
   keyId: string,
 ): Promise<boolean> {
-  const value = await heldValueOf(turn, keyId);
+  const value = await heldClientSecret(context, keyId);
   if (value !== undefined) return version.value === value;
-  const isNewOne = keyId !== turn.record.newKeyId && version.value === (await heldValue(turn));
+  const isNewOne = keyId !== context.record.newKeyId && version.value === (await heldValue(context));
   const hint = app.passwords.find((one) => one.keyId === keyId)?.hint;
   if (isNewOne || (hint !== undefined && !version.value.startsWith(hint))) return false;
   if (version.tags["entra-key-id"] === keyId) return true;
   if (hint === undefined) return false;
-  const { kind } = await turn.world.signIn(app.appId, version.value);
+  const { kind } = await context.deps.signIn(app.appId, version.value);
   if (kind === "unclear") throw signInUnclear(app.appId);
   return kind === "accepted";
 }
