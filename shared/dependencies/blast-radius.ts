@@ -188,7 +188,8 @@ export function scoreAndDrivers(
 /** Describes the effect of a rotation on a consumer. */
 export function effectOf({ refresh, pinned, strength, resource }: Edge): string {
   if (strength === "entitled") return "It may read the asset; whether it does is not known.";
-  if (strength === "observed") return "A log contains a read of the asset. Where the consumer stores the value is unknown.";
+  if (strength === "observed")
+    return "A log contains a read of the asset. Where the consumer stores the value is unknown.";
   const managed = resource.managedBy === undefined ? "" : ` Its settings are written by ${resource.managedBy}.`;
   if (pinned !== undefined) return `Pinned to version ${pinned}: keeps using that value.${managed}`;
   switch (refresh.how) {

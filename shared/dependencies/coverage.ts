@@ -3,6 +3,7 @@ import { fingerprint } from "../inventory/asset.ts";
 import { decodeCursor, encodeCursor, type Page, type PageRequest } from "../platform/http/paging.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
 import { type Operation, put, remove, type Tables } from "../platform/storage/tables.ts";
+import type { NotSeen } from "./edge-source.ts";
 import {
   type Failure,
   NOT_SEEN,
@@ -16,7 +17,6 @@ import {
   type UnitRecord,
   Units,
 } from "./rows.ts";
-import type { NotSeen } from "./source.ts";
 
 /** Maximum number of coverage rows of one unit. Further items are only counted. */
 const MAX_ROWS = 1000;

@@ -21,15 +21,15 @@ import { SECOND_MS } from "../platform/time.ts";
 import { type Consumer, consumersOf, type Driver, scoreAndDrivers } from "./blast-radius.ts";
 import { allUnits, type Coverage, coveragePage } from "./coverage.ts";
 import { applicationHolder } from "./edge.ts";
+import type { EdgeSource } from "./edge-source.ts";
 import type { AssetUsage, Usage } from "./logs/usage.ts";
 import { type EdgeFilter, type FoundEdge, listEdges, seenEdge } from "./query.ts";
 import { createReferences, type References } from "./references.ts";
 import { assetPrefix, Edges, type NotSeenRecord, type RunRecord, rangeOf, type UnitRecord } from "./rows.ts";
+import { createRunWork, QUEUE } from "./run-work.ts";
 import { createRuns } from "./runs.ts";
-import type { EdgeSource } from "./source.ts";
-import { createRunWork, QUEUE } from "./work.ts";
 
-export { QUEUE } from "./work.ts";
+export { QUEUE } from "./run-work.ts";
 export const DiscoverMessage = z.object({
   /** Absent: starts a scheduled run. */
   runId: z.string().optional(),

@@ -4,6 +4,7 @@ import { withoutKeys } from "../platform/storage/entity.ts";
 import { type Operation, put, remove, type Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS } from "../platform/time.ts";
 import { coverageOperations } from "./coverage.ts";
+import type { EdgeSource, NotSeen } from "./edge-source.ts";
 import {
   DEPENDENCIES,
   type Failure,
@@ -20,7 +21,6 @@ import {
   unitKey,
   unitRowKey,
 } from "./rows.ts";
-import type { EdgeSource, NotSeen } from "./source.ts";
 import { createResourceWriter } from "./write-resource.ts";
 
 /** An incremental run starts this long before the previous one, because Resource Graph lags and clocks differ. */

@@ -1,6 +1,6 @@
 import { HOUR_MS, SECOND_MS } from "../platform/time.ts";
 import { type SyncRecord, targetOf } from "../sync/record.ts";
-import type { EdgeSource, ReadingItem } from "./source.ts";
+import type { EdgeSource, ReadingItem } from "./edge-source.ts";
 
 /** IDs start with their system. */
 export const syncResourceId = (recordId: string): string => `${PREFIX}${recordId}`;

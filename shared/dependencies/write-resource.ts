@@ -2,6 +2,7 @@ import { fingerprint } from "../inventory/asset.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
 import { type Fence, merge, type Operation, put, remove, type Tables } from "../platform/storage/tables.ts";
 import { Edge, Resource } from "./edge.ts";
+import type { ReadingItem } from "./edge-source.ts";
 import {
   DEPENDENCIES,
   type EdgeRecord,
@@ -22,7 +23,6 @@ import {
   UnresolvedRows,
   unpackEdges,
 } from "./rows.ts";
-import type { ReadingItem } from "./source.ts";
 
 type ReadResource = Extract<ReadingItem, { resource: Resource }>;
 

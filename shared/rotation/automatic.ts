@@ -9,7 +9,7 @@ import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_MS, DAY_SECONDS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
 import { needsConfirmation } from "./choose-places.ts";
-import { dueSecrets, MAX_EXPIRED_SECONDS } from "./due.ts";
+import { dueSecrets, MAX_EXPIRED_SECONDS } from "./due-secrets.ts";
 import type { MatchFinder } from "./matches.ts";
 import { namedPlaces } from "./named-places.ts";
 import { allPolicies, lifetimeDays } from "./policies.ts";

@@ -14,7 +14,7 @@ import {
   matchKey,
   matchPartition,
 } from "./match.ts";
-import { type MatchContext, EXPIRY_WINDOW_SECONDS, holdsId, wordsOf } from "./match-evidence.ts";
+import { EXPIRY_WINDOW_SECONDS, holdsId, type MatchContext, wordsOf } from "./match-evidence.ts";
 import type { MatchIndex } from "./match-index.ts";
 
 /** Number of credentials that are searched for, latest expiry first. An application may have hundreds. */

@@ -8,8 +8,8 @@ import {
   type Match,
   type MatchedApp,
   type MatchRecord,
-  type Verified,
   type Statement,
+  type Verified,
 } from "./match.ts";
 
 /** Largest difference in seconds at which the expiry of a secret may have been set from that of a credential. */

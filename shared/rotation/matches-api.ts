@@ -2,7 +2,7 @@ import * as z from "zod";
 import { assetId } from "../inventory/asset.ts";
 import { pageOf } from "../platform/http/paging.ts";
 import { CONFIDENCES, EVIDENCE, EVIDENCE_WORDS, type Match, VERIFIED } from "./match.ts";
-import { PROOF_OUTCOMES, type Proof } from "./match-proof.ts";
+import { PROOF_OUTCOMES, type Proof } from "./match-verification.ts";
 
 /** API schemas and views of matches between vault secrets and credentials of applications. */
 
@@ -26,12 +26,9 @@ export const RotationMatch = z
     evidence: z.array(z.enum(EVIDENCE)).meta({
       description: `Evidence, strongest first. ${EVIDENCE.map((kind) => `\`${kind}\`: ${EVIDENCE_WORDS[kind]}`).join("; ")}.`,
     }),
-    keyId: z
-      .string()
-      .nullable()
-      .meta({
-        description: "Key ID of the credential that the secret probably stores. Null if the evidence does not decide.",
-      }),
+    keyId: z.string().nullable().meta({
+      description: "Key ID of the credential that the secret probably stores. Null if the evidence does not decide.",
+    }),
     enabled: z
       .boolean()
       .meta({ description: "Whether the secret is enabled. Rotations do not write disabled secrets." }),
@@ -62,12 +59,9 @@ export const MatchToVerify = z.strictObject({ assetId: matchedSecret }).meta({ i
 export const MatchToConfirm = z
   .strictObject({
     assetId: matchedSecret,
-    keyId: z
-      .guid("must be a key id (a GUID)")
-      .optional()
-      .meta({
-        description: "Key ID of the credential that the secret stores. Optional if the application has only one.",
-      }),
+    keyId: z.guid("must be a key id (a GUID)").optional().meta({
+      description: "Key ID of the credential that the secret stores. Optional if the application has only one.",
+    }),
     confirmed: z.boolean().default(true).meta({ description: "False withdraws an earlier confirmation." }),
   })
   .meta({ id: "RotationMatchToConfirm" });

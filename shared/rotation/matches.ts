@@ -33,11 +33,11 @@ import {
 import { candidatesOf, secretOf, secretPlace } from "./match-candidates.ts";
 import { claimsOf, evaluateMatch } from "./match-evidence.ts";
 import { createMatchIndex, type MatchIndex } from "./match-index.ts";
-import { PROOF_LIMITS, type Proof, verifyMatch, readable } from "./match-proof.ts";
+import { PROOF_LIMITS, type Proof, readable, verifyMatch } from "./match-verification.ts";
 import { currentVersion } from "./plan.ts";
 import { signInUnclear } from "./problems.ts";
 import { isCertain, type Matches, placeKey, type Target } from "./targets.ts";
-import { findWrittenPlaces, writtenMatches } from "./written-before.ts";
+import { findWrittenPlaces, writtenMatches } from "./written-places.ts";
 
 /** Number of vaults that are read concurrently for the targets of a rotation. */
 const PARALLEL = 4;
@@ -163,7 +163,12 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     }));
   }
 
-  const statementOf = (vault: VaultRecord, version: SecretVersion, keyId: string | undefined, caller: Caller): Statement => ({
+  const statementOf = (
+    vault: VaultRecord,
+    version: SecretVersion,
+    keyId: string | undefined,
+    caller: Caller,
+  ): Statement => ({
     ...(keyId !== undefined && { keyId }),
     version: version.version,
     versionCreatedOn: version.createdOn ?? 0,

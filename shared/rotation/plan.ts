@@ -97,8 +97,7 @@ export async function planRotation(
   request: PlanRequest<RotationRequest>,
   now: Date,
 ): Promise<RotationPlan> {
-  const plan =
-    "secret" in request ? await ofVaultSecret(deps, request, now) : await ofClientSecret(deps, request, now);
+  const plan = "secret" in request ? await ofVaultSecret(deps, request, now) : await ofClientSecret(deps, request, now);
   return { ...plan, ...(await planConsumers(deps.consumers, plan, request)) };
 }
 
@@ -238,7 +237,11 @@ async function lifetimeOf(graph: Graph, app: GraphApplication, wanted: number) {
 
 type Places = Pick<RotationRecord, "publications" | "notUpdated">;
 
-async function matchesToWrite(deps: PlanDependencies, targets: readonly Target[], request: PlacesRequest): Promise<Places> {
+async function matchesToWrite(
+  deps: PlanDependencies,
+  targets: readonly Target[],
+  request: PlacesRequest,
+): Promise<Places> {
   const { written, leftOut } = choosePlaces(targets, request);
   return { publications: await Promise.all(written.map((target) => matchAt(deps, target))), notUpdated: leftOut };
 }

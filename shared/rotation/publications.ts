@@ -1,7 +1,7 @@
 import type { NewSecretVersion, SecretVersion, VaultSecrets } from "../platform/azure/vault-secrets.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import { isVaultSecret, type Publication, type RotationRecord } from "./rotation.ts";
-import type { StepContext } from "./turn.ts";
+import type { StepContext } from "./step-context.ts";
 
 /** Maximum number of tags: https://learn.microsoft.com/azure/key-vault/secrets/about-secrets#secret-tags */
 const MAX_TAGS = 15;
@@ -61,7 +61,11 @@ export interface PlaceContent {
  *
  * @param value - The new secret's value, if it is still readable.
  */
-export async function inspectPlace(context: StepContext, publication: Publication, value: string | undefined): Promise<PlaceContent> {
+export async function inspectPlace(
+  context: StepContext,
+  publication: Publication,
+  value: string | undefined,
+): Promise<PlaceContent> {
   const current = await vaultOf(context, publication).read(publication.secretName);
   if (current !== undefined && isNew(context.record, current, value)) return { holds: "new", current };
   return { holds: current?.version === publication.plannedVersion ? "planned" : "other", current };

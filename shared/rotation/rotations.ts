@@ -12,10 +12,10 @@ import type { Row } from "../platform/storage/entity.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import type { HistoryStore } from "../settings/retention.ts";
 import type { Settings } from "../settings/settings.ts";
-import { reasonsAgainstEnd } from "./conditions.ts";
 import { type Draft, draftRotation } from "./draft.ts";
+import { reasonsAgainstEnd } from "./end-conditions.ts";
+import { heldCopyName, holdVaultSecret } from "./held-copies.ts";
 import { createRotationHistory, type HistoryFilter, type RotationEvent } from "./history.ts";
-import { heldCopyName, holdVaultSecret } from "./holding.ts";
 import { type PlanDependencies, planRotation, type RotationRequest } from "./plan.ts";
 import { asProblem, conflict, noServiceVault, noVault, rotationUnfinished } from "./problems.ts";
 import {
@@ -27,10 +27,10 @@ import {
   type RotationSummary,
 } from "./rotation.ts";
 import { createRotationRows, UnfinishedRotation } from "./rows.ts";
-import { mayHoldNewValue } from "./states.ts";
-import { resetFailedRestores } from "./steps/consumers.ts";
-import { createStepContext, type StepDependencies } from "./turn.ts";
-import { createStepRunner } from "./work.ts";
+import { createStepContext, type StepDependencies } from "./step-context.ts";
+import { createStepRunner } from "./step-runner.ts";
+import { resetFailedRestores } from "./steps/refresh-consumers.ts";
+import { mayHoldNewValue } from "./transitions.ts";
 
 /**
  * Rotations of client secrets of applications and of vault secrets, including the refresh of their consumers. Only `begin`
@@ -270,7 +270,8 @@ export function createRotations(deps: RotationDependencies): Rotations {
       for await (const rotationIds of rows.overdue()) {
         for (const rotationId of rotationIds) await work.scheduleNext({ rotationId, dueAt: clock.now().toISOString() });
       }
-      for await (const rotationIds of rows.unclaimedCopies()) for (const rotationId of rotationIds) await deleteHeldCopy(rotationId);
+      for await (const rotationIds of rows.unclaimedCopies())
+        for (const rotationId of rotationIds) await deleteHeldCopy(rotationId);
     },
 
     giveUp: (rotationId) => work.giveUp(rotationId),

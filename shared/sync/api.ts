@@ -2,7 +2,7 @@ import * as z from "zod";
 import { entityTag } from "../platform/http/conditional.ts";
 import { pageParameters } from "../platform/http/paging.ts";
 import type { Row } from "../platform/storage/entity.ts";
-import type { Planned } from "./plan.ts";
+import type { Planned } from "./decide.ts";
 import { PROVIDERS, providerOf } from "./providers/providers.ts";
 import {
   ENTRY_KINDS,

@@ -4,12 +4,12 @@ import { withoutKeys } from "../platform/storage/entity.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import { type Operation, replace } from "../platform/storage/tables.ts";
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../platform/time.ts";
-import type { RunFailed } from "./failure.ts";
 import type { SyncHistory } from "./history.ts";
 import { movedDue, type RecordIndexes } from "./indexes.ts";
 import type { Lease } from "./leases.ts";
 import { Records, RUN_QUEUE, type SyncEntry, type SyncRecord, sourceOf, targetOf } from "./record.ts";
 import type { SyncRecords } from "./records.ts";
+import type { RunFailed } from "./run-failure.ts";
 
 /** Wait after the first transient failure. It doubles with each further failure, up to the record's schedule. */
 const FIRST_RETRY_MS = 10 * MINUTE_MS;

@@ -7,7 +7,7 @@ import type { NewSyncRecord, SyncRecordChange } from "./api.ts";
 import type { ProviderConfigurations } from "./configurations.ts";
 import { type AnyProvider, providerOf } from "./providers/providers.ts";
 import { References, SYNC, type SyncRecord, sourcePrefix, targetKey } from "./record.ts";
-import { type SyncVaults, vaultNameOf } from "./vaults.ts";
+import { type SyncVaults, vaultNameOf } from "./record-vaults.ts";
 
 /** Source and target of a record, in the form that is stored. */
 export type Ends = Pick<

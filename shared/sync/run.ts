@@ -7,17 +7,17 @@ import { repeatOnConflict } from "../platform/storage/conflict.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import { merge, remove, type Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
-import { on, RunFailed } from "./failure.ts";
+import { type Decision, decide } from "./decide.ts";
 import type { RecordIndexes } from "./indexes.ts";
+import { LOOK_MS, type Plans, type Seen } from "./inspect.ts";
 import { type Lease, takeLease } from "./leases.ts";
 import type { Outcome, Outcomes } from "./outcomes.ts";
-import { type Decision, decide } from "./plan.ts";
-import { LOOK_MS, type Plans, type Seen } from "./plans.ts";
-import { markId } from "./providers/mark.ts";
+import { markId } from "./providers/ownership-mark.ts";
 import { SyncFailure, type Written } from "./providers/provider.ts";
 import { DueRows, Records, RUN_QUEUE, SYNC, type SyncRecord, sourceOf, targetOf } from "./record.ts";
 import { recordTarget, type SyncRecords, type Tampered } from "./records.ts";
-import type { Sources } from "./source.ts";
+import { on, RunFailed } from "./run-failure.ts";
+import type { Sources } from "./sources.ts";
 
 /** Allows a worker whose clock is slightly behind to run what another worker's clock made due. */
 const CLOCK_SLACK_MS = MINUTE_MS;

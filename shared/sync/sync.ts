@@ -17,14 +17,13 @@ import { remove, type Tables } from "../platform/storage/tables.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import type { HistoryStore } from "../settings/retention.ts";
 import { createConfigurations, type ProviderConfigurations } from "./configurations.ts";
-import { RunFailed } from "./failure.ts";
+import type { Planned } from "./decide.ts";
 import { createHistory } from "./history.ts";
 import { createIndexes, removal } from "./indexes.ts";
+import { createPlans, LOOK_MS } from "./inspect.ts";
 import { isHeld, takeLease } from "./leases.ts";
 import { createOutcomes } from "./outcomes.ts";
-import type { Planned } from "./plan.ts";
-import { createPlans, LOOK_MS } from "./plans.ts";
-import { providerDependencies } from "./providers/dependencies.ts";
+import { providerDependencies } from "./providers/provider-dependencies.ts";
 import {
   isRecordId,
   Leases,
@@ -37,6 +36,7 @@ import {
   sourceOf,
   targetOf,
 } from "./record.ts";
+import { createSyncVaults } from "./record-vaults.ts";
 import {
   createRecords,
   type RecordFilter,
@@ -47,9 +47,9 @@ import {
 } from "./records.ts";
 import { createRules } from "./rules.ts";
 import { createRuns } from "./run.ts";
+import { RunFailed } from "./run-failure.ts";
 import { createSchedule } from "./schedule.ts";
-import { createSources } from "./source.ts";
-import { createSyncVaults } from "./vaults.ts";
+import { createSources } from "./sources.ts";
 
 /**
  * Keeps copies of vault secrets in other stores up to date. Without a PRO license nothing can be created or run. Existing

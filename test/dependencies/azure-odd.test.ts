@@ -6,7 +6,7 @@ import { FINDERS } from "../../shared/dependencies/azure/finders.ts";
 import { keyVaultNames, ofVaultId } from "../../shared/dependencies/azure/key-vault-names.ts";
 import { kubernetesCluster } from "../../shared/dependencies/azure/kubernetes-cluster.ts";
 import { createAzureEdges } from "../../shared/dependencies/azure/source.ts";
-import type { ReadingItem } from "../../shared/dependencies/source.ts";
+import type { ReadingItem } from "../../shared/dependencies/edge-source.ts";
 import { createAppConfigurationReferences } from "../../shared/platform/azure/app-configuration-references.ts";
 import { createArm } from "../../shared/platform/azure/arm.ts";
 import { CloudFailure } from "../../shared/platform/azure/failure.ts";

@@ -7,7 +7,7 @@ import { grantsOf } from "template-checks/grants.ts";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { createAzureEdges } from "../../shared/dependencies/azure/source.ts";
 import type { Edge } from "../../shared/dependencies/edge.ts";
-import type { EdgeSource, NotSeen, ReadingItem } from "../../shared/dependencies/source.ts";
+import type { EdgeSource, NotSeen, ReadingItem } from "../../shared/dependencies/edge-source.ts";
 import { createAppConfigurationReferences } from "../../shared/platform/azure/app-configuration-references.ts";
 import { createArm } from "../../shared/platform/azure/arm.ts";
 import { createIdentity } from "../../shared/platform/azure/identity.ts";

@@ -6,7 +6,7 @@ import { readInfraFiles } from "template-checks/files.ts";
 import { grantsOf } from "template-checks/grants.ts";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { dependencyView } from "../../shared/dependencies/api.ts";
-import { candidatesIn, isTelling } from "../../shared/dependencies/literals/comparable.ts";
+import { candidatesIn, isTelling } from "../../shared/dependencies/literals/comparable-values.ts";
 import { createLiteralSource } from "../../shared/dependencies/literals/source.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
 import { createArm } from "../../shared/platform/azure/arm.ts";
@@ -20,7 +20,7 @@ import { liveIn } from "../azure/live-cloud.ts";
 import { IMPATIENT, recordingLog } from "../azure/services.ts";
 import { assetRecord, vaultRecord, writeVault } from "../inventory/records.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { Deployment, everything } from "./room.ts";
+import { Deployment, everything } from "./discovery-fixture.ts";
 
 /** Copies of secrets in settings, over the wires of the stand-in cloud. */
 

@@ -5,6 +5,7 @@ import { readInfraFiles } from "template-checks/files.ts";
 import { grantsOf } from "template-checks/grants.ts";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { createUsageNotices } from "../../shared/alerts/usage-notices.ts";
+import type { EdgeSource, ReadingItem } from "../../shared/dependencies/edge-source.ts";
 import { createLogs } from "../../shared/dependencies/logs/logs.ts";
 import type { UnexpectedReader } from "../../shared/dependencies/logs/rows.ts";
 import {
@@ -16,8 +17,7 @@ import {
   WORKSPACES,
   WorkspaceRows,
 } from "../../shared/dependencies/logs/rows.ts";
-import { nameOfReader } from "../../shared/dependencies/logs/unexpected.ts";
-import type { EdgeSource, ReadingItem } from "../../shared/dependencies/source.ts";
+import { nameOfReader } from "../../shared/dependencies/logs/unexpected-readers.ts";
 import type { CallLimits } from "../../shared/platform/azure/calls.ts";
 import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { createLogAnalytics } from "../../shared/platform/azure/log-analytics.ts";
@@ -31,7 +31,7 @@ import { IMPATIENT, recordingLog } from "../azure/services.ts";
 import { Death, mortal, type Steps } from "../support/mortal.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
-import { app, Deployment, everything } from "./room.ts";
+import { app, Deployment, everything } from "./discovery-fixture.ts";
 
 // Results of vault logs, with real tables and the simulated Log Analytics.
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { createReferenceNotices } from "../../shared/alerts/reference-notices.ts";
-import type { ReadingItem } from "../../shared/dependencies/source.ts";
+import type { ReadingItem } from "../../shared/dependencies/edge-source.ts";
 import type { CloudFailure } from "../../shared/platform/azure/failure.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import {
@@ -14,7 +14,7 @@ import {
   SERVICE_VAULT,
   timedOut,
   unresolved,
-} from "./room.ts";
+} from "./discovery-fixture.ts";
 
 let storage: TestStorage;
 let account = 0;

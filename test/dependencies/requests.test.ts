@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { IS_CAMPAIGN } from "../support/cases.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
-import { app, Deployment, everything } from "./room.ts";
+import { app, Deployment, everything } from "./discovery-fixture.ts";
 
 const MANY = IS_CAMPAIGN ? 100_000 : 3000;
 const FEW = 100;

@@ -7,7 +7,7 @@ import { variableGroupConsumers } from "../../shared/dependencies/consumers/devo
 import { devopsPlace } from "../../shared/dependencies/devops/ids.ts";
 import { devopsSource } from "../../shared/dependencies/devops/source.ts";
 import type { Edge } from "../../shared/dependencies/edge.ts";
-import type { ReadingItem } from "../../shared/dependencies/source.ts";
+import type { ReadingItem } from "../../shared/dependencies/edge-source.ts";
 import { createDevopsClient, type DevopsClient } from "../../shared/devops/client.ts";
 import { createDevops, type Devops } from "../../shared/devops/devops.ts";
 import { createConnectionProofs } from "../../shared/devops/proofs.ts";

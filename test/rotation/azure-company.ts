@@ -9,7 +9,7 @@ import { createResourceManager } from "../../shared/platform/azure/resource-mana
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import type { ConsumersOfSecrets } from "../../shared/rotation/consumer.ts";
 import { IMPATIENT } from "../azure/services.ts";
-import { BOSS, VAULT, type World } from "./room.ts";
+import { BOSS, VAULT, type World } from "./world.ts";
 
 /** How many of each kind the company has: 40 in all. */
 export const KINDS = { webApp: 14, functionApp: 6, slot: 2, apiManagement: 2, containerApp: 11, job: 5 } as const;

@@ -9,7 +9,7 @@ import { IS_CAMPAIGN } from "../support/cases.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { AzureCompany, KINDS, type Kind } from "./azure-company.ts";
 import { holds, keepsSecrets } from "./invariants.ts";
-import { BOSS, VAULT, World } from "./room.ts";
+import { BOSS, VAULT, World } from "./world.ts";
 
 /** Full-stack rotation over the stand-in cloud. In a campaign each of the company's consumers fails in turn. */
 const SUBSCRIPTION = "11111111-1111-4111-8111-111111111111";

@@ -5,8 +5,8 @@ import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../shared/platform/time.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { openMatchingRoom } from "./matching-room.ts";
-import { BOSS, VAULT } from "./room.ts";
+import { openMatchingRoom } from "./matching-world.ts";
+import { BOSS, VAULT } from "./world.ts";
 
 /** Two vaults that hold an application's client secret; each is away for a moment at the wrong time. */
 const SECOND = "kv-second";

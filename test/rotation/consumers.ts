@@ -6,7 +6,7 @@ import type {
   PlannedConsumer,
   RefreshRequest,
 } from "../../shared/rotation/consumer.ts";
-import { VAULT, type World } from "./room.ts";
+import { VAULT, type World } from "./world.ts";
 
 type How = PlannedConsumer["how"];
 

@@ -7,7 +7,7 @@ import { IS_CAMPAIGN } from "../support/cases.ts";
 import { licence } from "../support/licence.ts";
 import { movedClock } from "../support/moved-clock.ts";
 import { Service } from "../support/service.ts";
-import { overHttp } from "./over-http.ts";
+import { overHttp } from "./http-client.ts";
 
 /** Processes killed amid a call to the cloud: a campaign tries all of these in the order in which they come, otherwise the second. */
 const KILLS: { at: string; fault: Fault }[] = [

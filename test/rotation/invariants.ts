@@ -1,7 +1,7 @@
 import { TableClient } from "@azure/data-tables";
 import { expect } from "vitest";
 import { isOver, type RotationRecord } from "../../shared/rotation/rotation.ts";
-import { VAULT, type World } from "./room.ts";
+import { VAULT, type World } from "./world.ts";
 
 interface Rotated {
   appId: string;

@@ -7,7 +7,7 @@ import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { Company } from "./consumers.ts";
 import { holds, keepsSecrets } from "./invariants.ts";
-import { BOSS, type Death, VAULT, World } from "./room.ts";
+import { BOSS, type Death, VAULT, World } from "./world.ts";
 
 /** Number of calls to storage and the cloud between crashes. */
 const STRIDE = IS_CAMPAIGN ? 1 : 97;

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { licence } from "../support/licence.ts";
 import { movedClock } from "../support/moved-clock.ts";
 import { type Answer, Service } from "../support/service.ts";
-import { overHttp } from "./over-http.ts";
+import { overHttp } from "./http-client.ts";
 
 /** Vaults in scope: two of the shop, one of a person who once saw its secrets, and one that never answers. */
 const [SHOP, SECOND, STRANGER, SLOW] = ["kv-shop", "kv-second", "kv-stranger", "kv-slow"];

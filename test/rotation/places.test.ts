@@ -11,8 +11,8 @@ import { liveIn } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { Company } from "./consumers.ts";
-import { openMatchingRoom } from "./matching-room.ts";
-import { BOSS, type Death, VAULT } from "./room.ts";
+import { openMatchingRoom } from "./matching-world.ts";
+import { BOSS, type Death, VAULT } from "./world.ts";
 
 /** Vaults that the service watches, beside `VAULT`. */
 const [STRANGER, SECOND] = ["kv-stranger", "kv-second"];

@@ -8,8 +8,8 @@ import { isOver } from "../../shared/rotation/rotation.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { IMPATIENT } from "../azure/services.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { openMatchingRoom } from "./matching-room.ts";
-import { BOSS, VAULT } from "./room.ts";
+import { openMatchingRoom } from "./matching-world.ts";
+import { BOSS, VAULT } from "./world.ts";
 
 const DAY_MS = 86_400_000;
 const company: Company = {
@@ -45,7 +45,10 @@ describe("a match is proved", () => {
     const app = room.application();
     await room.discover(app);
     const { match, proof } = await room.matches.verify(app.appId, app, BOSS);
-    expect(proof).toMatchObject({ outcome: "accepted", message: "The value signed in: this is a secret of the application." });
+    expect(proof).toMatchObject({
+      outcome: "accepted",
+      message: "The value signed in: this is a secret of the application.",
+    });
     expect(match).toMatchObject({
       verified: "signIn",
       keyId: app.keyId,
@@ -308,7 +311,9 @@ describe("a due secret", () => {
     room.world.pass(DAY_MS);
     await room.tick();
     expect((await room.policies.get(app.appId)).attention).toMatchObject({ code: "lifeTooShort" });
-    expect(await room.notices("rotationFailed")).toEqual([expect.stringContaining("A new secret would be valid for 20 days")]);
+    expect(await room.notices("rotationFailed")).toEqual([
+      expect.stringContaining("A new secret would be valid for 20 days"),
+    ]);
     expect(await room.rotationsOf(app.appId)).toEqual([]);
   });
 

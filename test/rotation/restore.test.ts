@@ -5,7 +5,7 @@ import type { RotationRecord } from "../../shared/rotation/rotation.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { Company } from "./consumers.ts";
-import { BOSS, VAULT, World } from "./room.ts";
+import { BOSS, VAULT, World } from "./world.ts";
 
 // Tables that an operator restores from a copy are older than the directory and the vaults. A rotation that was in progress
 // in the copy resumes from a record that is no longer true.

@@ -11,13 +11,13 @@ import { unknownConsumers } from "../../shared/rotation/consumer.ts";
 import { createRotationHistory } from "../../shared/rotation/history.ts";
 import { nextVersion } from "../../shared/rotation/publications.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
-import { createStepContext } from "../../shared/rotation/turn.ts";
-import { noLogs } from "../../shared/rotation/usage.ts";
+import { noLogs } from "../../shared/rotation/secret-usage.ts";
+import { createStepContext } from "../../shared/rotation/step-context.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { Company } from "./consumers.ts";
 import { holds } from "./invariants.ts";
-import { BOSS, Died, VAULT, World } from "./room.ts";
+import { BOSS, Died, VAULT, World } from "./world.ts";
 
 const OWN = "kv-lifecycle-service";
 const HANDOVER = "kv-handover";
@@ -653,8 +653,7 @@ test("attention contains the complete state of the rotation", async () => {
     message: "The service failed repeatedly at this step.",
     since: expect.stringMatching(/Z$/),
   };
-  const log =
-    "Find the errors in the service's log by this rotation's ID. Report them if their cause is unclear.";
+  const log = "Find the errors in the service's log by this rotation's ID. Report them if their cause is unclear.";
   const anyWay = `${log} Then retry this rotation, or cancel it, which rolls everything back.`;
   const { appName } = await world.start().get(rotationId);
   expect(await told()).toEqual({

@@ -8,7 +8,7 @@ import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { Company, type Trouble } from "./consumers.ts";
 import { keepsSecrets } from "./invariants.ts";
-import { BOSS, type Death, VAULT, World } from "./room.ts";
+import { BOSS, type Death, VAULT, World } from "./world.ts";
 
 /** In a campaign workers die at 30 moments of each scenario, and each consumer fails. */
 const OWN = "kv-lifecycle-service";

@@ -6,7 +6,7 @@ import { providerView } from "../../shared/sync/api.ts";
 import { CONFIGURED_QUEUE } from "../../shared/sync/record.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { COPIES, caller, HOUR_MS, openRoom, type Room, SOURCE } from "./room.ts";
+import { COPIES, caller, HOUR_MS, openRoom, type Room, SOURCE } from "./sync-fixture.ts";
 
 const REGION = "eu-west-1";
 const DAY_MS = 24 * HOUR_MS;

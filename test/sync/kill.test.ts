@@ -6,7 +6,7 @@ import { liveIn } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN, SEED, sampled } from "../support/cases.ts";
 import type { Steps } from "../support/mortal.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
-import { COPIES, openRoom, type Room, SOURCE } from "./room.ts";
+import { COPIES, openRoom, type Room, SOURCE } from "./sync-fixture.ts";
 
 /** Number of runs, of which each is killed several times. */
 const RUNS = IS_CAMPAIGN ? 10 : 1;

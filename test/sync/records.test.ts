@@ -5,7 +5,7 @@ import { Problem } from "../../shared/platform/http/problem.ts";
 import type { SyncRecordRow } from "../../shared/sync/record.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { COPIES, caller, HOUR_MS, openRoom, PAGE, type Room, SOURCE } from "./room.ts";
+import { COPIES, caller, HOUR_MS, openRoom, PAGE, type Room, SOURCE } from "./sync-fixture.ts";
 
 const SERVICE = "kv-lifecycle-service";
 

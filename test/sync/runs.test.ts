@@ -3,7 +3,7 @@ import type { FaultAction } from "simulated-cloud/faults.ts";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { liveIn } from "../azure/live-cloud.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
-import { COPIES, caller, HOUR_MS, openRoom, type Room, SOURCE } from "./room.ts";
+import { COPIES, caller, HOUR_MS, openRoom, type Room, SOURCE } from "./sync-fixture.ts";
 
 let storage: MovedStorage;
 let cloud: Cloud;

@@ -126,8 +126,7 @@ function unreadableReferences(row: ResourceRow, places: readonly string[]): Clou
     "invalidReference",
     `Could not read the key vault reference in ${named}${rest} (${resource}): it does not name an asset of a key vault of this cloud.`,
     {
-      remedy:
-        "Correct or remove the reference. The documentation of the service that reads it describes the notation.",
+      remedy: "Correct or remove the reference. The documentation of the service that reads it describes the notation.",
     },
   );
 }

@@ -15,7 +15,8 @@ import type { Config } from "../../platform/config/config.ts";
 import type { Clock } from "../../platform/runtime.ts";
 import { DAY_MS, HOUR_MS } from "../../platform/time.ts";
 import { type Edge, principalId, type Resource } from "../edge.ts";
-import type { EdgeSource, ReadingItem } from "../source.ts";
+import type { EdgeSource, ReadingItem } from "../edge-source.ts";
+import { createReach } from "./access-check.ts";
 import { changedTargets } from "./changes.ts";
 import { readEntitlements, type VaultAccess } from "./entitlements.ts";
 import type { FinderContext, Found, ResourceRow, Use } from "./finder.ts";
@@ -29,8 +30,7 @@ import {
   resourcesById,
   VAULTS_AND_CONNECTIONS,
 } from "./queries.ts";
-import { createReach } from "./reach.ts";
-import { notSeenOf, readRow, resourceOf, unreadableRow } from "./rows.ts";
+import { notSeenOf, readRow, resourceOf, unreadableRow } from "./resource-rows.ts";
 
 interface AzureEdgesDeps {
   config: Config;

@@ -3,7 +3,7 @@ import { unlessMissing } from "../../platform/azure/failure.ts";
 import { MINUTE_MS } from "../../platform/time.ts";
 import type { ConsumerCheck, PlannedConsumer } from "../../rotation/consumer.ts";
 import type { KeyVaultNames } from "../azure/key-vault-names.ts";
-import { afterPart, type KindOfConsumer, namesIn, namesSecret } from "./kind.ts";
+import { afterPart, type KindOfConsumer, namesIn, namesSecret } from "./consumer-kind.ts";
 
 /** Largest assumed difference between the clocks of this service and of API Management, which reports when it read a secret. */
 const CLOCKS_DIFFER_MS = 2 * MINUTE_MS;

@@ -3,7 +3,7 @@ import { type CloudFailure, failure, unlessMissing } from "../../platform/azure/
 import { resourceName } from "../../platform/azure/resource-id.ts";
 import type { PlannedConsumer } from "../../rotation/consumer.ts";
 import type { KeyVaultNames } from "../azure/key-vault-names.ts";
-import { afterPart, type KindOfConsumer, NOTHING_CHANGED, namesSecret } from "./kind.ts";
+import { afterPart, type KindOfConsumer, NOTHING_CHANGED, namesSecret } from "./consumer-kind.ts";
 
 const RESOLVED = "Resolved";
 

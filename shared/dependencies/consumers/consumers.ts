@@ -14,9 +14,9 @@ import { applicationHolder, type ConsumerKind, type Edge } from "../edge.ts";
 import type { FoundEdge } from "../query.ts";
 import { apiManagementConsumers } from "./api-management.ts";
 import { appServiceConsumers } from "./app-service.ts";
+import { joinedEvidence, type KindOfConsumer } from "./consumer-kind.ts";
 import { containerAppConsumers } from "./container-apps.ts";
 import { serviceConnectionConsumers, variableGroupConsumers } from "./devops.ts";
-import { joinedEvidence, type KindOfConsumer } from "./kind.ts";
 import { syncConsumers } from "./sync-records.ts";
 
 /** Maximum number of coverage items in a plan. GET /api/assets/dependencies/coverage lists all. */

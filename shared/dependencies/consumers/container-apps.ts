@@ -3,7 +3,7 @@ import { unlessMissing } from "../../platform/azure/failure.ts";
 import type { Clock } from "../../platform/runtime.ts";
 import { MINUTE_MS } from "../../platform/time.ts";
 import type { KeyVaultNames } from "../azure/key-vault-names.ts";
-import { type KindOfConsumer, namesSecret } from "./kind.ts";
+import { type KindOfConsumer, namesSecret } from "./consumer-kind.ts";
 
 /** The platform reads secrets every half hour, and restarts all active revisions if one has changed. */
 const TICK_MS = 30 * MINUTE_MS;

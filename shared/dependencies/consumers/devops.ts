@@ -3,7 +3,7 @@ import type { VariablePlace } from "../../devops/places.ts";
 import { type CallTarget, type CloudFailure, failure } from "../../platform/azure/failure.ts";
 import type { ConsumerCheck, PlannedConsumer } from "../../rotation/consumer.ts";
 import { devopsPlace } from "../devops/ids.ts";
-import { afterPart, type KindOfConsumer } from "./kind.ts";
+import { afterPart, type KindOfConsumer } from "./consumer-kind.ts";
 
 interface DevopsDeps {
   devops: Pick<Devops, "organization">;

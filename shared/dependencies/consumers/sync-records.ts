@@ -2,7 +2,7 @@ import { failure } from "../../platform/azure/failure.ts";
 import { Problem } from "../../platform/http/problem.ts";
 import type { Sync } from "../../sync/sync.ts";
 import { recordIdOf } from "../sync-source.ts";
-import { type KindOfConsumer, NOTHING_CHANGED } from "./kind.ts";
+import { type KindOfConsumer, NOTHING_CHANGED } from "./consumer-kind.ts";
 
 /** Refreshes copies that this service syncs: runs the sync record and reads the version of its target. */
 export function syncConsumers(sync: Pick<Sync, "get" | "trigger">): KindOfConsumer {

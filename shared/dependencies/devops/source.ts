@@ -4,7 +4,7 @@ import { isSecret } from "../../devops/variable-groups.ts";
 import { CloudFailure } from "../../platform/azure/failure.ts";
 import { onOneLine } from "../../platform/http/text.ts";
 import { applicationHolder, type Edge, type Resource } from "../edge.ts";
-import type { EdgeSource, NotSeen, ReadingItem } from "../source.ts";
+import type { EdgeSource, NotSeen, ReadingItem } from "../edge-source.ts";
 import { connectionId, connectionsOf, groupId, groupsOf } from "./ids.ts";
 
 /** Names of secrets: https://learn.microsoft.com/azure/key-vault/general/about-keys-secrets-certificates#object-identifiers */

@@ -12,13 +12,13 @@ import type { Config } from "../../platform/config/config.ts";
 import type { Randomness } from "../../platform/runtime.ts";
 import type { Tables } from "../../platform/storage/tables.ts";
 import { MINUTE_MS } from "../../platform/time.ts";
+import { createReach } from "../azure/access-check.ts";
 import type { ResourceRow } from "../azure/finder.ts";
 import { FINDER_OF } from "../azure/finders.ts";
 import { resourcesOfTypes } from "../azure/queries.ts";
-import { createReach } from "../azure/reach.ts";
-import { notSeenOf, readRow, resourceOf, unreadableRow } from "../azure/rows.ts";
+import { notSeenOf, readRow, resourceOf, unreadableRow } from "../azure/resource-rows.ts";
 import type { Edge } from "../edge.ts";
-import type { EdgeSource, ReadingItem } from "../source.ts";
+import type { EdgeSource, ReadingItem } from "../edge-source.ts";
 import { CONTAINER_APP_TYPES, SITE_TYPES, settingsOf } from "./settings.ts";
 import { readVaultValues, type VaultValues } from "./vault-values.ts";
 
@@ -34,8 +34,7 @@ const KEPT_MS = 30 * MINUTE_MS;
 const OFF = {
   code: "switchedOff",
   message: "Plaintext-secret detection is off: copies of secrets in app settings are not found.",
-  remedy:
-    "To turn it on, set DEPENDENCY_LITERAL_SCAN to true and assign the required roles (docs/permissions.md).",
+  remedy: "To turn it on, set DEPENDENCY_LITERAL_SCAN to true and assign the required roles (docs/permissions.md).",
 };
 
 /**

@@ -10,8 +10,8 @@ import type { Config } from "../../platform/config/config.ts";
 import type { Randomness } from "../../platform/runtime.ts";
 import { keyEnd } from "../../platform/storage/keys.ts";
 import type { Tables } from "../../platform/storage/tables.ts";
-import type { NotSeen } from "../source.ts";
-import { candidatesIn, isTelling } from "./comparable.ts";
+import type { NotSeen } from "../edge-source.ts";
+import { candidatesIn, isTelling } from "./comparable-values.ts";
 
 /** A secret of a key vault. */
 interface SecretPlace {

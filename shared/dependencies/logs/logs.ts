@@ -7,11 +7,11 @@ import type { Clock, Randomness } from "../../platform/runtime.ts";
 import type { Tables } from "../../platform/storage/tables.ts";
 import type { SettingValues } from "../../settings/settings.ts";
 import { keyVaultNames } from "../azure/key-vault-names.ts";
-import type { EdgeSource } from "../source.ts";
-import { createExpectedReaders } from "./expected.ts";
+import type { EdgeSource } from "../edge-source.ts";
+import { createExpectedReaders } from "./expected-readers.ts";
 import { createWorkspaceReader } from "./read-workspace.ts";
 import { createLogSource } from "./source.ts";
-import { createUnusedSecrets, type KnownSecret, type UnusedSecrets } from "./unused.ts";
+import { createUnusedSecrets, type KnownSecret, type UnusedSecrets } from "./unused-secrets.ts";
 import { createUsage, type Usage } from "./usage.ts";
 
 /** Results of the vault and sign-in logs. */

@@ -8,7 +8,7 @@ import { pack } from "../../platform/storage/packed.ts";
 import { type Fence, insert, type Operation, put, remove, type Tables } from "../../platform/storage/tables.ts";
 import { DAY_MS, HOUR_MS, SECOND_MS } from "../../platform/time.ts";
 import type { KeyVaultNames } from "../azure/key-vault-names.ts";
-import type { ExpectedReaders } from "./expected.ts";
+import type { ExpectedReaders } from "./expected-readers.ts";
 import { latest, mergedAsset, mergedSignIn, mergedVault } from "./merge.ts";
 import { type Summary, summaryOf, summaryQuery } from "./query.ts";
 import {
@@ -32,7 +32,7 @@ import {
   type WorkspaceRecord,
   WorkspaceRows,
 } from "./rows.ts";
-import { unexpectedReaderOperation } from "./unexpected.ts";
+import { unexpectedReaderOperation } from "./unexpected-readers.ts";
 
 /** Events that arrive this late are still read. Logs usually lag by minutes. Hours have been observed. */
 const LATE_MS = 6 * HOUR_MS;

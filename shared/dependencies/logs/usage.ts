@@ -4,7 +4,7 @@ import type { Clock } from "../../platform/runtime.ts";
 import { withoutKeys } from "../../platform/storage/entity.ts";
 import type { Tables } from "../../platform/storage/tables.ts";
 import { DAY_MS, HOUR_MS } from "../../platform/time.ts";
-import type { OldVersionRead, SecretUsage } from "../../rotation/usage.ts";
+import type { OldVersionRead, SecretUsage } from "../../rotation/secret-usage.ts";
 import { DAYS_COUNTED, latest } from "./merge.ts";
 import type { WorkspaceReader } from "./read-workspace.ts";
 import {
@@ -21,7 +21,7 @@ import {
   type WorkspaceRecord,
   WorkspaceRows,
 } from "./rows.ts";
-import { nameOfReader, unexpectedSince } from "./unexpected.ts";
+import { nameOfReader, unexpectedSince } from "./unexpected-readers.ts";
 
 /** A log that was read within this time counts as current: it is read once an hour, and a worker may be late. */
 const STALE_MS = 3 * HOUR_MS;

@@ -1,12 +1,12 @@
 import { Problem } from "../../platform/http/problem.ts";
-import { lastingFailure } from "../conditions.ts";
+import { lastingFailure } from "../end-conditions.ts";
 import { matchAt } from "../plan.ts";
-import { toRotationConsumer, refuseTooMany } from "../plan-consumers.ts";
+import { refuseTooMany, toRotationConsumer } from "../plan-consumers.ts";
 import { placeOf, vaultOf } from "../publications.ts";
 import { clientSecretOf, isVaultSecret, type Publication, type RotationRecord } from "../rotation.ts";
-import { NeedsAttention } from "../stop.ts";
+import type { StepContext } from "../step-context.ts";
+import { NeedsAttention } from "../step-errors.ts";
 import { isCertain, placeKey, type Target } from "../targets.ts";
-import type { StepContext } from "../turn.ts";
 import { holdsOld } from "./publish.ts";
 
 /**

@@ -1,12 +1,12 @@
 import type { GraphApplication, PasswordCredential } from "../../platform/azure/graph.ts";
 import { MINUTE_MS, SECOND_MS } from "../../platform/time.ts";
-import { lastingFailure } from "../conditions.ts";
-import { heldClientSecret, heldCopyName } from "../holding.ts";
-import { newValueOf } from "../recover.ts";
+import { lastingFailure } from "../end-conditions.ts";
+import { heldClientSecret, heldCopyName } from "../held-copies.ts";
+import { newValueOf } from "../new-value.ts";
 import { type Attempt, clientSecretOf, type RotationFailure, type RotationRecord } from "../rotation.ts";
-import { RollBack, ContinueLater, NeedsAttention } from "../stop.ts";
-import type { StepContext } from "../turn.ts";
-import { removeClientSecret } from "./remove.ts";
+import type { StepContext } from "../step-context.ts";
+import { ContinueLater, NeedsAttention, RollBack } from "../step-errors.ts";
+import { removeClientSecret } from "./remove-secret.ts";
 
 /**
  * After this time a request without an answer was either carried out or never will be, and all replicas of the directory show
@@ -84,7 +84,12 @@ export async function reconcile(context: StepContext, { final }: { final: boolea
 }
 
 /** Continues with a client secret whose value is known after all, for example after the tables were restored from a backup. */
-async function useSecret(context: StepContext, displayName: string, keyId: string, expiresOn: number | undefined): Promise<void> {
+async function useSecret(
+  context: StepContext,
+  displayName: string,
+  keyId: string,
+  expiresOn: number | undefined,
+): Promise<void> {
   await context.save(({ attempts, newExpiresAt }) => ({
     newKeyId: keyId,
     newExpiresAt: expiresOn === undefined ? newExpiresAt : new Date(expiresOn * SECOND_MS).toISOString(),
@@ -122,7 +127,12 @@ async function removeCreated(
 }
 
 /** Ends an attempt without removing its client secret. The held copy of an application's only valid secret stays. */
-async function keepSecret(context: StepContext, displayName: string, keyId: string, why: RotationFailure): Promise<void> {
+async function keepSecret(
+  context: StepContext,
+  displayName: string,
+  keyId: string,
+  why: RotationFailure,
+): Promise<void> {
   const isValueKept = why.code === "lastCredential" && (await heldClientSecret(context, keyId)) !== undefined;
   const where = `Its value is in the secret ${heldCopyName(context.record.rotationId, keyId)} of the service's own key vault.`;
   await context.save(({ attempts, notes }) => ({

@@ -1,9 +1,9 @@
-import { auditedEffect } from "../effect.ts";
+import { auditedEffect } from "../audited-effect.ts";
+import { newValue } from "../new-value.ts";
 import { inspectPlace, nextVersion, placeOf, savePublication, vaultOf } from "../publications.ts";
-import { newValue } from "../recover.ts";
 import { clientSecretOf, type Publication } from "../rotation.ts";
-import { RollBack, ContinueLater, NeedsAttention } from "../stop.ts";
-import type { StepContext } from "../turn.ts";
+import type { StepContext } from "../step-context.ts";
+import { ContinueLater, NeedsAttention, RollBack } from "../step-errors.ts";
 
 /** Wait after an unclear sign-in. */
 const UNCLEAR_SECONDS = 30;
@@ -26,7 +26,8 @@ async function publishTo(context: StepContext, publication: Publication): Promis
   }
   const { holds, current } = await inspectPlace(context, publication, value);
   // The answer of an earlier write was lost.
-  if (holds === "new") return await savePublication(context, publication, { state: "written", writtenVersion: current!.version });
+  if (holds === "new")
+    return await savePublication(context, publication, { state: "written", writtenVersion: current!.version });
   if (holds === "other") {
     const message = `Another writer changed ${place} after this rotation was planned. It was not overwritten.`;
     throw new RollBack(
@@ -74,7 +75,11 @@ async function publishTo(context: StepContext, publication: Publication): Promis
  *
  * @throws {Later} if the sign-in is unclear.
  */
-export async function holdsOld({ record, deps }: StepContext, { confirmed }: Publication, value: string): Promise<boolean> {
+export async function holdsOld(
+  { record, deps }: StepContext,
+  { confirmed }: Publication,
+  value: string,
+): Promise<boolean> {
   if (record.oldHint !== undefined && !value.startsWith(record.oldHint)) return false;
   if (confirmed) return true;
   const { kind } = await deps.signIn(clientSecretOf(record).appId, value);

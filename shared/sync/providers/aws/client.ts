@@ -1,7 +1,7 @@
 import { Agent } from "node:https";
 import { SECOND_MS } from "../../../platform/time.ts";
 import type { ProviderCall } from "../failures.ts";
-import { MANAGED_BY, ownerNamed } from "../mark.ts";
+import { MANAGED_BY, ownerNamed } from "../ownership-mark.ts";
 import type { Mark } from "../provider.ts";
 import type { AwsSecrets } from "./configuration.ts";
 import { awsFailure } from "./failures.ts";

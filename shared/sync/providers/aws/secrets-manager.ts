@@ -1,6 +1,6 @@
 import type { SecretsManagerClient } from "@aws-sdk/client-secrets-manager";
 import type { ProviderCall } from "../failures.ts";
-import { MANAGED_BY, markId } from "../mark.ts";
+import { MANAGED_BY, markId } from "../ownership-mark.ts";
 import { type Mark, SyncFailure, type SyncTarget, type TargetState, type Written } from "../provider.ts";
 import { type AwsAddress, awsCall, clientOptions, ownerIn, tagsOf } from "./client.ts";
 import type { AwsSecrets } from "./configuration.ts";

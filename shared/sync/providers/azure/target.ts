@@ -1,5 +1,5 @@
 import type { SecretVersion, VaultSecrets } from "../../../platform/azure/vault-secrets.ts";
-import { MARK_TAGS, markId, ownerOf, tagsOf } from "../mark.ts";
+import { MARK_TAGS, markId, ownerOf, tagsOf } from "../ownership-mark.ts";
 import type { SyncTarget, TargetState } from "../provider.ts";
 import { SyncFailure } from "../provider.ts";
 import { asSyncFailure } from "./failures.ts";

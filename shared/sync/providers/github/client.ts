@@ -1,7 +1,7 @@
 import { type ProviderCall, syncFailure } from "../failures.ts";
 import { exchange, type ProviderAnswer, type ProviderRequest } from "../http.ts";
-import { isToken } from "../members.ts";
 import type { ProviderDependencies } from "../provider.ts";
+import { isToken } from "../shared-schemas.ts";
 import { signedAssertion, withToken } from "../tokens.ts";
 import type { GithubSecrets, GithubSettings } from "./configuration.ts";
 import { githubFailure } from "./failures.ts";

@@ -1,7 +1,7 @@
 import { type ProviderCall, syncFailure } from "../failures.ts";
 import { exchange, type ProviderRequest } from "../http.ts";
-import { isToken } from "../members.ts";
 import type { ProviderDependencies } from "../provider.ts";
+import { isToken } from "../shared-schemas.ts";
 import { signedAssertion, withToken } from "../tokens.ts";
 import { type GoogleSecrets, type GoogleSettings, keyFileIn } from "./configuration.ts";
 import { googleFailure, tokenFailure } from "./failures.ts";

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { isRsaKey } from "../members.ts";
+import { isRsaKey } from "../shared-schemas.ts";
 
 /** The used members of a service account's key file. `token_uri` is ignored: tokens come only from Google. */
 const KeyFile = z.object({

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { syncFailure } from "../failures.ts";
-import { MANAGED_BY, ownerNamed } from "../mark.ts";
-import { notedMark, writeNumbered } from "../numbered.ts";
+import { notedMark, writeNumbered } from "../numbered-versions.ts";
+import { MANAGED_BY, ownerNamed } from "../ownership-mark.ts";
 import { type Mark, type ProviderDependencies, SyncFailure, type SyncTarget } from "../provider.ts";
 import { hashicorpClient } from "./client.ts";
 import { type HashicorpSecrets, type HashicorpSettings, mountOf } from "./configuration.ts";

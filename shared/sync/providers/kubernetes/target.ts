@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { MANAGED_BY, markId, ownerNamed } from "../mark.ts";
+import { MANAGED_BY, markId, ownerNamed } from "../ownership-mark.ts";
 import type { Mark, ProviderDependencies, SyncTarget } from "../provider.ts";
 import { kubernetesClient } from "./client.ts";
 import type { KubernetesSecrets, KubernetesSettings } from "./configuration.ts";

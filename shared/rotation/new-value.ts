@@ -1,9 +1,9 @@
 import { CloudFailure, unlessMissing } from "../platform/azure/failure.ts";
-import { heldValue, heldClientSecret } from "./holding.ts";
+import { heldClientSecret, heldValue } from "./held-copies.ts";
 import { signInUnclear } from "./problems.ts";
 import { vaultOf } from "./publications.ts";
 import { isVaultSecret, type Publication } from "./rotation.ts";
-import type { StepContext } from "./turn.ts";
+import type { StepContext } from "./step-context.ts";
 
 /**
  * Returns the new value, or undefined if it is lost. A client secret is read from the held copy or from a place that this
@@ -33,7 +33,11 @@ export async function newValueOf(context: StepContext, keyId: string): Promise<s
 }
 
 /** Other writers can set tags, so the value must also sign in. */
-async function valueWrittenTo(context: StepContext, publication: Publication, keyId: string): Promise<string | undefined> {
+async function valueWrittenTo(
+  context: StepContext,
+  publication: Publication,
+  keyId: string,
+): Promise<string | undefined> {
   const { deps, record } = context;
   const current = await readEnabled(context, publication);
   const { "rotation-id": rotationId, "entra-key-id": taggedKeyId } = current?.tags ?? {};

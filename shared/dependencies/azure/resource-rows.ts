@@ -2,7 +2,7 @@ import * as z from "zod";
 import type { CloudFailure } from "../../platform/azure/failure.ts";
 import { parseResourceId } from "../../platform/azure/resource-id.ts";
 import type { Resource } from "../edge.ts";
-import type { NotSeen } from "../source.ts";
+import type { NotSeen } from "../edge-source.ts";
 import type { ResourceRow } from "./finder.ts";
 import { tagsSay } from "./tags.ts";
 

@@ -6,15 +6,15 @@ import { RowChanged } from "../platform/storage/tables.ts";
 import { HOUR_MS, SECOND_MS } from "../platform/time.ts";
 import { isPassing } from "./problems.ts";
 import { isOver, ROTATION_QUEUE, type RotationFailure, type RotationRecord, type StepName } from "./rotation.ts";
-import { finishStep, startStep, canRollBack, startRollback, nextStep, requestAttention } from "./states.ts";
-import { restoreConsumers, refreshConsumers } from "./steps/consumers.ts";
-import { createSecret, removeExpiredSecret } from "./steps/create.ts";
-import { testSignIn } from "./steps/prove.ts";
+import { createStepContext, LEASE_MS, type StepContext, type StepDependencies } from "./step-context.ts";
+import { ContinueLater, LeaseLost, NeedsAttention, RollBack } from "./step-errors.ts";
+import { createSecret, removeExpiredSecret } from "./steps/create-secret.ts";
 import { publishNext } from "./steps/publish.ts";
-import { restorePlaces, removeNewSecret } from "./steps/put-back.ts";
-import { deleteLeftovers, waitForOverlap, revokeOldSecret } from "./steps/retire.ts";
-import { RollBack, ContinueLater, NeedsAttention, LeaseLost } from "./stop.ts";
-import { createStepContext, LEASE_MS, type StepDependencies, type StepContext } from "./turn.ts";
+import { refreshConsumers, restoreConsumers } from "./steps/refresh-consumers.ts";
+import { deleteLeftovers, revokeOldSecret, waitForOverlap } from "./steps/retire-old-secret.ts";
+import { removeNewSecret, restorePlaces } from "./steps/roll-back.ts";
+import { testSignIn } from "./steps/test-sign-in.ts";
+import { canRollBack, finishStep, nextStep, requestAttention, startRollback, startStep } from "./transitions.ts";
 
 /** Longer waits are left to the timer. */
 const LONGEST_MESSAGE_WAIT_MS = HOUR_MS;

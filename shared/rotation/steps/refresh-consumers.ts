@@ -1,15 +1,15 @@
 import { CloudFailure } from "../../platform/azure/failure.ts";
 import { DAY_MS, MINUTE_MS, SECOND_MS } from "../../platform/time.ts";
+import { auditedEffect } from "../audited-effect.ts";
 import type { RefreshResult } from "../consumer.ts";
-import { auditedEffect } from "../effect.ts";
-import { keyOf, toRotationConsumer, placesToRead } from "../plan-consumers.ts";
+import { expectedVersionOf, publicationOf } from "../expected-version.ts";
+import { keyOf, placesToRead, toRotationConsumer } from "../plan-consumers.ts";
 import { isPassing } from "../problems.ts";
 import { placeOf } from "../publications.ts";
 import { isToRestore, isVaultSecret, type RotationConsumer, type RotationRecord } from "../rotation.ts";
-import { RollBack, ContinueLater, NeedsAttention } from "../stop.ts";
-import type { StepContext } from "../turn.ts";
-import { publicationOf, expectedVersionOf } from "../wanted.ts";
-import { currentConsumers, checkConsumers, afterCheck, checkConsumer } from "./sights.ts";
+import type { StepContext } from "../step-context.ts";
+import { ContinueLater, NeedsAttention, RollBack } from "../step-errors.ts";
+import { afterCheck, checkConsumer, checkConsumers, currentConsumers } from "./check-consumers.ts";
 
 /**
  * A refreshed consumer must hold the new value within this time. Otherwise the rotation rolls back. Part of the documented
@@ -43,7 +43,10 @@ export async function refreshConsumers(context: StepContext): Promise<void> {
     await saveConsumer(context, next, { state: "failed", problem });
     throw refreshFailed({ ...next, problem });
   }
-  const slowest = Math.max(0, ...context.record.consumers!.filter((one) => isAwaited(context.record, one)).map(slowestMs));
+  const slowest = Math.max(
+    0,
+    ...context.record.consumers!.filter((one) => isAwaited(context.record, one)).map(slowestMs),
+  );
   const lastsMs = Math.max(context.record.overlapDays * DAY_MS, slowest);
   const overlapEndsAt = new Date(context.now().getTime() + lastsMs).toISOString();
   await context.save(() => ({ overlapEndsAt }));
@@ -106,7 +109,10 @@ const refreshFailed = ({ kind, name, problem = "" }: RotationConsumer): RollBack
 async function ensureConsumers(context: StepContext): Promise<void> {
   if (context.record.consumers !== undefined) return;
   const { consumers, coverage } = await context.deps.consumers.of(placesToRead(context.record));
-  await context.save(() => ({ consumers: consumers.map((one) => toRotationConsumer(one, one.how !== "willBreak")), coverage }));
+  await context.save(() => ({
+    consumers: consumers.map((one) => toRotationConsumer(one, one.how !== "willBreak")),
+    coverage,
+  }));
 }
 
 /** Stores the progress of a consumer. */
@@ -157,7 +163,8 @@ async function refreshAndCheck(
     if (error instanceof RollBack) return error.message;
     if (!(error instanceof CloudFailure)) throw error;
     // A rejected refresh has changed nothing.
-    if (consumer.actedAt === undefined && !error.unclear) await saveConsumer(context, consumer, { touchedAt: consumer.touchedAt });
+    if (consumer.actedAt === undefined && !error.unclear)
+      await saveConsumer(context, consumer, { touchedAt: consumer.touchedAt });
     if (isPassing(error) && !late) throw error;
     return `${error.message} ${error.remedy}`;
   }
@@ -212,7 +219,9 @@ async function keptOldValue(context: StepContext, consumer: RotationConsumer): P
 export async function checkWaitingConsumers(context: StepContext): Promise<number | undefined> {
   const now = context.now().getTime();
   const waiting = () =>
-    (context.record.consumers ?? []).filter(({ state, looks = 0 }) => state === "waiting" && looks < CHECKS_WHILE_WAITING);
+    (context.record.consumers ?? []).filter(
+      ({ state, looks = 0 }) => state === "waiting" && looks < CHECKS_WHILE_WAITING,
+    );
   const due = waiting().filter((one) => nextCheckTime(context.record, one) <= now);
   for (const one of due) {
     const sight = await checkConsumer(context, one).catch((error: unknown) => {

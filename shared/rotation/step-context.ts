@@ -13,9 +13,9 @@ import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import type { ConsumersOfSecrets } from "./consumer.ts";
 import { ROTATIONS, type RotationRecord, WriterLeases } from "./rotation.ts";
 import type { RotationRows } from "./rows.ts";
-import { ContinueLater, LeaseLost } from "./stop.ts";
+import type { SecretUsage } from "./secret-usage.ts";
+import { ContinueLater, LeaseLost } from "./step-errors.ts";
 import type { Matches } from "./targets.ts";
-import type { SecretUsage } from "./usage.ts";
 
 /**
  * A worker that has not written for this time is considered crashed. Each write renews the lease. One call to the cloud ends
@@ -82,7 +82,12 @@ export interface StepContext {
   withDirectoryLease<T>(write: () => Promise<T>): Promise<T>;
 }
 
-export function createStepContext(deps: StepDependencies, claimed: Row<RotationRecord>, owner: string, caller: Caller): StepContext {
+export function createStepContext(
+  deps: StepDependencies,
+  claimed: Row<RotationRecord>,
+  owner: string,
+  caller: Caller,
+): StepContext {
   const { tables, rows, clock, randomness } = deps;
   let row = claimed;
 
@@ -104,7 +109,9 @@ export function createStepContext(deps: StepDependencies, claimed: Row<RotationR
   async function lease(): Promise<() => Promise<void>> {
     const found = await tables.aged(WriterLeases, ROTATIONS, LEASE_ROW);
     if (found && found.row.owner !== "" && found.ageMs < LEASE_MS) {
-      throw new ContinueLater(Math.min(BUSY_SECONDS.most, Math.max(BUSY_SECONDS.least, Math.ceil(found.ageMs / SECOND_MS))));
+      throw new ContinueLater(
+        Math.min(BUSY_SECONDS.most, Math.max(BUSY_SECONDS.least, Math.ceil(found.ageMs / SECOND_MS))),
+      );
     }
     if (found && found.row.owner === "" && found.ageMs < PAUSE_MS) throw new ContinueLater(PAUSE_MS / SECOND_MS);
     const write = (held: string) => ({ owner: held, writeId: randomness.ulid(clock.now()) });

@@ -1,7 +1,7 @@
 import "../../infra/local/loopback-names.mjs";
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import type { Steps } from "../support/mortal.ts";
-import { openRoom } from "./room.ts";
+import { openRoom } from "./sync-fixture.ts";
 
 /** Runs one record, and has this process killed at one of its steps: `dying-worker.ts RECORD STEP before|after`. */
 const [, , recordId, dieAt, when] = process.argv;

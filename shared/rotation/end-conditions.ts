@@ -1,13 +1,13 @@
 import { CloudFailure } from "../platform/azure/failure.ts";
 import { DAY_MS, DAY_SECONDS, HOUR_SECONDS } from "../platform/time.ts";
-import { heldValue } from "./holding.ts";
+import { heldValue } from "./held-copies.ts";
+import { newValue } from "./new-value.ts";
 import { isPassing, signInUnclear } from "./problems.ts";
 import { inspectPlace, placeOf } from "./publications.ts";
-import { newValue } from "./recover.ts";
 import { clientSecretOf, isVaultSecret, type RotationConsumer, type RotationRecord } from "./rotation.ts";
-import { isUncheckable, currentConsumers, checkConsumers } from "./steps/sights.ts";
+import type { StepContext } from "./step-context.ts";
+import { checkConsumers, currentConsumers, isUncheckable } from "./steps/check-consumers.ts";
 import { isCertain, placeKey, type Target } from "./targets.ts";
-import type { StepContext } from "./turn.ts";
 
 /**
  * Consecutive transient failures (about 20 minutes) that are retried before users are notified. Must be less than

@@ -9,6 +9,7 @@ import type { Queues } from "../platform/storage/queues.ts";
 import { put, remove, type Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS } from "../platform/time.ts";
 import { allUnits } from "./coverage.ts";
+import type { EdgeSource } from "./edge-source.ts";
 import { type ReadDeps, readUnit, removeUnit } from "./read-unit.ts";
 import type { References } from "./references.ts";
 import {
@@ -24,7 +25,6 @@ import {
   unitRowKey,
 } from "./rows.ts";
 import { type DependencyRuns, type HeldUnit, UNITS_AT_ONCE } from "./runs.ts";
-import type { EdgeSource } from "./source.ts";
 
 export const QUEUE = "dependencies-discover";
 

@@ -1,12 +1,12 @@
 import { SECOND_MS } from "../platform/time.ts";
 import type { OpenedProvider, ProviderConfigurations } from "./configurations.ts";
-import { on, RunFailed } from "./failure.ts";
-import { decide, type Look, type Planned } from "./plan.ts";
-import { markId } from "./providers/mark.ts";
+import { decide, type Look, type Planned } from "./decide.ts";
+import { markId } from "./providers/ownership-mark.ts";
 import { type ProviderDependencies, SyncFailure } from "./providers/provider.ts";
 import { type SyncRecord, sourceOf, type VaultIdentity } from "./record.ts";
-import type { Sources } from "./source.ts";
-import type { SyncVaults } from "./vaults.ts";
+import type { SyncVaults } from "./record-vaults.ts";
+import { on, RunFailed } from "./run-failure.ts";
+import type { Sources } from "./sources.ts";
 
 /** Timeout for reading the states of source and target. */
 export const LOOK_MS = 90 * SECOND_MS;

@@ -17,8 +17,8 @@ import { type ConsumersOfSecrets, unknownConsumers } from "../../shared/rotation
 import type { ClientSecretRequest, RotationRequest, VaultSecretRequest } from "../../shared/rotation/plan.ts";
 import { isOver, type RotationRecord } from "../../shared/rotation/rotation.ts";
 import { createRotations, type Rotations } from "../../shared/rotation/rotations.ts";
+import { noLogs, type SecretUsage } from "../../shared/rotation/secret-usage.ts";
 import type { Matches, Target } from "../../shared/rotation/targets.ts";
-import { noLogs, type SecretUsage } from "../../shared/rotation/usage.ts";
 import { IMPATIENT, recordingLog } from "../azure/services.ts";
 
 export const BOSS: Caller = { actor: "boss", role: "admin", requestId: "request-1" };

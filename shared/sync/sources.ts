@@ -1,10 +1,10 @@
 import type { SecretVersion } from "../platform/azure/vault-secrets.ts";
 import type { Clock } from "../platform/runtime.ts";
 import { SECOND_MS } from "../platform/time.ts";
-import { ownerOf } from "./providers/mark.ts";
+import { ownerOf } from "./providers/ownership-mark.ts";
 import { SyncFailure } from "./providers/provider.ts";
 import { type SyncRecord, sourceOf, type VaultIdentity } from "./record.ts";
-import type { SyncVaults } from "./vaults.ts";
+import type { SyncVaults } from "./record-vaults.ts";
 
 /** The source version that a target should hold. */
 export interface SourceVersion {

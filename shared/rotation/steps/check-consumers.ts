@@ -1,9 +1,9 @@
 import pMap from "p-map";
 import type { ConsumerCheck } from "../consumer.ts";
-import { keyOf, toRotationConsumer, placesToRead } from "../plan-consumers.ts";
+import { expectedVersionOf } from "../expected-version.ts";
+import { keyOf, placesToRead, toRotationConsumer } from "../plan-consumers.ts";
 import type { RotationConsumer } from "../rotation.ts";
-import type { StepContext } from "../turn.ts";
-import { expectedVersionOf } from "../wanted.ts";
+import type { StepContext } from "../step-context.ts";
 
 // Checks which value the consumers of a rotation have.
 
@@ -33,8 +33,13 @@ export async function checkConsumer(context: StepContext, consumer: RotationCons
 }
 
 /** Checks all given consumers and returns them with the results. */
-export const checkConsumers = (context: StepContext, consumers: readonly RotationConsumer[]): Promise<RotationConsumer[]> =>
-  pMap(consumers, async (one) => ({ ...one, ...afterCheck(one, await checkConsumer(context, one)) }), { concurrency: PARALLEL });
+export const checkConsumers = (
+  context: StepContext,
+  consumers: readonly RotationConsumer[],
+): Promise<RotationConsumer[]> =>
+  pMap(consumers, async (one) => ({ ...one, ...afterCheck(one, await checkConsumer(context, one)) }), {
+    concurrency: PARALLEL,
+  });
 
 /** Returns the changes that a check makes to a consumer that is not being refreshed. */
 export function afterCheck(consumer: RotationConsumer, { holds, problem }: ConsumerCheck): Partial<RotationConsumer> {

@@ -1,13 +1,13 @@
 import { MINUTE_MS, SECOND_MS } from "../../platform/time.ts";
-import { reasonsAgainstEnd } from "../conditions.ts";
-import { heldCopyNames } from "../holding.ts";
+import { reasonsAgainstEnd } from "../end-conditions.ts";
+import { heldCopyNames } from "../held-copies.ts";
 import { clientSecretOf, isVaultSecret } from "../rotation.ts";
-import { ContinueLater } from "../stop.ts";
-import type { StepContext } from "../turn.ts";
+import type { StepContext } from "../step-context.ts";
+import { ContinueLater } from "../step-errors.ts";
 import { addPlaces } from "./add-places.ts";
 import { reconcile } from "./attempts.ts";
-import { checkWaitingConsumers } from "./consumers.ts";
-import { removeClientSecret } from "./remove.ts";
+import { checkWaitingConsumers } from "./refresh-consumers.ts";
+import { removeClientSecret } from "./remove-secret.ts";
 
 const AGAIN_SECONDS = 60;
 /** How long a check of the places stays valid. */

@@ -1,8 +1,8 @@
 import { MINUTE_MS } from "../../platform/time.ts";
-import { newValue } from "../recover.ts";
+import { newValue } from "../new-value.ts";
 import { clientSecretOf, type RotationRecord } from "../rotation.ts";
-import { RollBack, ContinueLater } from "../stop.ts";
-import type { StepContext } from "../turn.ts";
+import type { StepContext } from "../step-context.ts";
+import { ContinueLater, RollBack } from "../step-errors.ts";
 
 /**
  * A new secret works on one request and fails on the next, for seconds to minutes. So three sign-ins in a row, at least 8

@@ -1,6 +1,6 @@
 import type { ServiceKeyVault } from "../platform/azure/service-key-vault.ts";
 import { clientSecretOf, isVaultSecret, type RotationRecord } from "./rotation.ts";
-import type { StepContext } from "./turn.ts";
+import type { StepContext } from "./step-context.ts";
 
 const CONTENT_TYPE = "application/vnd.credential-lifecycle.rotation-secret";
 

@@ -1,15 +1,15 @@
 import { MINUTE_MS, SECOND_MS } from "../../platform/time.ts";
-import { lastingFailure } from "../conditions.ts";
-import { auditedEffect } from "../effect.ts";
-import { heldValue } from "../holding.ts";
+import { auditedEffect } from "../audited-effect.ts";
+import { lastingFailure } from "../end-conditions.ts";
+import { heldValue } from "../held-copies.ts";
 import { inspectPlace, placeOf, savePublication, vaultOf } from "../publications.ts";
 import { clientSecretOf, isVaultSecret, type Publication } from "../rotation.ts";
-import { mayHoldNewValue } from "../states.ts";
-import { ContinueLater, NeedsAttention } from "../stop.ts";
-import type { StepContext } from "../turn.ts";
+import type { StepContext } from "../step-context.ts";
+import { ContinueLater, NeedsAttention } from "../step-errors.ts";
+import { mayHoldNewValue } from "../transitions.ts";
 import { reconcile } from "./attempts.ts";
-import { consumersOfNewValue } from "./consumers.ts";
-import { requireNotHeld } from "./remove.ts";
+import { consumersOfNewValue } from "./refresh-consumers.ts";
+import { requireNotHeld } from "./remove-secret.ts";
 
 /** After this time a write without an answer has arrived or never will. */
 const LATE_WRITE_MS = 2 * MINUTE_MS;
@@ -44,7 +44,11 @@ async function restorePlace(context: StepContext, publication: Publication): Pro
     // Either the answer of an earlier write was lost, or another writer changed the place.
     const restored = state === "restoring" && before !== undefined && current?.value === before.value;
     const restoredVersion = current?.version;
-    return await savePublication(context, publication, { state: restored ? "restored" : "left", restoredVersion, restoredAt });
+    return await savePublication(context, publication, {
+      state: restored ? "restored" : "left",
+      restoredVersion,
+      restoredAt,
+    });
   }
   const details = { vaultName, secretName, version: plannedVersion };
   if (before === undefined) {
@@ -56,7 +60,9 @@ async function restorePlace(context: StepContext, publication: Publication): Pro
   await savePublication(context, publication, { state: "restoring" });
   const { value, contentType, tags, notBefore, expiresOn } = before;
   const version = { value, contentType, tags, notBefore, expiresOn };
-  const written = await auditedEffect(context, "rotation.secretPutBack", details, () => vault.write(secretName, version));
+  const written = await auditedEffect(context, "rotation.secretPutBack", details, () =>
+    vault.write(secretName, version),
+  );
   await savePublication(context, publication, {
     state: "restored",
     restoredVersion: written.version,

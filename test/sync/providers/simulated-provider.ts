@@ -1,8 +1,8 @@
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import type { FaultAction } from "simulated-cloud/faults.ts";
 import { systemClock } from "../../../shared/platform/runtime.ts";
-import { providerDependencies } from "../../../shared/sync/providers/dependencies.ts";
 import type { Mark, TargetDependencies } from "../../../shared/sync/providers/provider.ts";
+import { providerDependencies } from "../../../shared/sync/providers/provider-dependencies.ts";
 import { liveIn } from "../../azure/live-cloud.ts";
 import type { Trouble } from "./suite.ts";
 

@@ -1,5 +1,5 @@
 import { CloudFailure } from "../../platform/azure/failure.ts";
-import type { RefreshResult, ConsumerCheck, PlannedConsumer, RefreshRequest } from "../../rotation/consumer.ts";
+import type { ConsumerCheck, PlannedConsumer, RefreshRequest, RefreshResult } from "../../rotation/consumer.ts";
 import type { Edge } from "../edge.ts";
 
 /** Refreshes and checks the consumers of one kind. */

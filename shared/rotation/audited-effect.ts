@@ -1,5 +1,5 @@
 import { audited } from "../audit/audited.ts";
-import type { StepContext } from "./turn.ts";
+import type { StepContext } from "./step-context.ts";
 
 /** Runs an effect of a rotation between an intent and an outcome in the audit log. `details` must not contain a value. */
 export async function auditedEffect<T>(

@@ -1,7 +1,7 @@
-import { markId } from "./providers/mark.ts";
+import { markId } from "./providers/ownership-mark.ts";
 import { type Mark, SyncFailure, type SyncTarget, type TargetService, type TargetState } from "./providers/provider.ts";
 import type { ENTRY_KINDS, RecordFailure, SyncRecord } from "./record.ts";
-import type { SourceVersion } from "./source.ts";
+import type { SourceVersion } from "./sources.ts";
 
 /** State of source and target before a run writes. Contains no value. */
 export interface Look {

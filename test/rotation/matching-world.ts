@@ -17,7 +17,7 @@ import { createPolicies } from "../../shared/rotation/policies.ts";
 import { PolicyChange } from "../../shared/rotation/policies-api.ts";
 import { IMPATIENT } from "../azure/services.ts";
 import { assetRecord, vaultRecord, writeVault } from "../inventory/records.ts";
-import { BOSS, VAULT, World } from "./room.ts";
+import { BOSS, VAULT, World } from "./world.ts";
 
 let applications = 0;
 

@@ -1,9 +1,9 @@
 import type { PlannedConsumer } from "./consumer.ts";
+import { newValue } from "./new-value.ts";
 import { placeOf, vaultOf } from "./publications.ts";
-import { newValue } from "./recover.ts";
 import type { Publication, RotationRecord } from "./rotation.ts";
-import { RollBack } from "./stop.ts";
-import type { StepContext } from "./turn.ts";
+import type { StepContext } from "./step-context.ts";
+import { RollBack } from "./step-errors.ts";
 
 /** The version that a consumer should have now: the new one, or the previous one during a rollback. */
 export interface ExpectedVersion {
@@ -50,7 +50,11 @@ async function newValueOrGoBack(context: StepContext): Promise<string> {
   return (await newValue(context)) ?? lost("The held copy of the new client secret was deleted.");
 }
 
-async function valueAt(context: StepContext, publication: Publication | undefined, version: string | undefined): Promise<string> {
+async function valueAt(
+  context: StepContext,
+  publication: Publication | undefined,
+  version: string | undefined,
+): Promise<string> {
   if (publication === undefined || version === undefined) return lost("No vault is known to have the previous value.");
   const found = await vaultOf(context, publication).read(publication.secretName, version);
   return found?.value ?? lost(`Version ${version} of ${placeOf(publication)} no longer exists.`);

@@ -1,13 +1,13 @@
 import { CloudFailure } from "../../platform/azure/failure.ts";
 import { DAY_SECONDS, SECOND_MS } from "../../platform/time.ts";
-import { auditedEffect } from "../effect.ts";
-import { holdClientSecret } from "../holding.ts";
+import { auditedEffect } from "../audited-effect.ts";
+import { holdClientSecret } from "../held-copies.ts";
 import { CLOCKS_DIFFER_MS, isExpired } from "../plan.ts";
 import { clientSecretOf, type RotationRecord } from "../rotation.ts";
-import { RollBack, ContinueLater } from "../stop.ts";
-import type { StepContext } from "../turn.ts";
+import type { StepContext } from "../step-context.ts";
+import { ContinueLater, RollBack } from "../step-errors.ts";
 import { applicationOf, reconcile, saveAttempt } from "./attempts.ts";
-import { removeClientSecret } from "./remove.ts";
+import { removeClientSecret } from "./remove-secret.ts";
 
 /** Number of attempts to add a client secret. Each has its own display name. */
 const MAX_ATTEMPTS = 5;

@@ -3,7 +3,7 @@ import { CloudFailure } from "../../platform/azure/failure.ts";
 import type { ResourceManager } from "../../platform/azure/resource-manager.ts";
 import { createRoleAssignments } from "../../platform/azure/role-assignments.ts";
 import { DEPENDENCY_READER } from "../../platform/azure/watch-roles.ts";
-import type { NotSeen } from "../source.ts";
+import type { NotSeen } from "../edge-source.ts";
 import { permits } from "./entitlements.ts";
 
 /** A role with these permissions can read everything that discovery reads, as the roles of the templates do. */

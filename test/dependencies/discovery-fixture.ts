@@ -1,6 +1,7 @@
 import type { AuditEvent } from "../../shared/audit/event.ts";
 import { createDependencies, type Dependencies, type DiscoverMessage } from "../../shared/dependencies/dependencies.ts";
 import type { Edge, Resource } from "../../shared/dependencies/edge.ts";
+import type { EdgeSource, ReadingItem, ReadOptions } from "../../shared/dependencies/edge-source.ts";
 import type { Usage } from "../../shared/dependencies/logs/usage.ts";
 import {
   EDGES,
@@ -17,7 +18,6 @@ import {
   UnresolvedRows,
   unpackEdges,
 } from "../../shared/dependencies/rows.ts";
-import type { EdgeSource, ReadingItem, ReadOptions } from "../../shared/dependencies/source.ts";
 import type { FoundAsset } from "../../shared/inventory/query.ts";
 import { CloudFailure } from "../../shared/platform/azure/failure.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";

@@ -2,15 +2,15 @@ import { unlessMissing } from "../../platform/azure/failure.ts";
 import type { GraphApplication } from "../../platform/azure/graph.ts";
 import type { SecretVersion } from "../../platform/azure/vault-secrets.ts";
 import { SECOND_MS } from "../../platform/time.ts";
-import { auditedEffect } from "../effect.ts";
-import { heldValue, heldClientSecret } from "../holding.ts";
+import { auditedEffect } from "../audited-effect.ts";
+import { heldClientSecret, heldValue } from "../held-copies.ts";
+import { readEnabled } from "../new-value.ts";
 import { CLOCKS_DIFFER_MS, isExpired } from "../plan.ts";
 import { signInUnclear } from "../problems.ts";
 import { placeOf } from "../publications.ts";
-import { readEnabled } from "../recover.ts";
 import { clientSecretOf } from "../rotation.ts";
-import { NeedsAttention } from "../stop.ts";
-import type { StepContext } from "../turn.ts";
+import type { StepContext } from "../step-context.ts";
+import { NeedsAttention } from "../step-errors.ts";
 
 /** Client secret to remove: an expired one, the one being replaced, or one that this rotation created. */
 export type Removed = "expired" | "old" | "new";

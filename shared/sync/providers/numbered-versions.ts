@@ -1,5 +1,5 @@
 import { type ProviderCall, syncFailure } from "./failures.ts";
-import { markId } from "./mark.ts";
+import { markId } from "./ownership-mark.ts";
 import type { Mark, TargetState, Written } from "./provider.ts";
 
 /**
