@@ -7,7 +7,7 @@ import { variableGroupConsumers } from "../../shared/dependencies/consumers/devo
 import { devopsPlace } from "../../shared/dependencies/devops/ids.ts";
 import { devopsSource } from "../../shared/dependencies/devops/source.ts";
 import type { Edge } from "../../shared/dependencies/edge.ts";
-import type { ReadingItem } from "../../shared/dependencies/source.ts";
+import type { ReadingItem } from "../../shared/dependencies/edge-source.ts";
 import { createDevopsClient, type DevopsClient } from "../../shared/devops/client.ts";
 import { createConnectionProofs } from "../../shared/devops/connection-proofs.ts";
 import { createDevops, type Devops } from "../../shared/devops/devops.ts";
@@ -488,8 +488,8 @@ test("a variable group that is linked to a vault contains the linked secrets of 
     slowestSeconds: 0,
     blast: 1,
   };
-  const { look } = variableGroupConsumers({ devops: room });
-  const holds = async (change: Partial<PlannedConsumer>) => await look({ ...consumer, ...change }, "1", new Date());
+  const { check } = variableGroupConsumers({ devops: room });
+  const holds = async (change: Partial<PlannedConsumer>) => await check({ ...consumer, ...change }, "1", new Date());
   expect(await holds({})).toEqual({ holds: "new" });
   expect(await holds({ secretName: "api-key" })).toEqual({ holds: "gone" });
   expect(await holds({ vaultName: "kv-other" })).toEqual({ holds: "gone" });
@@ -528,17 +528,17 @@ describe("a copy that an administrator configures", () => {
     };
     const wanted = { version: "1", value: async () => "new-value-7", restart: false };
     await put([copy()]);
-    const { act, look } = variableGroupConsumers({ devops: room });
-    expect(await act!(consumer, wanted)).toEqual({ changedMeanwhile: [] });
+    const { refresh, check } = variableGroupConsumers({ devops: room });
+    expect(await refresh!(consumer, wanted)).toEqual({ changedMeanwhile: [] });
     expect(devops.value("shop-copies", "DB_PASSWORD")).toBe("new-value-7");
-    expect(await look(consumer, "1", new Date())).toEqual({ holds: "new" });
+    expect(await check(consumer, "1", new Date())).toEqual({ holds: "new" });
     // The first of two was already replaced, so a rejection of the other does not mean that nothing was written.
     await put([copy(), copy("REGION")]);
-    const half = await failureOf(act!(consumer, { ...wanted, value: async () => "new-value-8" }));
+    const half = await failureOf(refresh!(consumer, { ...wanted, value: async () => "new-value-8" }));
     expect(half).toMatchObject({ unclear: true });
     expect(devops.value("shop-copies", "DB_PASSWORD")).toBe("new-value-8");
     await put([]);
-    const failure = await failureOf(act!(consumer, { ...wanted, value: async () => "never-sent" }));
+    const failure = await failureOf(refresh!(consumer, { ...wanted, value: async () => "never-sent" }));
     expect(failure).toMatchObject({ code: "refused", unclear: false });
   });
 });
