@@ -50,7 +50,7 @@ export function createGate(deps: {
       ...signInLimiter,
       take(caller) {
         const count = () => signInLimiter.take(caller);
-        return access.letIn.has(addressOfCaller(caller)) ? count() : limitConcurrency(count);
+        return access.recentAddresses.has(addressOfCaller(caller)) ? count() : limitConcurrency(count);
       },
     },
     pace: createPace(PACE),

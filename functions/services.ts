@@ -4,7 +4,7 @@ import { type ComplianceReports, createComplianceReports } from "../shared/compl
 import { createDevops, type Devops } from "../shared/devops/devops.ts";
 import { scanHistory } from "../shared/discovery/purge.ts";
 import { ACTIVE, ActiveScans, QUEUES } from "../shared/discovery/scan.ts";
-import { createFailedMessages, type FailedMessages } from "../shared/messages/failed.ts";
+import { createFailedMessages, type FailedMessages } from "../shared/messages/failed-messages.ts";
 import { createMetrics, type Metrics } from "../shared/metrics/metrics.ts";
 import type { Config } from "../shared/platform/config/config.ts";
 import { createReconciliation, type Reconciliation } from "../shared/reconciliation/reconciliation.ts";
