@@ -16,64 +16,81 @@ import {
   WAITING,
 } from "./scan.ts";
 
-/** A scan that never got its own row within this time was lost at its birth and holds nobody up. */
+/** Age from which an active scan without its own row counts as lost: the process that created it crashed. */
 const BIRTH_MS = MINUTE_MS;
 
 /** A scan that is queued or running. */
 export interface ActiveScan {
   scanId: string;
   mode: ScanMode;
-  /** Undefined for all. */
+  /** Undefined for all subscriptions. */
   subscriptions?: string[] | undefined;
-  /** Vaults it may have claimed at once, beside those that are handed on; 0 until it is planned. */
+  /** Vaults the scan may have claimed at once, without those handed off. 0 until it is planned. */
   workers: number;
   createdAt: string;
 }
 
-/** A look that was not renewed for so long is a dead worker's. */
+/** A re-scan that is not renewed for this time belongs to a crashed worker. */
 const SILENT_LOOK_MS = MINUTE_MS;
 
-/** A worker that looks at one vault between scans. */
+/** A worker that re-scans one vault between scans. */
 export interface ActiveLook {
-  /** Names it in this one life. */
+  /** Identifies this attempt of the worker. */
   worker: string;
   subscriptionId: string;
-  /** Where else it may write the vault: one that moves leaves one subscription and arrives in another. */
+  /**
+   * Other subscriptions in which the re-scan may write the vault. A vault that moves leaves one subscription and arrives in
+   * another.
+   */
   otherSubscriptionIds?: string[] | undefined;
 }
 
-/** The one row that says which scans are queued or running, and who looks at vaults beside them, on all instances. */
+/**
+ * The row that lists all queued and running scans and the single-vault re-scans, for all instances. It prevents overlapping
+ * scans and enforces `discoveryMaxWorkers`.
+ */
 export interface ActiveScanList {
-  /** Those whose process may have died before it wrote the scan's own row, or after it ended the scan, included. */
+  /**
+   * Returns all listed scans, also those whose process may have crashed before it wrote the scan's row or after it ended the
+   * scan.
+   */
   all(): Promise<ActiveScan[]>;
   /**
-   * Takes a scan in. @throws {Problem} scanRunning when one that is not over covers any of the same subscriptions, unless
-   * the new one is `force`.
+   * Adds a scan.
+   *
+   * @throws {Problem} scanRunning when an active scan covers any of the same subscriptions, unless the new scan is `force`.
    */
   enter(scan: ActiveScan): Promise<void>;
   /**
-   * @throws {Problem} scanRunning while a scan covers the subscription, conflict while a vault of it is looked at: either
-   * would bring back what is taken out.
+   * Rejects the removal of a subscription while it is scanned, because the scan would add its vaults again.
+   *
+   * @throws {Problem} scanRunning while a scan covers the subscription, conflict while one of its vaults is re-scanned.
    */
   refuseWhileScanned(subscriptionId: string): Promise<void>;
-  /** Whether a scan in the row is really under way. */
+  /** Returns whether a listed scan is really queued or running. */
   isAlive(scan: ActiveScan): Promise<boolean>;
-  /** Takes a scan out. True when a look was refused meanwhile: one may begin now. */
+  /** Removes a scan. Returns true if a re-scan was denied a worker meanwhile and can start now. */
   leave(scanId: string): Promise<boolean>;
-  /** Gives the scan up to `wanted` workers of those `limit` leaves beside the other scans; 0 when none is left. */
+  /**
+   * Assigns up to `wanted` workers to the scan, as far as `limit` and the other scans allow. Returns the number, 0 if none is
+   * free.
+   */
   takeWorkers(scanId: string, wanted: number, limit: number): Promise<number>;
   /**
-   * Takes a look in. False when the scans and other looks leave no worker of `limit` for it; of a scan only those count then
-   * that have a vault, which takes two requests a scan to know.
+   * Adds a re-scan. False if scans and other re-scans use all workers of `limit`. If the limit is reached, idle workers of
+   * scans are not counted, which takes two requests per scan.
    */
   enterLook(look: ActiveLook, limit: number): Promise<boolean>;
-  /** To be called again within a minute: one that is not renewed is a dead worker's. */
+  /** Renews a re-scan's lease. Call it more often than once a minute. */
   renewLook(worker: string): Promise<void>;
   leaveLook(worker: string): Promise<void>;
 }
 
 export function createActiveScans({ tables, clock }: { tables: Tables; clock: Clock }): ActiveScanList {
-  /** Changes what of the row is answered; undefined leaves it as it is. Looks of dead workers go with any change. */
+  /**
+   * Changes the row's members that `of` returns; undefined leaves the row unchanged. Every change also drops re-scans of
+   * crashed workers.
+   */
   const change = (of: (scans: ActiveScan[], looks: Looks, looksWait: boolean) => Partial<Active> | undefined) =>
     tables.modify(ActiveScans, ACTIVE, ACTIVE, (row) => {
       const { scans = [], looksWait = false } = row ?? {};
@@ -84,13 +101,13 @@ export function createActiveScans({ tables, clock }: { tables: Tables; clock: Cl
 
   const soon = () => new Date(clock.now().getTime() + SILENT_LOOK_MS).toISOString();
 
-  /** Without those of workers that died. */
+  /** Returns the re-scans whose worker has not crashed. */
   function underWay(looks: Looks = []): Looks {
     const now = clock.now().toISOString();
     return looks.filter(({ until }) => until > now);
   }
 
-  /** True when there was a worker of `limit` for it. */
+  /** Adds a re-scan. Returns false if `limit` workers are in use. */
   async function takeIn(look: ActiveLook, limit: number): Promise<boolean> {
     let entered = false;
     await change((scans, looks, looksWait) => {
@@ -101,11 +118,14 @@ export function createActiveScans({ tables, clock }: { tables: Tables; clock: Cl
     return entered;
   }
 
-  /** How many workers a scan in the row has that need no vault any more: none waits, and fewer are claimed. */
+  /**
+   * Returns the number of a listed scan's workers that no longer have a vault: none waits, and fewer are claimed than workers
+   * assigned.
+   */
   async function idleWorkers({ scanId, workers }: ActiveScan): Promise<number> {
     const partitionKey = scanPartition(scanId);
     const scan = await tables.get(Scans, partitionKey, SCAN_ROW);
-    // Until it runs its workers may be taken and its vaults not yet claimed.
+    // Before the scan runs, its workers may be assigned while its vaults are not claimed yet.
     if (scan?.status !== "running") return 0;
     let claimed = 0;
     const range = {
@@ -164,7 +184,7 @@ export function createActiveScans({ tables, clock }: { tables: Tables; clock: Cl
     async isAlive(scan) {
       const row = await tables.get(Scans, scanPartition(scan.scanId), SCAN_ROW);
       if (row) return !isOver(row.status);
-      // Whatever clock wrote `createdAt`: a scan is as old as the last change of the row that names it, at the least.
+      // Independent of the clock that wrote `createdAt`: a scan is at least as old as the last change of the row that lists it.
       const named = await tables.aged(ActiveScans, ACTIVE, ACTIVE);
       const sinceCreated = clock.now().getTime() - Date.parse(scan.createdAt);
       return Math.max(named?.ageMs ?? 0, sinceCreated) < BIRTH_MS;

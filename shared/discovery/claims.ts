@@ -21,9 +21,12 @@ import {
   waitingKey,
 } from "./scan.ts";
 
-/** How often a worker renews the claim of the vault it has in hand. A claim not renewed for long is a dead worker's. */
+/**
+ * Interval at which a worker renews its lease on a vault. A lease that is not renewed belongs to a crashed worker (see the scan
+ * watch).
+ */
 export const RENEWAL_MS = 20 * SECOND_MS;
-/** The worker of the vaults that the invocation of the plan has in hand. */
+/** Worker name of the vaults that the plan's own invocation scans. */
 export const PLAN_WORKER = "plan";
 
 /** A vault of the plan. */
@@ -32,55 +35,63 @@ interface Planned {
   vault: PlannedVault;
 }
 
-/** A vault that a worker has claimed and has in hand. */
+/** A vault that a worker has claimed. */
 export interface Claim extends Planned {
-  /** Of its row. */
+  /** Key of the vault's row in the scan's partition. */
   rowKey: string;
 }
 
-/** A vault that waits, as its row was read or written. */
+/** A waiting vault, as its row was read or written. */
 export interface Waiting extends Planned {
   etag: string;
 }
 
-/** A waiting vault, and the operations that claim it, for a transaction in the scan's partition. */
+/** A vault with the operations that claim it, for a transaction in the scan's partition. */
 export interface Next extends Claim {
   operations: Operation[];
 }
 
 /**
- * The vaults of a scan that wait, and those that are claimed. A claimed one is in the hand of a worker, which renews it, or
- * its message waits in the queue. A claim lives by its row's age, which only storage counts.
+ * The waiting and claimed vaults of a scan. For a claimed vault, either a worker renews its lease or a message waits in the
+ * queue. A lease is judged by the age of its row, which storage measures.
  */
 export interface Claims {
   /**
-   * A waiting vault: the first one behind a random place, so that workers who look at the same moment choose differently.
-   * One row is read, or two at the end. Undefined when none waits.
+   * Returns a waiting vault: the first one after a random position, so that concurrent workers choose different vaults. Reads
+   * one row, or two near the end. Undefined if none is left.
    */
   waiting(scan: Pick<ScanRecord, "scanId" | "vaultsTotal">): Promise<Waiting | undefined>;
-  /** @param worker - Who takes it in hand; undefined where a message is sent for it. */
+  /**
+   * Returns the operations that claim a waiting vault.
+   *
+   * @param worker - The worker that starts at once; undefined if a message is sent for the vault.
+   */
   take(waiting: Waiting, worker: string | undefined): Next;
-  /** The vault is still to be written, but its worker's place is another's: for the transaction that claims that one. */
+  /**
+   * Returns the operations that hand a vault off: it is still to be written, but no longer occupies its worker. Run them in the
+   * transaction that claims the worker's next vault.
+   */
   handOn(claim: Claim): { handedOn: Claim; operations: Operation[] };
-  /** Sends the message of a claimed vault that nobody has in hand. Twice does no harm: one of the two begins. */
+  /** Sends the message of a claimed vault without an active worker. A duplicate does no harm: only one worker starts. */
   send(scanId: string, index: string, options?: { delaySeconds?: number }): Promise<void>;
   /**
-   * After a worker died or failed: sends the messages of the vaults it had in hand. The plan's worker has sent those of the
-   * vaults that nobody has begun. What another worker put back, that one sends: after an outage all of them come here, and
-   * else each would send for all.
-   * @param except - The index of one that it has in hand again.
-   * @returns how many vaults are claimed, by whomever.
+   * Sends messages for the claimed vaults of a crashed or failed worker. For `plan`, these include all claimed vaults that no
+   * worker has started. Vaults that another worker released are left to that worker: after an outage, all redelivered messages
+   * would otherwise send one for each vault.
+   *
+   * @param except - Index of a vault that the caller is already scanning.
+   * @returns the number of claimed vaults of the scan, by any worker.
    */
   sendLeft(scanId: string, worker: string, except?: string): Promise<number>;
-  /** Takes a claimed vault in hand. False when another worker was faster, or it is done. */
+  /** Starts a claimed vault for a worker. False if another worker was faster or the vault is done. */
   begin(scanId: string, claimed: Row<PlannedVault>, worker: string): Promise<boolean>;
-  /** Nobody has it in hand any more: its message will wait in the queue. */
+  /** Releases a claimed vault. Its next message starts it again. */
   putBack(scanId: string, rowKey: string): Promise<void>;
-  /** Renews a claim again and again until the answered function is called. */
+  /** Starts renewing a lease. Call the returned function to stop. */
   keep(scanId: string, rowKey: string): () => Promise<void>;
-  /** A claimed vault's row, one that is handed on included. One request, or two. */
+  /** Returns a claimed vault's row, also if it is handed off. One or two requests. */
   claimed(scanId: string, index: string): Promise<Row<PlannedVault> | undefined>;
-  /** Whether the claim is as it was: neither ended nor handed on. */
+  /** Returns whether the claim's row still exists: the vault is neither finished nor handed off. */
   stands(scanId: string, rowKey: string): Promise<boolean>;
   anyClaimed(scanId: string): Promise<boolean>;
 }
@@ -92,7 +103,7 @@ interface ClaimsDeps {
 }
 
 export function createClaims({ tables, queues, randomness }: ClaimsDeps): Claims {
-  /** False when it is no longer as it was read, or no longer claimed. */
+  /** Updates a claimed vault's row. False if the row has changed or is no longer there. */
   async function mark(scanId: string, rowKey: string, part: Partial<PlannedVault>, etag?: string): Promise<boolean> {
     try {
       const operation = merge(PlannedVaults, rowKey, part, etag);
@@ -157,7 +168,7 @@ export function createClaims({ tables, queues, randomness }: ClaimsDeps): Claims
     },
 
     keep(scanId, rowKey) {
-      // At the worst the vault is given to another worker too, and written once.
+      // If a renewal fails, another worker may read the vault too. Only one of them can write it.
       const renewals = startRenewals(RENEWAL_MS, () => mark(scanId, rowKey, { begun: true }));
       return () => renewals.stop();
     },

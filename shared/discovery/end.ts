@@ -32,11 +32,11 @@ export interface EndDeps {
   tables: Tables;
   active: ActiveScanList;
   claims: Claims;
-  /** Told before a scan is recorded as over; may be told twice. */
+  /** Called before a scan is recorded as over, possibly more than once. */
   ended: (scan: ScanRecord) => Promise<void>;
-  /** Counts the inventory anew, so that questions about all of it read less. What they are answered is right without. */
+  /** Recomputes the stored totals of the inventory. They make queries cheaper; results are correct without them. */
   renewTotals: () => Promise<void>;
-  /** Has what waited for the scan's workers begun. */
+  /** Starts a re-scan that waited for the scan's workers. */
   scanLeft: () => Promise<void>;
   audit: Audit;
   clock: Clock;
@@ -44,23 +44,25 @@ export interface EndDeps {
   log: Logger;
 }
 
-/** The end of scans. Each of its steps may be done again, by any worker, until the scan's own row says that it is over. */
+/** Ends scans. Any worker can repeat each step until the scan's own row says that it is over. */
 export interface ScanEnd {
   /**
-   * Ends a scan none of whose vaults waits or is claimed, or that was cancelled; starts a chain again that was lost, where
-   * vaults wait and nobody works. Does nothing while vaults are claimed, or when the scan is over.
+   * Ends a scan that was canceled or has no waiting and no claimed vault left. If vaults wait and no worker is active, it
+   * restarts a worker. Does nothing while vaults are claimed, or if the scan is over.
    *
-   * @param overdue - Ends it although vaults wait or are claimed.
+   * @param overdue - True ends the scan even if vaults wait or are claimed.
    */
   finish(scanId: string, overdue?: boolean): Promise<void>;
-  /** Ends a scan that never came to its vaults. */
+  /** Ends a scan that failed before it read any vault. */
   fail(scanId: string, failure: ScanRecord["failure"]): Promise<void>;
 }
 
 type Ending = NonNullable<ScanRecord["ending"]>;
 type Decision = Omit<Ending, "entryId" | "finishedAt">;
 
-/** Subscriptions that a log line, an audit entry and a message name; all are in the scan's `subscriptionOutcomes`. */
+/**
+ * Number of unread subscriptions named in a log line, an audit entry or a message. The scan's `subscriptionOutcomes` has all.
+ */
 const MAX_NAMED_SUBSCRIPTIONS = 20;
 
 function namedOf(outcomes: ReturnType<typeof unreadSubscriptions>): string[] {
@@ -83,7 +85,7 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
     if (scan.ending) return await complete(scan, scan.ending);
     const queued = scan.status === "queued";
     if (queued && !scan.cancelledBy) return;
-    // Before the outcomes are read, so that none of a vault that ends meanwhile is left out.
+    // Counted before the outcomes, so that no vault that finishes meanwhile is missed.
     const left = await countLeft(scanId);
     if (left.claimed > 0 && !overdue && !queued) return;
     const inTime = scan.deadline !== undefined && clock.now().toISOString() < scan.deadline;
@@ -101,7 +103,7 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
     });
   }
 
-  /** How a scan ended that came to all its vaults. */
+  /** Returns the status of a scan that processed all its vaults. */
   function statusOf(scan: ScanRecord, done: Awaited<ReturnType<typeof countDone>>): ScanStatus {
     if (done.incomplete + unreadSubscriptions(scan.subscriptionOutcomes).length === 0) return "completed";
     return done.vaults === done.failed ? "failed" : "partial";
@@ -138,7 +140,7 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
     return left;
   }
 
-  /** Why a scan failed of which nothing succeeded: the subscriptions that it could not read, else the first failure of a vault. */
+  /** Returns why a scan failed in which nothing succeeded: its unread subscriptions, or the first failure of a vault. */
   async function failureOf(scan: ScanRecord): Promise<ScanRecord["failure"]> {
     const unread = unreadSubscriptions(scan.subscriptionOutcomes);
     const first = unread[0]?.failure;
@@ -153,7 +155,7 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
       const { code, message, remedy, at } = named.failures[0]!;
       return { code, message: `No vault could be read. The first, ${named.vaultName}: ${message}`, remedy, at };
     }
-    // All of them were left alone: their last scans failed lately.
+    // All vaults are in back-off because their last scans failed.
     return {
       code: "skipped",
       message: "No vault was read: the scans before failed at each of them, and they are left alone for a while.",
@@ -162,7 +164,10 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
     };
   }
 
-  /** Vaults wait and nobody works: a chain broke where nothing could send it on. One claim starts it again. */
+  /**
+   * Restarts one worker when vaults wait and no worker is active, which happens if a chain broke before it could send its
+   * message.
+   */
   async function revive(scan: ScanRecord): Promise<void> {
     const { scanId } = scan;
     const waiting = await claims.waiting(scan);
@@ -170,7 +175,7 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
     try {
       await tables.transaction(PlannedVaults.table, scanPartition(scanId), claims.take(waiting, undefined).operations);
     } catch (error) {
-      if (isConflict(error)) return; // Another one starts it.
+      if (isConflict(error)) return; // Another worker restarts the scan.
       throw error;
     }
     await claims.send(scanId, waiting.index);
@@ -190,8 +195,8 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
   }
 
   /**
-   * From here on the outcome stands, whoever writes the rest of the end and however often. A scan that another worker
-   * changes in this moment is ended by that one, or cancelled and ended by the message that follows.
+   * Stores the outcome, which is final from here on; any worker can write the rest of the end, repeatedly. If another worker
+   * changes the scan's row at this moment, that worker ends the scan, or a cancellation's message does.
    */
   async function decide(scan: Row<ScanRecord>, decision: Decision): Promise<void> {
     const now = clock.now();
@@ -223,11 +228,11 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
       measure("scan.duration", Math.max(0, seconds), { mode: scan.mode, status: result.status });
       measure("vaults.failed", result.vaultsFailed);
     }
-    // The scan is over all the same; whoever ended it fails, so that it is seen. The next end, or the reconciliation, counts.
+    // The scan is over. Throwing makes the failure visible; the next scan's end or the reconciliation recomputes the totals.
     if (renewed.status === "rejected") throw renewed.reason;
   }
 
-  /** Enters the end in the audit log. Answers the scan's row; undefined when another worker has changed it. */
+  /** Records the end in the audit log. Returns the scan's row, or undefined if another worker has changed it. */
   async function enter(scan: Row<ScanRecord>, ending: Ending): Promise<Row<ScanRecord> | undefined> {
     const event = {
       id: ending.entryId,

@@ -10,23 +10,23 @@ import { listVaults, planListed } from "./plan-vaults.ts";
 import type { PlannedVault } from "./scan.ts";
 import { type ScanVaultDeps, sameFacts, scanVault } from "./scan-vault.ts";
 
-/** Changed assets that an entry names; the counts stay whole. */
+/** Maximum number of changed assets that an audit entry names. The counts include all. */
 const MAX_NAMED = 100;
 
 export interface LookAtVaultDeps extends ScanVaultDeps {
   audit: Pick<Audit, "append">;
-  /** Whether a subscription's vaults are scanned. */
+  /** Returns whether the subscription is in scope. */
   watched: (subscriptionId: string) => Promise<boolean>;
   randomness: Randomness;
 }
 
 /**
- * Looks at one vault, as a scan would at this one alone, and enters in the audit log what that changed. Nothing is
- * done where the vault is not watched, or is neither in the inventory nor in the cloud.
+ * Re-scans one vault and records the changes in the audit log. Does nothing if the vault is not in scope, or is neither in the
+ * inventory nor in the cloud.
  *
  * @returns whether anything changed.
- * @throws {VaultBusy} while a scan or somebody else writes the vault.
- * @throws {CloudFailure} when the vault's description can't be read; of its contents that is the outcome.
+ * @throws {VaultBusy} while another worker writes the vault.
+ * @throws {CloudFailure} when the vault's description can't be read. Failures to read its contents are part of the outcome.
  */
 export async function lookAtVault(
   look: LookRecord,
@@ -53,7 +53,7 @@ export async function lookAtVault(
 
   const prepareChange: ScanVaultDeps["prepareChange"] = async (change) => {
     const record = await deps.prepareChange(change);
-    // One entry, though what is derived may be written again.
+    // One entry ID for all attempts, because derived data may be written again.
     let entryId: string | undefined;
     return async (changes, confirm) => {
       await record(changes, confirm);
@@ -69,8 +69,8 @@ export async function lookAtVault(
 }
 
 /**
- * What is to be done with the vault: by what is known of it, or as the resource manager has it now. Nothing is asked of a
- * subscription that is not watched; undefined where none is.
+ * Returns the plan for the vault, from the inventory or from the resource manager's current description. Undefined if no
+ * subscription in scope has the vault; other subscriptions are not queried.
  */
 async function planLook(
   { want }: LookRecord,
@@ -95,7 +95,7 @@ async function planLook(
   if (want.vaultId === undefined) {
     return { name, subscriptionId, action: "scan", listedAt: known.describedAt, resource: { ...known } };
   }
-  // Only a complete listing says that a vault is gone.
+  // Only a complete listing proves that a vault was deleted.
   const listedAt = clock.now().toISOString();
   const listed = await listVaults(resourceManager, subscriptionId, signal);
   const only = new Map([[name.toLowerCase(), undefined]]);
@@ -105,7 +105,7 @@ async function planLook(
 
 type VaultChange = Parameters<ScanVaultDeps["prepareChange"]>[0];
 
-/** What became of the vault itself. */
+/** Returns how the vault itself changed, apart from its assets. */
 function vaultChange({ vault, vaultBefore, vaultGone }: VaultChange): "added" | "removed" | "updated" | undefined {
   if (vaultGone) return "removed";
   if (!vaultBefore) return "added";

@@ -3,47 +3,53 @@ import { parseResourceId } from "../platform/azure/resource-id.ts";
 import { entity } from "../platform/storage/entity.ts";
 import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 
-/** Looks at single vaults between scans: that one is wanted is a row, which goes when the look is over. */
+/**
+ * Rows and messages of single-vault re-scans, which events start between scans. A row exists from the first event to the end of
+ * the re-scan.
+ */
 
 export const LOOK_QUEUE = "vault-looks";
-/** Wakes a worker for the look that the vault's row wants. */
+/** Starts the re-scan that the vault's row describes. */
 export const LookMessage = z.object({ vaultName: z.string() });
 
-/** From the first event to the look: what follows it at once is seen by the same look. */
+/** Delay from the first event to the re-scan, so that one re-scan covers a burst of events. */
 export const SETTLE_MS = 5 * SECOND_MS;
-/** From the beginning of a look, or of a scan's reading, to the next look at the same vault. */
+/** Minimum time from the start of a re-scan, or from the last listing by a scan, to the vault's next re-scan. */
 export const SPACING_MS = 30 * SECOND_MS;
-/** The longest that one look may take. */
+/** Longest duration of one re-scan. */
 export const LONGEST_LOOK_MS = 8 * MINUTE_MS;
 
-/** What was heard of a vault. */
+/** The events of a vault that one re-scan covers. */
 const Want = z.object({
   /** When the first of these events arrived. */
   at: z.string(),
-  /** Where the vault's description is to be read; absent where what is known of it does. */
+  /** Resource ID under which to read the vault's description. Absent if the stored description is sufficient. */
   vaultId: z.string().optional(),
-  /** Where else it may be: the events of a vault that moves name both places. Absent in rows of a version before. */
+  /**
+   * Further resource IDs that the vault may have: events of a moving vault name both places. Absent in rows of earlier
+   * versions.
+   */
   otherIds: z.array(z.string()).optional(),
-  /** Whether the vault itself sent one: then its events reach the service. */
+  /** Whether the vault itself sent an event, which proves that its events reach the service. */
   fromVault: z.boolean(),
 });
 export type Want = z.infer<typeof Want>;
 
 export const LookRecord = z.object({
   vaultName: z.string(),
-  /** Where the inventory has the vault, else where the event says it is; lower case. */
+  /** Subscription of the vault in the inventory, else of the event. Lower case. */
   subscriptionId: z.string(),
-  /** What the look that waits, or is under way, answers. */
+  /** The events that the waiting or running re-scan covers. */
   want: Want,
-  /** Not before this instant. */
+  /** Earliest start of the re-scan. */
   dueAt: z.string(),
-  /** How often it failed. */
+  /** Number of failed attempts. */
   failures: z.int(),
-  /** The worker that looks now; whether it lives is told by the row's age. */
+  /** The worker of the running re-scan. It has crashed if the row is too old. */
   worker: z.string().optional(),
-  /** When it began. */
+  /** When the running re-scan started. */
   begunAt: z.string().optional(),
-  /** What was heard since it began. */
+  /** Events since the running re-scan started. */
   again: Want.optional(),
 });
 export type LookRecord = z.infer<typeof LookRecord>;
@@ -52,18 +58,18 @@ export const LookRows = entity("Scans", LookRecord);
 export const LOOKS = "looks";
 export const lookKey = (vaultName: string): string => vaultName.toLowerCase();
 
-/** More than two places are no move: a vault is in one, and an event of its move names the other. */
+/** A moving vault has two places. More IDs are not needed. */
 const MAX_IDS = 4;
 
-/** The places where the vault's description is to be read, the one that was heard of first before the others. */
+/** Returns the IDs under which to read the vault's description, starting with that of the first event. */
 export const idsOf = ({ vaultId, otherIds = [] }: Want): string[] =>
   vaultId === undefined ? [] : [vaultId, ...otherIds];
 
-/** The subscriptions of these places, lower case. */
+/** Returns the subscriptions of these IDs, in lower case. */
 export const subscriptionsOf = (want: Want): string[] =>
   idsOf(want).flatMap((id) => parseResourceId(id)?.subscriptionId.toLowerCase() ?? []);
 
-/** Both, as one look answers them. The very same value where `one` says all that `other` does. */
+/** Merges two sets of events into one. Returns `one` itself if it already includes `other`. */
 export function joined(one: Want | undefined, other: Want | undefined): Want | undefined {
   if (!one || !other) return one ?? other;
   const known = idsOf(one);

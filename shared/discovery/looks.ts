@@ -29,45 +29,45 @@ import {
 import { type LookAtVaultDeps, lookAtVault } from "./look-at-vault.ts";
 import type { VaultEvent, VaultHint } from "./vault-event.ts";
 
-/** How often a worker says that it lives; it is dead when that did not come three times. */
+/** Interval at which a worker renews its re-scan, and the age from which it has crashed: three missed heartbeats. */
 const RENEWAL_MS = 20 * SECOND_MS;
 const SILENT_MS = 60 * SECOND_MS;
-/** Clocks of storage's queues and tables may differ by so much. */
+/** Tolerated difference between the clocks of storage's queues and tables. */
 const EARLY_MS = 2 * SECOND_MS;
 /**
- * A look that should have begun so long ago has lost its message, or waits for a free worker: longer than the queue is
- * polled at the rarest.
+ * Time after which an unstarted re-scan has lost its message or waits for a free worker. Longer than the longest polling
+ * interval of the queue.
  */
 const LATE_MS = 10 * SECOND_MS;
-/** How often the workers of scans see whether a look waits that found no free worker. */
+/** Interval at which the workers of scans check for re-scans that wait for a free worker. */
 const BETWEEN_MS = 5 * SECOND_MS;
-/** Looks that are read at a time to choose one that waits. */
+/** Re-scans read at a time to choose a waiting one. */
 const CANDIDATES = 100;
 
-/** Looks at single vaults between scans, after events. No scan is begun by them and none is refused. */
+/** Re-scans single vaults after events, between scans. A re-scan never starts a scan and never prevents one. */
 export interface Looks {
   /**
-   * Notes that a vault should be looked at, if it is one that is watched. Of many events only the first writes, and one
-   * more during a look. Nothing of an event is kept but that there was one.
+   * Requests a re-scan of the event's vault, if the vault is in scope. Of many events only the first writes, and one more
+   * during a re-scan. Only the vault and the time of an event are stored.
    *
-   * @param delivery - 1 for the message's first delivery. A later one follows a process that may have died before it sent
-   * the look's message.
+   * @param delivery - 1 for the message's first delivery. A later delivery follows a process that may have crashed before it
+   * sent the re-scan's message.
    */
   note(event: VaultEvent, delivery: number): Promise<void>;
   /**
-   * Does the look that a vault's row wants, when it is due and there is a free worker; without one it is done by whoever
-   * gets free first.
+   * Runs the requested re-scan of a vault if it is due and a worker is free. Otherwise the next worker that becomes free runs
+   * it.
    */
   look(vaultName: string, requestId: string): Promise<void>;
-  /** Gives up a look whose message failed for good; the vault's next event, or the next scan, looks again. */
+  /** Gives up a re-scan whose message failed five times. The vault's next event or the next scan reads the vault. */
   failed(vaultName: string): Promise<void>;
-  /** For the worker of a scan, between two vaults: does one look that waits for a free worker, in the place of a vault. */
+  /** Runs one re-scan that waits for a free worker. The workers of scans call it between two vaults. */
   between(requestId: string): Promise<void>;
-  /** For the worker of a scan without a vault left: wakes a look that waits for a free worker. One request at the most. */
+  /** Sends the message of a waiting re-scan. A scan's worker without further vaults calls it. At most one request. */
   workerFreed(): Promise<void>;
-  /** Wakes a look that waits for a free worker. One request where none does. */
+  /** Sends the message of a re-scan that waits for a free worker. One request if none waits. */
   wakeWaiting(): Promise<void>;
-  /** Sends the messages again that were lost, each minute. One request where no look is wanted. */
+  /** Sends lost messages again, every minute. One request if no re-scan is requested. */
   watch(): Promise<void>;
 }
 
@@ -77,7 +77,7 @@ export interface LooksDeps extends LookAtVaultDeps {
   settings: Pick<Settings, "values">;
   active: ActiveScanList;
   config: Pick<Config, "SERVICE_KEY_VAULT_URL">;
-  /** Run after a look that changed something. */
+  /** Called after a re-scan that changed something. */
   changed: () => Promise<void>;
   log: Logger;
 }
@@ -126,7 +126,7 @@ export function createLooks(deps: LooksDeps): Looks {
     return "wanted";
   }
 
-  /** Milliseconds until a vault may be looked at that a scan or a look has read just now. */
+  /** Returns the milliseconds until a vault may be re-scanned that a scan or a re-scan has just read. */
   function spacing(known: VaultRecord | undefined): number {
     const failedAt = Object.values(known?.failures ?? {}).map(({ at }) => at);
     const readAt = [...Object.values(known?.listedAt ?? {}), ...failedAt].sort().at(-1);
@@ -145,12 +145,12 @@ export function createLooks(deps: LooksDeps): Looks {
     try {
       wasFree = await withWorker(row, discoveryMaxWorkers, requestId);
     } finally {
-      // After a look that failed, too: its own message comes again, but nothing else wakes those behind it.
+      // Also after a failed re-scan: its own message is redelivered, but nothing else wakes the waiting re-scans.
       if (wasFree) await wakeWaiting();
     }
-    // Else nobody is free, and whoever gets free wakes it: a look that ends, a scan that ends, and a scan's worker without a
-    // vault left. Between two vaults that one does it itself. A message that waited as well would be one more with each that
-    // the watch sends.
+    // Without a free worker, no message is sent: it would add one more with each message of the watch. Instead, a re-scan that
+    // ends, a scan that ends, and a scan's worker without further vaults wake a waiting re-scan. A scan's worker also runs one
+    // between two vaults.
   }
 
   async function wakeWaiting(): Promise<void> {
@@ -158,13 +158,13 @@ export function createLooks(deps: LooksDeps): Looks {
     if (next) await wake(next.vaultName);
   }
 
-  /** False when there is no free worker for it. */
+  /** Runs a re-scan in a free worker's place. Returns false if no worker is free. */
   async function withWorker(row: Row<LookRecord>, limit: number, requestId: string): Promise<boolean> {
     const worker = randomness.ulid(clock.now());
     const { subscriptionId } = row;
     const otherSubscriptionIds = subscriptionsOf(joined(row.want, row.again)!);
     if (!(await active.enterLook({ worker, subscriptionId, otherSubscriptionIds }, limit))) return false;
-    // At the worst another worker looks too, and one of them is refused to write.
+    // If a renewal fails, another worker may re-scan the vault too. Only one of them can write it.
     const renewals = startRenewals(RENEWAL_MS, () => Promise.all([renew(row), active.renewLook(worker)]));
     try {
       await held(row, worker, requestId);
@@ -175,11 +175,11 @@ export function createLooks(deps: LooksDeps): Looks {
     return true;
   }
 
-  /** Makes the look this worker's, does it, and ends it or puts it back. */
+  /** Claims the re-scan for the worker, runs it, and ends or requeues it. */
   async function held(row: Row<LookRecord>, worker: string, requestId: string): Promise<void> {
     const want = joined(row.want, row.again)!;
     const begun = { ...row, want, again: undefined, worker, begunAt: clock.now().toISOString() };
-    // Another worker was faster, or an event came in this moment.
+    // Another worker was faster, or an event arrived at this moment.
     if (!(await unlessChanged(tables.replace(LookRows, begun)))) return await wake(row.vaultName, SECOND_MS);
     const options = { owner: `look/${worker}`, requestId, signal: AbortSignal.timeout(LONGEST_LOOK_MS) };
     try {
@@ -193,11 +193,11 @@ export function createLooks(deps: LooksDeps): Looks {
     await end(row.vaultName, worker);
   }
 
-  /** A merge, so that what events write meanwhile stands. */
+  /** Uses a merge, so that concurrent writes of events are kept. */
   const renew = ({ rowKey, vaultName }: Row<LookRecord>) =>
     tables.transaction(LookRows.table, LOOKS, [merge(LookRows, rowKey, { vaultName })]);
 
-  /** The look is over, unless an event came since it began: then another one is due. */
+  /** Ends the re-scan, or schedules another one if events arrived since it started. */
   async function end(vaultName: string, worker: string): Promise<void> {
     const left = await letGo(vaultName, worker, (row) => {
       if (!row.again) return undefined;
@@ -218,7 +218,10 @@ export function createLooks(deps: LooksDeps): Looks {
     }));
   }
 
-  /** Takes the worker out of the row, or the row away, if it is still that worker's. Answers what is left to do. */
+  /**
+   * Releases the row if it still belongs to the worker: replaces it by the result of `of`, or removes it. Returns the rest to
+   * do.
+   */
   async function letGo(
     vaultName: string,
     worker: string,
@@ -248,13 +251,13 @@ export function createLooks(deps: LooksDeps): Looks {
     try {
       await tables.remove(LookRows, LOOKS, found.row.rowKey, found.row.etag);
     } catch (error) {
-      if (!isConflict(error)) throw error; // An event came, or a worker begins.
+      if (!isConflict(error)) throw error; // An event arrived, or a worker started.
     }
   }
 
   /**
-   * One of the looks that are due and in nobody's hands; undefined where there is none. None that failed: its own message, or
-   * the watch's, tries that again. One request for 100 looks.
+   * Returns a random due re-scan without a worker, or undefined. Failed re-scans are excluded, because their own message or
+   * that of the watch retries them. One request for 100 re-scans.
    */
   async function waiting(): Promise<Row<LookRecord> | undefined> {
     for await (const rows of tables.pages(LookRows, { partitionKey: LOOKS, pageSize: CANDIDATES })) {
@@ -265,7 +268,7 @@ export function createLooks(deps: LooksDeps): Looks {
   }
 
   let seenAt = clock.now().getTime();
-  /** The workers of scans in this process ask in turns. What comes to wait in between is left to the watch, at the worst. */
+  /** Returns true every 5 seconds for one worker of this process. The watch starts re-scans that are missed in between. */
   function isTimeToSee(): boolean {
     const now = clock.now().getTime();
     if (now - seenAt < BETWEEN_MS) return false;
@@ -284,7 +287,7 @@ export function createLooks(deps: LooksDeps): Looks {
     try {
       await withWorker(row, Number.POSITIVE_INFINITY, requestId);
     } catch (error) {
-      // Its row says that it failed: its own message, or the watch's, tries again. The scan does not fail with it.
+      // The row records the failure, and its own message or that of the watch retries it. The scan must not fail with it.
       log.warn("Re-scan of a vault failed", { vault: row.vaultName, reason: error instanceof Error ? error.name : "" });
     }
   }
@@ -295,14 +298,14 @@ export function createLooks(deps: LooksDeps): Looks {
       const { discoveryMaxWorkers } = await deps.settings.values();
       for (const row of rows) {
         if (row.worker === undefined ? waitOf(row) > -LATE_MS : !(await isLost(row))) continue;
-        // Whoever ends a look wakes the next.
+        // A re-scan that ends wakes the next one.
         if (sent++ >= discoveryMaxWorkers) return;
         await wake(row.vaultName);
       }
     }
   }
 
-  /** Whether the worker of a look is dead. Asked of storage only where it began long enough ago. */
+  /** Returns whether the worker of a re-scan has crashed. Queries storage only if the re-scan started long enough ago. */
   async function isLost({ rowKey, begunAt }: Row<LookRecord>): Promise<boolean> {
     if (clock.now().getTime() - Date.parse(begunAt!) < SILENT_MS) return false;
     const found = await tables.aged(LookRows, LOOKS, rowKey);
@@ -312,6 +315,6 @@ export function createLooks(deps: LooksDeps): Looks {
   return { note, look, failed, between, workerFreed, wakeWaiting, watch };
 }
 
-/** Whether the inventory has the vault where the event says it is. */
+/** Returns whether the vault's ID in the inventory is that of the event. */
 const isAt = (known: Pick<VaultRecord, "id"> | undefined, { vaultId }: VaultHint): boolean =>
   known?.id.toLowerCase() === vaultId.toLowerCase();

@@ -31,9 +31,9 @@ import {
 } from "./scan.ts";
 import { internalFailure, type PlannedScan, VAULTS_AT_ONCE } from "./work.ts";
 
-/** How long a scan waits for the workers of other scans before it asks again. */
+/** How long a scan waits for workers of other scans before it asks again. */
 const NO_WORKER_DELAY_SECONDS = 5;
-/** The longest that listing the vaults may take: shorter than the watch waits before it has the plan made again. */
+/** Longest duration of the listing of vaults. Shorter than the time after which the watch restarts the plan. */
 export const LISTING_MS = 8 * MINUTE_MS;
 
 export interface PlanDeps {
@@ -41,7 +41,7 @@ export interface PlanDeps {
   queues: Queues;
   settings: Settings;
   resourceManager: ResourceManager;
-  /** Which subscriptions a scan is about that names none, and who is told what the identity sees. */
+  /** Provides the scope of scans without an explicit list, and receives the subscriptions that the identity can read. */
   subscriptions: {
     watched(): Promise<WatchedSubscriptions>;
     discovered(seen: readonly SubscriptionResource[], complete: boolean): Promise<void>;
@@ -53,17 +53,17 @@ export interface PlanDeps {
   randomness: Randomness;
 }
 
-/** The plan of a scan: its vaults, of which as many are claimed as there may be workers. */
+/** Plans scans: lists the vaults and claims one for each worker. */
 export interface ScanPlan {
   /**
-   * Plans a queued scan. A message may come while another one's worker plans: whoever changed the scan's row last goes on,
-   * and the other stops at its next step, so that no late plan lies over a scan that runs.
+   * Plans a queued scan. Two workers may plan at once after a duplicate delivery. The one that changed the scan's row last
+   * continues and the other stops at its next step, so that a late plan cannot overwrite a running scan.
    *
    * @param delivery - 1 for the message's first delivery.
-   * @returns what the caller has to scan, if anything. Messages are sent for more workers than one process should be.
+   * @returns the vaults that the caller scans, if any. Messages are sent for further workers.
    */
   plan(scanId: string, delivery: number): Promise<PlannedScan | undefined>;
-  /** Ends a scan whose plan failed for good; the scan says why. */
+  /** Ends a scan whose plan failed five times. */
   planFailed(scanId: string): Promise<void>;
 }
 
@@ -74,7 +74,7 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
     const found = await tables.get(Scans, scanPartition(scanId), SCAN_ROW);
     if (!found || isOver(found.status)) return undefined;
     if (found.status === "running") {
-      // A delivery before this one died or failed among its vaults. Any other message comes too late to be needed.
+      // The previous delivery crashed or failed while it scanned vaults. A duplicate of the first delivery has nothing to do.
       if (delivery > 1 && (await claims.sendLeft(scanId, PLAN_WORKER)) === 0) await end.finish(scanId);
       return undefined;
     }
@@ -131,20 +131,22 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
     };
   }
 
-  /** From here on the scan runs. Undefined when another worker plans it, or it is over. */
+  /** Sets the scan to running. Undefined if another worker plans it or it is over. */
   async function begin(scan: Row<ScanRecord>): Promise<Row<ScanRecord> | undefined> {
     const running = await unlessChanged(tables.replace(Scans, scan));
     if (running) return running;
-    // The answer may have been lost, and the scan cancelled before it was written again: its vaults are claimed all the same.
+    // The response may have been lost and the row written by a retry, or the scan was canceled in between. Its vaults are
+    // claimed in any case.
     const now = await tables.get(Scans, scan.partitionKey, SCAN_ROW);
     return now?.status === "running" && now.planner === scan.planner ? now : undefined;
   }
 
   /**
-   * Writes the plan, whose first vaults are claimed, over what a plan that died half way may have left. Each transaction
-   * changes the scan's row too, by its ETag, so that none can land once another worker plans, or the scan runs.
-   * @returns the scan's row, and the ETags of the plan's rows by their keys.
-   * @throws RowChanged then.
+   * Writes the plan and removes rows of an interrupted plan. Each transaction also replaces the scan's row by its ETag, so that
+   * none succeeds once another worker plans or the scan runs.
+   *
+   * @returns the scan's row, and the ETags of the plan's rows by key.
+   * @throws {RowChanged} if another worker has changed the scan's row.
    */
   async function writeVaults(
     scan: Row<ScanRecord>,
@@ -169,14 +171,14 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
     return { scan: { ...scan, etag }, etags };
   }
 
-  /** The scan's part here is done: there is nothing to scan. */
+  /** Awaits the last step and returns undefined: the caller has nothing to scan. */
   async function over(done: Promise<void>): Promise<undefined> {
     await done;
   }
 
   async function planFailed(scanId: string): Promise<void> {
     const scan = await tables.get(Scans, scanPartition(scanId), SCAN_ROW);
-    // Its vaults have messages of their own by now, or the watch sends them.
+    // The vaults already have messages, or the watch sends them.
     if (scan?.status === "running") return;
     await end.fail(scanId, internalFailure(clock, "The scan could not be planned, in five tries."));
   }
@@ -186,7 +188,7 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
   return { plan, planFailed };
 }
 
-/** A scan of nothing must not look like one that found everything as it was. */
+/** The failure of a scan without subscriptions. An empty scan must not be reported as "no changes". */
 const nothingWatched = (clock: Clock) => ({
   code: "nothingWatched",
   message: "There is no subscription to scan: none is watched, or the service's identity sees none.",

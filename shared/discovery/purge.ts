@@ -10,11 +10,11 @@ import { isOver, PlannedVaults, SCAN_LIST, Scans, scanPartition } from "./scan.t
 const SCANS_PER_CALL = 20;
 
 /**
- * The scans as a history: each with what came of its vaults. One that is not over is never removed. The changes of assets
- * that they found go with them, uncounted.
+ * Returns the history of scans with their vault outcomes, for statistics and purges. An active scan is never removed. A purge
+ * also removes the recorded changes of assets of that time, without counting them.
  */
 export function scanHistory(tables: Tables): HistoryStore {
-  /** The copy in the list goes last, so that a purge that died finds the scan again. */
+  /** Removes a scan. Its copy in the list is removed last, so that an interrupted purge finds the scan again. */
   async function forget(scanId: string): Promise<void> {
     const partition = scanPartition(scanId);
     for await (const rows of tables.pages(PlannedVaults, { partitionKey: partition, select: [] })) {
@@ -39,7 +39,7 @@ export function scanHistory(tables: Tables): HistoryStore {
     },
 
     async purge({ retentionDays, before }) {
-      // The list counts down, so the first id of that instant has the last key that is not older.
+      // Keys count down, so the smallest ID of that instant has the last key that is not older.
       const after = newestFirst(encodeTime(Math.max(0, before.getTime())) + "0".repeat(16));
       let removed = 0;
       const range = { partitionKey: SCAN_LIST, after, select: ["scanId", "status"] as const };

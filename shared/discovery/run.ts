@@ -4,13 +4,15 @@ import { createScanPlan, type PlanDeps, type ScanPlan } from "./plan.ts";
 import { createScanWork, type ScanWork, type WorkDeps } from "./work.ts";
 
 /**
- * What the queues do: plan a scan (`plan.ts`), scan its vaults (`work.ts`), end it (`end.ts`), all of which is one message
- * where the scan is small. The plan claims as many vaults as there may be workers; whoever ends a vault or hands it on claims
- * the next, and whoever finds none left ends the scan. What happens when a worker dies is the watch's matter (`watch.ts`).
+ * Connects the steps of a scan: plan (`plan.ts`), workers (`scan-worker.ts`) and end (`scan-end.ts`). A small scan does all of
+ * them in one message. The plan claims one vault per worker. A worker that finishes or hands off a vault claims the next one,
+ * and the worker that finds none left ends the scan. The watch (`scan-watch.ts`) recovers from crashed workers and lost
+ * messages.
  */
 export interface ScanRun extends ScanPlan, ScanWork, Pick<ScanEnd, "finish"> {
   /**
    * Plans a queued scan and scans its vaults.
+   *
    * @param delivery - 1 for the message's first delivery.
    */
   scan(scanId: string, delivery: number): Promise<void>;

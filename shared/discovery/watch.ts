@@ -19,18 +19,18 @@ import {
   scanPartition,
 } from "./scan.ts";
 
-/** A claim that its worker has not renewed for so long is a dead worker's: three renewals failed to come. */
+/** A lease is abandoned after three missed heartbeats. */
 const SILENT_MS = 60 * SECOND_MS;
 /**
- * A claim whose message nobody has begun for so long has lost it. The platform shows the message of a process that died
- * again after ten minutes.
+ * Age from which a claim that no worker has started has lost its message. The platform redelivers the message of a crashed
+ * process after ten minutes.
  */
 const LOST_MS = 11 * MINUTE_MS;
-/** A scan whose plan was not written to for so long gets the message again. */
+/** Time without a change of a queued scan after which its plan message is sent again. */
 const UNPLANNED_MS = 10 * MINUTE_MS;
-/** How long past the deadline workers may take to notice it themselves. */
+/** Time after the deadline for workers to end the scan themselves. */
 const GRACE_MS = MINUTE_MS;
-/** Claims looked at side by side. */
+/** Claims checked concurrently. */
 const CLAIMS_AT_ONCE = 8;
 
 interface WatchDeps {
@@ -43,8 +43,8 @@ interface WatchDeps {
 }
 
 /**
- * Looks after scans that are not over, every minute: ends those past their time and those whose end was lost, and sends on
- * those whose messages were lost. What seems lost is told by a row's age, which only storage counts.
+ * Returns a function that recovers active scans, to be called every minute. It ends scans past their deadline and scans whose
+ * last step was lost, and resends lost messages. Losses are detected by the age of rows, which storage measures.
  */
 export function createScanWatch({ tables, queues, active, run, clock, log }: WatchDeps): () => Promise<void> {
   return async function watch(): Promise<void> {
@@ -53,7 +53,7 @@ export function createScanWatch({ tables, queues, active, run, clock, log }: Wat
       try {
         await look(entry);
       } catch (error) {
-        // A scan whose rows are broken holds up no other.
+        // Invalid rows of one scan must not delay the others.
         const reason = error instanceof Error ? error.message : "";
         log.error("A scan could not be looked after", { scanId: entry.scanId, reason });
         failures.push(error);
@@ -68,15 +68,15 @@ export function createScanWatch({ tables, queues, active, run, clock, log }: Wat
     if (!found || isOver(found.row.status)) {
       if (!(await active.isAlive(entry))) await active.leave(scanId);
     } else if (found.row.status === "queued") {
-      // One that waits for free workers is tried every few seconds: another message would never leave it again.
+      // A scan that waits for free workers requeues itself every few seconds. Another message would multiply with it.
       if (found.ageMs < UNPLANNED_MS) return;
-      // Written first, so that the next minutes send no more.
+      // Renews the row's age first, so that the next minutes send no further message.
       if (await unlessChanged(tables.replace(Scans, found.row))) await queues.send(QUEUES.plan, { scanId });
     } else if (isOverdue(found.row)) {
       log.warn("A scan is past its time and is ended", { scanId });
       await run.finish(scanId, true);
     } else if (found.ageMs >= SILENT_MS && (await sendLost(scanId)) === 0) {
-      // A scan that began to run a moment ago has lost nothing yet.
+      // A scan that started less than a minute ago cannot have lost a message yet.
       await run.finish(scanId);
     }
   }
@@ -85,7 +85,7 @@ export function createScanWatch({ tables, queues, active, run, clock, log }: Wat
     return clock.now().getTime() > Date.parse(scan.deadline!) + GRACE_MS;
   }
 
-  /** Answers how many vaults are claimed. */
+  /** Returns the number of claimed vaults. */
   async function sendLost(scanId: string): Promise<number> {
     let claimed = 0;
     const range = { partitionKey: scanPartition(scanId), from: CLAIMED, before: DONE };
@@ -99,10 +99,10 @@ export function createScanWatch({ tables, queues, active, run, clock, log }: Wat
   async function sendIfLost(scanId: string, rowKey: string): Promise<void> {
     const found = await tables.aged(PlannedVaults, scanPartition(scanId), rowKey);
     if (!found || found.ageMs < (found.row.begun ? SILENT_MS : LOST_MS)) return;
-    // Its worker may have ended it in this moment.
+    // Fails if the vault's worker finished it at this moment.
     if (!(await unlessChanged(tables.replace(PlannedVaults, { ...found.row, begun: false })))) return;
     log.warn("A vault's worker or message seems lost and its message is sent again", { scanId, vault: found.row.name });
-    // Without the vault itself, so that its claim is read first: the vault may just have been done.
+    // The message has only the index, so that the receiver reads the claim first: the vault may be done by now.
     await queues.send(QUEUES.vaults, { scanId, index: indexOf(rowKey) });
   }
 }

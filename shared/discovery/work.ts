@@ -24,39 +24,44 @@ import {
 import { type readVault, unchanged, type VaultRead } from "./scan-vault.ts";
 
 /**
- * Vaults that one invocation has in hand at once, so that a scan of a few dozen needs no second one. It is mostly waiting
- * for the cloud; more of them fill neither the processor of the smallest instance better nor its memory with less.
+ * Vaults that one invocation scans at once, so that a scan of a few dozen vaults needs no second invocation. Workers mostly
+ * wait for the cloud. More of them would exceed the processor of the smallest instance.
  */
 export const VAULTS_AT_ONCE = 10;
-/** After so long that invocation goes on alone with its first; each of the others gets a message, which any instance takes. */
+/**
+ * After this time the invocation continues with one worker. The other workers send a message each, which any instance can take.
+ */
 export const TOGETHER_MS = 15 * SECOND_MS;
-/** How long one worker goes from vault to vault before a new message goes on. */
+/** How long one worker moves from vault to vault before it continues in a new message. */
 const CHAIN_MS = 4 * MINUTE_MS;
-/** How long the mode and deadline of a running scan are remembered. */
+/** How long the record of a running scan is cached. Only its mode and deadline are used, which do not change. */
 const REMEMBERED_MS = MINUTE_MS;
-/** The longest wait for another worker of the same vault before it is tried again. */
+/** Longest delay before a vault is retried that another scan is writing. */
 const LONGEST_BUSY_SECONDS = 30;
 /**
- * A vault with so many changed assets is written while the next one is read. With fewer, writing takes no longer than the
- * transaction that claims the next; with more, both together fill the memory of a small instance.
+ * Vaults with 50 to 1,000 changed assets are written in the background while the worker reads the next vault. Fewer: the
+ * overlap saves nothing. More: two vaults would not fit into 512 MB.
  */
 const FEWEST_BEHIND = 50;
 const MOST_BEHIND = 1_000;
 
-/** How a worker goes from vault to vault. One that it hands on is written while it reads the next. */
+/** How a worker moves through the vaults of a scan. */
 interface Chain {
-  /** Its name in the claims; undefined where a message is sent for the next vault. */
+  /** The worker's name in the claims. Undefined if a message is sent for the next vault. */
   worker: string | undefined;
-  /** Milliseconds since 1970 when a message goes on with it. */
+  /** Time in milliseconds since 1970 after which the worker continues in a new message. */
   until: number;
-  /** The next vault to claim, if any waits. `taken`: another took the one before, or a cancellation did. */
+  /**
+   * Returns the next waiting vault, if any. `taken` is true when the previously returned vault was claimed by another worker or
+   * canceled.
+   */
   next: (taken: boolean) => Promise<Waiting | undefined>;
 }
 
-/** Of a vault after which none is claimed. */
+/** For vaults after which no further vault is claimed. */
 const ALONE: Pick<Chain, "worker" | "next"> = { worker: undefined, next: async () => undefined };
 
-/** Of a chain: ends, or fails, when the vault that it has handed on is written and ended. */
+/** The write that runs in the background while the worker reads the next vault. `written` rejects if that write failed. */
 interface Behind {
   written: Promise<void>;
 }
@@ -65,41 +70,41 @@ export interface WorkDeps {
   tables: Tables;
   claims: Claims;
   end: ScanEnd;
-  /** Does what waits for a free worker, between two vaults. */
+  /** Runs a re-scan that waits for a free worker, between two vaults. */
   between: (requestId: string) => Promise<void>;
-  /** Has what waits for a free worker begun, when no vault is left for this one. */
+  /** Starts a waiting re-scan when this worker finds no further vault. */
   workerFreed: () => Promise<void>;
   readVault: (planned: PlannedVault, options: Parameters<typeof readVault>[1]) => Promise<VaultRead>;
   clock: Clock;
   randomness: Randomness;
 }
 
-/** A scan that begins to run. */
+/** A scan whose plan is written, ready for its workers. */
 export interface PlannedScan {
   scan: ScanRecord;
-  /** The vaults that the plan's invocation has in hand. */
+  /** Vaults that the invocation of the plan scans itself. */
   claims: Claim[];
-  /** Those that nobody has claimed. */
+  /** Vaults that are not claimed yet. */
   waiting: Waiting[];
 }
 
-/** The work on a scan's vaults. How many are read at once is how many are claimed and not handed on. */
+/** The workers of a scan. The number of vaults read at once is the number of claims that are not handed off. */
 export interface ScanWork {
   /**
-   * Scans what a plan left to its own invocation: a small scan begins and ends in it. What is left after some seconds goes
-   * on in messages.
+   * Scans the vaults that the plan assigned to its own invocation. A small scan starts and ends here. After some seconds, the
+   * rest continues in messages.
    */
   scanPlanned(planned: PlannedScan): Promise<void>;
   /**
-   * Scans claimed vaults one after the other, for some minutes: each hop over the queue would cost a wait for its polling.
-   * The message names the first one. Whoever ends a vault claims the next in the same transaction, so however often a
-   * message comes, a vault ends exactly once; whoever finds none left ends the scan.
+   * Scans claimed vaults one after the other for some minutes, because each queue message costs a polling delay. The message
+   * names the first vault. Finishing a vault and claiming the next one are one transaction, so a vault is finished exactly
+   * once, however often the message is delivered. The worker that finds no vault left ends the scan.
    *
-   * @param delivery - 1 for the message's first delivery. A later one follows a worker that died or failed, so what it had
-   * in hand is read.
+   * @param delivery - 1 for the message's first delivery. A later delivery follows a crash or failure, so the vaults that the
+   * failed worker had claimed are read again.
    */
   scanVaults(message: z.infer<typeof VaultMessage>, delivery: number): Promise<void>;
-  /** Ends a vault whose message failed for good: its failure is its outcome, and the scan goes on. */
+  /** Records a vault as failed whose message failed five times, and continues the scan. */
   vaultFailed(scanId: string, index: string): Promise<void>;
 }
 
@@ -110,7 +115,7 @@ export function createScanWork(deps: WorkDeps): ScanWork {
     const { scanId } = scan;
     const begun = clock.now().getTime();
     remember(scan);
-    // Nothing is ever added to what waits, so nothing of it is read again until somebody else takes of it.
+    // Waiting rows are only ever removed. So the rows in memory are complete until another worker claims one of them.
     let shared = false;
     const next = async (taken: boolean) => {
       shared ||= taken;
@@ -122,7 +127,7 @@ export function createScanWork(deps: WorkDeps): ScanWork {
       ),
     );
     const failed = ends.find((one) => one.status === "rejected");
-    // The message comes again, and sends those of the vaults that were in hand.
+    // The redelivered message sends new messages for the vaults in progress.
     if (failed) throw failed.reason;
     await finishWhenLast(scanId);
   }
@@ -137,7 +142,7 @@ export function createScanWork(deps: WorkDeps): ScanWork {
       return scan && (await claims.waiting(scan));
     };
     await scanOn(scanId, first, { worker: message.index, until, next });
-    // Also where a message goes on: what was written behind may have been the last.
+    // Needed also when the worker continued in a message: the background write may have finished the last vault.
     await finishWhenLast(scanId);
   }
 
@@ -147,20 +152,23 @@ export function createScanWork(deps: WorkDeps): ScanWork {
   ): Promise<Claim | undefined> {
     const row = await claims.claimed(scanId, index);
     if (!row) {
-      // It is done: a worker of this message died or failed with a later one, or the message came twice.
+      // The vault is done: the message's worker crashed or failed at a later vault, or this is a duplicate delivery.
       if (delivery > 1) await claims.sendLeft(scanId, index);
       await finishWhenLast(scanId);
       return undefined;
     }
     const mine = delivery > 1 && (row.worker === undefined || row.worker === index);
     if (row.begun && !mine) return undefined;
-    // Its worker died or failed with another one in hand.
+    // The crashed worker had claimed a second vault.
     if (mine && isHandedOn(row.rowKey)) await claims.sendLeft(scanId, index, index);
     if (!(await claims.begin(scanId, row, index))) return undefined;
     return { index, rowKey: row.rowKey, vault: { ...withoutKeys(row), begun: true, worker: index } };
   }
 
-  /** One vault after the other, until none is left to claim, the work goes on in a message, or the scan is over. */
+  /**
+   * Scans one vault after the other until none is left, the time is over, or the scan has ended. Then waits for the background
+   * write.
+   */
   async function scanOn(scanId: string, first: Claim, chain: Chain): Promise<void> {
     const behind: Behind = { written: Promise.resolve() };
     try {
@@ -186,7 +194,7 @@ export function createScanWork(deps: WorkDeps): ScanWork {
     }
   }
 
-  /** One vault, and the claim of the next. One that is handed on is read here and written behind. */
+  /** Scans one vault and claims the next one. A vault that is handed off is read here and written in the background. */
   async function scanClaimed(
     scan: ScanRecord,
     claim: Claim,
@@ -205,40 +213,40 @@ export function createScanWork(deps: WorkDeps): ScanWork {
       if (another === "goesOn") return another;
       if (another === "noneLeft") return await endVault(scan, claim, await read.write(), ALONE);
       behind.written = writeBehind(scan, handedOn, read);
-      // Looked at when the next one is read: until then it must not end the process.
+      // The rejection is handled when `written` is awaited after the next read. Without this handler it would end the process.
       behind.written.catch(() => {});
       return another;
     });
     return next ?? "goesOn";
   }
 
-  /** Writes a vault that was handed on. The chain goes on whatever comes of it, but for a failure of this service. */
+  /** Writes a vault that was handed off. A failure of the cloud does not stop the chain; a failure of storage does. */
   async function writeBehind(scan: ScanRecord, claim: Claim, read: VaultRead): Promise<void> {
     await unlessBusy(scan, claim, async () => {
       await endVault(scan, claim, await read.write(), ALONE);
     });
   }
 
-  /** Keeps the vault during the work. One that another scan writes comes again, in a message; undefined then. */
+  /** Renews the lease of a vault during the work. If another scan is writing the vault, requeues it and returns undefined. */
   async function unlessBusy<T>({ scanId }: ScanRecord, claim: Claim, work: () => Promise<T>): Promise<T | undefined> {
     try {
       return await keeping(scanId, claim, work);
     } catch (error) {
       if (!(error instanceof VaultBusy)) throw error;
-      // No longer renewed: a renewal after it is put back would have its message ignored.
+      // The heartbeat has stopped by now. A renewal after the release would make the new message's worker ignore the vault.
       await comeAgain(scanId, claim, error);
       return undefined;
     }
   }
 
-  /** Another scan writes this vault. Waiting must not count as a failed delivery, so a new message waits instead. */
+  /** Releases the vault and sends a new, delayed message. Throwing instead would count as a failed delivery. */
   async function comeAgain(scanId: string, { index, rowKey }: Claim, { waitMs }: VaultBusy): Promise<void> {
     const delaySeconds = Math.min(Math.max(1, Math.ceil(waitMs / SECOND_MS)), LONGEST_BUSY_SECONDS);
     await claims.putBack(scanId, rowKey);
     await claims.send(scanId, index, { delaySeconds });
   }
 
-  /** Renews the claim of a vault during the work. */
+  /** Renews the lease of a vault during the work. */
   async function keeping<T>(scanId: string, { rowKey }: Claim, work: () => Promise<T>): Promise<T> {
     const stopKeeping = claims.keep(scanId, rowKey);
     try {
@@ -258,7 +266,7 @@ export function createScanWork(deps: WorkDeps): ScanWork {
     });
   }
 
-  /** The running scan, remembered for a minute: only its mode and deadline are asked, which don't change. */
+  /** Running scans by id, cached for a minute. */
   const remembered = new Map<string, { scan: ScanRecord; until: number }>();
   async function runningScan(scanId: string): Promise<ScanRecord | undefined> {
     const known = remembered.get(scanId);
@@ -287,8 +295,11 @@ export function createScanWork(deps: WorkDeps): ScanWork {
     });
 
   /**
-   * Claims the next vault, with what becomes of this one. That moves this one's row: of two workers of one vault, one does it.
-   * @param own - `always`: written whether another vault is left or not; `besideNext`: only when one is.
+   * Claims the next vault in one transaction with the given operations on this vault's row. Removing that row ensures that only
+   * one of two workers of the same vault succeeds.
+   *
+   * @param own - `always`: written whether or not another vault is left. `withNext`: written only if one is left.
+   * @returns `continuedElsewhere` if another worker of this vault was faster.
    */
   async function claimNext(
     scan: ScanRecord,
@@ -310,7 +321,7 @@ export function createScanWork(deps: WorkDeps): ScanWork {
         ]);
       } catch (error) {
         if (!isConflict(error)) throw error;
-        // Either another worker of this vault was faster and goes on, or another one took the next.
+        // Either another worker of this vault was faster and continues, or another worker claimed the next vault.
         if (!(await claims.stands(scanId, rowKey))) return "goesOn";
         continue;
       }
@@ -322,7 +333,7 @@ export function createScanWork(deps: WorkDeps): ScanWork {
     if (!(await claims.anyClaimed(scanId))) await end.finish(scanId);
   }
 
-  /** What comes of a vault whose description could not be read: what was known of it stays. */
+  /** The outcome of a vault whose description could not be read. Its stored assets stay. */
   function unreadable(vault: PlannedVault): VaultOutcome {
     return failed(vault, vault.failure ?? internalFailure(clock, "The vault's description could not be read."));
   }
@@ -333,7 +344,7 @@ export function createScanWork(deps: WorkDeps): ScanWork {
     const vault = await claims.claimed(scanId, index);
     if (vault) {
       const failure = internalFailure(clock, "The vault could not be written to the inventory, in five tries.");
-      // The next one is in the hand of this worker, so that the watch sends it soon, should this one die before.
+      // The next vault is claimed in this worker's name, so that the watch resends it soon if this worker crashes.
       const { rowKey } = vault;
       const chain = isHandedOn(rowKey) ? ALONE : { worker: index, next: () => claims.waiting(scan) };
       const next = await endVault(scan, { index, rowKey }, failed(vault, failure), chain);
@@ -359,7 +370,7 @@ function failed(vault: PlannedVault, failure: NonNullable<PlannedVault["failure"
   };
 }
 
-/** A failure of this service itself, after all its tries. `message` says what could not be done. */
+/** Returns the record of a failure of this service itself after five attempts. `message` says which operation failed. */
 export const internalFailure = (clock: Clock, message: string) => ({
   code: "internal",
   message,
