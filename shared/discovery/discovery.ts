@@ -9,7 +9,7 @@ import type { Row } from "../platform/storage/entity.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import { remove, type Tables } from "../platform/storage/tables.ts";
 import { isUlid, newestFirst, ULID } from "../platform/ulid.ts";
-import type { ActiveScanList } from "./active.ts";
+import type { ActiveScanList } from "./active-scans.ts";
 import {
   addTally,
   BEYOND,
@@ -124,7 +124,7 @@ export function createDiscovery(deps: DiscoveryDeps): Discovery {
   }
 
   /** Returns the scan's current record. The list's copy is written only when a scan starts and ends. */
-  async function asItStands(copy: ScanRecord): Promise<ScanRecord> {
+  async function currentRecord(copy: ScanRecord): Promise<ScanRecord> {
     if (isOver(copy.status)) return copy;
     return (await tables.get(Scans, scanPartition(copy.scanId), SCAN_ROW)) ?? copy;
   }
@@ -237,7 +237,7 @@ export function createDiscovery(deps: DiscoveryDeps): Discovery {
       ]);
       const last = rows[wanted - 1];
       return {
-        items: await Promise.all(rows.slice(request.offset, wanted).map(asItStands)),
+        items: await Promise.all(rows.slice(request.offset, wanted).map(currentRecord)),
         ...(counted.length > MAX_COUNTED ? { total: null, totalAtLeast: MAX_COUNTED } : { total: counted.length }),
         limit: request.limit,
         offset: request.offset,

@@ -9,9 +9,7 @@ import type { Queues } from "../platform/storage/queues.ts";
 import { type Operation, put, remove, replace, type Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
-import type { ActiveScanList } from "./active.ts";
-import { type Claims, PLAN_WORKER } from "./claims.ts";
-import type { ScanEnd } from "./end.ts";
+import type { ActiveScanList } from "./active-scans.ts";
 import { planVaults, type VaultPlan, type WatchedSubscriptions } from "./plan-vaults.ts";
 import { failureRecord } from "./read-list.ts";
 import {
@@ -29,7 +27,9 @@ import {
   WAITING,
   waitingKey,
 } from "./scan.ts";
-import { internalFailure, type PlannedScan, VAULTS_AT_ONCE } from "./work.ts";
+import type { ScanEnd } from "./scan-end.ts";
+import { internalFailure, type PlannedScan, VAULTS_AT_ONCE } from "./scan-worker.ts";
+import { type Claims, PLAN_WORKER } from "./vault-claims.ts";
 
 /** How long a scan waits for workers of other scans before it asks again. */
 const NO_WORKER_DELAY_SECONDS = 5;
@@ -71,20 +71,20 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
   const { tables, queues, active, claims, end, clock, randomness } = deps;
 
   async function plan(scanId: string, delivery: number): Promise<PlannedScan | undefined> {
-    const found = await tables.get(Scans, scanPartition(scanId), SCAN_ROW);
-    if (!found || isOver(found.status)) return undefined;
-    if (found.status === "running") {
+    const row = await tables.get(Scans, scanPartition(scanId), SCAN_ROW);
+    if (!row || isOver(row.status)) return undefined;
+    if (row.status === "running") {
       // The previous delivery crashed or failed while it scanned vaults. A duplicate of the first delivery has nothing to do.
-      if (delivery > 1 && (await claims.sendLeft(scanId, PLAN_WORKER)) === 0) await end.finish(scanId);
+      if (delivery > 1 && (await claims.resendClaimed(scanId, PLAN_WORKER)) === 0) await end.finish(scanId);
       return undefined;
     }
-    if (found.cancelledBy) return await over(end.finish(scanId));
-    const scan = await unlessChanged(tables.replace(Scans, { ...found, planner: planner() }));
+    if (row.cancelledBy) return await endPlan(end.finish(scanId));
+    const scan = await unlessChanged(tables.replace(Scans, { ...row, planner: planner() }));
     if (!scan) return undefined;
     const settings = await deps.settings.values();
     const free = await active.takeWorkers(scanId, 1, settings.discoveryMaxWorkers);
     if (free === 0) {
-      return await over(queues.send(QUEUES.plan, { scanId }, { delaySeconds: NO_WORKER_DELAY_SECONDS }));
+      return await endPlan(queues.send(QUEUES.plan, { scanId }, { delaySeconds: NO_WORKER_DELAY_SECONDS }));
     }
     let planned: VaultPlan;
     try {
@@ -98,9 +98,9 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
       });
     } catch (error) {
       if (!(error instanceof CloudFailure)) throw error;
-      return await over(end.fail(scanId, failureRecord(error, clock.now().toISOString())));
+      return await endPlan(end.fail(scanId, failureRecord(error, clock.now().toISOString())));
     }
-    if (planned.subscriptions.length === 0) return await over(end.fail(scanId, nothingWatched(clock)));
+    if (planned.subscriptions.length === 0) return await endPlan(end.fail(scanId, nothingWatchedFailure(clock)));
     const wanted = Math.max(1, planned.vaults.length);
     const workers = Math.max(1, await active.takeWorkers(scanId, wanted, settings.discoveryMaxWorkers));
     const vaults = planned.vaults.map((vault, at) => {
@@ -110,7 +110,7 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
     const written = await unlessChanged(writeVaults(scan, vaults));
     if (!written) return undefined;
     const now = clock.now();
-    const running = await begin({
+    const running = await startRunning({
       ...written.scan,
       status: "running",
       startedAt: now.toISOString(),
@@ -119,7 +119,7 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
       subscriptionOutcomes: planned.subscriptions,
     });
     if (!running) return undefined;
-    if (vaults.length === 0) return await over(end.finish(scanId));
+    if (vaults.length === 0) return await endPlan(end.finish(scanId));
     const rows = vaults.map((vault, at) => ({ index: indexAt(at), vault }));
     await Promise.all(rows.slice(VAULTS_AT_ONCE, workers).map(({ index }) => claims.send(scanId, index)));
     return {
@@ -132,7 +132,7 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
   }
 
   /** Sets the scan to running. Undefined if another worker plans it or it is over. */
-  async function begin(scan: Row<ScanRecord>): Promise<Row<ScanRecord> | undefined> {
+  async function startRunning(scan: Row<ScanRecord>): Promise<Row<ScanRecord> | undefined> {
     const running = await unlessChanged(tables.replace(Scans, scan));
     if (running) return running;
     // The response may have been lost and the row written by a retry, or the scan was canceled in between. Its vaults are
@@ -172,7 +172,7 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
   }
 
   /** Awaits the last step and returns undefined: the caller has nothing to scan. */
-  async function over(done: Promise<void>): Promise<undefined> {
+  async function endPlan(done: Promise<void>): Promise<undefined> {
     await done;
   }
 
@@ -189,7 +189,7 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
 }
 
 /** The failure of a scan without subscriptions. An empty scan must not be reported as "no changes". */
-const nothingWatched = (clock: Clock) => ({
+const nothingWatchedFailure = (clock: Clock) => ({
   code: "nothingWatched",
   message: "There is no subscription to scan: none is watched, or the service's identity sees none.",
   remedy: `For each subscription to scan, give the identity ${INVENTORY_READER}. If watchAll is false, add the subscription with POST /subscriptions.`,

@@ -36,10 +36,10 @@ interface ScanVaultOptions extends ReadTypesOptions {
   /** Identifies this attempt of the worker in the vault's row. */
   owner: string;
   /** Set when this vault alone is re-scanned, between scans. */
-  look?: Look;
+  rescan?: Rescan;
 }
 
-interface Look {
+interface Rescan {
   /** When an event of the vault arrived, if it sent one. */
   eventAt: string | undefined;
 }
@@ -48,7 +48,7 @@ interface Look {
  * Returns the plan, or a newer description of the vault. A re-scan or another scan may have asked the resource manager after
  * the plan was made. Then its result counts: the description, that the vault exists, or that it does not.
  */
-async function upToDate(
+async function withNewerDescription(
   planned: PlannedVault,
   { row }: KnownVault,
   { writer }: Pick<ScanVaultDeps, "writer">,
@@ -93,10 +93,10 @@ export async function readVault(
   if (plan.action === "skip") {
     const row = await writer.find(plan.name);
     // A half-finished write of a crashed worker must be completed even if the vault is skipped.
-    if (row && !row.pending) return unchanged(skipped(plan, row, clock));
+    if (row && !row.pending) return noChanges(skipped(plan, row, clock));
   }
   const known = await writer.known(plan.name);
-  const planned = await upToDate(plan, known, deps);
+  const planned = await withNewerDescription(plan, known, deps);
   const moved = known.row && known.row.subscriptionId.toLowerCase() !== planned.subscriptionId.toLowerCase();
   // If another scan found the vault in a different subscription meanwhile, this plan must not remove it.
   if (planned.action === "remove") {
@@ -113,8 +113,8 @@ export async function readVault(
   const now = clock.now().toISOString();
   const before = known.row && withoutKeys(known.row);
   const vault: VaultRecord = {
-    ...fresh(resource, planned.listedAt, now),
-    ...(before ? kept(before) : {}),
+    ...newVaultRecord(resource, planned.listedAt, now),
+    ...(before ? scanFields(before) : {}),
   };
   const failures: VaultOutcome["failures"] = [];
   const fail = (list: string, failure: CloudFailure) => failures.push({ list, ...failureRecord(failure, now) });
@@ -145,14 +145,14 @@ export async function readVault(
     if (list.assets) vault[expiriesColumn(type)] = packExpiries(list.assets.map((asset) => asset.expiresOn));
     if (owners) vault.owners = { ...vault.owners, [type]: owners };
   }
-  if (options.look?.eventAt !== undefined) vault.lastEventAt = options.look.eventAt;
-  backOff(vault, failures, clock, options.look !== undefined);
+  if (options.rescan?.eventAt !== undefined) vault.lastEventAt = options.rescan.eventAt;
+  backOff(vault, failures, clock, options.rescan !== undefined);
 
   const changes = results.flatMap((result) => result.changes);
   return {
     changes: changes.length,
     async write() {
-      if (changes.length === 0 && before && sameFacts(before, vault) && !known.interrupted)
+      if (changes.length === 0 && before && hasSameFacts(before, vault) && !known.interrupted)
         await writer.touch(known, vault);
       else {
         const prepare = () => deps.prepareChange({ vault, vaultBefore: before, vaultGone: false });
@@ -164,7 +164,7 @@ export async function readVault(
 }
 
 /** Returns a read without changes: writing it stores nothing. */
-export const unchanged = (outcome: VaultOutcome): VaultRead => ({ changes: 0, write: async () => outcome });
+export const noChanges = (outcome: VaultOutcome): VaultRead => ({ changes: 0, write: async () => outcome });
 
 const LIST_NAMES = { certificate: "certificates", key: "keys", secret: "secrets" } as const;
 
@@ -247,9 +247,9 @@ function outcomeOf(
  * Sets the back-off of a vault none of whose lists could be read, and doubles it with each scan. A failed re-scan does not
  * change it.
  */
-function backOff(vault: VaultRecord, failures: VaultOutcome["failures"], clock: Clock, isLook: boolean): void {
+function backOff(vault: VaultRecord, failures: VaultOutcome["failures"], clock: Clock, isRescan: boolean): void {
   const failed = Object.values(LIST_NAMES).every((list) => failures.some((failure) => failure.list === list));
-  if (failed && isLook) return;
+  if (failed && isRescan) return;
   vault.failedScans = failed ? vault.failedScans + 1 : 0;
   if (!failed) {
     delete vault.retryAt;
@@ -260,7 +260,7 @@ function backOff(vault: VaultRecord, failures: VaultOutcome["failures"], clock: 
 }
 
 /** Returns a new record of a vault from its description, with nothing listed yet. */
-function fresh(resource: VaultResource, describedAt: string | undefined, now: string): VaultRecord {
+function newVaultRecord(resource: VaultResource, describedAt: string | undefined, now: string): VaultRecord {
   return {
     name: resource.name,
     id: resource.id,
@@ -290,7 +290,7 @@ function fresh(resource: VaultResource, describedAt: string | undefined, now: st
 }
 
 /** Returns the fields of a stored vault that scans maintain, without those of the resource manager's description. */
-function kept(before: VaultRecord): Partial<VaultRecord> {
+function scanFields(before: VaultRecord): Partial<VaultRecord> {
   const { firstSeenAt, diagnostics, failedScans, retryAt, lastEventAt } = before;
   return {
     firstSeenAt,
@@ -312,7 +312,7 @@ function kept(before: VaultRecord): Partial<VaultRecord> {
 }
 
 /** Returns whether both records agree in all fields that other modules derive data from. */
-export const sameFacts = (before: VaultRecord, vault: VaultRecord): boolean =>
+export const hasSameFacts = (before: VaultRecord, vault: VaultRecord): boolean =>
   JSON.stringify(facts(before)) === JSON.stringify(facts(vault));
 
 /** Returns the fields that other modules derive data from, without the bookkeeping of scans. */

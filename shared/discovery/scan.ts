@@ -160,8 +160,8 @@ export const claimedKey = (index: string): string => `2!${index}`;
  * Key of a claimed vault that was read and is being written while its worker has claimed another vault. The worker that
  * finishes it claims no further vault.
  */
-export const handedOnKey = (index: string): string => `${HANDED_ON}${index}`;
-export const isHandedOn = (rowKey: string): boolean => rowKey.startsWith(HANDED_ON);
+export const handedOffKey = (index: string): string => `${HANDED_OFF}${index}`;
+export const isHandedOff = (rowKey: string): boolean => rowKey.startsWith(HANDED_OFF);
 export const doneKey = (index: string): string => `3!${index}`;
 /** A vault's position in the plan, as its row keys and messages contain it. */
 export const indexAt = (place: number): string => String(place).padStart(6, "0");
@@ -169,7 +169,7 @@ export const indexOf = (rowKey: string): string => rowKey.slice(2);
 export const WAITING = "1!";
 export const CLAIMED = "2!";
 /** Sorts within the claimed vaults. */
-const HANDED_ON = "2~";
+const HANDED_OFF = "2~";
 export const DONE = "3!";
 /** Sorts after every key of the three states. */
 export const BEYOND = "4";

@@ -75,7 +75,7 @@ export interface SubscriptionInventory {
   /** By lower-cased id. */
   counts(): Promise<ReadonlyMap<string, SubscriptionCounts>>;
   /** @throws {Problem} scanRunning while a scan covers the subscription: it would bring back what leaves. */
-  refuseWhileScanned(subscriptionId: string): Promise<void>;
+  rejectWhileScanned(subscriptionId: string): Promise<void>;
   /** Removes the subscription's vaults and assets; may be done again after a failure. */
   forget(subscriptionId: string, caller: Caller): Promise<{ vaults: number; assets: number }>;
 }
@@ -252,7 +252,7 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
       return { outcome: "outOfScope", vaults, assets };
     }
     try {
-      await inventory.refuseWhileScanned(subscriptionId);
+      await inventory.rejectWhileScanned(subscriptionId);
     } catch (error) {
       // The mark that this call made goes again.
       if (marked !== row) {
@@ -285,7 +285,7 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
         "conflict",
         "This subscription is watched: the next scan would bring its vaults back. Set watchAll to false first (PUT /api/settings/features).",
       );
-    await inventory.refuseWhileScanned(subscriptionId);
+    await inventory.rejectWhileScanned(subscriptionId);
     const event = {
       type: "subscription.removed",
       caller,
@@ -320,7 +320,7 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
         details: { outOfScopeSince: leftAt, vaults, assets },
       };
       try {
-        await inventory.refuseWhileScanned(subscriptionId);
+        await inventory.rejectWhileScanned(subscriptionId);
         await audited(
           audit,
           event,

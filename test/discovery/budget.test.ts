@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { RENEWAL_MS } from "../../shared/discovery/claims.ts";
-import { TOGETHER_MS, VAULTS_AT_ONCE } from "../../shared/discovery/work.ts";
+import { TOGETHER_MS, VAULTS_AT_ONCE } from "../../shared/discovery/scan-worker.ts";
+import { RENEWAL_MS } from "../../shared/discovery/vault-claims.ts";
 import { leastCalls, measuredCompany, PER_VAULT } from "../support/measured-company.ts";
 import { ADMIN, Service } from "../support/service.ts";
 

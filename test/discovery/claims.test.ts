@@ -17,7 +17,7 @@ import { StorageCorrupt } from "../../shared/platform/storage/tables.ts";
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { endHangingWorkers, startHanging, untilTestEnds } from "./hanging-workers.ts";
-import { caller, HERE, type Rooms, scanRooms } from "./rooms.ts";
+import { caller, HERE, type Rooms, scanRooms } from "./scan-fixture.ts";
 
 /** What workers and messages that are lost are told by: the age of rows, as storage counts it. */
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { LOOK_QUEUE } from "../../shared/discovery/look.ts";
+import { RESCAN_QUEUE } from "../../shared/discovery/rescan-rows.ts";
 import { QUEUES } from "../../shared/discovery/scan.ts";
 import { CloudFailure } from "../../shared/platform/azure/failure.ts";
 import type { Tables } from "../../shared/platform/storage/tables.ts";
@@ -7,7 +7,7 @@ import { MINUTE_MS } from "../../shared/platform/time.ts";
 import { IS_CAMPAIGN } from "../support/cases.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
-import { caller, event, everything, HERE, type Rooms, scanRooms } from "./rooms.ts";
+import { caller, event, everything, HERE, type Rooms, scanRooms } from "./scan-fixture.ts";
 
 const ACCOUNTS = Array.from({ length: 80 }, (_, at) => `account${at}`);
 
@@ -165,10 +165,10 @@ describe("a scan says how it ended", () => {
     await rooms.scan("full");
     const scanId = await rooms.planned("delta");
     keyVaults.open = open;
-    await rooms.looks.note(event("kv-one"), 1);
+    await rooms.rescans.note(event("kv-one"), 1);
     await storage.move(MINUTE_MS);
     await rooms.clockCatchesUp();
-    for (const message of rooms.take(LOOK_QUEUE)) await rooms.hand(message);
+    for (const message of rooms.take(RESCAN_QUEUE)) await rooms.hand(message);
     await rooms.deliver();
     expect(await rooms.discovery.progress(scanId)).toMatchObject({
       status: "failed",

@@ -7,7 +7,7 @@ import { newestFirst } from "../../shared/platform/ulid.ts";
 import { mortal, type Steps } from "../support/mortal.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { Service } from "../support/service.ts";
-import { everything, type Rooms, scanRooms } from "./rooms.ts";
+import { everything, type Rooms, scanRooms } from "./scan-fixture.ts";
 
 const company: Company = {
   subscriptions: [{ name: "Only", vaults: [{ name: "kv-one", secrets: [{ name: "one" }] }] }],

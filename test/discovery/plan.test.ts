@@ -6,7 +6,7 @@ import { MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { mortal, type Steps } from "../support/mortal.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
-import { caller, everything, HERE, type Rooms, scanRooms, THERE } from "./rooms.ts";
+import { caller, everything, HERE, type Rooms, scanRooms, THERE } from "./scan-fixture.ts";
 
 const ACCOUNTS = Array.from({ length: 100 }, (_, at) => `account${at}`);
 

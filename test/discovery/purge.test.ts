@@ -1,6 +1,5 @@
 import { encodeTime } from "ulid";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { scanHistory } from "../../shared/discovery/purge.ts";
 import {
   claimedKey,
   doneKey,
@@ -13,6 +12,7 @@ import {
   scanPartition,
   VaultOutcomes,
 } from "../../shared/discovery/scan.ts";
+import { scanHistory } from "../../shared/discovery/scan-history.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import { DAY_MS } from "../../shared/platform/time.ts";
 import { newestFirst } from "../../shared/platform/ulid.ts";

@@ -7,7 +7,7 @@ import { CloudFailure } from "../../shared/platform/azure/failure.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import { DAY_SECONDS } from "../../shared/platform/time.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { everything, HERE, type Rooms, scanRooms } from "./rooms.ts";
+import { everything, HERE, type Rooms, scanRooms } from "./scan-fixture.ts";
 
 /** What a scan makes of a vault of which something can't be read. */
 

@@ -45,7 +45,7 @@ interface RoomOptions {
   counts?: Map<string, SubscriptionCounts>;
   clock?: ReturnType<typeof stillClock>;
   forget?: SubscriptionInventory["forget"];
-  refuseWhileScanned?: SubscriptionInventory["refuseWhileScanned"];
+  rejectWhileScanned?: SubscriptionInventory["rejectWhileScanned"];
 }
 
 const holding = (vaults: number, assets: number): SubscriptionCounts => ({
@@ -57,12 +57,12 @@ const holding = (vaults: number, assets: number): SubscriptionCounts => ({
 
 function room(options: RoomOptions = {}) {
   const { configured = [], watchAll, counts = new Map(), clock = stillClock() } = options;
-  const { refuseWhileScanned = async () => {} } = options;
+  const { rejectWhileScanned = async () => {} } = options;
   const audit = recordingAudit();
   const forgotten: string[] = [];
   const inventory: SubscriptionInventory = {
     counts: async () => counts,
-    refuseWhileScanned,
+    rejectWhileScanned,
     forget:
       options.forget ??
       (async (id) => {
@@ -273,7 +273,7 @@ describe("removing", () => {
     let refused = true;
     const { subscriptions, audit, forgotten } = room({
       ...narrow(),
-      refuseWhileScanned: async () => {
+      rejectWhileScanned: async () => {
         if (refused) throw new Problem("scanRunning", "A scan covers this subscription.");
       },
     });

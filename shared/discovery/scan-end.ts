@@ -7,8 +7,7 @@ import { RowChanged, type Tables } from "../platform/storage/tables.ts";
 import { measure } from "../platform/telemetry.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import { newestFirst } from "../platform/ulid.ts";
-import type { ActiveScanList } from "./active.ts";
-import type { Claims } from "./claims.ts";
+import type { ActiveScanList } from "./active-scans.ts";
 import {
   addTally,
   BEYOND,
@@ -27,6 +26,7 @@ import {
   VaultOutcomes,
   WAITING,
 } from "./scan.ts";
+import type { Claims } from "./vault-claims.ts";
 
 export interface EndDeps {
   tables: Tables;
@@ -65,7 +65,7 @@ type Decision = Omit<Ending, "entryId" | "finishedAt">;
  */
 const MAX_NAMED_SUBSCRIPTIONS = 20;
 
-function namedOf(outcomes: ReturnType<typeof unreadSubscriptions>): string[] {
+function titlesOf(outcomes: ReturnType<typeof unreadSubscriptions>): string[] {
   const titles = outcomes.slice(0, MAX_NAMED_SUBSCRIPTIONS).map(subscriptionTitle);
   const more = outcomes.length - titles.length;
   return more > 0 ? [...titles, `and ${more} more`] : titles;
@@ -74,22 +74,22 @@ function namedOf(outcomes: ReturnType<typeof unreadSubscriptions>): string[] {
 export function createScanEnd(deps: EndDeps): ScanEnd {
   const { tables, active, claims, ended, renewTotals, scanLeft, audit, clock, randomness, log } = deps;
 
-  async function notOver(scanId: string): Promise<Row<ScanRecord> | undefined> {
+  async function activeScan(scanId: string): Promise<Row<ScanRecord> | undefined> {
     const scan = await tables.get(Scans, scanPartition(scanId), SCAN_ROW);
     return scan && !isOver(scan.status) ? scan : undefined;
   }
 
   async function finish(scanId: string, overdue = false): Promise<void> {
-    const scan = await notOver(scanId);
+    const scan = await activeScan(scanId);
     if (!scan) return;
-    if (scan.ending) return await complete(scan, scan.ending);
+    if (scan.ending) return await completeEnd(scan, scan.ending);
     const queued = scan.status === "queued";
     if (queued && !scan.cancelledBy) return;
     // Counted before the outcomes, so that no vault that finishes meanwhile is missed.
     const left = await countLeft(scanId);
     if (left.claimed > 0 && !overdue && !queued) return;
     const inTime = scan.deadline !== undefined && clock.now().toISOString() < scan.deadline;
-    if (left.waiting > 0 && inTime && !scan.cancelledBy && !overdue) return await revive(scan);
+    if (left.waiting > 0 && inTime && !scan.cancelledBy && !overdue) return await restartWorker(scan);
     const done = await countDone(scanId);
     const unfinished = left.waiting + left.claimed > 0 || (done.incomplete > 0 && !inTime);
     const status = scan.cancelledBy ? "cancelled" : unfinished ? "timedOut" : statusOf(scan, done);
@@ -145,7 +145,7 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
     const unread = unreadSubscriptions(scan.subscriptionOutcomes);
     const first = unread[0]?.failure;
     if (first) {
-      const which = `${unread.length} of ${scan.subscriptionOutcomes.length} subscriptions could not be read: ${namedOf(unread).join(", ")}`;
+      const which = `${unread.length} of ${scan.subscriptionOutcomes.length} subscriptions could not be read: ${titlesOf(unread).join(", ")}`;
       return { ...first, message: `No vault could be read, since ${which}. The first failure: ${first.message}` };
     }
     const range = { partitionKey: scanPartition(scan.scanId), from: DONE, before: BEYOND };
@@ -168,7 +168,7 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
    * Restarts one worker when vaults wait and no worker is active, which happens if a chain broke before it could send its
    * message.
    */
-  async function revive(scan: ScanRecord): Promise<void> {
+  async function restartWorker(scan: ScanRecord): Promise<void> {
     const { scanId } = scan;
     const waiting = await claims.waiting(scan);
     if (!waiting) return;
@@ -182,9 +182,9 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
   }
 
   async function fail(scanId: string, failure: ScanRecord["failure"]): Promise<void> {
-    const scan = await notOver(scanId);
+    const scan = await activeScan(scanId);
     if (!scan) return;
-    if (scan.ending) return await complete(scan, scan.ending);
+    if (scan.ending) return await completeEnd(scan, scan.ending);
     await decide(scan, {
       status: "failed",
       vaultsDone: 0,
@@ -202,14 +202,14 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
     const now = clock.now();
     const ending = { ...decision, finishedAt: now.toISOString(), entryId: randomness.ulid(now) };
     const decided = await unlessChanged(tables.replace(Scans, { ...scan, ending }));
-    if (decided) await complete(decided, ending);
+    if (decided) await completeEnd(decided, ending);
   }
 
-  async function complete(scan: Row<ScanRecord>, ending: Ending): Promise<void> {
-    const entered = await enter(scan, ending);
-    if (!entered) return;
+  async function completeEnd(scan: Row<ScanRecord>, ending: Ending): Promise<void> {
+    const recorded = await recordEnd(scan, ending);
+    if (!recorded) return;
     const { entryId: _, ...result } = ending;
-    const over = { ...entered, ...result, ending: undefined };
+    const over = { ...recorded, ...result, ending: undefined };
     await tables.put(Scans, SCAN_LIST, newestFirst(scan.scanId), withoutKeys(over));
     if (await active.leave(scan.scanId)) await scanLeft();
     const [renewed] = await Promise.allSettled([renewTotals()]);
@@ -220,7 +220,7 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
         scanId: scan.scanId,
         status: result.status,
         subscriptionsFailed: unread.length,
-        unreadSubscriptions: namedOf(unread),
+        unreadSubscriptions: titlesOf(unread),
         vaultsFailed: result.vaultsFailed,
       };
       log.info("A scan is over", ended, "event");
@@ -233,7 +233,7 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
   }
 
   /** Records the end in the audit log. Returns the scan's row, or undefined if another worker has changed it. */
-  async function enter(scan: Row<ScanRecord>, ending: Ending): Promise<Row<ScanRecord> | undefined> {
+  async function recordEnd(scan: Row<ScanRecord>, ending: Ending): Promise<Row<ScanRecord> | undefined> {
     const event = {
       id: ending.entryId,
       type: "scan.finished",
@@ -247,18 +247,18 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
         vaultsDone: ending.vaultsDone,
         vaultsFailed: ending.vaultsFailed,
         subscriptionsFailed: unreadSubscriptions(scan.subscriptionOutcomes).length,
-        unreadSubscriptions: namedOf(unreadSubscriptions(scan.subscriptionOutcomes)),
+        unreadSubscriptions: titlesOf(unreadSubscriptions(scan.subscriptionOutcomes)),
         added: ending.tally.added,
         updated: ending.tally.updated,
         removed: ending.tally.removed,
       },
     } as const;
     let row = scan;
-    const keep = async (entryId: string) => {
+    const storeEntryId = async (entryId: string) => {
       row = await tables.replace(Scans, { ...row, ending: { ...ending, entryId } });
     };
     try {
-      await enterEnd(audit, event, { keep, clock, randomness });
+      await enterEnd(audit, event, { keep: storeEntryId, clock, randomness });
       return row;
     } catch (error) {
       if (error instanceof RowChanged && error.table === Scans.table) return undefined;

@@ -4,8 +4,7 @@ import { unlessChanged } from "../platform/storage/conflict.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
-import type { ActiveScanList } from "./active.ts";
-import type { ScanRun } from "./run.ts";
+import type { ActiveScanList } from "./active-scans.ts";
 import {
   CLAIMED,
   DONE,
@@ -18,6 +17,7 @@ import {
   Scans,
   scanPartition,
 } from "./scan.ts";
+import type { ScanRun } from "./scan-run.ts";
 
 /** A lease is abandoned after three missed heartbeats. */
 const SILENT_MS = 60 * SECOND_MS;
@@ -51,7 +51,7 @@ export function createScanWatch({ tables, queues, active, run, clock, log }: Wat
     const failures: unknown[] = [];
     for (const entry of await active.all()) {
       try {
-        await look(entry);
+        await checkScan(entry);
       } catch (error) {
         // Invalid rows of one scan must not delay the others.
         const reason = error instanceof Error ? error.message : "";
@@ -62,7 +62,7 @@ export function createScanWatch({ tables, queues, active, run, clock, log }: Wat
     if (failures.length > 0) throw failures[0];
   };
 
-  async function look(entry: Awaited<ReturnType<ActiveScanList["all"]>>[number]): Promise<void> {
+  async function checkScan(entry: Awaited<ReturnType<ActiveScanList["all"]>>[number]): Promise<void> {
     const { scanId } = entry;
     const found = await tables.aged(Scans, scanPartition(scanId), SCAN_ROW);
     if (!found || isOver(found.row.status)) {

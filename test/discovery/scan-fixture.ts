@@ -1,16 +1,16 @@
 import { createAudit } from "../../shared/audit/audit.ts";
 import type { AuditEntry } from "../../shared/audit/entry.ts";
-import { createActiveScans } from "../../shared/discovery/active.ts";
-import { createClaims } from "../../shared/discovery/claims.ts";
+import { createActiveScans } from "../../shared/discovery/active-scans.ts";
 import { createDiscovery } from "../../shared/discovery/discovery.ts";
 import { createFirstScan } from "../../shared/discovery/first-scan.ts";
-import { LOOK_QUEUE } from "../../shared/discovery/look.ts";
-import { createLooks } from "../../shared/discovery/looks.ts";
-import { createScanRun } from "../../shared/discovery/run.ts";
+import { RESCAN_QUEUE } from "../../shared/discovery/rescan-rows.ts";
+import { createRescans } from "../../shared/discovery/rescans.ts";
 import { QUEUES, type ScanMode } from "../../shared/discovery/scan.ts";
+import { createScanRun } from "../../shared/discovery/scan-run.ts";
 import { readVault } from "../../shared/discovery/scan-vault.ts";
+import { createScanWatch } from "../../shared/discovery/scan-watch.ts";
+import { createClaims } from "../../shared/discovery/vault-claims.ts";
 import type { VaultEvent, VaultHint } from "../../shared/discovery/vault-event.ts";
-import { createScanWatch } from "../../shared/discovery/watch.ts";
 import { createAssetQueries } from "../../shared/inventory/query.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
 import { CloudFailure } from "../../shared/platform/azure/failure.ts";
@@ -216,7 +216,7 @@ export function scanRooms(connectionString: string, wrap: (tables: Tables) => Ta
     detailRefreshDays: 7,
     prepareChange: async () => async () => {},
   };
-  const looks = createLooks({
+  const rescans = createRescans({
     ...vaultDeps,
     tables,
     queues,
@@ -244,9 +244,9 @@ export function scanRooms(connectionString: string, wrap: (tables: Tables) => Ta
     audit,
     ended: async () => {},
     renewTotals: () => totals.renew(),
-    between: looks.between,
-    workerFreed: looks.workerFreed,
-    scanLeft: looks.wakeWaiting,
+    between: rescans.between,
+    workerFreed: rescans.workerFreed,
+    scanLeft: rescans.wakeNextRescan,
     readVault: (planned, options) => readVault(planned, options, vaultDeps),
     clock,
     randomness,
@@ -269,7 +269,7 @@ export function scanRooms(connectionString: string, wrap: (tables: Tables) => Ta
   /** Hands one message to its handler, as its first delivery. */
   async function hand({ queue, message }: Message): Promise<void> {
     if (queue === QUEUES.plan) await run.scan(message.scanId, 1);
-    else if (queue === LOOK_QUEUE) await looks.look(message.vaultName, "request-2");
+    else if (queue === RESCAN_QUEUE) await rescans.rescan(message.vaultName, "request-2");
     else if (queue === QUEUES.vaults) await run.scanVaults(message, 1);
     else await run.finish(message.scanId);
   }
@@ -295,7 +295,7 @@ export function scanRooms(connectionString: string, wrap: (tables: Tables) => Ta
   async function plan(scanId: string): Promise<void> {
     const claims = createClaims({ tables, queues, randomness });
     for (const { index, rowKey } of (await run.plan(scanId, 1))?.claims ?? []) {
-      await claims.putBack(scanId, rowKey);
+      await claims.release(scanId, rowKey);
       await claims.send(scanId, index);
     }
   }
@@ -318,7 +318,7 @@ export function scanRooms(connectionString: string, wrap: (tables: Tables) => Ta
     active,
     writer,
     run,
-    looks,
+    rescans,
     scope,
     changed,
     totals,

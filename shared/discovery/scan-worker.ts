@@ -5,12 +5,10 @@ import { isConflict } from "../platform/storage/conflict.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
 import { insert, type Operation, remove, type Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
-import { type Claim, type Claims, PLAN_WORKER, type Waiting } from "./claims.ts";
-import type { ScanEnd } from "./end.ts";
 import {
   doneKey,
   emptyTally,
-  isHandedOn,
+  isHandedOff,
   type PlannedVault,
   PlannedVaults,
   SCAN_ROW,
@@ -21,7 +19,9 @@ import {
   type VaultOutcome,
   VaultOutcomes,
 } from "./scan.ts";
-import { type readVault, unchanged, type VaultRead } from "./scan-vault.ts";
+import type { ScanEnd } from "./scan-end.ts";
+import { noChanges, type readVault, type VaultRead } from "./scan-vault.ts";
+import { type Claim, type Claims, PLAN_WORKER, type Waiting } from "./vault-claims.ts";
 
 /**
  * Vaults that one invocation scans at once, so that a scan of a few dozen vaults needs no second invocation. Workers mostly
@@ -42,8 +42,8 @@ const LONGEST_BUSY_SECONDS = 30;
  * Vaults with 50 to 1,000 changed assets are written in the background while the worker reads the next vault. Fewer: the
  * overlap saves nothing. More: two vaults would not fit into 512 MB.
  */
-const FEWEST_BEHIND = 50;
-const MOST_BEHIND = 1_000;
+const MIN_BACKGROUND_CHANGES = 50;
+const MAX_BACKGROUND_CHANGES = 1_000;
 
 /** How a worker moves through the vaults of a scan. */
 interface Chain {
@@ -59,10 +59,10 @@ interface Chain {
 }
 
 /** For vaults after which no further vault is claimed. */
-const ALONE: Pick<Chain, "worker" | "next"> = { worker: undefined, next: async () => undefined };
+const NO_NEXT_VAULT: Pick<Chain, "worker" | "next"> = { worker: undefined, next: async () => undefined };
 
 /** The write that runs in the background while the worker reads the next vault. `written` rejects if that write failed. */
-interface Behind {
+interface BackgroundWrite {
   written: Promise<void>;
 }
 
@@ -91,14 +91,14 @@ export interface PlannedScan {
 /** The workers of a scan. The number of vaults read at once is the number of claims that are not handed off. */
 export interface ScanWork {
   /**
-   * Scans the vaults that the plan assigned to its own invocation. A small scan starts and ends here. After some seconds, the
+   * Scans the vaults that the plan assigned to its own invocation. A small scan starts and results here. After some seconds, the
    * rest continues in messages.
    */
   scanPlanned(planned: PlannedScan): Promise<void>;
   /**
    * Scans claimed vaults one after the other for some minutes, because each queue message costs a polling delay. The message
    * names the first vault. Finishing a vault and claiming the next one are one transaction, so a vault is finished exactly
-   * once, however often the message is delivered. The worker that finds no vault left ends the scan.
+   * once, however often the message is delivered. The worker that finds no vault left results the scan.
    *
    * @param delivery - 1 for the message's first delivery. A later delivery follows a crash or failure, so the vaults that the
    * failed worker had claimed are read again.
@@ -121,12 +121,12 @@ export function createScanWork(deps: WorkDeps): ScanWork {
       shared ||= taken;
       return shared ? await claims.waiting(scan) : waiting.shift();
     };
-    const ends = await Promise.allSettled(
+    const results = await Promise.allSettled(
       claimed.map((claim, at) =>
-        scanOn(scanId, claim, { worker: PLAN_WORKER, until: begun + (at === 0 ? CHAIN_MS : TOGETHER_MS), next }),
+        scanChain(scanId, claim, { worker: PLAN_WORKER, until: begun + (at === 0 ? CHAIN_MS : TOGETHER_MS), next }),
       ),
     );
-    const failed = ends.find((one) => one.status === "rejected");
+    const failed = results.find((one) => one.status === "rejected");
     // The redelivered message sends new messages for the vaults in progress.
     if (failed) throw failed.reason;
     await finishWhenLast(scanId);
@@ -138,10 +138,10 @@ export function createScanWork(deps: WorkDeps): ScanWork {
     const first = await firstClaim(message, delivery);
     if (!first) return;
     const next = async () => {
-      const scan = isHandedOn(first.rowKey) ? undefined : await runningScan(scanId);
+      const scan = isHandedOff(first.rowKey) ? undefined : await runningScan(scanId);
       return scan && (await claims.waiting(scan));
     };
-    await scanOn(scanId, first, { worker: message.index, until, next });
+    await scanChain(scanId, first, { worker: message.index, until, next });
     // Needed also when the worker continued in a message: the background write may have finished the last vault.
     await finishWhenLast(scanId);
   }
@@ -153,15 +153,15 @@ export function createScanWork(deps: WorkDeps): ScanWork {
     const row = await claims.claimed(scanId, index);
     if (!row) {
       // The vault is done: the message's worker crashed or failed at a later vault, or this is a duplicate delivery.
-      if (delivery > 1) await claims.sendLeft(scanId, index);
+      if (delivery > 1) await claims.resendClaimed(scanId, index);
       await finishWhenLast(scanId);
       return undefined;
     }
     const mine = delivery > 1 && (row.worker === undefined || row.worker === index);
     if (row.begun && !mine) return undefined;
     // The crashed worker had claimed a second vault.
-    if (mine && isHandedOn(row.rowKey)) await claims.sendLeft(scanId, index, index);
-    if (!(await claims.begin(scanId, row, index))) return undefined;
+    if (mine && isHandedOff(row.rowKey)) await claims.resendClaimed(scanId, index, index);
+    if (!(await claims.start(scanId, row, index))) return undefined;
     return { index, rowKey: row.rowKey, vault: { ...withoutKeys(row), begun: true, worker: index } };
   }
 
@@ -169,26 +169,26 @@ export function createScanWork(deps: WorkDeps): ScanWork {
    * Scans one vault after the other until none is left, the time is over, or the scan has ended. Then waits for the background
    * write.
    */
-  async function scanOn(scanId: string, first: Claim, chain: Chain): Promise<void> {
-    const behind: Behind = { written: Promise.resolve() };
+  async function scanChain(scanId: string, first: Claim, chain: Chain): Promise<void> {
+    const background: BackgroundWrite = { written: Promise.resolve() };
     try {
-      await follow(scanId, first, chain, behind);
+      await runChain(scanId, first, chain, background);
     } finally {
-      await behind.written;
+      await background.written;
     }
   }
 
-  async function follow(scanId: string, first: Claim, chain: Chain, behind: Behind): Promise<void> {
+  async function runChain(scanId: string, first: Claim, chain: Chain, background: BackgroundWrite): Promise<void> {
     for (let work = first; ; ) {
       const scan = await runningScan(scanId);
       if (!scan) return;
-      await keeping(scanId, work, () => deps.between(scan.requestId));
-      const next = await scanClaimed(scan, work, chain, behind);
+      await withHeartbeat(scanId, work, () => deps.between(scan.requestId));
+      const next = await scanClaimed(scan, work, chain, background);
       if (next === "noneLeft") await deps.workerFreed();
       if (typeof next === "string") return;
       work = next;
       if (clock.now().getTime() < chain.until) continue;
-      await claims.putBack(scanId, work.rowKey);
+      await claims.release(scanId, work.rowKey);
       await claims.send(scanId, work.index);
       return;
     }
@@ -199,60 +199,64 @@ export function createScanWork(deps: WorkDeps): ScanWork {
     scan: ScanRecord,
     claim: Claim,
     chain: Chain,
-    behind: Behind,
-  ): Promise<Claim | "noneLeft" | "goesOn"> {
+    background: BackgroundWrite,
+  ): Promise<Claim | "noneLeft" | "continuedElsewhere"> {
     const { index, vault } = claim;
-    const next = await unlessBusy(scan, claim, async () => {
-      const read = vault.action === "fail" ? unchanged(unreadable(vault)) : await readInTime(scan, index, vault);
-      await behind.written;
-      if (read.changes < FEWEST_BEHIND || read.changes > MOST_BEHIND) {
+    const next = await requeueIfBusy(scan, claim, async () => {
+      const read = vault.action === "fail" ? noChanges(unreadable(vault)) : await readInTime(scan, index, vault);
+      await background.written;
+      if (read.changes < MIN_BACKGROUND_CHANGES || read.changes > MAX_BACKGROUND_CHANGES) {
         return await endVault(scan, claim, await read.write(), chain);
       }
-      const { handedOn, operations } = claims.handOn(claim);
-      const another = await claimNext(scan, claim, chain, { besideNext: operations });
-      if (another === "goesOn") return another;
-      if (another === "noneLeft") return await endVault(scan, claim, await read.write(), ALONE);
-      behind.written = writeBehind(scan, handedOn, read);
+      const { handedOff, operations } = claims.handOff(claim);
+      const another = await claimNext(scan, claim, chain, { withNext: operations });
+      if (another === "continuedElsewhere") return another;
+      if (another === "noneLeft") return await endVault(scan, claim, await read.write(), NO_NEXT_VAULT);
+      background.written = writeBehind(scan, handedOff, read);
       // The rejection is handled when `written` is awaited after the next read. Without this handler it would end the process.
-      behind.written.catch(() => {});
+      background.written.catch(() => {});
       return another;
     });
-    return next ?? "goesOn";
+    return next ?? "continuedElsewhere";
   }
 
   /** Writes a vault that was handed off. A failure of the cloud does not stop the chain; a failure of storage does. */
   async function writeBehind(scan: ScanRecord, claim: Claim, read: VaultRead): Promise<void> {
-    await unlessBusy(scan, claim, async () => {
-      await endVault(scan, claim, await read.write(), ALONE);
+    await requeueIfBusy(scan, claim, async () => {
+      await endVault(scan, claim, await read.write(), NO_NEXT_VAULT);
     });
   }
 
   /** Renews the lease of a vault during the work. If another scan is writing the vault, requeues it and returns undefined. */
-  async function unlessBusy<T>({ scanId }: ScanRecord, claim: Claim, work: () => Promise<T>): Promise<T | undefined> {
+  async function requeueIfBusy<T>(
+    { scanId }: ScanRecord,
+    claim: Claim,
+    work: () => Promise<T>,
+  ): Promise<T | undefined> {
     try {
-      return await keeping(scanId, claim, work);
+      return await withHeartbeat(scanId, claim, work);
     } catch (error) {
       if (!(error instanceof VaultBusy)) throw error;
       // The heartbeat has stopped by now. A renewal after the release would make the new message's worker ignore the vault.
-      await comeAgain(scanId, claim, error);
+      await requeue(scanId, claim, error);
       return undefined;
     }
   }
 
   /** Releases the vault and sends a new, delayed message. Throwing instead would count as a failed delivery. */
-  async function comeAgain(scanId: string, { index, rowKey }: Claim, { waitMs }: VaultBusy): Promise<void> {
+  async function requeue(scanId: string, { index, rowKey }: Claim, { waitMs }: VaultBusy): Promise<void> {
     const delaySeconds = Math.min(Math.max(1, Math.ceil(waitMs / SECOND_MS)), LONGEST_BUSY_SECONDS);
-    await claims.putBack(scanId, rowKey);
+    await claims.release(scanId, rowKey);
     await claims.send(scanId, index, { delaySeconds });
   }
 
   /** Renews the lease of a vault during the work. */
-  async function keeping<T>(scanId: string, { rowKey }: Claim, work: () => Promise<T>): Promise<T> {
-    const stopKeeping = claims.keep(scanId, rowKey);
+  async function withHeartbeat<T>(scanId: string, { rowKey }: Claim, work: () => Promise<T>): Promise<T> {
+    const stopHeartbeat = claims.startHeartbeat(scanId, rowKey);
     try {
       return await work();
     } finally {
-      await stopKeeping();
+      await stopHeartbeat();
     }
   }
 
@@ -305,15 +309,15 @@ export function createScanWork(deps: WorkDeps): ScanWork {
     scan: ScanRecord,
     { rowKey }: Pick<Claim, "rowKey">,
     { worker, next }: Pick<Chain, "worker" | "next">,
-    own: { always: Operation[] } | { besideNext: Operation[] },
-  ): Promise<Claim | "noneLeft" | "goesOn"> {
+    own: { always: Operation[] } | { withNext: Operation[] },
+  ): Promise<Claim | "noneLeft" | "continuedElsewhere"> {
     const { scanId } = scan;
     for (let taken = false; ; taken = true) {
       const inTime = scan.deadline !== undefined && clock.now().toISOString() < scan.deadline;
       const waiting = inTime ? await next(taken) : undefined;
       const claim = waiting && claims.take(waiting, worker);
-      if (!claim && "besideNext" in own) return "noneLeft";
-      const operations = "always" in own ? own.always : own.besideNext;
+      if (!claim && "withNext" in own) return "noneLeft";
+      const operations = "always" in own ? own.always : own.withNext;
       try {
         await tables.transaction(PlannedVaults.table, scanPartition(scanId), [
           ...operations,
@@ -322,7 +326,7 @@ export function createScanWork(deps: WorkDeps): ScanWork {
       } catch (error) {
         if (!isConflict(error)) throw error;
         // Either another worker of this vault was faster and continues, or another worker claimed the next vault.
-        if (!(await claims.stands(scanId, rowKey))) return "goesOn";
+        if (!(await claims.exists(scanId, rowKey))) return "continuedElsewhere";
         continue;
       }
       return claim ?? "noneLeft";
@@ -330,7 +334,7 @@ export function createScanWork(deps: WorkDeps): ScanWork {
   }
 
   async function finishWhenLast(scanId: string): Promise<void> {
-    if (!(await claims.anyClaimed(scanId))) await end.finish(scanId);
+    if (!(await claims.hasClaimed(scanId))) await end.finish(scanId);
   }
 
   /** The outcome of a vault whose description could not be read. Its stored assets stay. */
@@ -346,11 +350,11 @@ export function createScanWork(deps: WorkDeps): ScanWork {
       const failure = internalFailure(clock, "The vault could not be written to the inventory, in five tries.");
       // The next vault is claimed in this worker's name, so that the watch resends it soon if this worker crashes.
       const { rowKey } = vault;
-      const chain = isHandedOn(rowKey) ? ALONE : { worker: index, next: () => claims.waiting(scan) };
+      const chain = isHandedOff(rowKey) ? NO_NEXT_VAULT : { worker: index, next: () => claims.waiting(scan) };
       const next = await endVault(scan, { index, rowKey }, failed(vault, failure), chain);
-      if (next === "goesOn") return;
+      if (next === "continuedElsewhere") return;
     }
-    if ((await claims.sendLeft(scanId, index)) === 0) await end.finish(scanId);
+    if ((await claims.resendClaimed(scanId, index)) === 0) await end.finish(scanId);
   }
 
   return { scanPlanned, scanVaults, vaultFailed };

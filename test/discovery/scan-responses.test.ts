@@ -12,7 +12,7 @@ import { type OddServer, startOddServer } from "../azure/odd-server.ts";
 import { plainIdentity, recordingLog, testConfig } from "../azure/services.ts";
 import { IS_CAMPAIGN, LONG_MS } from "../support/cases.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
-import { HERE, type Rooms, resource, scanRooms } from "./rooms.ts";
+import { HERE, type Rooms, resource, scanRooms } from "./scan-fixture.ts";
 
 /** A full scan asks for all details. Answers that are the same as those that made what stands are not read once more. */
 

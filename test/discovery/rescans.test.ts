@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { timers } from "../../functions/discovery.ts";
-import { LOOK_QUEUE, LOOKS, LookRows } from "../../shared/discovery/look.ts";
+import { RESCAN_QUEUE, RESCANS, RescanRows } from "../../shared/discovery/rescan-rows.ts";
 import { ACTIVE, ActiveScans, QUEUES } from "../../shared/discovery/scan.ts";
 import { VaultBusy } from "../../shared/inventory/claim.ts";
 import { CloudFailure } from "../../shared/platform/azure/failure.ts";
@@ -9,7 +9,7 @@ import { MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { IS_CAMPAIGN } from "../support/cases.ts";
 import { Death, mortal, type Steps } from "../support/mortal.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
-import { caller, event, HERE, type Rooms, scanRooms, THERE } from "./rooms.ts";
+import { caller, event, HERE, type Rooms, scanRooms, THERE } from "./scan-fixture.ts";
 
 const ACCOUNTS = Array.from({ length: 64 }, (_, index) => `looks${index}`);
 let storage: MovedStorage;
@@ -40,14 +40,14 @@ async function later(milliseconds: number): Promise<void> {
 }
 const rows = async () => {
   const found = [];
-  for await (const page of rooms.tables.pages(LookRows, { partitionKey: LOOKS })) found.push(...page);
+  for await (const page of rooms.tables.pages(RescanRows, { partitionKey: RESCANS })) found.push(...page);
   return found;
 };
 /** Hands over the messages for looks that are due by now. */
 async function deliverLooks(): Promise<void> {
-  for (const message of rooms.take(LOOK_QUEUE)) await rooms.hand(message);
+  for (const message of rooms.take(RESCAN_QUEUE)) await rooms.hand(message);
 }
-const look = (name: string) => rooms.looks.look(name, "request-2");
+const look = (name: string) => rooms.rescans.rescan(name, "request-2");
 const changes = () => rooms.entries("vault.changed");
 const newSecret = { name: "new", expires: 1_900_000_000 };
 function addSecret(): void {
@@ -58,8 +58,8 @@ describe("an event", () => {
   test("of a new secret brings it into the inventory some seconds later, without a scan", async () => {
     const scans = await rooms.discovery.list({ limit: 10, offset: 0, cursor: undefined });
     addSecret();
-    await rooms.looks.note(event("kv-one"), 1);
-    expect(rooms.take(LOOK_QUEUE)).toMatchObject([{ message: { vaultName: "kv-one" }, delaySeconds: 5 }]);
+    await rooms.rescans.note(event("kv-one"), 1);
+    expect(rooms.take(RESCAN_QUEUE)).toMatchObject([{ message: { vaultName: "kv-one" }, delaySeconds: 5 }]);
     await later(SETTLED_MS);
     await look("kv-one");
     expect((await rooms.ids({ vault: "kv-one", type: "secret" })).length).toBe(2);
@@ -83,7 +83,7 @@ describe("an event", () => {
 
   test("that is a duplicate, or comes after all is seen, changes nothing and is entered nowhere", async () => {
     const before = await rooms.ids();
-    for (let copy = 0; copy < 3; copy++) await rooms.looks.note(event("KV-One"), 1);
+    for (let copy = 0; copy < 3; copy++) await rooms.rescans.note(event("KV-One"), 1);
     await later(SETTLED_MS);
     await deliverLooks();
     expect(await rooms.ids()).toEqual(before);
@@ -96,17 +96,17 @@ describe("an event", () => {
     ["of the service's own vault", event("kv-service", "resource")],
     ["of another type", { hint: undefined }],
   ])("%s is ignored", async (_, foreign) => {
-    await rooms.looks.note(foreign, 1);
+    await rooms.rescans.note(foreign, 1);
     expect([rooms.sent, await rows()]).toEqual([[], []]);
   });
 
   test("of a subscription that is not watched is ignored, also when it leaves before the look", async () => {
     rooms.scope.watched = async (id) => id !== HERE;
-    await rooms.looks.note(event("kv-one"), 1);
+    await rooms.rescans.note(event("kv-one"), 1);
     expect([rooms.sent, await rows()]).toEqual([[], []]);
     rooms.scope.watched = async () => true;
-    await rooms.looks.note(event("kv-one"), 1);
-    await rooms.looks.note(event("kv-two", "resource"), 1);
+    await rooms.rescans.note(event("kv-one"), 1);
+    await rooms.rescans.note(event("kv-two", "resource"), 1);
     rooms.cloud.vaults.set(HERE, []);
     rooms.scope.watched = async () => false;
     await later(SETTLED_MS);
@@ -117,12 +117,12 @@ describe("an event", () => {
   });
 
   test("of a vault that was read just now is followed by a look half a minute after that", async () => {
-    await rooms.looks.note(event("kv-one"), 1);
+    await rooms.rescans.note(event("kv-one"), 1);
     await later(SETTLED_MS);
     await look("kv-one");
-    rooms.take(LOOK_QUEUE);
-    await rooms.looks.note(event("kv-one"), 1);
-    const [message] = rooms.take(LOOK_QUEUE);
+    rooms.take(RESCAN_QUEUE);
+    await rooms.rescans.note(event("kv-one"), 1);
+    const [message] = rooms.take(RESCAN_QUEUE);
     expect(message!.delaySeconds).toBeGreaterThan(20);
     expect(message!.delaySeconds).toBeLessThanOrEqual(30);
     await later(31 * SECOND_MS);
@@ -131,21 +131,21 @@ describe("an event", () => {
   });
 
   test("during a look causes exactly one more after it, which sees what came then", async () => {
-    await rooms.looks.note(event("kv-one"), 1);
+    await rooms.rescans.note(event("kv-one"), 1);
     await later(SETTLED_MS);
     rooms.cloud.whileLooking = async () => {
       addSecret();
-      for (let times = 0; times < 3; times++) await rooms.looks.note(event("kv-one"), 1);
+      for (let times = 0; times < 3; times++) await rooms.rescans.note(event("kv-one"), 1);
     };
     await look("kv-one");
     rooms.cloud.whileLooking = async () => {};
     expect((await rooms.ids({ vault: "kv-one", type: "secret" })).length).toBe(1);
     expect(await rows()).toHaveLength(1);
-    const [message] = rooms.take(LOOK_QUEUE).filter(({ delaySeconds }) => delaySeconds > 5);
+    const [message] = rooms.take(RESCAN_QUEUE).filter(({ delaySeconds }) => delaySeconds > 5);
     expect(message!.delaySeconds).toBeGreaterThan(20);
     expect(message!.delaySeconds).toBeLessThanOrEqual(30);
     await look("kv-one"); // Too early: the message sends itself on.
-    expect([rooms.cloud.looked, rooms.take(LOOK_QUEUE).length]).toEqual([1, 1]);
+    expect([rooms.cloud.looked, rooms.take(RESCAN_QUEUE).length]).toEqual([1, 1]);
     await later(31 * SECOND_MS);
     await rooms.hand(message!);
     expect((await rooms.ids({ vault: "kv-one", type: "secret" })).length).toBe(2);
@@ -176,7 +176,7 @@ test(`${EVENTS} events in a burst for one vault cost at most three looks and har
   let sent = 0;
   const burst = async (count: number) => {
     for (let at = 0; at < count; at += 24, sent += 24) {
-      await Promise.all(Array.from({ length: 24 }, () => counting.looks.note(event("kv-one"), 1)));
+      await Promise.all(Array.from({ length: 24 }, () => counting.rescans.note(event("kv-one"), 1)));
     }
   };
   // A third before the look, one while it goes on, one after it; the secret comes with the last event.
@@ -187,13 +187,13 @@ test(`${EVENTS} events in a burst for one vault cost at most three looks and har
     counting.cloud.whileLooking = async () => {};
     await burst(EVENTS / 3);
   };
-  await counting.looks.look("kv-one", "request");
+  await counting.rescans.rescan("kv-one", "request");
   await burst(EVENTS / 3);
   counting.cloud.listed = { ...counting.cloud.listed, secrets: [{ name: "password" }, newSecret] };
-  await counting.looks.note(event("kv-one"), 1);
+  await counting.rescans.note(event("kv-one"), 1);
   await later(31 * SECOND_MS);
   await counting.clockCatchesUp();
-  for (const message of counting.take(LOOK_QUEUE)) await counting.hand(message);
+  for (const message of counting.take(RESCAN_QUEUE)) await counting.hand(message);
   expect(sent).toBeGreaterThanOrEqual(EVENTS);
   expect((await counting.ids({ vault: "kv-one", type: "secret" })).length).toBe(2);
   expect(counting.cloud.looked).toBeGreaterThan(1);
@@ -208,7 +208,7 @@ test(`${EVENTS} events in a burst for one vault cost at most three looks and har
 describe("an event of the resource manager", () => {
   test("takes in a new vault of a watched subscription, as the resource manager describes it", async () => {
     rooms.cloud.vaults.get(HERE)!.push("kv-new");
-    await rooms.looks.note(event("kv-new", "resource"), 1);
+    await rooms.rescans.note(event("kv-new", "resource"), 1);
     await later(SETTLED_MS);
     await look("kv-new");
     expect(await rooms.ids({ vault: "kv-new" })).toHaveLength(2);
@@ -217,7 +217,7 @@ describe("an event of the resource manager", () => {
   });
 
   test("of a vault that is nowhere leaves nothing", async () => {
-    await rooms.looks.note(event("kv-forged", "resource"), 1);
+    await rooms.rescans.note(event("kv-forged", "resource"), 1);
     await later(SETTLED_MS);
     await look("kv-forged");
     expect([await rooms.writer.find("kv-forged"), await rows(), await changes()]).toEqual([undefined, [], []]);
@@ -225,7 +225,7 @@ describe("an event of the resource manager", () => {
 
   test("removes a vault only after a complete listing without it", async () => {
     rooms.cloud.vaults.set(HERE, ["kv-two", "kv-three"]);
-    await rooms.looks.note(event("kv-one", "resource"), 1);
+    await rooms.rescans.note(event("kv-one", "resource"), 1);
     await later(SETTLED_MS);
     const { vaults } = rooms.cloud.resourceManager;
     rooms.cloud.resourceManager.vaults = async function* () {
@@ -243,7 +243,7 @@ describe("an event of the resource manager", () => {
 
   test("with a group that is not the vault's removes nothing: the listing still has it", async () => {
     const forged = event("kv-one", "resource", THERE);
-    await rooms.looks.note(forged, 1);
+    await rooms.rescans.note(forged, 1);
     await later(SETTLED_MS);
     await look("kv-one");
     expect(await rooms.ids({ vault: "kv-one" })).toHaveLength(2);
@@ -254,12 +254,12 @@ describe("an event of the resource manager", () => {
     rooms.cloud.vaults.set(HERE, ["kv-two", "kv-three"]);
     rooms.cloud.vaults.set(THERE, ["kv-one"]);
     // Both places send one: it was deleted in the first, and written in the second.
-    await rooms.looks.note(event("kv-one", "resource", HERE), 1);
-    await rooms.looks.note(event("kv-one", "resource", THERE), 1);
+    await rooms.rescans.note(event("kv-one", "resource", HERE), 1);
+    await rooms.rescans.note(event("kv-one", "resource", THERE), 1);
     await later(SETTLED_MS);
     rooms.cloud.whileLooking = async () => {
       for (const id of [HERE, THERE]) {
-        await expect(rooms.active.refuseWhileScanned(id)).rejects.toMatchObject({ code: "conflict" });
+        await expect(rooms.active.rejectWhileScanned(id)).rejects.toMatchObject({ code: "conflict" });
       }
     };
     await look("kv-one");
@@ -272,15 +272,15 @@ describe("an event of the resource manager", () => {
 describe("a scan and a look", () => {
   test("at the same vault: the look waits for who writes it, and both end", async () => {
     const { known } = rooms.writer;
-    await rooms.looks.note(event("kv-one"), 1);
+    await rooms.rescans.note(event("kv-one"), 1);
     await later(SETTLED_MS);
     addSecret();
     const busy = vi.spyOn(rooms.writer, "known").mockImplementation(async (name) => {
       throw new VaultBusy(name, 3 * SECOND_MS);
     });
-    rooms.take(LOOK_QUEUE);
+    rooms.take(RESCAN_QUEUE);
     await look("kv-one");
-    expect(rooms.take(LOOK_QUEUE)).toMatchObject([{ delaySeconds: 3 }]);
+    expect(rooms.take(RESCAN_QUEUE)).toMatchObject([{ delaySeconds: 3 }]);
     busy.mockImplementation(known);
     await later(4 * SECOND_MS);
     // The look reads what is known, then a scan writes the vault, then the look wants to.
@@ -302,7 +302,7 @@ describe("a scan and a look", () => {
     // One is deleted then, one is written, one comes back.
     rooms.cloud.vaults.set(HERE, ["kv-two", "kv-three"]);
     rooms.cloud.described["kv-two"] = { publicNetworkAccess: "Disabled" };
-    for (const name of ["kv-one", "kv-two", "kv-three"]) await rooms.looks.note(event(name, "resource"), 1);
+    for (const name of ["kv-one", "kv-two", "kv-three"]) await rooms.rescans.note(event(name, "resource"), 1);
     await later(SETTLED_MS);
     await deliverLooks();
     const there = (name: string) => [`1 ${name} certificate`, `1 ${name} secret`];
@@ -328,16 +328,16 @@ describe("a scan and a look", () => {
   test("share the workers: a look waits while a scan has all, and is done by that scan's worker", async () => {
     rooms.settings.discoveryMaxWorkers = 1;
     const scanId = await rooms.planned("delta");
-    await rooms.looks.note(event("kv-three"), 1);
+    await rooms.rescans.note(event("kv-three"), 1);
     await later(SETTLED_MS);
-    rooms.take(LOOK_QUEUE);
+    rooms.take(RESCAN_QUEUE);
     await look("kv-three");
     // However often it is woken meanwhile, no message stays.
     await later(2 * MINUTE_MS);
-    await rooms.looks.watch();
+    await rooms.rescans.watch();
     await deliverLooks();
-    expect([rooms.cloud.looked, rooms.take(LOOK_QUEUE)]).toEqual([0, []]);
-    await rooms.looks.between("request-3");
+    expect([rooms.cloud.looked, rooms.take(RESCAN_QUEUE)]).toEqual([0, []]);
+    await rooms.rescans.between("request-3");
     expect([rooms.cloud.looked, await rows()]).toEqual([1, []]);
     await rooms.deliver();
     for (const message of rooms.take(QUEUES.vaults)) await rooms.hand(message);
@@ -365,10 +365,10 @@ describe("a scan and a look", () => {
     rooms.cloud.whileLooking = async () => {
       rooms.cloud.whileLooking = async () => {
         rooms.cloud.whileLooking = async () => {};
-        await rooms.looks.note(event("kv-new", "resource"), 1);
+        await rooms.rescans.note(event("kv-new", "resource"), 1);
         await later(SETTLED_MS);
         await deliverLooks();
-        expect([await rows(), rooms.take(LOOK_QUEUE)]).toMatchObject([[{ vaultName: "kv-new" }], []]);
+        expect([await rows(), rooms.take(RESCAN_QUEUE)]).toMatchObject([[{ vaultName: "kv-new" }], []]);
       };
     };
     await rooms.hand(short!);
@@ -376,7 +376,7 @@ describe("a scan and a look", () => {
     expect([await rows(), rooms.cloud.looked]).toEqual([[], 4]);
     // Another one comes while only the long vault is left.
     await later(MINUTE_MS);
-    await rooms.looks.note(event("kv-three"), 1);
+    await rooms.rescans.note(event("kv-three"), 1);
     await later(SETTLED_MS);
     await deliverLooks();
     expect([await rows(), rooms.cloud.looked]).toEqual([[], 5]);
@@ -389,7 +389,7 @@ describe("a scan and a look", () => {
   test("a look that waited for a scan to end is woken by its end, whatever it ends by", async () => {
     rooms.settings.discoveryMaxWorkers = 1;
     const scanId = await rooms.planned("delta");
-    await rooms.looks.note(event("kv-three"), 1);
+    await rooms.rescans.note(event("kv-three"), 1);
     await later(SETTLED_MS);
     await deliverLooks();
     expect([rooms.cloud.looked, (await rows()).length]).toEqual([0, 1]);
@@ -400,23 +400,23 @@ describe("a scan and a look", () => {
 
   test("and a scan that begins gets no more workers than the looks leave; a dead look's is free after a minute", async () => {
     rooms.settings.discoveryMaxWorkers = 2;
-    expect(await rooms.active.enterLook({ worker: "one", subscriptionId: HERE }, 2)).toBe(true);
-    expect(await rooms.active.enterLook({ worker: "two", subscriptionId: HERE }, 2)).toBe(true);
-    expect(await rooms.active.enterLook({ worker: "three", subscriptionId: HERE }, 2)).toBe(false);
-    await rooms.active.leaveLook("two");
+    expect(await rooms.active.enterRescan({ worker: "one", subscriptionId: HERE }, 2)).toBe(true);
+    expect(await rooms.active.enterRescan({ worker: "two", subscriptionId: HERE }, 2)).toBe(true);
+    expect(await rooms.active.enterRescan({ worker: "three", subscriptionId: HERE }, 2)).toBe(false);
+    await rooms.active.leaveRescan("two");
     const { scanId } = await rooms.discovery.start({ mode: "delta" }, caller);
     expect(await rooms.active.takeWorkers(scanId, 5, 2)).toBe(1);
-    await expect(rooms.active.refuseWhileScanned(HERE)).rejects.toMatchObject({ code: "conflict" });
+    await expect(rooms.active.rejectWhileScanned(HERE)).rejects.toMatchObject({ code: "conflict" });
     await later(61 * SECOND_MS);
     expect(await rooms.active.takeWorkers(scanId, 5, 2)).toBe(2);
-    await expect(rooms.active.refuseWhileScanned(HERE)).rejects.toMatchObject({ code: "scanRunning" });
+    await expect(rooms.active.rejectWhileScanned(HERE)).rejects.toMatchObject({ code: "scanRunning" });
   });
 
   test("a look that says that it lives keeps its worker for a minute more", async () => {
-    await rooms.active.enterLook({ worker: "one", subscriptionId: HERE }, 1);
-    const another = () => rooms.active.enterLook({ worker: "two", subscriptionId: HERE }, 1);
+    await rooms.active.enterRescan({ worker: "one", subscriptionId: HERE }, 1);
+    const another = () => rooms.active.enterRescan({ worker: "two", subscriptionId: HERE }, 1);
     await later(40 * SECOND_MS);
-    await rooms.active.renewLook("one");
+    await rooms.active.renewRescan("one");
     await later(40 * SECOND_MS);
     expect(await another()).toBe(false);
     await later(30 * SECOND_MS);
@@ -425,7 +425,7 @@ describe("a scan and a look", () => {
 
   test("a row of the version before, without looks, is read", async () => {
     await rooms.tables.remove(ActiveScans, ACTIVE, ACTIVE);
-    expect(await rooms.active.enterLook({ worker: "one", subscriptionId: HERE }, 1)).toBe(true);
+    expect(await rooms.active.enterRescan({ worker: "one", subscriptionId: HERE }, 1)).toBe(true);
   });
 });
 
@@ -440,10 +440,10 @@ describe("whoever dies", () => {
     };
     const steps: Steps = { taken: 0 };
     const whole = await inLife(steps);
-    await whole.looks.note(event("kv-two"), 1);
+    await whole.rescans.note(event("kv-two"), 1);
     await later(SETTLED_MS);
     await whole.clockCatchesUp();
-    await whole.looks.look("kv-two", "request");
+    await whole.rescans.rescan("kv-two", "request");
     const writes = steps.taken;
     expect(writes).toBeGreaterThan(4);
     const all = Array.from({ length: writes }, (_, index) => index + 1);
@@ -456,18 +456,18 @@ describe("whoever dies", () => {
       rooms.sent.length = 0;
       const dying = await inLife({ taken: 0, dieAt, when: round % 2 === 0 ? "before" : "after" });
       const work = async () => {
-        await dying.looks.note(event("kv-two"), 1);
+        await dying.rescans.note(event("kv-two"), 1);
         await later(SETTLED_MS);
         await dying.clockCatchesUp();
-        await dying.looks.look("kv-two", "request");
+        await dying.rescans.rescan("kv-two", "request");
       };
       await expect(work()).rejects.toThrow(Death);
       // The platform gives an event's message to another process, and the watch does what is left.
       addSecret();
-      if (dieAt === 1) await rooms.looks.note(event("kv-two"), 2);
+      if (dieAt === 1) await rooms.rescans.note(event("kv-two"), 2);
       for (let minute = 0; minute < 4; minute++) {
         await later(MINUTE_MS);
-        await rooms.looks.watch();
+        await rooms.rescans.watch();
         await deliverLooks();
       }
       expect((await rooms.ids({ vault: "kv-two", type: "secret" })).length, `death at ${dieAt}`).toBe(2);
@@ -477,43 +477,43 @@ describe("whoever dies", () => {
   });
 
   test("between the look's row and its message: the event comes again, and sends the message", async () => {
-    await rooms.looks.note(event("kv-one"), 1);
-    rooms.take(LOOK_QUEUE);
-    await rooms.looks.note(event("kv-one"), 2);
-    expect(rooms.take(LOOK_QUEUE)).toMatchObject([{ message: { vaultName: "kv-one" } }]);
+    await rooms.rescans.note(event("kv-one"), 1);
+    rooms.take(RESCAN_QUEUE);
+    await rooms.rescans.note(event("kv-one"), 2);
+    expect(rooms.take(RESCAN_QUEUE)).toMatchObject([{ message: { vaultName: "kv-one" } }]);
   });
 
   test("a look whose message was lost is sent again by the next watch; one that fails for good is given up", async () => {
-    await rooms.looks.note(event("kv-one"), 1);
-    rooms.take(LOOK_QUEUE);
+    await rooms.rescans.note(event("kv-one"), 1);
+    rooms.take(RESCAN_QUEUE);
     await later(SETTLED_MS);
-    await rooms.looks.watch();
+    await rooms.rescans.watch();
     expect(rooms.sent).toEqual([]);
     await later(10 * SECOND_MS);
-    await rooms.looks.watch();
-    expect(rooms.take(LOOK_QUEUE)).toMatchObject([{ message: { vaultName: "kv-one" } }]);
+    await rooms.rescans.watch();
+    expect(rooms.take(RESCAN_QUEUE)).toMatchObject([{ message: { vaultName: "kv-one" } }]);
     vi.spyOn(rooms.writer, "find").mockRejectedValueOnce(new Error("storage is away"));
     await expect(look("kv-one")).rejects.toThrow("storage is away");
     expect(await rows()).toMatchObject([{ failures: 1 }]);
-    await rooms.looks.failed("kv-one");
+    await rooms.rescans.failed("kv-one");
     expect(await rows()).toEqual([]);
   });
 
   test("a look that fails wakes the one that waits behind it, never itself", async () => {
-    for (const name of ["kv-one", "kv-three"]) await rooms.looks.note(event(name, "resource"), 1);
-    rooms.take(LOOK_QUEUE);
+    for (const name of ["kv-one", "kv-three"]) await rooms.rescans.note(event(name, "resource"), 1);
+    rooms.take(RESCAN_QUEUE);
     await later(SETTLED_MS);
     vi.spyOn(rooms.writer, "find").mockRejectedValue(new Error("storage is away"));
     await expect(look("kv-one")).rejects.toThrow("storage is away");
-    expect(rooms.take(LOOK_QUEUE)).toMatchObject([{ message: { vaultName: "kv-three" } }]);
+    expect(rooms.take(RESCAN_QUEUE)).toMatchObject([{ message: { vaultName: "kv-three" } }]);
     await expect(look("kv-three")).rejects.toThrow("storage is away");
-    expect(rooms.take(LOOK_QUEUE)).toEqual([]);
+    expect(rooms.take(RESCAN_QUEUE)).toEqual([]);
   });
 
   test("a renewal that fails is followed by the next", async () => {
-    await rooms.looks.note(event("kv-one"), 1);
+    await rooms.rescans.note(event("kv-one"), 1);
     await later(SETTLED_MS);
-    const renew = vi.spyOn(rooms.active, "renewLook").mockRejectedValueOnce(new Error("storage is away"));
+    const renew = vi.spyOn(rooms.active, "renewRescan").mockRejectedValueOnce(new Error("storage is away"));
     vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
     rooms.cloud.whileLooking = async () => {
       for (const times of [1, 2]) {
@@ -535,12 +535,12 @@ describe("whoever dies", () => {
       throw new Error("a scan's row is broken");
     };
     const timer = timers.find(({ name }) => name === "watchScans")!;
-    const watch = async (looks: () => Promise<unknown>) =>
+    const watch = async (rescans: () => Promise<unknown>) =>
       await timer.handle({
-        services: { watchScans, looks: { watch: looks }, startFirstScan: async () => {} },
+        services: { watchScans, rescans: { watch: rescans }, startFirstScan: async () => {} },
       } as never);
-    await expect(watch(async () => watched.push("looks"))).rejects.toThrow("a scan's row is broken");
-    expect(watched).toEqual(["looks"]);
+    await expect(watch(async () => watched.push("rescans"))).rejects.toThrow("a scan's row is broken");
+    expect(watched).toEqual(["rescans"]);
     const failing = watch(async () => {
       throw new Error("a look's row too");
     });
@@ -551,7 +551,7 @@ describe("whoever dies", () => {
     rooms.cloud.keyVaults.open = () => {
       throw new CloudFailure("firewall", "The vault's firewall refuses.", { remedy: "Let it in." });
     };
-    await rooms.looks.note(event("kv-one"), 1);
+    await rooms.rescans.note(event("kv-one"), 1);
     await later(SETTLED_MS);
     await look("kv-one");
     const after = (await rooms.writer.find("kv-one"))!;

@@ -6,7 +6,7 @@ import {
   ACTIVE,
   ActiveScans,
   DONE,
-  isHandedOn,
+  isHandedOff,
   isOver,
   PlannedVaults,
   SCAN_ROW,
@@ -17,7 +17,7 @@ import {
 } from "./scan.ts";
 
 /** Age from which an active scan without its own row counts as lost: the process that created it crashed. */
-const BIRTH_MS = MINUTE_MS;
+const CREATION_MS = MINUTE_MS;
 
 /** A scan that is queued or running. */
 export interface ActiveScan {
@@ -31,10 +31,10 @@ export interface ActiveScan {
 }
 
 /** A re-scan that is not renewed for this time belongs to a crashed worker. */
-const SILENT_LOOK_MS = MINUTE_MS;
+const SILENT_RESCAN_MS = MINUTE_MS;
 
 /** A worker that re-scans one vault between scans. */
-export interface ActiveLook {
+export interface ActiveRescan {
   /** Identifies this attempt of the worker. */
   worker: string;
   subscriptionId: string;
@@ -66,7 +66,7 @@ export interface ActiveScanList {
    *
    * @throws {Problem} scanRunning while a scan covers the subscription, conflict while one of its vaults is re-scanned.
    */
-  refuseWhileScanned(subscriptionId: string): Promise<void>;
+  rejectWhileScanned(subscriptionId: string): Promise<void>;
   /** Returns whether a listed scan is really queued or running. */
   isAlive(scan: ActiveScan): Promise<boolean>;
   /** Removes a scan. Returns true if a re-scan was denied a worker meanwhile and can start now. */
@@ -80,10 +80,10 @@ export interface ActiveScanList {
    * Adds a re-scan. False if scans and other re-scans use all workers of `limit`. If the limit is reached, idle workers of
    * scans are not counted, which takes two requests per scan.
    */
-  enterLook(look: ActiveLook, limit: number): Promise<boolean>;
+  enterRescan(look: ActiveRescan, limit: number): Promise<boolean>;
   /** Renews a re-scan's lease. Call it more often than once a minute. */
-  renewLook(worker: string): Promise<void>;
-  leaveLook(worker: string): Promise<void>;
+  renewRescan(worker: string): Promise<void>;
+  leaveRescan(worker: string): Promise<void>;
 }
 
 export function createActiveScans({ tables, clock }: { tables: Tables; clock: Clock }): ActiveScanList {
@@ -91,28 +91,28 @@ export function createActiveScans({ tables, clock }: { tables: Tables; clock: Cl
    * Changes the row's members that `of` returns; undefined leaves the row unchanged. Every change also drops re-scans of
    * crashed workers.
    */
-  const change = (of: (scans: ActiveScan[], looks: Looks, looksWait: boolean) => Partial<Active> | undefined) =>
+  const change = (of: (scans: ActiveScan[], looks: Rescans, looksWait: boolean) => Partial<Active> | undefined) =>
     tables.modify(ActiveScans, ACTIVE, ACTIVE, (row) => {
       const { scans = [], looksWait = false } = row ?? {};
-      const looks = underWay(row?.looks);
+      const looks = aliveRescans(row?.looks);
       const changed = of(scans, looks, looksWait);
       return changed && { scans, looks, looksWait, ...changed };
     });
 
-  const soon = () => new Date(clock.now().getTime() + SILENT_LOOK_MS).toISOString();
+  const leaseEnd = () => new Date(clock.now().getTime() + SILENT_RESCAN_MS).toISOString();
 
   /** Returns the re-scans whose worker has not crashed. */
-  function underWay(looks: Looks = []): Looks {
+  function aliveRescans(looks: Rescans = []): Rescans {
     const now = clock.now().toISOString();
     return looks.filter(({ until }) => until > now);
   }
 
   /** Adds a re-scan. Returns false if `limit` workers are in use. */
-  async function takeIn(look: ActiveLook, limit: number): Promise<boolean> {
+  async function tryEnter(look: ActiveRescan, limit: number): Promise<boolean> {
     let entered = false;
     await change((scans, looks, looksWait) => {
       entered = scans.reduce((sum, scan) => sum + scan.workers, looks.length) < limit;
-      if (entered) return { looks: [...looks, { ...look, until: soon() }] };
+      if (entered) return { looks: [...looks, { ...look, until: leaseEnd() }] };
       return looksWait ? undefined : { looksWait: true };
     });
     return entered;
@@ -137,7 +137,7 @@ export function createActiveScans({ tables, clock }: { tables: Tables; clock: Cl
     };
     for await (const rows of tables.pages(PlannedVaults, range)) {
       if (rows[0]?.rowKey.startsWith(WAITING)) return 0;
-      claimed += rows.filter(({ rowKey }) => !isHandedOn(rowKey)).length;
+      claimed += rows.filter(({ rowKey }) => !isHandedOff(rowKey)).length;
     }
     return Math.max(0, workers - claimed);
   }
@@ -149,28 +149,28 @@ export function createActiveScans({ tables, clock }: { tables: Tables; clock: Cl
 
     async enter(scan) {
       for (;;) {
-        let inTheWay: ActiveScan | undefined;
+        let conflicting: ActiveScan | undefined;
         await change((scans) => {
-          inTheWay = scan.mode === "force" ? undefined : scans.find((other) => overlaps(other, scan));
-          return inTheWay ? undefined : { scans: [...scans, scan] };
+          conflicting = scan.mode === "force" ? undefined : scans.find((other) => overlaps(other, scan));
+          return conflicting ? undefined : { scans: [...scans, scan] };
         });
-        if (!inTheWay) return;
-        if (await list.isAlive(inTheWay)) {
+        if (!conflicting) return;
+        if (await list.isAlive(conflicting)) {
           throw new Problem(
             "scanRunning",
-            `The scan ${inTheWay.scanId} covers these subscriptions and is not over. Wait for it, cancel it, or use the mode force.`,
-            { members: { scanId: inTheWay.scanId } },
+            `The scan ${conflicting.scanId} covers these subscriptions and is not over. Wait for it, cancel it, or use the mode force.`,
+            { members: { scanId: conflicting.scanId } },
           );
         }
-        await list.leave(inTheWay.scanId);
+        await list.leave(conflicting.scanId);
       }
     },
 
-    async refuseWhileScanned(subscriptionId) {
+    async rejectWhileScanned(subscriptionId) {
       const row = await tables.get(ActiveScans, ACTIVE, ACTIVE);
-      const isIn = ({ subscriptionId: one, otherSubscriptionIds = [] }: ActiveLook) =>
+      const covers = ({ subscriptionId: one, otherSubscriptionIds = [] }: ActiveRescan) =>
         [one, ...otherSubscriptionIds].includes(subscriptionId.toLowerCase());
-      if (underWay(row?.looks).some(isIn)) {
+      if (aliveRescans(row?.looks).some(covers)) {
         const detail =
           "A vault of this subscription is being re-scanned after an event. Repeat the request in a moment.";
         throw new Problem("conflict", detail);
@@ -187,7 +187,7 @@ export function createActiveScans({ tables, clock }: { tables: Tables; clock: Cl
       // Independent of the clock that wrote `createdAt`: a scan is at least as old as the last change of the row that lists it.
       const named = await tables.aged(ActiveScans, ACTIVE, ACTIVE);
       const sinceCreated = clock.now().getTime() - Date.parse(scan.createdAt);
-      return Math.max(named?.ageMs ?? 0, sinceCreated) < BIRTH_MS;
+      return Math.max(named?.ageMs ?? 0, sinceCreated) < CREATION_MS;
     },
 
     async leave(scanId) {
@@ -204,31 +204,31 @@ export function createActiveScans({ tables, clock }: { tables: Tables; clock: Cl
     async takeWorkers(scanId, wanted, limit) {
       let workers = 0;
       await change((scans, looks) => {
-        const mine = scans.find((scan) => scan.scanId === scanId);
+        const own = scans.find((scan) => scan.scanId === scanId);
         const others = scans.reduce((sum, scan) => sum + (scan.scanId === scanId ? 0 : scan.workers), looks.length);
         workers = Math.max(0, Math.min(wanted, limit - others));
-        if (!mine || mine.workers === workers) return undefined;
-        return { scans: scans.map((scan) => (scan === mine ? { ...mine, workers } : scan)) };
+        if (!own || own.workers === workers) return undefined;
+        return { scans: scans.map((scan) => (scan === own ? { ...own, workers } : scan)) };
       });
       return workers;
     },
 
-    async enterLook(look, limit) {
-      if (await takeIn(look, limit)) return true;
+    async enterRescan(look, limit) {
+      if (await tryEnter(look, limit)) return true;
       const idle = await Promise.all((await list.all()).map(idleWorkers));
       const more = idle.reduce((sum, count) => sum + count, 0);
-      return more > 0 && (await takeIn(look, limit + more));
+      return more > 0 && (await tryEnter(look, limit + more));
     },
 
-    async renewLook(worker) {
+    async renewRescan(worker) {
       await change((_, looks) =>
         looks.some((look) => look.worker === worker)
-          ? { looks: looks.map((look) => (look.worker === worker ? { ...look, until: soon() } : look)) }
+          ? { looks: looks.map((look) => (look.worker === worker ? { ...look, until: leaseEnd() } : look)) }
           : undefined,
       );
     },
 
-    async leaveLook(worker) {
+    async leaveRescan(worker) {
       await change((_, looks) => {
         const left = looks.filter((look) => look.worker !== worker);
         return left.length < looks.length ? { looks: left } : undefined;
@@ -238,10 +238,10 @@ export function createActiveScans({ tables, clock }: { tables: Tables; clock: Cl
   return list;
 }
 
-type Looks = (ActiveLook & { until: string })[];
+type Rescans = (ActiveRescan & { until: string })[];
 interface Active {
   scans: ActiveScan[];
-  looks: Looks;
+  looks: Rescans;
   looksWait: boolean;
 }
 

@@ -8,19 +8,19 @@ import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
  * the re-scan.
  */
 
-export const LOOK_QUEUE = "vault-looks";
+export const RESCAN_QUEUE = "vault-looks";
 /** Starts the re-scan that the vault's row describes. */
-export const LookMessage = z.object({ vaultName: z.string() });
+export const RescanMessage = z.object({ vaultName: z.string() });
 
 /** Delay from the first event to the re-scan, so that one re-scan covers a burst of events. */
-export const SETTLE_MS = 5 * SECOND_MS;
+export const BURST_MS = 5 * SECOND_MS;
 /** Minimum time from the start of a re-scan, or from the last listing by a scan, to the vault's next re-scan. */
 export const SPACING_MS = 30 * SECOND_MS;
 /** Longest duration of one re-scan. */
-export const LONGEST_LOOK_MS = 8 * MINUTE_MS;
+export const LONGEST_RESCAN_MS = 8 * MINUTE_MS;
 
 /** The events of a vault that one re-scan covers. */
-const Want = z.object({
+const RescanRequest = z.object({
   /** When the first of these events arrived. */
   at: z.string(),
   /** Resource ID under which to read the vault's description. Absent if the stored description is sufficient. */
@@ -33,14 +33,14 @@ const Want = z.object({
   /** Whether the vault itself sent an event, which proves that its events reach the service. */
   fromVault: z.boolean(),
 });
-export type Want = z.infer<typeof Want>;
+export type RescanRequest = z.infer<typeof RescanRequest>;
 
-export const LookRecord = z.object({
+export const RescanRecord = z.object({
   vaultName: z.string(),
   /** Subscription of the vault in the inventory, else of the event. Lower case. */
   subscriptionId: z.string(),
   /** The events that the waiting or running re-scan covers. */
-  want: Want,
+  want: RescanRequest,
   /** Earliest start of the re-scan. */
   dueAt: z.string(),
   /** Number of failed attempts. */
@@ -50,31 +50,34 @@ export const LookRecord = z.object({
   /** When the running re-scan started. */
   begunAt: z.string().optional(),
   /** Events since the running re-scan started. */
-  again: Want.optional(),
+  again: RescanRequest.optional(),
 });
-export type LookRecord = z.infer<typeof LookRecord>;
+export type RescanRecord = z.infer<typeof RescanRecord>;
 
-export const LookRows = entity("Scans", LookRecord);
-export const LOOKS = "looks";
-export const lookKey = (vaultName: string): string => vaultName.toLowerCase();
+export const RescanRows = entity("Scans", RescanRecord);
+export const RESCANS = "looks";
+export const rescanKey = (vaultName: string): string => vaultName.toLowerCase();
 
 /** A moving vault has two places. More IDs are not needed. */
-const MAX_IDS = 4;
+const MAX_RESOURCE_IDS = 4;
 
 /** Returns the IDs under which to read the vault's description, starting with that of the first event. */
-export const idsOf = ({ vaultId, otherIds = [] }: Want): string[] =>
+export const resourceIdsOf = ({ vaultId, otherIds = [] }: RescanRequest): string[] =>
   vaultId === undefined ? [] : [vaultId, ...otherIds];
 
 /** Returns the subscriptions of these IDs, in lower case. */
-export const subscriptionsOf = (want: Want): string[] =>
-  idsOf(want).flatMap((id) => parseResourceId(id)?.subscriptionId.toLowerCase() ?? []);
+export const subscriptionsOf = (want: RescanRequest): string[] =>
+  resourceIdsOf(want).flatMap((id) => parseResourceId(id)?.subscriptionId.toLowerCase() ?? []);
 
 /** Merges two sets of events into one. Returns `one` itself if it already includes `other`. */
-export function joined(one: Want | undefined, other: Want | undefined): Want | undefined {
+export function mergeRequests(
+  one: RescanRequest | undefined,
+  other: RescanRequest | undefined,
+): RescanRequest | undefined {
   if (!one || !other) return one ?? other;
-  const known = idsOf(one);
+  const known = resourceIdsOf(one);
   const isNew = (id: string) => !known.some((mine) => mine.toLowerCase() === id.toLowerCase());
-  const ids = [...known, ...idsOf(other).filter(isNew)].slice(0, MAX_IDS);
+  const ids = [...known, ...resourceIdsOf(other).filter(isNew)].slice(0, MAX_RESOURCE_IDS);
   const fromVault = one.fromVault || other.fromVault;
   if (ids.length === known.length && fromVault === one.fromVault) return one;
   const [vaultId, ...otherIds] = ids;

@@ -1,7 +1,7 @@
-import { type Claims, createClaims } from "./claims.ts";
-import { createScanEnd, type EndDeps, type ScanEnd } from "./end.ts";
 import { createScanPlan, type PlanDeps, type ScanPlan } from "./plan.ts";
-import { createScanWork, type ScanWork, type WorkDeps } from "./work.ts";
+import { createScanEnd, type EndDeps, type ScanEnd } from "./scan-end.ts";
+import { createScanWork, type ScanWork, type WorkDeps } from "./scan-worker.ts";
+import { type Claims, createClaims } from "./vault-claims.ts";
 
 /**
  * Connects the steps of a scan: plan (`plan.ts`), workers (`scan-worker.ts`) and end (`scan-end.ts`). A small scan does all of

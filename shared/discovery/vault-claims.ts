@@ -9,7 +9,7 @@ import {
   CLAIMED,
   claimedKey,
   DONE,
-  handedOnKey,
+  handedOffKey,
   indexAt,
   indexOf,
   type PlannedVault,
@@ -71,7 +71,7 @@ export interface Claims {
    * Returns the operations that hand a vault off: it is still to be written, but no longer occupies its worker. Run them in the
    * transaction that claims the worker's next vault.
    */
-  handOn(claim: Claim): { handedOn: Claim; operations: Operation[] };
+  handOff(claim: Claim): { handedOff: Claim; operations: Operation[] };
   /** Sends the message of a claimed vault without an active worker. A duplicate does no harm: only one worker starts. */
   send(scanId: string, index: string, options?: { delaySeconds?: number }): Promise<void>;
   /**
@@ -82,18 +82,18 @@ export interface Claims {
    * @param except - Index of a vault that the caller is already scanning.
    * @returns the number of claimed vaults of the scan, by any worker.
    */
-  sendLeft(scanId: string, worker: string, except?: string): Promise<number>;
+  resendClaimed(scanId: string, worker: string, except?: string): Promise<number>;
   /** Starts a claimed vault for a worker. False if another worker was faster or the vault is done. */
-  begin(scanId: string, claimed: Row<PlannedVault>, worker: string): Promise<boolean>;
+  start(scanId: string, claimed: Row<PlannedVault>, worker: string): Promise<boolean>;
   /** Releases a claimed vault. Its next message starts it again. */
-  putBack(scanId: string, rowKey: string): Promise<void>;
+  release(scanId: string, rowKey: string): Promise<void>;
   /** Starts renewing a lease. Call the returned function to stop. */
-  keep(scanId: string, rowKey: string): () => Promise<void>;
+  startHeartbeat(scanId: string, rowKey: string): () => Promise<void>;
   /** Returns a claimed vault's row, also if it is handed off. One or two requests. */
   claimed(scanId: string, index: string): Promise<Row<PlannedVault> | undefined>;
   /** Returns whether the claim's row still exists: the vault is neither finished nor handed off. */
-  stands(scanId: string, rowKey: string): Promise<boolean>;
-  anyClaimed(scanId: string): Promise<boolean>;
+  exists(scanId: string, rowKey: string): Promise<boolean>;
+  hasClaimed(scanId: string): Promise<boolean>;
 }
 
 interface ClaimsDeps {
@@ -104,7 +104,12 @@ interface ClaimsDeps {
 
 export function createClaims({ tables, queues, randomness }: ClaimsDeps): Claims {
   /** Updates a claimed vault's row. False if the row has changed or is no longer there. */
-  async function mark(scanId: string, rowKey: string, part: Partial<PlannedVault>, etag?: string): Promise<boolean> {
+  async function updateRow(
+    scanId: string,
+    rowKey: string,
+    part: Partial<PlannedVault>,
+    etag?: string,
+  ): Promise<boolean> {
     try {
       const operation = merge(PlannedVaults, rowKey, part, etag);
       await tables.transaction(PlannedVaults.table, scanPartition(scanId), [operation]);
@@ -137,15 +142,15 @@ export function createClaims({ tables, queues, randomness }: ClaimsDeps): Claims
       return { index, rowKey, vault: claimed, operations };
     },
 
-    handOn(claim) {
-      const rowKey = handedOnKey(claim.index);
+    handOff(claim) {
+      const rowKey = handedOffKey(claim.index);
       const operations = [remove(PlannedVaults, claim.rowKey), insert(PlannedVaults, rowKey, claim.vault)];
-      return { handedOn: { ...claim, rowKey }, operations };
+      return { handedOff: { ...claim, rowKey }, operations };
     },
 
     send: (scanId, index, options) => queues.send(QUEUES.vaults, { scanId, index }, options),
 
-    async sendLeft(scanId, worker, except) {
+    async resendClaimed(scanId, worker, except) {
       let claimed = 0;
       const range = { partitionKey: scanPartition(scanId), from: CLAIMED, before: DONE };
       for await (const rows of tables.pages(PlannedVaults, { ...range, select: ["begun", "worker"] })) {
@@ -154,35 +159,35 @@ export function createClaims({ tables, queues, randomness }: ClaimsDeps): Claims
           const sender = row.worker ?? (row.begun ? undefined : PLAN_WORKER);
           const index = indexOf(row.rowKey);
           if (sender !== worker || index === except) continue;
-          if (row.begun) await claims.putBack(scanId, row.rowKey);
+          if (row.begun) await claims.release(scanId, row.rowKey);
           await claims.send(scanId, index);
         }
       }
       return claimed;
     },
 
-    begin: (scanId, { rowKey, etag }, worker) => mark(scanId, rowKey, { begun: true, worker }, etag),
+    start: (scanId, { rowKey, etag }, worker) => updateRow(scanId, rowKey, { begun: true, worker }, etag),
 
-    async putBack(scanId, rowKey) {
-      await mark(scanId, rowKey, { begun: false });
+    async release(scanId, rowKey) {
+      await updateRow(scanId, rowKey, { begun: false });
     },
 
-    keep(scanId, rowKey) {
+    startHeartbeat(scanId, rowKey) {
       // If a renewal fails, another worker may read the vault too. Only one of them can write it.
-      const renewals = startRenewals(RENEWAL_MS, () => mark(scanId, rowKey, { begun: true }));
+      const renewals = startRenewals(RENEWAL_MS, () => updateRow(scanId, rowKey, { begun: true }));
       return () => renewals.stop();
     },
 
     async claimed(scanId, index) {
       const row = await tables.get(PlannedVaults, scanPartition(scanId), claimedKey(index));
-      return row ?? (await tables.get(PlannedVaults, scanPartition(scanId), handedOnKey(index)));
+      return row ?? (await tables.get(PlannedVaults, scanPartition(scanId), handedOffKey(index)));
     },
 
-    async stands(scanId, rowKey) {
+    async exists(scanId, rowKey) {
       return (await tables.get(PlannedVaults, scanPartition(scanId), rowKey)) !== undefined;
     },
 
-    async anyClaimed(scanId) {
+    async hasClaimed(scanId) {
       const range = { partitionKey: scanPartition(scanId), from: CLAIMED, before: DONE, pageSize: 1 };
       for await (const _ of tables.pages(PlannedVaults, { ...range, select: ["begun"] })) return true;
       return false;

@@ -4,8 +4,8 @@ import {
   CLAIMED,
   claimedKey,
   DONE,
-  handedOnKey,
-  isHandedOn,
+  handedOffKey,
+  isHandedOff,
   PlannedVaults,
   QUEUES,
   scanPartition,
@@ -17,7 +17,7 @@ import { RowExists, remove, type Tables } from "../../shared/platform/storage/ta
 import { SECOND_MS } from "../../shared/platform/time.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { endHangingWorkers, startHanging, untilTestEnds } from "./hanging-workers.ts";
-import { caller, HERE, type Rooms, scanRooms } from "./rooms.ts";
+import { caller, HERE, type Rooms, scanRooms } from "./scan-fixture.ts";
 
 /** A vault with much to write is handed on: it is written while its worker reads the next one. */
 
@@ -75,7 +75,7 @@ const claimedOf = (scanId: string, place: number) =>
   rooms.tables.get(PlannedVaults, scanPartition(scanId), claimedKey(`00000${place}`));
 
 const handedOnOf = (scanId: string, place: number) =>
-  rooms.tables.get(PlannedVaults, scanPartition(scanId), handedOnKey(`00000${place}`));
+  rooms.tables.get(PlannedVaults, scanPartition(scanId), handedOffKey(`00000${place}`));
 
 const doneOf = async (scanId: string) => (await rooms.discovery.progress(scanId)).vaultsDone;
 
@@ -112,11 +112,11 @@ describe("while a vault is written", () => {
     const claimed = await Promise.all([0, 1, 2, 3].map((place) => claimedOf(scanId, place)));
     expect(claimed.filter((one) => one)).toHaveLength(3);
     // Of four claimed one is handed on: three places, all of them taken.
-    expect(await rooms.active.enterLook({ worker: "look", subscriptionId: HERE }, 3)).toBe(false);
+    expect(await rooms.active.enterRescan({ worker: "look", subscriptionId: HERE }, 3)).toBe(false);
     await rooms.tables.transaction(PlannedVaults.table, scanPartition(scanId), [
       remove(PlannedVaults, claimedKey("000003")),
     ]);
-    expect(await rooms.active.enterLook({ worker: "look", subscriptionId: HERE }, 3)).toBe(true);
+    expect(await rooms.active.enterRescan({ worker: "look", subscriptionId: HERE }, 3)).toBe(true);
   });
 
   test("the work is not over, though the next one is another worker's", async () => {
@@ -165,9 +165,9 @@ describe("a worker that died with two vaults in hand", () => {
     const scanId = await started();
     await died((worker) => worker.run.scan(scanId, 1));
     await rooms.run.scan(scanId, 2);
-    const [next, handedOn, ...others] = rooms.take(QUEUES.vaults);
-    expect([next?.message.index, handedOn?.message.index, others]).toEqual(["000001", "000000", []]);
-    await rooms.hand(handedOn!);
+    const [next, handedOff, ...others] = rooms.take(QUEUES.vaults);
+    expect([next?.message.index, handedOff?.message.index, others]).toEqual(["000001", "000000", []]);
+    await rooms.hand(handedOff!);
     // Its place was handed on.
     expect([await doneOf(scanId), rooms.sent]).toEqual([1, []]);
     await rooms.hand(next!);
@@ -257,7 +257,7 @@ describe("of two workers of one vault", () => {
     let count = 0;
     const range = { partitionKey: scanPartition(scanId), from: CLAIMED, before: DONE };
     for await (const rows of rooms.tables.pages(PlannedVaults, range))
-      count += rows.filter(({ rowKey }) => !isHandedOn(rowKey)).length;
+      count += rows.filter(({ rowKey }) => !isHandedOff(rowKey)).length;
     return count;
   }
 
@@ -295,7 +295,7 @@ describe("of two workers of one vault", () => {
     const dead = oneWorker(undefined, (tables) => ({
       ...tables,
       async transaction(table, partitionKey, operations) {
-        if (operations.some(({ rowKey }) => isHandedOn(rowKey))) {
+        if (operations.some(({ rowKey }) => isHandedOff(rowKey))) {
           late = () => tables.transaction(table, partitionKey, operations);
           throw new Error("No answer came.");
         }
@@ -376,7 +376,7 @@ test.each(["read", "written"])(
       const row = async () =>
         when === "read"
           ? await rooms.tables.get(PlannedVaults, scanPartition(scanId), claimedKey(index))
-          : await rooms.tables.get(PlannedVaults, scanPartition(scanId), handedOnKey(index));
+          : await rooms.tables.get(PlannedVaults, scanPartition(scanId), handedOffKey(index));
       const push = worker.sent.push.bind(worker.sent);
       worker.sent.push = (one) => {
         vi.advanceTimersByTime(20 * SECOND_MS);

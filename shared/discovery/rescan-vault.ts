@@ -5,15 +5,15 @@ import type { AssetChange } from "../inventory/write.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
 import { parseResourceId } from "../platform/azure/resource-id.ts";
 import type { Randomness } from "../platform/runtime.ts";
-import { idsOf, type LookRecord } from "./look.ts";
 import { listVaults, planListed } from "./plan-vaults.ts";
+import { type RescanRecord, resourceIdsOf } from "./rescan-rows.ts";
 import type { PlannedVault } from "./scan.ts";
-import { type ScanVaultDeps, sameFacts, scanVault } from "./scan-vault.ts";
+import { hasSameFacts, type ScanVaultDeps, scanVault } from "./scan-vault.ts";
 
 /** Maximum number of changed assets that an audit entry names. The counts include all. */
 const MAX_NAMED = 100;
 
-export interface LookAtVaultDeps extends ScanVaultDeps {
+export interface RescanVaultDeps extends ScanVaultDeps {
   audit: Pick<Audit, "append">;
   /** Returns whether the subscription is in scope. */
   watched: (subscriptionId: string) => Promise<boolean>;
@@ -28,14 +28,14 @@ export interface LookAtVaultDeps extends ScanVaultDeps {
  * @throws {VaultBusy} while another worker writes the vault.
  * @throws {CloudFailure} when the vault's description can't be read. Failures to read its contents are part of the outcome.
  */
-export async function lookAtVault(
-  look: LookRecord,
+export async function rescanVault(
+  row: RescanRecord,
   options: { owner: string; requestId: string; signal: AbortSignal },
-  deps: LookAtVaultDeps,
+  deps: RescanVaultDeps,
 ): Promise<boolean> {
   const { owner, requestId, signal } = options;
-  const known = await deps.writer.find(look.vaultName);
-  const planned = await planLook(look, known, signal, deps);
+  const known = await deps.writer.find(row.vaultName);
+  const planned = await planRescan(row, known, signal, deps);
   if (!planned) return false;
   let changed = false;
 
@@ -62,9 +62,9 @@ export async function lookAtVault(
       await enter(entryId, change, changes);
     };
   };
-  const eventAt = look.want.fromVault ? look.want.at : undefined;
+  const eventAt = row.want.fromVault ? row.want.at : undefined;
   const mode = known ? "delta" : "full";
-  await scanVault(planned, { mode, owner, signal, look: { eventAt } }, { ...deps, prepareChange });
+  await scanVault(planned, { mode, owner, signal, rescan: { eventAt } }, { ...deps, prepareChange });
   return changed;
 }
 
@@ -72,13 +72,13 @@ export async function lookAtVault(
  * Returns the plan for the vault, from the inventory or from the resource manager's current description. Undefined if no
  * subscription in scope has the vault; other subscriptions are not queried.
  */
-async function planLook(
-  { want }: LookRecord,
+async function planRescan(
+  { want }: RescanRecord,
   known: VaultRecord | undefined,
   signal: AbortSignal,
-  { resourceManager, watched, clock }: LookAtVaultDeps,
+  { resourceManager, watched, clock }: RescanVaultDeps,
 ): Promise<PlannedVault | undefined> {
-  for (const id of idsOf(want)) {
+  for (const id of resourceIdsOf(want)) {
     const place = parseResourceId(id);
     if (!place || !(await watched(place.subscriptionId.toLowerCase()))) continue;
     const listedAt = clock.now().toISOString();
@@ -109,7 +109,7 @@ type VaultChange = Parameters<ScanVaultDeps["prepareChange"]>[0];
 function vaultChange({ vault, vaultBefore, vaultGone }: VaultChange): "added" | "removed" | "updated" | undefined {
   if (vaultGone) return "removed";
   if (!vaultBefore) return "added";
-  return sameFacts(vaultBefore, vault) ? undefined : "updated";
+  return hasSameFacts(vaultBefore, vault) ? undefined : "updated";
 }
 
 function detailsOf(change: VaultChange, changes: AssetChange[]): object {
