@@ -9,12 +9,12 @@ import { MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { IS_CAMPAIGN } from "../support/cases.ts";
 import { Death, mortal, type Steps } from "../support/mortal.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
-import { caller, event, HERE, type Rooms, scanRooms, THERE } from "./scan-fixture.ts";
+import { caller, createScanFixture, event, HERE, type ScanFixture, THERE } from "./scan-fixture.ts";
 
 const ACCOUNTS = Array.from({ length: 64 }, (_, index) => `looks${index}`);
 let storage: MovedStorage;
 let account = 0;
-let rooms: Rooms;
+let fixture: ScanFixture;
 beforeAll(async () => {
   storage = await startMovedStorage(ACCOUNTS);
 });
@@ -23,50 +23,50 @@ afterAll(() => storage?.stop());
 const connection = () => storage.azurite.connectionString(ACCOUNTS[account]!);
 beforeEach(async () => {
   account++;
-  rooms = scanRooms(connection());
-  await rooms.scan("full");
-  // A vault that was just read is not looked at again at once.
+  fixture = createScanFixture(connection());
+  await fixture.scan("full");
+  // A vault that was just read is not re-scanned at once.
   await later(MINUTE_MS);
-  rooms.sent.length = 0;
-  rooms.cloud.looked = 0;
+  fixture.sent.length = 0;
+  fixture.cloud.secretListings = 0;
 });
 
 const SETTLED_MS = 6 * SECOND_MS;
 
-/** Later by so much, as the rooms' clock has it too. */
+/** Moves the time forward, for the fixture's clock too. */
 async function later(milliseconds: number): Promise<void> {
   await storage.move(milliseconds);
-  await rooms.clockCatchesUp();
+  await fixture.clockCatchesUp();
 }
 const rows = async () => {
   const found = [];
-  for await (const page of rooms.tables.pages(RescanRows, { partitionKey: RESCANS })) found.push(...page);
+  for await (const page of fixture.tables.pages(RescanRows, { partitionKey: RESCANS })) found.push(...page);
   return found;
 };
-/** Hands over the messages for looks that are due by now. */
+/** Delivers the messages of re-scans that are due. */
 async function deliverLooks(): Promise<void> {
-  for (const message of rooms.take(RESCAN_QUEUE)) await rooms.hand(message);
+  for (const message of fixture.take(RESCAN_QUEUE)) await fixture.hand(message);
 }
-const look = (name: string) => rooms.rescans.rescan(name, "request-2");
-const changes = () => rooms.entries("vault.changed");
+const look = (name: string) => fixture.rescans.rescan(name, "request-2");
+const changes = () => fixture.entries("vault.changed");
 const newSecret = { name: "new", expires: 1_900_000_000 };
 function addSecret(): void {
-  rooms.cloud.listed = { ...rooms.cloud.listed, secrets: [{ name: "password" }, newSecret] };
+  fixture.cloud.listed = { ...fixture.cloud.listed, secrets: [{ name: "password" }, newSecret] };
 }
 
 describe("an event", () => {
-  test("of a new secret brings it into the inventory some seconds later, without a scan", async () => {
-    const scans = await rooms.discovery.list({ limit: 10, offset: 0, cursor: undefined });
+  test("of a new secret adds it to the inventory some seconds later, without a scan", async () => {
+    const scans = await fixture.discovery.list({ limit: 10, offset: 0, cursor: undefined });
     addSecret();
-    await rooms.rescans.note(event("kv-one"), 1);
-    expect(rooms.take(RESCAN_QUEUE)).toMatchObject([{ message: { vaultName: "kv-one" }, delaySeconds: 5 }]);
+    await fixture.rescans.note(event("kv-one"), 1);
+    expect(fixture.take(RESCAN_QUEUE)).toMatchObject([{ message: { vaultName: "kv-one" }, delaySeconds: 5 }]);
     await later(SETTLED_MS);
     await look("kv-one");
-    expect((await rooms.ids({ vault: "kv-one", type: "secret" })).length).toBe(2);
-    expect((await rooms.ids({ vault: "kv-two", type: "secret" })).length).toBe(1);
+    expect((await fixture.ids({ vault: "kv-one", type: "secret" })).length).toBe(2);
+    expect((await fixture.ids({ vault: "kv-two", type: "secret" })).length).toBe(1);
     expect(await rows()).toEqual([]);
-    expect(rooms.sent).toEqual([]);
-    expect(await rooms.discovery.list({ limit: 10, offset: 0, cursor: undefined })).toEqual(scans);
+    expect(fixture.sent).toEqual([]);
+    expect(await fixture.discovery.list({ limit: 10, offset: 0, cursor: undefined })).toEqual(scans);
     expect(await changes()).toMatchObject([
       {
         outcome: "success",
@@ -76,115 +76,120 @@ describe("an event", () => {
         details: { trigger: "event", counts: { added: 1, updated: 0, removed: 0 }, added: ["kv-one.secret.new"] },
       },
     ]);
-    expect(rooms.changed.times).toBe(1);
-    expect((await rooms.writer.find("kv-one"))?.lastEventAt).toBeDefined();
-    expect((await rooms.writer.find("kv-two"))?.lastEventAt).toBeUndefined();
+    expect(fixture.changed.times).toBe(1);
+    expect((await fixture.writer.find("kv-one"))?.lastEventAt).toBeDefined();
+    expect((await fixture.writer.find("kv-two"))?.lastEventAt).toBeUndefined();
   });
 
-  test("that is a duplicate, or comes after all is seen, changes nothing and is entered nowhere", async () => {
-    const before = await rooms.ids();
-    for (let copy = 0; copy < 3; copy++) await rooms.rescans.note(event("KV-One"), 1);
+  test("that is a duplicate, or arrives after its change was read, changes nothing and is not recorded", async () => {
+    const before = await fixture.ids();
+    for (let copy = 0; copy < 3; copy++) await fixture.rescans.note(event("KV-One"), 1);
     await later(SETTLED_MS);
     await deliverLooks();
-    expect(await rooms.ids()).toEqual(before);
-    expect(rooms.cloud.looked).toBe(1);
-    expect([await changes(), rooms.changed.times, await rows()]).toEqual([[], 0, []]);
+    expect(await fixture.ids()).toEqual(before);
+    expect(fixture.cloud.secretListings).toBe(1);
+    expect([await changes(), fixture.changed.times, await rows()]).toEqual([[], 0, []]);
   });
 
   test.each([
-    ["of a vault nobody knows", event("kv-unknown")],
+    ["of an unknown vault", event("kv-unknown")],
     ["of the service's own vault", event("kv-service", "resource")],
     ["of another type", { hint: undefined }],
   ])("%s is ignored", async (_, foreign) => {
-    await rooms.rescans.note(foreign, 1);
-    expect([rooms.sent, await rows()]).toEqual([[], []]);
+    await fixture.rescans.note(foreign, 1);
+    expect([fixture.sent, await rows()]).toEqual([[], []]);
   });
 
-  test("of a subscription that is not watched is ignored, also when it leaves before the look", async () => {
-    rooms.scope.watched = async (id) => id !== HERE;
-    await rooms.rescans.note(event("kv-one"), 1);
-    expect([rooms.sent, await rows()]).toEqual([[], []]);
-    rooms.scope.watched = async () => true;
-    await rooms.rescans.note(event("kv-one"), 1);
-    await rooms.rescans.note(event("kv-two", "resource"), 1);
-    rooms.cloud.vaults.set(HERE, []);
-    rooms.scope.watched = async () => false;
+  test("of a subscription out of scope is ignored, also if it leaves the scope before the re-scan", async () => {
+    fixture.scope.watched = async (id) => id !== HERE;
+    await fixture.rescans.note(event("kv-one"), 1);
+    expect([fixture.sent, await rows()]).toEqual([[], []]);
+    fixture.scope.watched = async () => true;
+    await fixture.rescans.note(event("kv-one"), 1);
+    await fixture.rescans.note(event("kv-two", "resource"), 1);
+    fixture.cloud.vaults.set(HERE, []);
+    fixture.scope.watched = async () => false;
     await later(SETTLED_MS);
-    const asked = [vi.spyOn(rooms.cloud.resourceManager, "vault"), vi.spyOn(rooms.cloud.resourceManager, "vaults")];
+    const asked = [vi.spyOn(fixture.cloud.resourceManager, "vault"), vi.spyOn(fixture.cloud.resourceManager, "vaults")];
     await look("kv-one");
     await look("kv-two");
-    expect([rooms.cloud.looked, await rows(), asked.map((calls) => calls.mock.calls.length)]).toEqual([0, [], [0, 0]]);
+    expect([fixture.cloud.secretListings, await rows(), asked.map((calls) => calls.mock.calls.length)]).toEqual([
+      0,
+      [],
+      [0, 0],
+    ]);
   });
 
-  test("of a vault that was read just now is followed by a look half a minute after that", async () => {
-    await rooms.rescans.note(event("kv-one"), 1);
+  test("of a vault that was just read leads to a re-scan half a minute later", async () => {
+    await fixture.rescans.note(event("kv-one"), 1);
     await later(SETTLED_MS);
     await look("kv-one");
-    rooms.take(RESCAN_QUEUE);
-    await rooms.rescans.note(event("kv-one"), 1);
-    const [message] = rooms.take(RESCAN_QUEUE);
+    fixture.take(RESCAN_QUEUE);
+    await fixture.rescans.note(event("kv-one"), 1);
+    const [message] = fixture.take(RESCAN_QUEUE);
     expect(message!.delaySeconds).toBeGreaterThan(20);
     expect(message!.delaySeconds).toBeLessThanOrEqual(30);
     await later(31 * SECOND_MS);
-    await rooms.hand(message!);
-    expect([rooms.cloud.looked, await rows()]).toEqual([2, []]);
+    await fixture.hand(message!);
+    expect([fixture.cloud.secretListings, await rows()]).toEqual([2, []]);
   });
 
-  test("during a look causes exactly one more after it, which sees what came then", async () => {
-    await rooms.rescans.note(event("kv-one"), 1);
+  test("during a re-scan leads to exactly one more, which reads the change", async () => {
+    await fixture.rescans.note(event("kv-one"), 1);
     await later(SETTLED_MS);
-    rooms.cloud.whileLooking = async () => {
+    fixture.cloud.whileListingSecrets = async () => {
       addSecret();
-      for (let times = 0; times < 3; times++) await rooms.rescans.note(event("kv-one"), 1);
+      for (let times = 0; times < 3; times++) await fixture.rescans.note(event("kv-one"), 1);
     };
     await look("kv-one");
-    rooms.cloud.whileLooking = async () => {};
-    expect((await rooms.ids({ vault: "kv-one", type: "secret" })).length).toBe(1);
+    fixture.cloud.whileListingSecrets = async () => {};
+    expect((await fixture.ids({ vault: "kv-one", type: "secret" })).length).toBe(1);
     expect(await rows()).toHaveLength(1);
-    const [message] = rooms.take(RESCAN_QUEUE).filter(({ delaySeconds }) => delaySeconds > 5);
+    const [message] = fixture.take(RESCAN_QUEUE).filter(({ delaySeconds }) => delaySeconds > 5);
     expect(message!.delaySeconds).toBeGreaterThan(20);
     expect(message!.delaySeconds).toBeLessThanOrEqual(30);
-    await look("kv-one"); // Too early: the message sends itself on.
-    expect([rooms.cloud.looked, rooms.take(RESCAN_QUEUE).length]).toEqual([1, 1]);
+    await look("kv-one"); // Too early: the message requeues itself.
+    expect([fixture.cloud.secretListings, fixture.take(RESCAN_QUEUE).length]).toEqual([1, 1]);
     await later(31 * SECOND_MS);
-    await rooms.hand(message!);
-    expect((await rooms.ids({ vault: "kv-one", type: "secret" })).length).toBe(2);
-    expect([rooms.cloud.looked, await rows(), rooms.sent]).toEqual([2, [], []]);
+    await fixture.hand(message!);
+    expect((await fixture.ids({ vault: "kv-one", type: "secret" })).length).toBe(2);
+    expect([fixture.cloud.secretListings, await rows(), fixture.sent]).toEqual([2, [], []]);
   });
 });
 
 /** A campaign sends as many as a burst may have. */
 const EVENTS = IS_CAMPAIGN ? 9999 : 720;
 
-test(`${EVENTS} events in a burst for one vault cost at most three looks and hardly more than a read each`, async () => {
+test(`${EVENTS} events in a burst for one vault cost at most three re-scans and little more than one read each`, async () => {
   let requests = 0;
-  const counting = scanRooms(
+  const counting = createScanFixture(
     connection(),
     (tables) =>
       new Proxy(tables, {
         get(target, name: keyof Tables) {
           const member = target[name] as (...args: unknown[]) => unknown;
           return (...args: unknown[]) => {
-            // What reads and writes makes two requests.
+            // A read and a write are two requests.
             requests += name === "modify" ? 2 : 1;
             return member.apply(target, args);
           };
         },
       }),
   );
-  counting.cloud.looked = 0;
+  counting.cloud.secretListings = 0;
   let sent = 0;
   const burst = async (count: number) => {
     for (let at = 0; at < count; at += 24, sent += 24) {
       await Promise.all(Array.from({ length: 24 }, () => counting.rescans.note(event("kv-one"), 1)));
     }
   };
-  // A third before the look, one while it goes on, one after it; the secret comes with the last event.
+  // A third of the events arrives before the re-scan, a third during it and a third after it. The secret arrives with the last
+  // event.
   await burst(EVENTS / 3);
   await later(SETTLED_MS);
   await counting.clockCatchesUp();
-  counting.cloud.whileLooking = async () => {
-    counting.cloud.whileLooking = async () => {};
+  counting.cloud.whileListingSecrets = async () => {
+    counting.cloud.whileListingSecrets = async () => {};
     await burst(EVENTS / 3);
   };
   await counting.rescans.rescan("kv-one", "request");
@@ -196,245 +201,245 @@ test(`${EVENTS} events in a burst for one vault cost at most three looks and har
   for (const message of counting.take(RESCAN_QUEUE)) await counting.hand(message);
   expect(sent).toBeGreaterThanOrEqual(EVENTS);
   expect((await counting.ids({ vault: "kv-one", type: "secret" })).length).toBe(2);
-  expect(counting.cloud.looked).toBeGreaterThan(1);
-  expect(counting.cloud.looked).toBeLessThanOrEqual(3);
+  expect(counting.cloud.secretListings).toBeGreaterThan(1);
+  expect(counting.cloud.secretListings).toBeLessThanOrEqual(3);
   expect(await rows()).toEqual([]);
   const perEvent = requests / sent;
-  console.log(`${sent} events: ${counting.cloud.looked} looks, ${perEvent.toFixed(3)} table requests an event`);
-  // What those cost that arrive with the first, and the looks themselves, does not grow with the burst.
+  console.log(`${sent} events: ${counting.cloud.secretListings} looks, ${perEvent.toFixed(3)} table requests an event`);
+  // The cost of the re-scans and of the events that arrive with the first one does not grow with the burst.
   expect(perEvent).toBeLessThan(1 + 400 / EVENTS);
 });
 
 describe("an event of the resource manager", () => {
-  test("takes in a new vault of a watched subscription, as the resource manager describes it", async () => {
-    rooms.cloud.vaults.get(HERE)!.push("kv-new");
-    await rooms.rescans.note(event("kv-new", "resource"), 1);
+  test("adds a new vault of a subscription in scope, with the resource manager's description", async () => {
+    fixture.cloud.vaults.get(HERE)!.push("kv-new");
+    await fixture.rescans.note(event("kv-new", "resource"), 1);
     await later(SETTLED_MS);
     await look("kv-new");
-    expect(await rooms.ids({ vault: "kv-new" })).toHaveLength(2);
-    expect((await rooms.writer.find("kv-new"))?.lastEventAt).toBeUndefined();
+    expect(await fixture.ids({ vault: "kv-new" })).toHaveLength(2);
+    expect((await fixture.writer.find("kv-new"))?.lastEventAt).toBeUndefined();
     expect(await changes()).toMatchObject([{ details: { vault: "added", counts: { added: 2 } } }]);
   });
 
-  test("of a vault that is nowhere leaves nothing", async () => {
-    await rooms.rescans.note(event("kv-forged", "resource"), 1);
+  test("of a vault that does not exist leaves nothing", async () => {
+    await fixture.rescans.note(event("kv-forged", "resource"), 1);
     await later(SETTLED_MS);
     await look("kv-forged");
-    expect([await rooms.writer.find("kv-forged"), await rows(), await changes()]).toEqual([undefined, [], []]);
+    expect([await fixture.writer.find("kv-forged"), await rows(), await changes()]).toEqual([undefined, [], []]);
   });
 
   test("removes a vault only after a complete listing without it", async () => {
-    rooms.cloud.vaults.set(HERE, ["kv-two", "kv-three"]);
-    await rooms.rescans.note(event("kv-one", "resource"), 1);
+    fixture.cloud.vaults.set(HERE, ["kv-two", "kv-three"]);
+    await fixture.rescans.note(event("kv-one", "resource"), 1);
     await later(SETTLED_MS);
-    const { vaults } = rooms.cloud.resourceManager;
-    rooms.cloud.resourceManager.vaults = async function* () {
+    const { vaults } = fixture.cloud.resourceManager;
+    fixture.cloud.resourceManager.vaults = async function* () {
       yield { vaults: [], unreadable: [] };
       throw new Error("the second page does not come");
     };
     await expect(look("kv-one")).rejects.toThrow("the second page");
-    expect(await rooms.ids({ vault: "kv-one" })).toHaveLength(2);
-    rooms.cloud.resourceManager.vaults = vaults;
+    expect(await fixture.ids({ vault: "kv-one" })).toHaveLength(2);
+    fixture.cloud.resourceManager.vaults = vaults;
     await look("kv-one");
-    expect(await rooms.ids({ vault: "kv-one" })).toEqual([]);
-    expect(await rooms.ids({ vault: "kv-two" })).toHaveLength(2);
+    expect(await fixture.ids({ vault: "kv-one" })).toEqual([]);
+    expect(await fixture.ids({ vault: "kv-two" })).toHaveLength(2);
     expect(await changes()).toMatchObject([{ details: { vault: "removed", counts: { removed: 2 } } }]);
   });
 
-  test("with a group that is not the vault's removes nothing: the listing still has it", async () => {
+  test("with the wrong resource group removes nothing, because the listing still has the vault", async () => {
     const forged = event("kv-one", "resource", THERE);
-    await rooms.rescans.note(forged, 1);
+    await fixture.rescans.note(forged, 1);
     await later(SETTLED_MS);
     await look("kv-one");
-    expect(await rooms.ids({ vault: "kv-one" })).toHaveLength(2);
+    expect(await fixture.ids({ vault: "kv-one" })).toHaveLength(2);
     expect(await changes()).toEqual([]);
   });
 
-  test("follows a vault that moved", async () => {
-    rooms.cloud.vaults.set(HERE, ["kv-two", "kv-three"]);
-    rooms.cloud.vaults.set(THERE, ["kv-one"]);
-    // Both places send one: it was deleted in the first, and written in the second.
-    await rooms.rescans.note(event("kv-one", "resource", HERE), 1);
-    await rooms.rescans.note(event("kv-one", "resource", THERE), 1);
+  test("moves a vault that moved to another subscription", async () => {
+    fixture.cloud.vaults.set(HERE, ["kv-two", "kv-three"]);
+    fixture.cloud.vaults.set(THERE, ["kv-one"]);
+    // Both places send an event: the vault was deleted in the first and written in the second.
+    await fixture.rescans.note(event("kv-one", "resource", HERE), 1);
+    await fixture.rescans.note(event("kv-one", "resource", THERE), 1);
     await later(SETTLED_MS);
-    rooms.cloud.whileLooking = async () => {
+    fixture.cloud.whileListingSecrets = async () => {
       for (const id of [HERE, THERE]) {
-        await expect(rooms.active.rejectWhileScanned(id)).rejects.toMatchObject({ code: "conflict" });
+        await expect(fixture.active.rejectWhileScanned(id)).rejects.toMatchObject({ code: "conflict" });
       }
     };
     await look("kv-one");
-    expect(await rooms.ids({ vault: "kv-one" })).toEqual(["2 kv-one certificate", "2 kv-one secret"]);
-    expect((await rooms.ids()).filter((id) => id.includes("kv-one"))).toHaveLength(2);
+    expect(await fixture.ids({ vault: "kv-one" })).toEqual(["2 kv-one certificate", "2 kv-one secret"]);
+    expect((await fixture.ids()).filter((id) => id.includes("kv-one"))).toHaveLength(2);
     expect(await rows()).toEqual([]);
   });
 });
 
-describe("a scan and a look", () => {
-  test("at the same vault: the look waits for who writes it, and both end", async () => {
-    const { known } = rooms.writer;
-    await rooms.rescans.note(event("kv-one"), 1);
+describe("a scan and a re-scan", () => {
+  test("of the same vault: the re-scan waits for the scan's write, and both end", async () => {
+    const { known } = fixture.writer;
+    await fixture.rescans.note(event("kv-one"), 1);
     await later(SETTLED_MS);
     addSecret();
-    const busy = vi.spyOn(rooms.writer, "known").mockImplementation(async (name) => {
+    const busy = vi.spyOn(fixture.writer, "known").mockImplementation(async (name) => {
       throw new VaultBusy(name, 3 * SECOND_MS);
     });
-    rooms.take(RESCAN_QUEUE);
+    fixture.take(RESCAN_QUEUE);
     await look("kv-one");
-    expect(rooms.take(RESCAN_QUEUE)).toMatchObject([{ delaySeconds: 3 }]);
+    expect(fixture.take(RESCAN_QUEUE)).toMatchObject([{ delaySeconds: 3 }]);
     busy.mockImplementation(known);
     await later(4 * SECOND_MS);
-    // The look reads what is known, then a scan writes the vault, then the look wants to.
-    rooms.cloud.whileLooking = async () => {
-      rooms.cloud.whileLooking = async () => {};
-      expect((await rooms.scan("force")).status).toBe("completed");
+    // The re-scan reads the stored vault, then a scan writes it, then the re-scan tries to write.
+    fixture.cloud.whileListingSecrets = async () => {
+      fixture.cloud.whileListingSecrets = async () => {};
+      expect((await fixture.scan("force")).status).toBe("completed");
     };
     await look("kv-one");
     expect(await rows()).toHaveLength(1);
     await later(3 * SECOND_MS);
     await look("kv-one");
-    expect([await rows(), (await rooms.ids({ vault: "kv-one" })).length]).toEqual([[], 3]);
+    expect([await rows(), (await fixture.ids({ vault: "kv-one" })).length]).toEqual([[], 3]);
   });
 
-  test("planned before it: what the look saw stands, and what a scan planned after it sees comes after that", async () => {
-    rooms.cloud.vaults.set(HERE, ["kv-one", "kv-two"]);
-    const scanId = await rooms.planned("full");
-    const messages = rooms.take(QUEUES.vaults);
-    // One is deleted then, one is written, one comes back.
-    rooms.cloud.vaults.set(HERE, ["kv-two", "kv-three"]);
-    rooms.cloud.described["kv-two"] = { publicNetworkAccess: "Disabled" };
-    for (const name of ["kv-one", "kv-two", "kv-three"]) await rooms.rescans.note(event(name, "resource"), 1);
+  test("planned before it: the re-scan's result is kept, and a scan planned later replaces it", async () => {
+    fixture.cloud.vaults.set(HERE, ["kv-one", "kv-two"]);
+    const scanId = await fixture.planned("full");
+    const messages = fixture.take(QUEUES.vaults);
+    // Then one vault is deleted, one is changed and one is restored.
+    fixture.cloud.vaults.set(HERE, ["kv-two", "kv-three"]);
+    fixture.cloud.described["kv-two"] = { publicNetworkAccess: "Disabled" };
+    for (const name of ["kv-one", "kv-two", "kv-three"]) await fixture.rescans.note(event(name, "resource"), 1);
     await later(SETTLED_MS);
     await deliverLooks();
     const there = (name: string) => [`1 ${name} certificate`, `1 ${name} secret`];
-    expect(await rooms.ids()).toEqual([...there("kv-three"), ...there("kv-two")]);
-    for (const message of messages) await rooms.hand(message);
-    await rooms.deliver();
-    expect(await rooms.discovery.progress(scanId)).toMatchObject({
+    expect(await fixture.ids()).toEqual([...there("kv-three"), ...there("kv-two")]);
+    for (const message of messages) await fixture.hand(message);
+    await fixture.deliver();
+    expect(await fixture.discovery.progress(scanId)).toMatchObject({
       status: "completed",
       vaultsDone: 3,
       tally: { added: 0, updated: 0, removed: 0 },
     });
-    expect(await rooms.ids()).toEqual([...there("kv-three"), ...there("kv-two")]);
-    expect((await rooms.writer.find("kv-two"))?.publicNetworkAccess).toBe("Disabled");
+    expect(await fixture.ids()).toEqual([...there("kv-three"), ...there("kv-two")]);
+    expect((await fixture.writer.find("kv-two"))?.publicNetworkAccess).toBe("Disabled");
 
-    rooms.cloud.vaults.set(HERE, ["kv-one", "kv-two"]);
-    rooms.cloud.described = {};
+    fixture.cloud.vaults.set(HERE, ["kv-one", "kv-two"]);
+    fixture.cloud.described = {};
     await later(MINUTE_MS);
-    await rooms.scan("delta");
-    expect(await rooms.ids()).toEqual([...there("kv-one"), ...there("kv-two")]);
-    expect((await rooms.writer.find("kv-two"))?.publicNetworkAccess).toBe("Enabled");
+    await fixture.scan("delta");
+    expect(await fixture.ids()).toEqual([...there("kv-one"), ...there("kv-two")]);
+    expect((await fixture.writer.find("kv-two"))?.publicNetworkAccess).toBe("Enabled");
   });
 
-  test("share the workers: a look waits while a scan has all, and is done by that scan's worker", async () => {
-    rooms.settings.discoveryMaxWorkers = 1;
-    const scanId = await rooms.planned("delta");
-    await rooms.rescans.note(event("kv-three"), 1);
+  test("share the workers: a re-scan waits while a scan has all workers, and one of them runs it", async () => {
+    fixture.settings.discoveryMaxWorkers = 1;
+    const scanId = await fixture.planned("delta");
+    await fixture.rescans.note(event("kv-three"), 1);
     await later(SETTLED_MS);
-    rooms.take(RESCAN_QUEUE);
+    fixture.take(RESCAN_QUEUE);
     await look("kv-three");
-    // However often it is woken meanwhile, no message stays.
+    // However often the re-scan is woken meanwhile, no message stays.
     await later(2 * MINUTE_MS);
-    await rooms.rescans.watch();
+    await fixture.rescans.watch();
     await deliverLooks();
-    expect([rooms.cloud.looked, rooms.take(RESCAN_QUEUE)]).toEqual([0, []]);
-    await rooms.rescans.between("request-3");
-    expect([rooms.cloud.looked, await rows()]).toEqual([1, []]);
-    await rooms.deliver();
-    for (const message of rooms.take(QUEUES.vaults)) await rooms.hand(message);
-    expect((await rooms.discovery.progress(scanId)).vaultsTotal).toBe(3);
+    expect([fixture.cloud.secretListings, fixture.take(RESCAN_QUEUE)]).toEqual([0, []]);
+    await fixture.rescans.between("request-3");
+    expect([fixture.cloud.secretListings, await rows()]).toEqual([1, []]);
+    await fixture.deliver();
+    for (const message of fixture.take(QUEUES.vaults)) await fixture.hand(message);
+    expect((await fixture.discovery.progress(scanId)).vaultsTotal).toBe(3);
   });
 
-  test("a look begins as soon as a worker of the scan has no vault left, however long the others take", async () => {
-    rooms.settings.discoveryMaxWorkers = 2;
-    const scanId = await rooms.planned("delta");
-    const [long, short] = rooms.take(QUEUES.vaults);
+  test("a re-scan starts as soon as a worker of the scan has no vault left, however long the other workers take", async () => {
+    fixture.settings.discoveryMaxWorkers = 2;
+    const scanId = await fixture.planned("delta");
+    const [long, short] = fixture.take(QUEUES.vaults);
     let through = () => {};
     const untilThrough = new Promise<void>((resolve) => {
       through = resolve;
     });
     const reached = new Promise<void>((resolve) => {
-      rooms.cloud.whileLooking = async () => {
+      fixture.cloud.whileListingSecrets = async () => {
         resolve();
         await untilThrough;
       };
     });
-    const working = rooms.hand(long!);
+    const working = fixture.hand(long!);
     await reached;
-    // One is refused during the last vault that waits, while both are at work.
-    rooms.cloud.vaults.get(HERE)!.push("kv-new");
-    rooms.cloud.whileLooking = async () => {
-      rooms.cloud.whileLooking = async () => {
-        rooms.cloud.whileLooking = async () => {};
-        await rooms.rescans.note(event("kv-new", "resource"), 1);
+    // One re-scan is denied a worker during the last waiting vault, while both workers are busy.
+    fixture.cloud.vaults.get(HERE)!.push("kv-new");
+    fixture.cloud.whileListingSecrets = async () => {
+      fixture.cloud.whileListingSecrets = async () => {
+        fixture.cloud.whileListingSecrets = async () => {};
+        await fixture.rescans.note(event("kv-new", "resource"), 1);
         await later(SETTLED_MS);
         await deliverLooks();
-        expect([await rows(), rooms.take(RESCAN_QUEUE)]).toMatchObject([[{ vaultName: "kv-new" }], []]);
+        expect([await rows(), fixture.take(RESCAN_QUEUE)]).toMatchObject([[{ vaultName: "kv-new" }], []]);
       };
     };
-    await rooms.hand(short!);
+    await fixture.hand(short!);
     await deliverLooks();
-    expect([await rows(), rooms.cloud.looked]).toEqual([[], 4]);
-    // Another one comes while only the long vault is left.
+    expect([await rows(), fixture.cloud.secretListings]).toEqual([[], 4]);
+    // Another event arrives while only the long vault is left.
     await later(MINUTE_MS);
-    await rooms.rescans.note(event("kv-three"), 1);
+    await fixture.rescans.note(event("kv-three"), 1);
     await later(SETTLED_MS);
     await deliverLooks();
-    expect([await rows(), rooms.cloud.looked]).toEqual([[], 5]);
-    expect(await rooms.discovery.progress(scanId)).toMatchObject({ status: "running", vaultsDone: 2 });
+    expect([await rows(), fixture.cloud.secretListings]).toEqual([[], 5]);
+    expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "running", vaultsDone: 2 });
     through();
     await working;
-    expect(await rooms.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 3 });
+    expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 3 });
   });
 
-  test("a look that waited for a scan to end is woken by its end, whatever it ends by", async () => {
-    rooms.settings.discoveryMaxWorkers = 1;
-    const scanId = await rooms.planned("delta");
-    await rooms.rescans.note(event("kv-three"), 1);
+  test("the end of a scan wakes a re-scan that waited for it, whatever the scan's status", async () => {
+    fixture.settings.discoveryMaxWorkers = 1;
+    const scanId = await fixture.planned("delta");
+    await fixture.rescans.note(event("kv-three"), 1);
     await later(SETTLED_MS);
     await deliverLooks();
-    expect([rooms.cloud.looked, (await rows()).length]).toEqual([0, 1]);
-    await rooms.run.finish(scanId, true);
+    expect([fixture.cloud.secretListings, (await rows()).length]).toEqual([0, 1]);
+    await fixture.run.finish(scanId, true);
     await deliverLooks();
-    expect([rooms.cloud.looked, await rows()]).toEqual([1, []]);
+    expect([fixture.cloud.secretListings, await rows()]).toEqual([1, []]);
   });
 
-  test("and a scan that begins gets no more workers than the looks leave; a dead look's is free after a minute", async () => {
-    rooms.settings.discoveryMaxWorkers = 2;
-    expect(await rooms.active.enterRescan({ worker: "one", subscriptionId: HERE }, 2)).toBe(true);
-    expect(await rooms.active.enterRescan({ worker: "two", subscriptionId: HERE }, 2)).toBe(true);
-    expect(await rooms.active.enterRescan({ worker: "three", subscriptionId: HERE }, 2)).toBe(false);
-    await rooms.active.leaveRescan("two");
-    const { scanId } = await rooms.discovery.start({ mode: "delta" }, caller);
-    expect(await rooms.active.takeWorkers(scanId, 5, 2)).toBe(1);
-    await expect(rooms.active.rejectWhileScanned(HERE)).rejects.toMatchObject({ code: "conflict" });
+  test("a scan gets only the workers that re-scans leave, and a crashed re-scan's worker is free after a minute", async () => {
+    fixture.settings.discoveryMaxWorkers = 2;
+    expect(await fixture.active.enterRescan({ worker: "one", subscriptionId: HERE }, 2)).toBe(true);
+    expect(await fixture.active.enterRescan({ worker: "two", subscriptionId: HERE }, 2)).toBe(true);
+    expect(await fixture.active.enterRescan({ worker: "three", subscriptionId: HERE }, 2)).toBe(false);
+    await fixture.active.leaveRescan("two");
+    const { scanId } = await fixture.discovery.start({ mode: "delta" }, caller);
+    expect(await fixture.active.takeWorkers(scanId, 5, 2)).toBe(1);
+    await expect(fixture.active.rejectWhileScanned(HERE)).rejects.toMatchObject({ code: "conflict" });
     await later(61 * SECOND_MS);
-    expect(await rooms.active.takeWorkers(scanId, 5, 2)).toBe(2);
-    await expect(rooms.active.rejectWhileScanned(HERE)).rejects.toMatchObject({ code: "scanRunning" });
+    expect(await fixture.active.takeWorkers(scanId, 5, 2)).toBe(2);
+    await expect(fixture.active.rejectWhileScanned(HERE)).rejects.toMatchObject({ code: "scanRunning" });
   });
 
-  test("a look that says that it lives keeps its worker for a minute more", async () => {
-    await rooms.active.enterRescan({ worker: "one", subscriptionId: HERE }, 1);
-    const another = () => rooms.active.enterRescan({ worker: "two", subscriptionId: HERE }, 1);
+  test("a re-scan that renews its lease keeps its worker for another minute", async () => {
+    await fixture.active.enterRescan({ worker: "one", subscriptionId: HERE }, 1);
+    const another = () => fixture.active.enterRescan({ worker: "two", subscriptionId: HERE }, 1);
     await later(40 * SECOND_MS);
-    await rooms.active.renewRescan("one");
+    await fixture.active.renewRescan("one");
     await later(40 * SECOND_MS);
     expect(await another()).toBe(false);
     await later(30 * SECOND_MS);
     expect(await another()).toBe(true);
   });
 
-  test("a row of the version before, without looks, is read", async () => {
-    await rooms.tables.remove(ActiveScans, ACTIVE, ACTIVE);
-    expect(await rooms.active.enterRescan({ worker: "one", subscriptionId: HERE }, 1)).toBe(true);
+  test("a row of the previous version, without re-scans, is read", async () => {
+    await fixture.tables.remove(ActiveScans, ACTIVE, ACTIVE);
+    expect(await fixture.active.enterRescan({ worker: "one", subscriptionId: HERE }, 1)).toBe(true);
   });
 });
 
-describe("whoever dies", () => {
-  test("at any write between the event and the look's end: the change is seen, once told of, and nothing is left", async () => {
+describe("after a crash", () => {
+  test("at any write between the event and the end of the re-scan, the change is found and recorded once, and no row is left", async () => {
     const counted = (method: string) =>
       ["insert", "replace", "modify", "remove", "transaction", "put"].includes(method);
     const inLife = async (steps: Steps) => {
-      const mortals = scanRooms(connection(), (tables) => mortal(tables, steps, counted));
+      const mortals = createScanFixture(connection(), (tables) => mortal(tables, steps, counted));
       mortals.cloud.listed = { ...mortals.cloud.listed, secrets: [{ name: "password" }, newSecret] };
       return mortals;
     };
@@ -450,10 +455,10 @@ describe("whoever dies", () => {
     const chosen = IS_CAMPAIGN ? all : all.filter((at) => at % 2 === 1);
     for (const [round, dieAt] of chosen.entries()) {
       account++;
-      rooms = scanRooms(connection());
-      await rooms.scan("full");
+      fixture = createScanFixture(connection());
+      await fixture.scan("full");
       await later(MINUTE_MS);
-      rooms.sent.length = 0;
+      fixture.sent.length = 0;
       const dying = await inLife({ taken: 0, dieAt, when: round % 2 === 0 ? "before" : "after" });
       const work = async () => {
         await dying.rescans.note(event("kv-two"), 1);
@@ -462,60 +467,60 @@ describe("whoever dies", () => {
         await dying.rescans.rescan("kv-two", "request");
       };
       await expect(work()).rejects.toThrow(Death);
-      // The platform gives an event's message to another process, and the watch does what is left.
+      // The platform redelivers the event's message to another process, and the watch does the rest.
       addSecret();
-      if (dieAt === 1) await rooms.rescans.note(event("kv-two"), 2);
+      if (dieAt === 1) await fixture.rescans.note(event("kv-two"), 2);
       for (let minute = 0; minute < 4; minute++) {
         await later(MINUTE_MS);
-        await rooms.rescans.watch();
+        await fixture.rescans.watch();
         await deliverLooks();
       }
-      expect((await rooms.ids({ vault: "kv-two", type: "secret" })).length, `death at ${dieAt}`).toBe(2);
+      expect((await fixture.ids({ vault: "kv-two", type: "secret" })).length, `death at ${dieAt}`).toBe(2);
       expect(await rows(), `death at ${dieAt}`).toEqual([]);
       expect((await changes()).length, `death at ${dieAt}`).toBeGreaterThanOrEqual(1);
     }
   });
 
-  test("between the look's row and its message: the event comes again, and sends the message", async () => {
-    await rooms.rescans.note(event("kv-one"), 1);
-    rooms.take(RESCAN_QUEUE);
-    await rooms.rescans.note(event("kv-one"), 2);
-    expect(rooms.take(RESCAN_QUEUE)).toMatchObject([{ message: { vaultName: "kv-one" } }]);
+  test("between the re-scan's row and its message, the event is redelivered and sends the message", async () => {
+    await fixture.rescans.note(event("kv-one"), 1);
+    fixture.take(RESCAN_QUEUE);
+    await fixture.rescans.note(event("kv-one"), 2);
+    expect(fixture.take(RESCAN_QUEUE)).toMatchObject([{ message: { vaultName: "kv-one" } }]);
   });
 
-  test("a look whose message was lost is sent again by the next watch; one that fails for good is given up", async () => {
-    await rooms.rescans.note(event("kv-one"), 1);
-    rooms.take(RESCAN_QUEUE);
+  test("the next watch resends a re-scan's lost message, and a re-scan that fails five times is given up", async () => {
+    await fixture.rescans.note(event("kv-one"), 1);
+    fixture.take(RESCAN_QUEUE);
     await later(SETTLED_MS);
-    await rooms.rescans.watch();
-    expect(rooms.sent).toEqual([]);
+    await fixture.rescans.watch();
+    expect(fixture.sent).toEqual([]);
     await later(10 * SECOND_MS);
-    await rooms.rescans.watch();
-    expect(rooms.take(RESCAN_QUEUE)).toMatchObject([{ message: { vaultName: "kv-one" } }]);
-    vi.spyOn(rooms.writer, "find").mockRejectedValueOnce(new Error("storage is away"));
+    await fixture.rescans.watch();
+    expect(fixture.take(RESCAN_QUEUE)).toMatchObject([{ message: { vaultName: "kv-one" } }]);
+    vi.spyOn(fixture.writer, "find").mockRejectedValueOnce(new Error("storage is away"));
     await expect(look("kv-one")).rejects.toThrow("storage is away");
     expect(await rows()).toMatchObject([{ failures: 1 }]);
-    await rooms.rescans.failed("kv-one");
+    await fixture.rescans.failed("kv-one");
     expect(await rows()).toEqual([]);
   });
 
-  test("a look that fails wakes the one that waits behind it, never itself", async () => {
-    for (const name of ["kv-one", "kv-three"]) await rooms.rescans.note(event(name, "resource"), 1);
-    rooms.take(RESCAN_QUEUE);
+  test("a re-scan that fails wakes the one that waits behind it, never itself", async () => {
+    for (const name of ["kv-one", "kv-three"]) await fixture.rescans.note(event(name, "resource"), 1);
+    fixture.take(RESCAN_QUEUE);
     await later(SETTLED_MS);
-    vi.spyOn(rooms.writer, "find").mockRejectedValue(new Error("storage is away"));
+    vi.spyOn(fixture.writer, "find").mockRejectedValue(new Error("storage is away"));
     await expect(look("kv-one")).rejects.toThrow("storage is away");
-    expect(rooms.take(RESCAN_QUEUE)).toMatchObject([{ message: { vaultName: "kv-three" } }]);
+    expect(fixture.take(RESCAN_QUEUE)).toMatchObject([{ message: { vaultName: "kv-three" } }]);
     await expect(look("kv-three")).rejects.toThrow("storage is away");
-    expect(rooms.take(RESCAN_QUEUE)).toEqual([]);
+    expect(fixture.take(RESCAN_QUEUE)).toEqual([]);
   });
 
-  test("a renewal that fails is followed by the next", async () => {
-    await rooms.rescans.note(event("kv-one"), 1);
+  test("a failed renewal is followed by the next one", async () => {
+    await fixture.rescans.note(event("kv-one"), 1);
     await later(SETTLED_MS);
-    const renew = vi.spyOn(rooms.active, "renewRescan").mockRejectedValueOnce(new Error("storage is away"));
+    const renew = vi.spyOn(fixture.active, "renewRescan").mockRejectedValueOnce(new Error("storage is away"));
     vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
-    rooms.cloud.whileLooking = async () => {
+    fixture.cloud.whileListingSecrets = async () => {
       for (const times of [1, 2]) {
         vi.advanceTimersByTime(20 * SECOND_MS);
         await vi.waitFor(() => expect(renew).toHaveBeenCalledTimes(times), { timeout: 150_000 });
@@ -529,7 +534,7 @@ describe("whoever dies", () => {
     expect([renew.mock.calls.length, await rows()]).toEqual([2, []]);
   });
 
-  test("the watch of scans that fails holds up no look's, and each that fails is said", async () => {
+  test("a failing watch of scans does not stop the watch of re-scans, and each failure is reported", async () => {
     const watched: string[] = [];
     const watchScans = async () => {
       throw new Error("a scan's row is broken");
@@ -542,26 +547,26 @@ describe("whoever dies", () => {
     await expect(watch(async () => watched.push("rescans"))).rejects.toThrow("a scan's row is broken");
     expect(watched).toEqual(["rescans"]);
     const failing = watch(async () => {
-      throw new Error("a look's row too");
+      throw new Error("a re-scan's row too");
     });
-    await expect(failing).rejects.toThrow("a scan's row is broken; Error: a look's row too");
+    await expect(failing).rejects.toThrow("a scan's row is broken; Error: a re-scan's row too");
   });
 
-  test("a look that can read nothing says so at the vault, and does not lengthen its back-off", async () => {
-    rooms.cloud.keyVaults.open = () => {
+  test("a re-scan that can't read anything records the failure at the vault and does not lengthen its back-off", async () => {
+    fixture.cloud.keyVaults.open = () => {
       throw new CloudFailure("firewall", "The vault's firewall refuses.", { remedy: "Let it in." });
     };
-    await rooms.rescans.note(event("kv-one"), 1);
+    await fixture.rescans.note(event("kv-one"), 1);
     await later(SETTLED_MS);
     await look("kv-one");
-    const after = (await rooms.writer.find("kv-one"))!;
+    const after = (await fixture.writer.find("kv-one"))!;
     expect(after.failures.secret).toMatchObject({ code: "firewall" });
-    expect([after.failedScans, after.retryAt, await rooms.ids({ vault: "kv-one" })]).toEqual([
+    expect([after.failedScans, after.retryAt, await fixture.ids({ vault: "kv-one" })]).toEqual([
       0,
       undefined,
       ["1 kv-one certificate", "1 kv-one secret"],
     ]);
-    await rooms.scan("delta");
-    expect((await rooms.writer.find("kv-one"))!.failedScans).toBe(1);
+    await fixture.scan("delta");
+    expect((await fixture.writer.find("kv-one"))!.failedScans).toBe(1);
   });
 });

@@ -29,7 +29,7 @@ import type { Queues } from "../../shared/platform/storage/queues.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
 
-/** The scans' rooms on real tables, with a cloud and queues that the test holds in its hands. */
+/** The discovery module on real tables, with a simulated cloud and queues that the test controls. */
 
 export const [HERE, THERE] = ["11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"] as const;
 export const caller = { actor: "admin", requestId: "request-1" };
@@ -60,7 +60,7 @@ export const resource = (subscriptionId: string, name: string): VaultResource =>
   privateEndpoints: 0,
 });
 
-/** An event of that vault, as the queue's function hands it over. */
+/** Returns an event of the vault, as the queue's function passes it on. */
 export const event = (
   name: string,
   about: VaultHint["about"] = "assets",
@@ -71,26 +71,26 @@ export const event = (
 
 type Listed = Partial<Record<"secrets" | "keys" | "certificates", Partial<ListedAsset>[]>>;
 
-/** What the cloud answers; a test changes any of it. Every vault holds one secret and one certificate at first. */
+/** A cloud whose responses a test can change. Initially every vault has one secret and one certificate. */
 export class FakeCloud {
   vaults = new Map<string, string[]>([
     [HERE, ["kv-one", "kv-two", "kv-three"]],
     [THERE, []],
   ]);
   unreadable: VaultPage["unreadable"] = [];
-  /** What the resource manager says of a vault beside the usual. */
+  /** Differences of a vault's description from the default, by name. */
   described: Record<string, Partial<VaultResource>> = {};
   listed: Listed = { secrets: [{ name: "password" }], certificates: [{ name: "www" }] };
-  /** Of the certificates. */
+  /** Invalid entries in the list of certificates. */
   unreadableEntries: UnreadableEntry[] = [];
   /** Awaited while a vault's secrets are listed. */
-  whileLooking = async (): Promise<void> => {};
-  /** How often a vault's secrets were listed. */
-  looked = 0;
-  /** How many answers of details were read. */
+  whileListingSecrets = async (): Promise<void> => {};
+  /** Number of times that secrets of a vault were listed. */
+  secretListings = 0;
+  /** Number of detail responses that were parsed. */
   read = 0;
   /** Awaited while a subscription's vaults are listed. */
-  whileListing = async (): Promise<void> => {};
+  whileListingVaults = async (): Promise<void> => {};
   key: (name: string) => object = () => ({ version: "1", keyType: "RSA", keySize: 3072 });
   policy: (name: string) => object | undefined = () => ({ lifetimeActions: [] });
   certificate: (name: string) => object = () => ({ version: "1", subject: "CN=www" });
@@ -123,11 +123,11 @@ export class FakeCloud {
     return { text: JSON.stringify(said), read };
   }
 
-  /** As they are when the list is asked for. */
+  /** Lists the secrets that exist when the list is requested. */
   private async *secrets() {
-    this.looked++;
+    this.secretListings++;
     const listed = this.listed.secrets;
-    await this.whileLooking();
+    await this.whileListingSecrets();
     yield* this.entries("secrets", listed);
   }
 
@@ -163,7 +163,7 @@ export class FakeCloud {
 
   private async *page(subscriptionId: string): AsyncGenerator<VaultPage> {
     const names = this.vaults.get(subscriptionId) ?? [];
-    await this.whileListing();
+    await this.whileListingVaults();
     yield {
       vaults: names.map((name) => this.resource(subscriptionId, name)),
       unreadable: subscriptionId === HERE ? this.unreadable : [],
@@ -171,12 +171,10 @@ export class FakeCloud {
   }
 }
 
-export type Rooms = ReturnType<typeof scanRooms>;
+export type ScanFixture = ReturnType<typeof createScanFixture>;
 
-/**
- * @param wrap - Lets a test stand between the rooms and their tables; the audit log keeps its own way to them.
- */
-export function scanRooms(connectionString: string, wrap: (tables: Tables) => Tables = (tables) => tables) {
+/** @param wrap - Wraps the tables of the module under test. The audit log uses the unwrapped tables. */
+export function createScanFixture(connectionString: string, wrap: (tables: Tables) => Tables = (tables) => tables) {
   const clock = createStoreClock();
   const cloud = new FakeCloud();
   const sent: Message[] = [];
@@ -266,7 +264,7 @@ export function scanRooms(connectionString: string, wrap: (tables: Tables) => Ta
   const watch = createScanWatch({ tables, queues, active, run, clock, log });
   const assets = createAssetQueries({ tables, ownerTag: "owner", licensed: async () => true });
 
-  /** Hands one message to its handler, as its first delivery. */
+  /** Passes one message to its handler, as its first delivery. */
   async function hand({ queue, message }: Message): Promise<void> {
     if (queue === QUEUES.plan) await run.scan(message.scanId, 1);
     else if (queue === RESCAN_QUEUE) await rescans.rescan(message.vaultName, "request-2");
@@ -274,7 +272,7 @@ export function scanRooms(connectionString: string, wrap: (tables: Tables) => Ta
     else await run.finish(message.scanId);
   }
 
-  /** Hands over the messages, the latest first or last, until there is none but delayed ones. */
+  /** Delivers messages, the oldest or the latest first, until only delayed ones are left. */
   async function deliver(order: "first" | "last" = "first"): Promise<void> {
     for (;;) {
       const due = sent.filter((one) => one.delaySeconds === 0);
@@ -291,7 +289,7 @@ export function scanRooms(connectionString: string, wrap: (tables: Tables) => Ta
     return await discovery.progress(scanId);
   }
 
-  /** Plans a scan and hands each of its vaults on, as the plan's invocation does with what it can't scan soon. */
+  /** Plans a scan and leaves each claimed vault to a message, as the plan's invocation does with vaults it can't scan soon. */
   async function plan(scanId: string): Promise<void> {
     const claims = createClaims({ tables, queues, randomness });
     for (const { index, rowKey } of (await run.plan(scanId, 1))?.claims ?? []) {
@@ -300,7 +298,7 @@ export function scanRooms(connectionString: string, wrap: (tables: Tables) => Ta
     }
   }
 
-  /** Starts a scan and plans it; the messages of its vaults are in `sent`. */
+  /** Starts a scan and plans it. The messages of its vaults are in `sent`. */
   async function planned(mode: ScanMode = "full"): Promise<string> {
     const { scanId } = await discovery.start({ mode }, caller);
     sent.length = 0;
@@ -331,11 +329,11 @@ export function scanRooms(connectionString: string, wrap: (tables: Tables) => Ta
     scan,
     plan,
     planned,
-    /** Lets the rooms' clock hear of a moved storage's time, as any request does. */
+    /** Lets the fixture's clock learn the store's moved time, as any request does. */
     async clockCatchesUp(): Promise<void> {
       await active.all();
     },
-    /** Takes the messages out that wait in a queue. */
+    /** Removes and returns the messages of a queue. */
     take(queue: string): Message[] {
       const taken = sent.filter((one) => one.queue === queue);
       for (const one of taken) sent.splice(sent.indexOf(one), 1);
@@ -344,7 +342,7 @@ export function scanRooms(connectionString: string, wrap: (tables: Tables) => Ta
     async entries(type: string): Promise<AuditEntry[]> {
       return (await audit.list({}, everything)).items.filter((entry) => entry.eventType === type);
     },
-    /** Ids of the assets with a filter, as `subscription vault type`, which must be as many as their total says. */
+    /** Returns the filtered assets as `subscription vault type`, and checks that their number equals the total. */
     async ids(filter = {}): Promise<string[]> {
       const moment = { now: clock.now().getTime(), criticalDays: 7, warningDays: 30 };
       const { items, total } = await assets.list(filter, everything, moment);

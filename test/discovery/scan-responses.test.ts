@@ -12,9 +12,9 @@ import { type OddServer, startOddServer } from "../azure/odd-server.ts";
 import { plainIdentity, recordingLog, testConfig } from "../azure/services.ts";
 import { IS_CAMPAIGN, LONG_MS } from "../support/cases.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
-import { HERE, type Rooms, resource, scanRooms } from "./scan-fixture.ts";
+import { createScanFixture, HERE, resource, type ScanFixture } from "./scan-fixture.ts";
 
-/** A full scan asks for all details. Answers that are the same as those that made what stands are not read once more. */
+/** A full scan requests all details. Responses with the same hash as the stored ones are not parsed again. */
 
 const ACCOUNTS = Array.from({ length: IS_CAMPAIGN ? 450 : 60 }, (_, at) => `account${at}`);
 const LEASE_ENDED_MS = 17_000;
@@ -25,23 +25,23 @@ beforeAll(async () => {
 });
 afterAll(() => storage?.stop());
 
-let rooms: Rooms;
+let fixture: ScanFixture;
 const openRooms = () => {
-  rooms = scanRooms(storage.azurite.connectionString(ACCOUNTS[used++]!));
-  rooms.cloud.vaults.set(HERE, ["kv-one"]);
+  fixture = createScanFixture(storage.azurite.connectionString(ACCOUNTS[used++]!));
+  fixture.cloud.vaults.set(HERE, ["kv-one"]);
 };
 beforeEach(openRooms);
 
-/** How many answers a full scan reads. */
+/** Runs a full scan and returns how many responses it parsed. */
 async function readBy(mode: "full" | "force" = "full"): Promise<number> {
-  rooms.cloud.read = 0;
-  const { status } = await rooms.scan(mode);
+  fixture.cloud.read = 0;
+  const { status } = await fixture.scan(mode);
   expect(status).toMatch(/completed|partial/);
-  return rooms.cloud.read;
+  return fixture.cloud.read;
 }
 
 async function asset(type: AssetType, name: string) {
-  const found = await rooms.assets.get(`kv-one.${type}.${name}`, { now: 0 });
+  const found = await fixture.assets.get(`kv-one.${type}.${name}`, { now: 0 });
   return found && withoutKeys(found.asset);
 }
 
@@ -51,23 +51,23 @@ const refuse = () => {
 
 describe("a full scan", () => {
   beforeEach(() => {
-    rooms.cloud.listed = {
+    fixture.cloud.listed = {
       secrets: [{ name: "password" }],
       keys: [{ name: "signing" }, { name: "wrapping" }],
       certificates: [{ name: "www" }],
     };
   });
 
-  test("reads no answer that is the same as before, and says that the details were read now", async () => {
+  test("parses no response that is unchanged, and stores that the details were read now", async () => {
     expect(await readBy()).toBe(5);
-    const before = (await rooms.tables.get(Vaults, VAULTS, vaultKey("kv-one")))!;
-    await rooms.tables.modify(Vaults, VAULTS, vaultKey("kv-one"), (row) => {
+    const before = (await fixture.tables.get(Vaults, VAULTS, vaultKey("kv-one")))!;
+    await fixture.tables.modify(Vaults, VAULTS, vaultKey("kv-one"), (row) => {
       const details = Object.entries(row!.details!).map(([type, read]) => [type, read.map(([, hash]) => [1, hash])]);
       return { ...row!, details: Object.fromEntries(details) };
     });
     expect(await readBy()).toBe(0);
     expect(await readBy("force")).toBe(0);
-    const after = (await rooms.tables.get(Vaults, VAULTS, vaultKey("kv-one")))!;
+    const after = (await fixture.tables.get(Vaults, VAULTS, vaultKey("kv-one")))!;
     expect(after.answers).toEqual(before.answers);
     for (const type of ["key", "certificate"] as const) {
       const [at, hashes] = [0, 1].map((member) => after.details![type]!.map((read) => read[member]));
@@ -76,52 +76,52 @@ describe("a full scan", () => {
     }
   });
 
-  test("reads those of a type of which one changed without a sign, and writes that one alone", async () => {
+  test("parses the responses of a type in which one changed without a new version, and writes only that asset", async () => {
     await readBy();
-    rooms.cloud.policy = (name) => ({ lifetimeActions: [{ action: name === "signing" ? "Rotate" : "Notify" }] });
-    rooms.cloud.read = 0;
-    expect((await rooms.scan("full")).tally).toMatchObject({ added: 0, updated: 2, removed: 0 });
-    expect(rooms.cloud.read).toBe(4);
-    rooms.cloud.policy = (name) => ({ lifetimeActions: [{ action: name === "signing" ? "Notify" : "Notify" }] });
-    expect((await rooms.scan("full")).tally).toMatchObject({ added: 0, updated: 1, removed: 0 });
+    fixture.cloud.policy = (name) => ({ lifetimeActions: [{ action: name === "signing" ? "Rotate" : "Notify" }] });
+    fixture.cloud.read = 0;
+    expect((await fixture.scan("full")).tally).toMatchObject({ added: 0, updated: 2, removed: 0 });
+    expect(fixture.cloud.read).toBe(4);
+    fixture.cloud.policy = (name) => ({ lifetimeActions: [{ action: name === "signing" ? "Notify" : "Notify" }] });
+    expect((await fixture.scan("full")).tally).toMatchObject({ added: 0, updated: 1, removed: 0 });
     expect(await asset("key", "signing")).toMatchObject({
       rotationPolicy: { lifetimeActions: [{ action: "Notify" }] },
     });
     expect(await readBy()).toBe(0);
   });
 
-  test("sees a vault that moved to another group", async () => {
+  test("finds a vault that moved to another resource group", async () => {
     await readBy();
     const moved = resource(HERE, "kv-one").id.replace(/resourceGroups\/[^/]+/, "resourceGroups/another");
-    rooms.cloud.described["kv-one"] = { id: moved };
-    expect((await rooms.scan("full")).tally).toMatchObject({ updated: 4 });
+    fixture.cloud.described["kv-one"] = { id: moved };
+    expect((await fixture.scan("full")).tally).toMatchObject({ updated: 4 });
     expect(await asset("secret", "password")).toMatchObject({ vaultId: moved });
     expect(await readBy()).toBe(0);
   });
 
-  test("after a refusal reads all again, and after that nothing", async () => {
+  test("parses all responses after a failure, and none after that", async () => {
     await readBy();
-    const { policy } = rooms.cloud;
-    rooms.cloud.policy = refuse;
+    const { policy } = fixture.cloud;
+    fixture.cloud.policy = refuse;
     await readBy();
-    rooms.cloud.policy = policy;
+    fixture.cloud.policy = policy;
     expect(await readBy()).toBe(4);
     expect(await readBy()).toBe(0);
   });
 
-  test("does not read that a switched-off key is withheld as a change, nor what stands as gone", async () => {
+  test("does not treat withheld details of a disabled key as a change, nor the stored ones as deleted", async () => {
     await readBy();
-    rooms.cloud.listed.keys = [{ name: "signing", enabled: false }, { name: "wrapping" }];
-    const { key } = rooms.cloud;
-    rooms.cloud.key = (name) => (name === "signing" ? refuse() : key(name));
+    fixture.cloud.listed.keys = [{ name: "signing", enabled: false }, { name: "wrapping" }];
+    const { key } = fixture.cloud;
+    fixture.cloud.key = (name) => (name === "signing" ? refuse() : key(name));
     await readBy();
     expect(await readBy()).toBe(0);
     expect(await asset("key", "signing")).toMatchObject({ enabled: false, keySize: 3072 });
   });
 
-  test("puts back what a worker that died had begun to write, though the answers are those from before it", async () => {
+  test("reverts a half-finished write of a crashed worker, although the responses are those from before it", async () => {
     await readBy();
-    const known = await rooms.writer.known("kv-one");
+    const known = await fixture.writer.known("kv-one");
     const before = (await asset("key", "signing"))!;
     const change = {
       type: before.type,
@@ -132,20 +132,20 @@ describe("a full scan", () => {
     const dies = async () => async () => {
       throw new Error("It died.");
     };
-    const dying = rooms.writer.apply(known, withoutKeys(known.row!), [change], "dead", dies);
+    const dying = fixture.writer.apply(known, withoutKeys(known.row!), [change], "dead", dies);
     await expect(dying).rejects.toThrow("It died.");
-    const copy = async () => await rooms.tables.get(Assets, partitions.all, nameKey("key", "signing", "kv-one"));
+    const copy = async () => await fixture.tables.get(Assets, partitions.all, nameKey("key", "signing", "kv-one"));
     expect(await copy()).toMatchObject({ keySize: 4096 });
     await storage.move(LEASE_ENDED_MS);
-    await rooms.clockCatchesUp();
+    await fixture.clockCatchesUp();
     expect(await readBy()).toBe(4);
     expect(await copy()).toMatchObject({ keySize: 3072, content: before.content });
     expect(await asset("key", "signing")).toEqual(before);
   });
 
-  test("goes by what the row says of the assets, too: a hash of other assets is none of these", async () => {
+  test("also compares the assets in the vault's row: a hash of other assets does not count", async () => {
     await readBy();
-    await rooms.tables.modify(Vaults, VAULTS, vaultKey("kv-one"), (row) => ({
+    await fixture.tables.modify(Vaults, VAULTS, vaultKey("kv-one"), (row) => ({
       ...row!,
       contents: { ...row!.contents, key: "other" },
     }));
@@ -155,7 +155,7 @@ describe("a full scan", () => {
 });
 
 test(
-  "after changes of every kind, refusals and scans of every mode, a full scan leaves what the vault has",
+  "stores the state of the vault after changes of every kind, failures and scans of every mode",
   async () => {
     const names = fc.constantFrom("a", "b", "c", "d");
     const step = fc.oneof(
@@ -172,7 +172,7 @@ test(
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 30 }), async (steps) => {
         openRooms();
-        const { cloud } = rooms;
+        const { cloud } = fixture;
         const said = { key: new Map(), policy: new Map(), certificate: new Map() };
         const off = new Set<string>();
         const refused = new Set<string>();
@@ -189,9 +189,9 @@ test(
         const scan = async (mode: "full" | "delta" | "scheduled") => {
           cloud.listed = { keys: entries("keys"), certificates: entries("certificates"), secrets: entries("secrets") };
           cloud.read = 0;
-          if (mode !== "scheduled") return await rooms.scan(mode);
-          await rooms.discovery.startScheduled("full", "request-3");
-          return await rooms.deliver();
+          if (mode !== "scheduled") return await fixture.scan(mode);
+          await fixture.discovery.startScheduled("full", "request-3");
+          return await fixture.deliver();
         };
         const asTheVaultHas = async () => {
           await scan("full");
@@ -256,10 +256,10 @@ const CER = [
 ].join("");
 
 /**
- * Hashes of answers stand in the vaults' rows. Where the same answers come to other assets by a new version, READING in
- * read-list.ts must be raised, so that the next full scan reads them: then both lines here change.
+ * Hashes of responses are stored in the vaults' rows. If a new version derives other assets from the same responses, raise
+ * READING in read-list.ts, so that the next full scan parses them. Then both lines here change.
  */
-test("the same answers come to the same assets, for as long as their hash says the same", async () => {
+test("the same responses lead to the same assets while their hash is the same", async () => {
   const server: OddServer = await startOddServer();
   const address = `https://kv-one.vault.localhost:${server.port}`;
   const attributes = {

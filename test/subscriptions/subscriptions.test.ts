@@ -35,7 +35,7 @@ const freshStore = () => {
 };
 beforeEach(freshStore);
 
-/** Of these rooms nothing is asked here: the connection test has its own. */
+/** Of these fixture nothing is asked here: the connection test has its own. */
 const unused = { resourceManager: {} as ResourceManager, keyVaults: {} as KeyVaults, identity: {} as Identity };
 
 interface RoomOptions {
