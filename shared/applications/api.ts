@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { assetId } from "../inventory/asset.ts";
-import { daysUntil, type Moment, STATUSES, statusOf } from "../inventory/health.ts";
+import { daysUntil, type Moment, STATUSES, statusOf } from "../inventory/asset-status.ts";
 import { bucketOf, credentialName, holderName } from "../inventory/holder.ts";
 import { pageParameters, queryInstant } from "../platform/http/paging.ts";
 import { ListFailure, RUN_STATUSES } from "../platform/runs/runs.ts";

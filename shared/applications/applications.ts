@@ -1,7 +1,7 @@
 import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import type { Moment } from "../inventory/health.ts";
+import type { Moment } from "../inventory/asset-status.ts";
 import { VaultBusy } from "../inventory/write.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
 import type { GraphApplication } from "../platform/azure/graph.ts";

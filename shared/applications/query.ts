@@ -1,5 +1,5 @@
 import { fingerprint } from "../inventory/asset.ts";
-import { type Moment, type Status, statusOf } from "../inventory/health.ts";
+import { type Moment, type Status, statusOf } from "../inventory/asset-status.ts";
 import { filteredPage } from "../platform/http/filtered-page.ts";
 import type { Page, PageRequest } from "../platform/http/paging.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";

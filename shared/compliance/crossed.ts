@@ -1,5 +1,5 @@
 import { ASSET_TYPES, Assets } from "../inventory/asset.ts";
-import { expiryBounds, partitions } from "../inventory/layout.ts";
+import { expiryBounds, partitions } from "../inventory/asset-keys.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_SECONDS } from "../platform/time.ts";
 import type { LinesRecord } from "./layout.ts";

@@ -1,9 +1,9 @@
 import type { AssetRecord } from "../inventory/asset.ts";
-import type { AssetChange } from "../inventory/changes.ts";
-import { vaultAtRest } from "../inventory/claim.ts";
+import type { AssetChange } from "../inventory/asset-row-changes.ts";
 import { ownersOf } from "../inventory/holder.ts";
 import { removeOldFence, subscriptionsOfVaults } from "../inventory/repair.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
+import { unclaimedVault } from "../inventory/vault-claim.ts";
 import type { RecordChanges } from "../inventory/write.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
 import { repeatOnConflict } from "../platform/storage/conflict.ts";
@@ -287,7 +287,7 @@ export function createEvaluator(deps: {
   ): Promise<number> {
     return await repeatOnConflict(async () => {
       const known = await openState(tables, vaultName, options);
-      const vault = await vaultAtRest(tables, vaultName);
+      const vault = await unclaimedVault(tables, vaultName);
       if (vault) return await work(vault, known);
       await forgetState(known, vaultName, clock.now().toISOString());
       return 0;

@@ -110,7 +110,7 @@ export async function readCounted(
   now: number,
   uncounted: (holders: boolean) => Promise<IsUncounted>,
 ): Promise<Counted> {
-  const found = await readTotalled(tables, now);
+  const found = await readTotalsAndChanges(tables, now);
   if (found) {
     const { totals, changed, broad, evaluation } = found;
     const known = [...totals.groups, ...totals.apart, ...[...changed.values()].flatMap((one) => one.now ?? [])];
@@ -123,7 +123,7 @@ export async function readCounted(
   return await readOverview(tables, now, uncounted);
 }
 
-interface Totalled {
+interface TotalsAndChanges {
   totals: ResultTotals;
   /** By lower-cased name. */
   changed: Map<string, Change<CountedResults>>;
@@ -137,10 +137,10 @@ const MAX_CHANGED = 500;
 const READINGS = 3;
 
 /** Undefined where there are no totals, or more changed since than is worth it. */
-async function readTotalled(tables: Tables, now: number): Promise<Totalled | undefined> {
+async function readTotalsAndChanges(tables: Tables, now: number): Promise<TotalsAndChanges | undefined> {
   for (let reading = 1; reading <= READINGS; reading++) {
-    const changed: Totalled["changed"] = new Map();
-    const broad: Totalled["broad"] = new Map();
+    const changed: TotalsAndChanges["changed"] = new Map();
+    const broad: TotalsAndChanges["broad"] = new Map();
     let found: { totals: ResultTotals; sequence: string | undefined } | undefined;
     let evaluation: EvaluationRecord | undefined;
     let sequence: string | undefined;

@@ -1,6 +1,6 @@
 import pMap from "p-map";
 import { Assets, placesOf, sourceOf } from "../inventory/asset.ts";
-import { nameKey, partitions } from "../inventory/layout.ts";
+import { nameKey, partitions } from "../inventory/asset-keys.ts";
 import { VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import { unpacking } from "../platform/storage/packed.ts";

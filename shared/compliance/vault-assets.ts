@@ -1,5 +1,5 @@
 import { type AssetRecord, Assets } from "../inventory/asset.ts";
-import { nameKey, partitions } from "../inventory/layout.ts";
+import { nameKey, partitions } from "../inventory/asset-keys.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { keyOf } from "./evaluate.ts";
 

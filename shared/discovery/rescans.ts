@@ -1,5 +1,5 @@
 import { sourceOf } from "../inventory/asset.ts";
-import { VaultBusy } from "../inventory/claim.ts";
+import { VaultBusy } from "../inventory/vault-claim.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
 import { isServiceVault } from "../platform/azure/service-key-vault.ts";
 import type { Config } from "../platform/config/config.ts";

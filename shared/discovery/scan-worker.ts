@@ -1,5 +1,5 @@
 import type * as z from "zod";
-import { VaultBusy } from "../inventory/claim.ts";
+import { VaultBusy } from "../inventory/vault-claim.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";

@@ -1,7 +1,7 @@
 import pMap from "p-map";
 import { ASSET_TYPES, type AssetRecord, Assets, type AssetType, contentOf, fingerprint } from "../inventory/asset.ts";
 import { packExpiries } from "../inventory/expiries.ts";
-import { expiryKey, nameKey, partitions } from "../inventory/layout.ts";
+import { expiryKey, nameKey, partitions } from "../inventory/asset-keys.ts";
 import { expiriesOf, forEachType, type VaultRecord } from "../inventory/vault.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import type { Tables } from "../platform/storage/tables.ts";

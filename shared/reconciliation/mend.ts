@@ -3,7 +3,7 @@ import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
 import type { Compliance } from "../compliance/compliance.ts";
 import { type AssetRecord, Assets, type AssetType, contentOf } from "../inventory/asset.ts";
-import { expiryKey, nameKey, partitions } from "../inventory/layout.ts";
+import { expiryKey, nameKey, partitions } from "../inventory/asset-keys.ts";
 import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../inventory/vault.ts";
 import {
   type AssetChange,

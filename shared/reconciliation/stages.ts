@@ -1,7 +1,7 @@
 import pMap from "p-map";
 import { ASSET_TYPES, Assets } from "../inventory/asset.ts";
 import { countExpiries } from "../inventory/expiries.ts";
-import { partitions } from "../inventory/layout.ts";
+import { partitions } from "../inventory/asset-keys.ts";
 import { expiriesOf, VAULTS, type VaultRecord, Vaults, vaultInSubscriptionKey, vaultKey } from "../inventory/vault.ts";
 import type { Row } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";

@@ -13,7 +13,7 @@ import {
 } from "../../shared/applications/application.ts";
 import { Assets } from "../../shared/inventory/asset.ts";
 import { BUCKETS, bucketOf, holderName } from "../../shared/inventory/holder.ts";
-import { partitions } from "../../shared/inventory/layout.ts";
+import { partitions } from "../../shared/inventory/asset-keys.ts";
 import type { Config } from "../../shared/platform/config/config.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import type { Tables } from "../../shared/platform/storage/tables.ts";

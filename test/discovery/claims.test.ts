@@ -11,7 +11,7 @@ import {
   scanPartition,
   VaultMessage,
 } from "../../shared/discovery/scan.ts";
-import { VaultBusy } from "../../shared/inventory/claim.ts";
+import { VaultBusy } from "../../shared/inventory/vault-claim.ts";
 import { entity } from "../../shared/platform/storage/entity.ts";
 import { StorageCorrupt } from "../../shared/platform/storage/tables.ts";
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";

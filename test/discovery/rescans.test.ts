@@ -2,7 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vit
 import { timers } from "../../functions/discovery.ts";
 import { RESCAN_QUEUE, RESCANS, RescanRows } from "../../shared/discovery/rescan-rows.ts";
 import { ACTIVE, ActiveScans, QUEUES } from "../../shared/discovery/scan.ts";
-import { VaultBusy } from "../../shared/inventory/claim.ts";
+import { VaultBusy } from "../../shared/inventory/vault-claim.ts";
 import { CloudFailure } from "../../shared/platform/azure/failure.ts";
 import type { Tables } from "../../shared/platform/storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { readAssets } from "../../shared/discovery/read-assets.ts";
 import { readListing, sameReading } from "../../shared/discovery/read-list.ts";
 import { ASSET_TYPES, Assets, type AssetType, fingerprint } from "../../shared/inventory/asset.ts";
-import { nameKey, partitions } from "../../shared/inventory/layout.ts";
+import { nameKey, partitions } from "../../shared/inventory/asset-keys.ts";
 import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
 import { CloudFailure } from "../../shared/platform/azure/failure.ts";
 import { createKeyVaults } from "../../shared/platform/azure/key-vault.ts";

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ASSET_CHECKS } from "../../shared/compliance/checks/all.ts";
 import { STATE, TOTALS_KEY } from "../../shared/compliance/layout.ts";
 import { Assets } from "../../shared/inventory/asset.ts";
-import { nameKey, partitions } from "../../shared/inventory/layout.ts";
+import { nameKey, partitions } from "../../shared/inventory/asset-keys.ts";
 import { TOTALS_KEY as INVENTORY_TOTALS_KEY } from "../../shared/inventory/totals.ts";
 import { VAULTS as VAULTS_PARTITION, Vaults, vaultInSubscriptionKey } from "../../shared/inventory/vault.ts";
 import { loadConfig } from "../../shared/platform/config/config.ts";

@@ -11,14 +11,14 @@ import { packNewViolations } from "../../shared/compliance/pack.ts";
 import { type AssetUseRecord, AssetUses, assetUseKey, readersOf } from "../../shared/dependencies/logs/rows.ts";
 import { DEPENDENCIES, packEdges, Resources, resourceKey, unpackEdges } from "../../shared/dependencies/rows.ts";
 import { changeOperations, listChanges } from "../../shared/inventory/change-log.ts";
-import { knownVault } from "../../shared/inventory/claim.ts";
+import { readStoredVault } from "../../shared/inventory/vault-claim.ts";
 import { PendingWrites, pendingPrefix, VAULTS, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
 import { encodeCursor } from "../../shared/platform/http/paging.ts";
 import { entity } from "../../shared/platform/storage/entity.ts";
 import { pack, unpack } from "../../shared/platform/storage/packed.ts";
 import { createTables, put, StorageCorrupt, type Tables } from "../../shared/platform/storage/tables.ts";
 import { readLastScans, recordLastScan } from "../../shared/subscriptions/scans.ts";
-import { assetRecord, START, vaultRecord } from "../inventory/records.ts";
+import { assetRecord, START, vaultRecord } from "../inventory/write-assets.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 
 let azurite: TestStorage;
@@ -115,7 +115,7 @@ const PLACES: Place[] = [
         put(PendingWrites, `${pendingPrefix(vault.name)}000`, { entries: announced }),
       ]);
     },
-    read: () => knownVault(tables, vault.name),
+    read: () => readStoredVault(tables, vault.name),
   },
   {
     what: "the last scans of subscriptions",

@@ -13,7 +13,7 @@ import { watchedAllBefore } from "../../shared/subscriptions/before.ts";
 import { SUBSCRIPTIONS_PARTITION, SubscriptionRow } from "../../shared/subscriptions/entries.ts";
 import { createSubscriptions, type SubscriptionInventory } from "../../shared/subscriptions/subscriptions.ts";
 import { recordingLog } from "../azure/services.ts";
-import { vaultRecord, writeVault } from "../inventory/records.ts";
+import { vaultRecord, writeVault } from "../inventory/write-assets.ts";
 import { admin, configWith, problemOf, recordingAudit, stillClock } from "../settings/support.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy } from "../support/table-proxy.ts";

@@ -1,9 +1,9 @@
 import * as z from "zod";
 import { type Encoded, encoded, type Operation, putEncoded, remove } from "../platform/storage/tables.ts";
 import { ASSET_TYPES, type AssetRecord, Assets, type AssetType } from "./asset.ts";
-import { expiryKey, nameKey } from "./layout.ts";
+import { expiryKey, nameKey } from "./asset-keys.ts";
 
-/** One asset that differs: `before` as the vault's rows have it, `after` as it should be. */
+/** A changed asset: `before` as stored in the vault's partition, `after` as it should be. */
 export interface AssetChange {
   type: AssetType;
   name: string;
@@ -12,8 +12,8 @@ export interface AssetChange {
 }
 
 /**
- * An index entry that a worker announced before it wrote it. The expiry is in unix seconds. `mark` says how the asset was
- * then: null where it was not there; workers of earlier versions announced none.
+ * An index entry that a worker announces before it writes the entry. The expiry is in unix seconds. `mark` identifies the
+ * asset's state at that time: null if the asset did not exist. Workers of earlier versions wrote no mark.
  */
 export const PendingEntry = z.tuple([
   z.enum(ASSET_TYPES),
@@ -23,34 +23,34 @@ export const PendingEntry = z.tuple([
 ]);
 export type PendingEntry = z.infer<typeof PendingEntry>;
 
-/** One asset's change of its rows: what stands there now (or may), and what should. */
+/** The change of one asset's rows: their possible current keys and the wanted state. */
 export interface RowChange {
-  /** The expiry values under which rows may stand that must go. */
+  /** Expiry values of rows that may exist and must be removed. */
   staleExpiries: (number | undefined)[];
   type: AssetType;
   name: string;
   vaultName: string;
-  /** The asset as it should stand; undefined to remove it. */
+  /** The wanted asset. Undefined to remove it. */
   asset: AssetRecord | undefined;
-  /** How it was as the vault's rows have it. */
+  /** The asset as stored in the vault's partition. */
   mark: string | null;
-  /** The asset as its rows hold it, once the first partition has been written; of very many it is not kept. */
+  /** The encoded asset, cached after the first partition is written. Not cached for very large changes. */
   encoded?: Encoded;
 }
 
-/** Encoded assets that are kept for the next partition, some kilobytes each. */
+/** Number of encoded assets, some kilobytes each, that are cached for the next partition. */
 const MOST_KEPT = 5_000;
 
-/** The first characters of an asset's content hash: enough to tell one state of it from the next. */
+/** The first characters of an asset's content hash, enough to distinguish one state from the next. */
 const contentMark = (asset: AssetRecord | undefined): string | null => asset?.content.slice(0, 8) ?? null;
 
 const changeKey = (type: AssetType, name: string): string => `${type}!${name.toLowerCase()}`;
 
 /**
- * The changes, and beside them the assets that only a dead worker announced: nobody knows of such an asset, so it is gone,
- * and whoever was told of it must be told that.
+ * Returns the changes plus removals of assets that only a crashed worker announced. Other modules may have been told of such an
+ * asset, so they must be told of its removal.
  */
-export function withAnnounced(changes: AssetChange[], pending: PendingEntry[]): AssetChange[] {
+export function withAnnouncedRemovals(changes: AssetChange[], pending: PendingEntry[]): AssetChange[] {
   if (pending.length === 0) return changes;
   const all = new Map(changes.map((change) => [changeKey(change.type, change.name), change]));
   for (const [type, name] of pending) {
@@ -60,7 +60,7 @@ export function withAnnounced(changes: AssetChange[], pending: PendingEntry[]): 
   return [...all.values()];
 }
 
-/** The row changes of these assets. Index entries may stand for what they were before, and for what was announced. */
+/** Returns the row changes of these assets. Index entries may exist for their previous state and for announced entries. */
 export function rowChanges(vaultName: string, changes: AssetChange[], pending: PendingEntry[]): RowChange[] {
   const rows = new Map<string, RowChange>();
   for (const { type, name, before, after } of changes) {
@@ -73,7 +73,7 @@ export function rowChanges(vaultName: string, changes: AssetChange[], pending: P
   return [...rows.values()];
 }
 
-/** All index entries by expiry that may stand once these rows begin to be written. */
+/** Returns all index entries by expiry that may exist once these rows are being written. */
 export function pendingEntries(rows: RowChange[], earlier: PendingEntry[]): PendingEntry[] {
   return [
     ...earlier,
@@ -83,17 +83,17 @@ export function pendingEntries(rows: RowChange[], earlier: PendingEntry[]): Pend
   ];
 }
 
-/** What a work changed, as people see it. */
+/** A change as shown to users. */
 export interface NetChange {
   kind: "added" | "updated" | "removed";
   type: AssetType;
   name: string;
-  /** Only where it is known how the asset was: a worker that died may have written some of its rows before. */
+  /** Set only if the previous state is certain: a crashed worker may have written some of the rows before. */
   before: AssetRecord | undefined;
   after: AssetRecord | undefined;
 }
 
-/** What differs from how the assets were before the first worker, of those that died too, wrote anything of this. */
+/** Returns the changes relative to the state before the first worker, including crashed ones, wrote any of them. */
 export function netChanges(changes: readonly AssetChange[], pending: readonly PendingEntry[]): NetChange[] {
   const announced = new Map<string, string | null>();
   for (const [type, name, , mark] of pending) {
@@ -111,8 +111,8 @@ export function netChanges(changes: readonly AssetChange[], pending: readonly Pe
 }
 
 /**
- * The steps that bring one partition from any state a dead worker may have left to the wanted one. The row by name comes
- * last, since the next worker compares with that one: until it is written, everything before it is done again.
+ * Returns the operations that bring one partition from any state that a crashed worker may have left to the wanted state. The
+ * row by name is last, because the next worker compares with it: until it is written, everything before is repeated.
  */
 export function* rowOperations(changes: readonly RowChange[]): Generator<Operation> {
   for (const change of changes) {

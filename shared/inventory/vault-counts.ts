@@ -3,13 +3,13 @@ import { entity } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { ASSET_TYPES, type AssetRecord, type AssetSource, type AssetType, sourceOf } from "./asset.ts";
+import type { ExpiryRange } from "./asset-status.ts";
 import { CHANGED, type Changed, ChangedVault, readChanged } from "./changed-vaults.ts";
 import { countExpiries } from "./expiries.ts";
-import type { ExpiryRange } from "./health.ts";
 import { countBetween, countIn, type Window } from "./histogram.ts";
 import { holderSubscription } from "./holder.ts";
+import type { SeenAt } from "./last-listings.ts";
 import { readScope, SCOPE_KEY, type Scope, ScopeRecord, scopeOf } from "./scope.ts";
-import type { SeenAt } from "./seen-at.ts";
 import { unpackSummary } from "./summary-totals.ts";
 import {
   readSeenAt,
@@ -22,7 +22,7 @@ import {
 } from "./totals.ts";
 import { expiriesOf, VAULTS, VaultRecord, Vaults, vaultInSubscriptionKey, vaultKey } from "./vault.ts";
 
-/** What totals are counted from. */
+/** The columns of a vault's row from which totals are counted. */
 export type SummaryRow = Pick<VaultRecord, "name" | "subscriptionId" | "listedAt"> & Partial<VaultRecord>;
 const SUMMARY = [
   "name",
@@ -36,7 +36,7 @@ const SUMMARY = [
   "lastEventAt",
 ] as const;
 
-/** A range of the vaults that begins with the row of the scope. */
+/** A range of rows that starts with the scope's row and continues with the vaults. */
 const ScopeAndVaults = entity("Vaults", z.object({ ...VaultRecord.shape, ...ScopeRecord.shape }).partial());
 const TotalsAndScope = entity(
   "Vaults",
@@ -44,22 +44,22 @@ const TotalsAndScope = entity(
 );
 const SCOPE = Object.keys(ScopeRecord.shape) as (keyof ScopeRecord)[];
 
-/** The vaults and holders that a question is about, and what is watched. */
-export interface Known {
+/** The vaults and holders of a query, and the scope. */
+export interface ScopedVaults {
   vaults: SummaryRow[];
   scope: Scope;
 }
 
 /**
- * One vault, those of one subscription, or all: a request per 1,000, and one for the scope where it does not stand beside them.
+ * Reads one vault, those of one subscription, or all. One request per 1,000 vaults, and one for the scope unless all are read.
  *
- * @param also - Further members of the vaults' rows.
+ * @param also - Further columns of the vaults' rows.
  */
-export async function readKnown(
+export async function readVaultRows(
   tables: Tables,
   where: { vault?: string | undefined; subscription?: string | undefined } = {},
   also: readonly (keyof VaultRecord)[] = [],
-): Promise<Known> {
+): Promise<ScopedVaults> {
   const select = [...SUMMARY, ...also];
   if (where.vault !== undefined) {
     const [row, scope] = await Promise.all([tables.get(Vaults, VAULTS, vaultKey(where.vault)), readScope(tables)]);
@@ -97,48 +97,51 @@ async function allRows<T>(pages: AsyncIterable<T[]>): Promise<T[]> {
   return all;
 }
 
-/** Vaults that are counted together: one alone, or all key vaults of a subscription. */
+/** Vaults that are counted together: a single vault, or all key vaults of a subscription. */
 export interface VaultGroup extends Pick<VaultRecord, "source" | "subscriptionId" | "listedAt"> {
-  /** Of one alone. */
+  /** Name of a single vault. */
   name: string | undefined;
-  /** How many; less than none where it takes off what another one has too much. */
+  /** Number of vaults. Negative for a group that is subtracted from another one. */
   vaults: number;
-  /** Those of which the last scan could read no list. */
+  /** Vaults none of whose lists the last scan could read. */
   unreadable: number;
-  /** Assets of the type; those that expire in the range, where one is given. */
+  /** Returns the number of assets of the type, optionally only those that expire in the range. */
   count(type: AssetType, range?: ExpiryRange): number;
 }
 
-/** The vaults and holders that a question is about, counted; what is watched; and when each was last listed. */
-export interface KnownGroups {
+/** Counted vaults and holders of a query, the scope, and the times of their last listings. */
+export interface CountedGroups {
   groups: VaultGroup[];
   scope: Scope;
-  /** ISO 8601, undefined where it never was. As the last scan that ended has it, or what changed since. */
+  /**
+   * Returns when the list was last read, in ISO 8601. Undefined if never. The time is that of the last ended scan or of a later
+   * change.
+   */
   listedAt(vaultName: string, type: AssetType): Promise<string | undefined>;
 }
 
 /**
- * The same as `readKnown`, counted. Of everything one request for the totals, where they are there and are exact at the
- * bounds of these ranges; else, and of one vault or one subscription, one more and as `readKnown`.
+ * Returns counts for the vaults that `readVaultRows` would return. For all vaults, one request for the totals is enough if they
+ * exist and are exact for these ranges. Otherwise, and for one vault or subscription, vault rows are read.
  *
- * @param ofStatuses - Whether these are ranges of statuses, for which a smaller part of the totals does.
+ * @param ofStatuses - True if the ranges are those of statuses. A smaller part of the totals is enough for them.
  */
 export async function readGroups(
   tables: Tables,
   where: { vault?: string | undefined; subscription?: string | undefined },
   ranges: readonly ExpiryRange[],
   ofStatuses: boolean,
-): Promise<KnownGroups> {
+): Promise<CountedGroups> {
   const isAll = (where.vault ?? where.subscription) === undefined;
   const fromTotals = isAll
     ? ((ofStatuses ? await readFromTotals(tables, BY_STATUS, ranges) : undefined) ??
       (await readFromTotals(tables, BY_DAY, ranges)))
     : undefined;
-  return fromTotals ?? (await readCounted(tables, where));
+  return fromTotals ?? (await countVaultRows(tables, where));
 }
 
-async function readCounted(tables: Tables, where: Parameters<typeof readKnown>[1]): Promise<KnownGroups> {
-  const { vaults, scope } = await readKnown(tables, where);
+async function countVaultRows(tables: Tables, where: Parameters<typeof readVaultRows>[1]): Promise<CountedGroups> {
+  const { vaults, scope } = await readVaultRows(tables, where);
   const byName = new Map(vaults.map((vault) => [vault.name.toLowerCase(), vault]));
   return {
     groups: vaults.map((vault) => groupOf(vault, 1)),
@@ -147,15 +150,15 @@ async function readCounted(tables: Tables, where: Parameters<typeof readKnown>[1
   };
 }
 
-/** Undefined where the totals are not there, or don't say exactly how many lie in one of the ranges. */
+/** Returns undefined if there are no totals, or if they are not exact for one of the ranges. */
 async function readFromTotals<T extends ListTotals>(
   tables: Tables,
   reading: TotalsReading<T>,
   ranges: readonly ExpiryRange[],
-): Promise<KnownGroups | undefined> {
-  const totalled = await readTotalled(tables, reading);
-  if (!totalled) return undefined;
-  const { totals, changed, scope } = totalled;
+): Promise<CountedGroups | undefined> {
+  const totalsAndChanges = await readTotalsAndChanges(tables, reading);
+  if (!totalsAndChanges) return undefined;
+  const { totals, changed, scope } = totalsAndChanges;
   const groups = totals.subscriptions.map((one) => groupOfSubscription(one, totals.windows, totals.count));
   const isExact = groups.every(({ count }) =>
     ASSET_TYPES.every((type) => ranges.every((range) => count(type, range) !== undefined)),
@@ -168,40 +171,40 @@ async function readFromTotals<T extends ListTotals>(
   return { groups, scope, listedAt: listedAtOf(tables, totals.seenAt, changed) };
 }
 
-/** What totals say, of all but the changed vaults. */
-export interface Totalled<T> {
+/** The stored totals, and the vaults that changed since. */
+export interface TotalsAndChanges<T> {
   totals: T;
   scope: Scope;
-  /** By lower-cased name: how the totals count each vault that changed since, and how its row has it. */
+  /** By lower-case name: for each vault that changed, the state in the totals and the current state. */
   changed: Map<string, Changed>;
 }
 
 /**
- * So many changed vaults are counted from their own rows, and half as many as there are: with more of them reading all
- * vaults' rows costs no more.
+ * Maximum number of changed vaults, in addition to half of all vaults. With more changes, reading all vault rows is not more
+ * expensive.
  */
 const MAX_CHANGED = 500;
 const READINGS = 3;
 const ANY_TOTALS = ["sequence", "unkept", "before", "now"] as const;
 
-/** What is read of the totals. */
+/** Which columns of the totals to read, and how. */
 export interface TotalsReading<T> {
   columns: readonly (keyof TotalsRecord)[];
-  /** Whether the owners of changed vaults are asked for. */
+  /** Whether the owners of changed vaults are needed. */
   owners: boolean;
-  /** Undefined where the totals lack it or say nonsense. */
+  /** Returns undefined if the totals lack the data or are corrupt. */
   read(record: Partial<TotalsRecord>): T | undefined;
 }
 
-/** The totals, the changed vaults and the scope. Undefined where there are no totals, or they say too little or nonsense. */
-export async function readTotalled<T extends { subscriptions: readonly { vaults: number }[] }>(
+/** Reads the totals, the changed vaults and the scope. Undefined if the totals are missing, insufficient or corrupt. */
+export async function readTotalsAndChanges<T extends { subscriptions: readonly { vaults: number }[] }>(
   tables: Tables,
   { columns, owners, read }: TotalsReading<T>,
-): Promise<Totalled<T> | undefined> {
+): Promise<TotalsAndChanges<T> | undefined> {
   const ofOwners = owners ? (["ownersBefore", "ownersNow"] as const) : [];
   const select = [...columns, ...ANY_TOTALS, ...ofOwners, ...SCOPE];
   for (let reading = 1; reading <= READINGS; reading++) {
-    const changed: Totalled<T>["changed"] = new Map();
+    const changed: TotalsAndChanges<T>["changed"] = new Map();
     let found: { totals: T; sequence: string | undefined } | undefined;
     let sequence: string | undefined;
     let scope: Scope | undefined;
@@ -227,20 +230,20 @@ export async function readTotalled<T extends { subscriptions: readonly { vaults:
       const vaults = found?.totals.subscriptions.reduce((sum, one) => sum + one.vaults, 0) ?? 0;
       if (!readable || changed.size > MAX_CHANGED + vaults / 2) return undefined;
     }
-    // Where others wrote the totals while this read, what it read of changed vaults may belong to either.
+    // If the totals were replaced during the reading, the changed vaults may belong to the old or the new totals.
     if (found?.sequence === sequence)
       return found && { totals: found.totals, scope: scope ?? scopeOf(undefined), changed };
   }
   return undefined;
 }
 
-/** Totals as lists go by them. */
+/** The part of the totals that lists use. */
 interface ListTotals extends Pick<Totals, "subscriptions" | "windows" | "seenAt"> {
-  /** How many lie in a range; undefined where that is not known exactly. */
+  /** Returns the number in a range. Undefined if it is not exact. */
   count: typeof countIn;
 }
 
-/** Exact at the bounds of statuses until the next scan, and small. */
+/** Small, and exact for ranges of statuses until the next scan. */
 const BY_STATUS: TotalsReading<ListTotals> = {
   columns: ["summary", "seenAt"],
   owners: false,
@@ -251,7 +254,7 @@ const BY_STATUS: TotalsReading<ListTotals> = {
   },
 };
 
-/** Exact at the bounds of days, too. */
+/** Larger, and also exact for ranges of whole days. */
 const BY_DAY: TotalsReading<ListTotals> = {
   columns: ["windows", "subscriptions", "expiries", "seenAt"],
   owners: false,
@@ -262,7 +265,7 @@ const BY_DAY: TotalsReading<ListTotals> = {
   },
 };
 
-/** All vaults of a subscription, as totals tell them. They must be exact in the ranges that are asked for. */
+/** Returns the group of a subscription's vaults from the totals. The totals must be exact for the requested ranges. */
 export const groupOfSubscription = (
   { id, vaults, unreadable, expiries }: SubscriptionTotals,
   windows: readonly Window[],
@@ -287,7 +290,11 @@ export const groupOf = (vault: SummaryRow, sign: 1 | -1): VaultGroup => ({
   count: (type, range) => sign * countExpiries(expiriesOf(vault, type), range),
 });
 
-const listedAtOf = (tables: Tables, seenAt: SeenAt, changed: ReadonlyMap<string, Changed>): KnownGroups["listedAt"] => {
+const listedAtOf = (
+  tables: Tables,
+  seenAt: SeenAt,
+  changed: ReadonlyMap<string, Changed>,
+): CountedGroups["listedAt"] => {
   const asked = new Map<string, Promise<VaultRecord | undefined>>();
   return async (vaultName, type) => {
     const key = vaultKey(vaultName);
@@ -301,13 +308,13 @@ const listedAtOf = (tables: Tables, seenAt: SeenAt, changed: ReadonlyMap<string,
   };
 };
 
-/** What stands for a group among those that assets name: their subscription, or their holder. */
+/** Returns the key of the group to which an asset belongs: its subscription, or its holder. */
 export const groupKey = (of: Pick<AssetRecord, "source" | "subscriptionId" | "vaultName">): string =>
   sourceOf(of) === "keyVault" ? of.subscriptionId.toLowerCase() : of.vaultName.toLowerCase();
 
 export const keyOfGroup = (group: VaultGroup): string => groupKey({ ...group, vaultName: group.name ?? "" });
 
-/** Those among which the wanted groups' assets stand and whose own are not asked for, by `groupKey`. */
+/** Returns the keys of groups that are excluded from a query although their assets are in the queried partitions. */
 export function hiddenGroups(
   known: readonly VaultGroup[],
   wanted: ReadonlySet<VaultGroup>,
@@ -325,7 +332,7 @@ export function hiddenGroups(
   return new Set([...assets].flatMap(([key, count]) => (count > 0 ? [key] : [])));
 }
 
-/** A source other than key vaults has a partition of its own, as a subscription has. */
+/** Returns the filter's subscription. A source other than key vaults has its own partition, like a subscription. */
 export const subscriptionOf = (filter: {
   subscription?: string | undefined;
   source?: AssetSource | undefined;

@@ -2,16 +2,16 @@ import { createServer, type IncomingMessage, request, type ServerResponse } from
 import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
 
-/** What becomes of one write on its way to the table service. */
+/** What happens to one write on its way to the table service. */
 export type Fate =
   | "pass"
-  /** It arrives when it is released; the client waits for the answer. */
+  /** Arrives when it is released. The client waits for the response. */
   | "hold"
-  /** It arrives when it is released; the client's connection is closed at once. */
+  /** Arrives when it is released. The client's connection is closed at once. */
   | "cut"
-  /** It never arrives, and the client's connection is closed. */
+  /** Never arrives, and the client's connection is closed. */
   | "drop"
-  /** It arrives, and the client's connection is closed before the answer. */
+  /** Arrives, and the client's connection is closed before the response. */
   | "lose";
 
 export interface Write {
@@ -21,27 +21,27 @@ export interface Write {
   readonly body: string;
 }
 
-/** What the table service said to a write. */
+/** The table service's response to a write. */
 export interface Answered extends Write {
   readonly fate: Fate;
   readonly applied: boolean;
-  /** Refused for the row that leads a transaction, or for its only row: another writer was faster. */
+  /** True if the first or only row of the transaction was rejected because another writer was faster. */
   readonly overtaken: boolean;
 }
 
 export interface HeldProxy {
-  /** The connection string it was given, with itself as the table endpoint. */
+  /** The given connection string, with the proxy as the table endpoint. */
   readonly connectionString: string;
-  /** Every write that the table service answered, oldest first. */
+  /** Every write to which the table service responded, oldest first. */
   readonly answered: Answered[];
-  /** Writes that were held and not released yet. */
+  /** Writes that are held and not released yet. */
   readonly held: { readonly clientWaits: boolean; release(): Promise<void> }[];
-  /** From now on no request arrives and none is answered, but what is held may still be released. */
+  /** Stops new requests and responses. Held writes can still be released. */
   kill(): void;
   stop(): Promise<void>;
 }
 
-/** Stands in front of a table service, for one worker, and decides of each of its writes when it arrives. */
+/** Starts a proxy between one worker and a table service that decides for each write when it arrives. */
 export async function startHeldProxy(connectionString: string, fateOf: (write: Write) => Fate): Promise<HeldProxy> {
   const endpoint = new URL(/TableEndpoint=([^;]+)/.exec(connectionString)?.[1] ?? "");
   const answered: Answered[] = [];
@@ -71,7 +71,7 @@ export async function startHeldProxy(connectionString: string, fateOf: (write: W
     }
   };
 
-  /** Resolves when it is released, with what is to be called when it has arrived: whoever releases it waits for that. */
+  /** Resolves when the write is released, with a callback for its arrival, for which the releasing test waits. */
   const released = (clientWaits: boolean) =>
     new Promise<() => void>((resolve) => {
       const one = {
@@ -108,7 +108,7 @@ interface Got {
   body: string;
 }
 
-/** Of a transaction the first refusal stands inside the answer, with the number of its operation. */
+/** In a transaction's response, the first error is inside the body, with the number of its operation. */
 function verdict({ status, body }: Got): { applied: boolean; overtaken: boolean } {
   const inside = /HTTP\/1\.1 (4\d\d)/.exec(body)?.[1];
   const code = status === 202 && inside ? Number(inside) : status;

@@ -43,7 +43,7 @@ export function assetRecord(
   return { ...facts, firstSeenAt: new Date(START).toISOString(), content: contentOf(facts) };
 }
 
-/** Makes these the vault's only assets, as a scan that read all its lists does. */
+/** Replaces the vault's assets, as a scan that read all its lists does. */
 export async function writeVault(writer: InventoryWriter, vault: VaultRecord, assets: AssetRecord[]): Promise<void> {
   const known = await writer.known(vault.name);
   const changes: AssetChange[] = [];

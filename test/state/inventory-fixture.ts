@@ -21,7 +21,7 @@ const settings = Object.fromEntries(
   SETTING_KEYS.map((key) => [key, DEFINITIONS[key].default]),
 ) as unknown as SettingValues;
 
-/** The rooms that bring a vault from the cloud into the tables, as one worker has them. */
+/** The modules of one worker that bring a vault from the cloud into the tables. */
 export interface Worker {
   tables: Tables;
   writer: InventoryWriter;
@@ -29,7 +29,7 @@ export interface Worker {
   scan(planned: PlannedVault): Promise<unknown>;
 }
 
-/** Workers of one cloud. Every worker sees the same time, so that the same assets give the same results. */
+/** Creates workers of one simulated cloud. All workers see the same time, so that the same assets lead to the same results. */
 export function createWorkers({ config }: { cloud: Cloud; config: Config }) {
   const identity = createIdentity(config);
   const keyVaults = createKeyVaults({ config, identity, log });
@@ -62,7 +62,7 @@ export function createWorkers({ config }: { cloud: Cloud; config: Config }) {
     };
   }
 
-  /** Vaults that failed lately are not left alone: that a vault was gone for a while says nothing here. */
+  /** Back-off is off, because vaults are unavailable for a while in these tests. */
   async function plan(tables: Tables, subscriptions: string[]): Promise<PlannedVault[]> {
     const signal = AbortSignal.timeout(10 * MINUTE_MS);
     const watched = async () => ({ all: true, named: [], discovered: [] });
@@ -70,7 +70,7 @@ export function createWorkers({ config }: { cloud: Cloud; config: Config }) {
     return (await planVaults({ mode: "force", subscriptions }, deps)).vaults;
   }
 
-  /** A delta scan of these subscriptions that nothing disturbs. It waits for leases by moving the time. */
+  /** Runs an undisturbed delta scan of these subscriptions. Moves the time to wait for leases. */
   async function delta(connectionString: string, subscriptions: string[], time: MovedClock): Promise<void> {
     const { tables, scan } = worker(connectionString);
     for (const planned of await plan(tables, subscriptions)) {
@@ -89,13 +89,13 @@ export function createWorkers({ config }: { cloud: Cloud; config: Config }) {
   return { worker, plan, delta };
 }
 
-/** Members that tell when something was seen, or by which write: two inventories of one cloud may differ in them. */
+/** Members with times or IDs of writes, in which two inventories of one cloud may differ. */
 const WHEN =
   /^(etag|timestamp|partitionKey|rowKey|odata.*|firstSeenAt|listedAt_json|fences_json|describedAt|createdAt|evaluatedAt|evaluationId)$/;
 
 /**
- * Every row of assets, vaults and results as text, without fences, changes, and what says only when. Results keep since when
- * each failure lasts; that is taken out, and with it the hashes of those rows.
+ * Returns every row of assets, vaults and results as text, without fences, logged changes and times. Results contain since when
+ * each failure lasts, so that member and the hashes over it are removed.
  */
 export async function everyRow(connectionString: string): Promise<Map<string, string>> {
   const found = new Map<string, string>();
@@ -106,7 +106,7 @@ export async function everyRow(connectionString: string): Promise<Map<string, st
         const key = row.rowKey!;
         const isFence = table === "Compliance" ? key.endsWith("!!fence") : key.startsWith("f!");
         const isEvent = table === "Compliance" && /^[04]!/.test(key);
-        // What changed on the way here, what was removed and what totals do not count yet say which way it was.
+        // Logged changes, removal markers and marks for totals depend on the history, not on the state.
         const isChange = table === "Vaults" && /^[cklx]!/.test(key);
         if (!isFence && !isEvent && !isChange) found.set(`${table} ${row.partitionKey} ${key}`, textOf(table, row));
       }
@@ -125,7 +125,7 @@ function textOf(table: string, row: Record<string, unknown>): string {
   }
   if (table === "Compliance" && key.startsWith("1!"))
     return JSON.stringify(unpackFindings(row.items as Uint8Array).map(([name, , evidence]) => [name, evidence]));
-  // Of a vault's own row they say when details were read, and whether all at once.
+  // In a vault's own row: when details were read, and whether all at once.
   const ofReading = (name: string) => table === "Vaults" && (name === "details_json" || name === "answers_json");
   const isWhen = (name: string) => WHEN.test(name) || ofReading(name);
   const members = Object.entries(row).filter(([name]) => !isWhen(name));
@@ -143,7 +143,7 @@ function textOf(table: string, row: Record<string, unknown>): string {
 
 const withoutSince = <T extends { since: number }>({ since: _since, ...rest }: T) => rest;
 
-/** What the first has and the second has not, or otherwise, row by row; empty when they are alike. */
+/** Returns the rows that differ or are only in the first. Empty if both are equal. */
 export function differences(found: Map<string, string>, wanted: Map<string, string>): string[] {
   const all = new Set([...found.keys(), ...wanted.keys()]);
   return [...all].sort().flatMap((key) => {

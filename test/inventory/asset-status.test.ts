@@ -1,12 +1,12 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import { expiryBounds, expiryKey } from "../../shared/inventory/asset-keys.ts";
+import { type Moment, rangeOf, STATUSES, statusOf } from "../../shared/inventory/asset-status.ts";
 import { countExpiries, packExpiries } from "../../shared/inventory/expiries.ts";
-import { type Moment, rangeOf, STATUSES, statusOf } from "../../shared/inventory/health.ts";
-import { expiryBounds, expiryKey } from "../../shared/inventory/layout.ts";
-import { START } from "./records.ts";
+import { START } from "./write-assets.ts";
 
 const DAY_SECONDS = 86_400;
-/** Around now and around the thresholds to the second, and far off in both directions. */
+/** Expiries around now and around the thresholds to the second, and far away in both directions. */
 const expiry = fc.oneof(
   fc
     .tuple(fc.constantFrom(-1, 0, 1, 7, 8, 30, 31), fc.integer({ min: -2, max: 2 }))
@@ -20,7 +20,7 @@ const moment = fc.record({
   warningDays: fc.constantFrom(8, 30),
 });
 
-test("a status is exactly the assets whose expiry lies in its range: every asset is in one and counted there", () => {
+test("every asset is in the expiry range of exactly its status, and counted there", () => {
   fc.assert(
     fc.property(fc.array(expiry, { maxLength: 30 }), moment, (expiries, at: Moment) => {
       const packed = packExpiries(expiries);
@@ -36,7 +36,7 @@ test("a status is exactly the assets whose expiry lies in its range: every asset
   );
 });
 
-test("however late an asset expires, a range without an end has it, and counts it", () => {
+test("a range without an end contains and counts every later expiry", () => {
   const late = [0xffffffff, 9_999_999_999, 253_402_300_799];
   const { from, before } = expiryBounds("secret", START / 1000, 9_999_999_999, false);
   for (const expiresOn of late) {
@@ -49,7 +49,7 @@ test("however late an asset expires, a range without an end has it, and counts i
   expect(countExpiries(packExpiries(late), after2150)).toBe(late.length);
 });
 
-test("an instant before 1970 is expired, not without expiry", () => {
+test("an expiry before 1970 counts as expired, not as no expiry", () => {
   const at = { now: START, criticalDays: 7, warningDays: 30 };
   expect(countExpiries(packExpiries([-1]), rangeOf("expired", at))).toBe(1);
   expect(countExpiries(packExpiries([-1]), rangeOf("healthy", at))).toBe(0);

@@ -3,7 +3,9 @@ import { DAY_MS } from "../platform/time.ts";
 export const STATUSES = ["healthy", "warning", "critical", "expired"] as const;
 export type Status = (typeof STATUSES)[number];
 
-/** The instant and the thresholds health is judged by; a cursor carries them, so that a walk sees one moment. */
+/**
+ * The time and thresholds by which statuses are decided. Cursors contain them, so that all pages of a list use the same ones.
+ */
 export interface Moment {
   /** Milliseconds since 1970. */
   now: number;
@@ -11,7 +13,7 @@ export interface Moment {
   warningDays: number;
 }
 
-/** The contract's health states, from exact instants. `expiresOn` in unix seconds. */
+/** Returns the status of an asset. `expiresOn` is in unix seconds. */
 export function statusOf(expiresOn: number | undefined, moment: Moment): Status {
   if (expiresOn === undefined) return "healthy";
   const left = expiresOn * 1000 - moment.now;
@@ -20,21 +22,23 @@ export function statusOf(expiresOn: number | undefined, moment: Moment): Status 
   return left <= moment.warningDays * DAY_MS ? "warning" : "healthy";
 }
 
-/** Whole days until the expiry, rounded down; negative once it is past. */
+/** Returns whole days until the expiry, rounded down; negative after it. */
 export const daysUntil = (expiresOn: number, moment: Moment): number =>
   Math.floor((expiresOn * 1000 - moment.now) / DAY_MS);
 
-/** A range of expiry in unix seconds: from <= expiresOn < before. `unset` says whether assets without one belong. */
+/**
+ * A range of expiries in unix seconds: from <= expiresOn < before. `unset` says whether assets without an expiry belong to it.
+ */
 export interface ExpiryRange {
   from: number;
   before: number;
   unset: boolean;
 }
 
-/** Beyond every expiry a key can hold (ten digits); "no expiry" sorts after it. */
+/** Later than every expiry a key can contain (ten digits). "No expiry" sorts after it. */
 export const END_OF_TIME = 9_999_999_999;
 
-/** The range of expiry that has the status at that moment. */
+/** Returns the range of expiries that has the status at that time. */
 export function rangeOf(status: Status, moment: Moment): ExpiryRange {
   const first = Math.ceil(moment.now / 1000);
   const afterCritical = Math.floor((moment.now + moment.criticalDays * DAY_MS) / 1000) + 1;
@@ -51,7 +55,7 @@ export function rangeOf(status: Status, moment: Moment): ExpiryRange {
   }
 }
 
-/** What both ranges hold. */
+/** Returns the intersection of both ranges. */
 export const intersect = (a: ExpiryRange, b: ExpiryRange): ExpiryRange => ({
   from: Math.max(a.from, b.from),
   before: Math.min(a.before, b.before),

@@ -5,17 +5,17 @@ import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { type MovedClock, movedClock } from "../support/moved-clock.ts";
-import { createWorkers, differences, everyRow } from "./room.ts";
-import { KINDS, type Reached, runSchedule } from "./schedule.ts";
+import { createWorkers, differences, everyRow } from "./inventory-fixture.ts";
+import { KINDS, type Reached, runSchedule } from "./random-schedule.ts";
 
-// Waits between the tries of one request say nothing here and would take most of the time.
+// Delays between the attempts of one request don't matter here and would take most of the time.
 vi.mock("../../shared/platform/storage/limits.ts", async (original) => ({
   ...(await original<object>()),
   FIRST_RETRY_MS: 5,
   MAX_RETRY_MS: 20,
 }));
 afterAll(() => {
-  // Else the process's next files go on with what was loaded with it.
+  // Otherwise later files of the process would use the modules loaded here.
   vi.doUnmock("../../shared/platform/storage/limits.ts");
   vi.resetModules();
 });
@@ -43,7 +43,7 @@ afterAll(async () => {
   time?.remove();
 });
 
-test(`after ${COUNT} random histories and one more delta each, every row is as a first scan of the cloud writes it`, {
+test(`after ${COUNT} random histories and one more delta scan each, every row is as a first scan of the cloud writes it`, {
   timeout: 150_000 + COUNT * 10_000,
 }, async () => {
   console.log(`Schedules of the seed ${SEED}`);

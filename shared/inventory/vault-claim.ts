@@ -6,10 +6,10 @@ import { keyEnd } from "../platform/storage/keys.ts";
 import { pack, unpack } from "../platform/storage/packed.ts";
 import { type Fence, insert, type Operation, put, remove, replace, type Tables } from "../platform/storage/tables.ts";
 import { SECOND_MS } from "../platform/time.ts";
+import { AssetFences, fenceKey, partitions } from "./asset-keys.ts";
+import { PendingEntry } from "./asset-row-changes.ts";
 import { ChangeRows, type LoggedChanges } from "./change-log.ts";
-import { countsAlike, writeVault } from "./changed-vaults.ts";
-import { PendingEntry } from "./changes.ts";
-import { AssetFences, fenceKey, partitions } from "./layout.ts";
+import { countedEqually, writeVault } from "./changed-vaults.ts";
 import {
   PendingWrites,
   pendingPrefix,
@@ -21,17 +21,17 @@ import {
 } from "./vault.ts";
 
 /**
- * How long a claim holds after its last sign of life, by the store's clock. It only keeps workers from doing the same work;
- * what makes writing safe are the fences.
+ * How long a claim is valid after its last renewal, by the store's clock. Claims only prevent duplicate work. Fences make
+ * writes safe.
  */
 export const LEASE_MS = 15 * SECOND_MS;
 const RENEW_AFTER_MS = 5 * SECOND_MS;
-/** When to come again after another worker was faster. */
+/** Delay before the next attempt if another worker was faster. */
 const AFTER_CONFLICT_MS = 2 * SECOND_MS;
-/** Entries per PendingWrites row: deflated they stay far below the 1 MiB of an entity. */
+/** Entries per PendingWrites row. Compressed, they stay far below the 1 MiB limit of an entity. */
 const PENDING_PER_ROW = 10_000;
 
-/** Another worker is writing this vault; try again after `waitMs` milliseconds. */
+/** Thrown while another worker writes the vault. Retry after `waitMs` milliseconds. */
 export class VaultBusy extends Error {
   readonly waitMs: number;
   constructor(name: string, waitMs: number) {
@@ -41,36 +41,48 @@ export class VaultBusy extends Error {
   }
 }
 
-/** One worker's hold on the fences of a vault, in each partition its assets stand in. */
+/** The fences of a vault that one worker has taken, one in each partition of the vault's assets. */
 export interface VaultFences {
   readonly all: Fence;
   readonly subscription: Fence;
   readonly vault: Fence;
 }
 
-/** What is known of a vault when a worker begins. */
+/** The stored state of a vault when a worker starts. */
 export interface KnownVault {
   row: Row<VaultRecord> | undefined;
-  /** Entries a worker announced and may have written without finishing. */
+  /** Entries that a worker announced and may have written without finishing. */
   pending: PendingEntry[];
-  /** True when another worker claimed the vault and did not finish: anything of its work may have been written. */
+  /** True if another worker claimed the vault and did not finish. Any part of its work may have been written. */
   interrupted: boolean;
-  /** Only where they had to be taken from another worker. */
+  /** Set only if the fences had to be taken from another worker. */
   fences: VaultFences | undefined;
 }
 
 export interface Claim {
   readonly fences: VaultFences;
-  /** Says that this worker is alive, at most every five seconds. @throws {VaultBusy} when another took the vault over. */
+  /**
+   * Renews the claim, at most every five seconds.
+   *
+   * @throws {VaultBusy} when another worker took the vault over.
+   */
   renew(): Promise<void>;
-  /** Makes sure that no other worker has claimed the vault since. @throws {VaultBusy} */
+  /**
+   * Verifies that no other worker has claimed the vault.
+   *
+   * @throws {VaultBusy}
+   */
   confirm(): Promise<void>;
-  /** After a write was refused: takes every fence again, if the vault is still this worker's. @throws {VaultBusy} */
+  /**
+   * Takes every fence again after a write conflict, if the claim is still valid.
+   *
+   * @throws {VaultBusy}
+   */
   retake(): Promise<void>;
   /**
-   * Ends the work: the vault's row says `vault` from now on, or is gone. `also` is written in the same transaction, and
-   * `changes` too, but for those that don't fit in it: these are written before. What a worker that died wrote of its own
-   * is removed first.
+   * Ends the claim and replaces the vault's row by `vault`, or removes it. `also` is written in the same transaction. So are
+   * `changes`, except those that don't fit, which are written before. Changes that a crashed worker wrote are removed first.
+   *
    * @throws {VaultBusy}
    */
   end(
@@ -80,20 +92,20 @@ export interface Claim {
 }
 
 /**
- * Reads what a worker has to know before it looks at the vault. Where another worker did not finish, the order matters:
- * first its fences are taken, so that nothing it sent can be applied any more, and only then what stands is read.
+ * Reads a vault's stored state before a worker reads the vault in the cloud. If another worker did not finish, the fences are
+ * taken first, so that none of its late requests can succeed, and only then the rows are read.
  *
  * @throws {VaultBusy} while another worker holds the vault.
  */
-export async function knownVault(tables: Tables, name: string): Promise<KnownVault> {
+export async function readStoredVault(tables: Tables, name: string): Promise<KnownVault> {
   const found = await tables.aged(Vaults, VAULTS, vaultKey(name));
   if (!found?.row.pending) return { row: found?.row, pending: [], interrupted: false, fences: undefined };
-  refuseWhileHeld(found);
+  throwIfClaimed(found);
   const { subscriptionId } = found.row;
   const fences = openFences(tables, { name, subscriptionId }, undefined);
-  await conflictIsBusy(name, () => takeAll(fences));
+  await busyOnConflict(name, () => takeFences(fences));
   const now = await tables.aged(Vaults, VAULTS, vaultKey(name));
-  if (now?.row.pending) refuseWhileHeld(now);
+  if (now?.row.pending) throwIfClaimed(now);
   const stays = now?.row.subscriptionId.toLowerCase() === subscriptionId.toLowerCase();
   return {
     row: now?.row,
@@ -104,77 +116,78 @@ export async function knownVault(tables: Tables, name: string): Promise<KnownVau
 }
 
 /**
- * A vault's row while no worker writes the vault. A dead worker's claim is ended: should it be alive after all, it can't
- * finish any more, and what it did is done again.
+ * Returns a vault's row while no worker writes the vault. Ends a crashed worker's claim: if that worker is still running, it
+ * can no longer finish, and its work is repeated.
  *
  * @throws {VaultBusy} while another worker holds the vault.
  */
-export async function vaultAtRest(tables: Tables, name: string): Promise<Row<VaultRecord> | undefined> {
+export async function unclaimedVault(tables: Tables, name: string): Promise<Row<VaultRecord> | undefined> {
   const found = await tables.aged(Vaults, VAULTS, vaultKey(name));
   if (!found?.row.pending || found.row.lockOwner === undefined) return found?.row;
-  refuseWhileHeld(found);
-  return await conflictIsBusy(name, () => tables.replace(Vaults, { ...found.row, lockOwner: undefined }));
+  throwIfClaimed(found);
+  return await busyOnConflict(name, () => tables.replace(Vaults, { ...found.row, lockOwner: undefined }));
 }
 
 /**
- * Claims the vault and writes down which index entries may stand from now on. `standing` is what the vault's row says until
- * the end; `owner` names the worker to people who read the row.
+ * Claims the vault and announces the index entries that are going to be written.
  *
+ * @param current - Content of the vault's row until the claim ends.
+ * @param owner - Identifies the worker in the row.
  * @throws {VaultBusy} when the vault was written since `known` was read.
  */
 export async function claimVault(
   tables: Tables,
   known: KnownVault,
-  standing: VaultRecord,
+  current: VaultRecord,
   entries: PendingEntry[],
   owner: string,
 ): Promise<Claim> {
-  const { name } = standing;
+  const { name } = current;
   const key = vaultKey(name);
-  const copyKey = vaultInSubscriptionKey(standing.subscriptionId, name);
-  const { fences: _left, lockedUntil: _until, ...rest } = standing;
+  const copyKey = vaultInSubscriptionKey(current.subscriptionId, name);
+  const { fences: _left, lockedUntil: _until, ...rest } = current;
   const claimed: VaultRecord = { ...rest, pending: true, lockOwner: owner };
-  const marked = !countsAlike(known.row, claimed);
+  const marked = !countedEqually(known.row, claimed);
   const pendingRows = pendingOperations(name, entries);
   const pendingKeys = pendingRows.map(({ rowKey }) => rowKey);
   const lead = [
     known.row ? replace(Vaults, key, claimed, known.row.etag) : insert(Vaults, key, claimed),
-    // Never a vault without its copy: by the copies a scan finds the vaults that left.
+    // A vault's row and its copy are always written together, because scans find removed vaults by the copies.
     put(Vaults, copyKey, claimed),
   ];
-  const [first = [], ...further] = await fitting(tables, pendingRows, lead);
-  const etags = await conflictIsBusy(name, () =>
+  const [first = [], ...further] = await splitIntoBatches(tables, pendingRows, lead);
+  const etags = await busyOnConflict(name, () =>
     writeVault(tables, { before: known.row, now: claimed }, [...lead, ...first]),
   );
   let etag = etags.get(key)!;
   let renewedAt = performance.now();
   let renewing: Promise<void> | undefined;
-  const fences = known.fences ?? openFences(tables, standing, known.row?.fences);
+  const fences = known.fences ?? openFences(tables, current, known.row?.fences);
 
   async function confirm(): Promise<void> {
     renewedAt = performance.now();
     const row = { ...claimed, partitionKey: VAULTS, rowKey: key, etag };
-    ({ etag } = await conflictIsBusy(name, () => tables.replace(Vaults, row)));
+    ({ etag } = await busyOnConflict(name, () => tables.replace(Vaults, row)));
   }
 
-  /** Rows that may only be written while the vault is this worker's. */
+  /** Writes rows in a transaction that fails if the claim is no longer valid. */
   async function writeHeld(rows: readonly Operation[]): Promise<void> {
     const operations = [replace(Vaults, key, claimed, etag), ...rows];
-    etag = (await conflictIsBusy(name, () => tables.transaction(Vaults.table, VAULTS, operations))).get(key)!;
+    etag = (await busyOnConflict(name, () => tables.transaction(Vaults.table, VAULTS, operations))).get(key)!;
   }
 
-  /** What a worker that died wrote of its changes. They are dated by it, and so are no place for those of this work. */
+  /** Removes the logged changes of a crashed worker. They carry that worker's time, so they can't be reused. */
   async function removeWrittenChanges(): Promise<void> {
-    const from = standing.changesKey;
+    const from = current.changesKey;
     if (from === undefined) return;
     const removals: Operation[] = [];
     const range = { partitionKey: VAULTS, from, before: keyEnd(from), select: [] };
     for await (const rows of tables.pages(ChangeRows, range))
       for (const { rowKey } of rows) removals.push(remove(ChangeRows, rowKey));
-    for (const some of await fitting(tables, removals, [])) await writeHeld(some);
+    for (const some of await splitIntoBatches(tables, removals, [])) await writeHeld(some);
   }
 
-  // All are announced before any of them is written.
+  // All entries are announced before any of them is written.
   for (const some of further) await writeHeld(some);
 
   return {
@@ -190,8 +203,8 @@ export async function claimVault(
     },
 
     async retake() {
-      await conflictIsBusy(name, () => takeAll(fences));
-      // Whoever takes fences claims the vault before it writes, so this fails when that happened in between.
+      await busyOnConflict(name, () => takeFences(fences));
+      // A worker claims the vault before it takes fences and writes. So this fails if another worker did so in between.
       await confirm();
     },
 
@@ -199,33 +212,39 @@ export async function claimVault(
       const cleared = pendingKeys.map((pending) => remove(PendingWrites, pending));
       await removeWrittenChanges();
       const ending = () => [
-        ...(vault ? finished(vault, etagsOf(fences), etag) : [remove(Vaults, key, etag), remove(Vaults, copyKey)]),
+        ...(vault
+          ? releaseOperations(vault, fenceEtags(fences), etag)
+          : [remove(Vaults, key, etag), remove(Vaults, copyKey)]),
         ...cleared,
         ...also,
       ];
       let operations = ending();
-      const [last = [], ...before] = await fitting(tables, changes?.rows ?? [], operations);
+      const [last = [], ...before] = await splitIntoBatches(tables, changes?.rows ?? [], operations);
       if (before.length > 0) {
         claimed.changesKey = changes?.key;
         for (const some of before) await writeHeld(some);
         operations = ending();
       }
-      await conflictIsBusy(name, () =>
+      await busyOnConflict(name, () =>
         writeVault(tables, { before: claimed, now: vault, marked }, [...operations, ...last]),
       );
     },
   };
 }
 
-/** More than the row of a changed vault takes in a transaction: an entity has 1 MiB, its bytes go in base64. */
+/** Upper bound of a changed vault's rows in a transaction: an entity has at most 1 MiB, and its bytes are sent in base64. */
 const CHANGED_VAULT_BYTES = 1.4 * 1024 * 1024;
 
-/** These rows, as many together as one transaction takes beside the `lead`, by which a vault is written. */
-const fitting = (tables: Tables, rows: readonly Operation[], lead: readonly Operation[]): Promise<Operation[][]> =>
+/** Splits rows into transaction-sized batches that leave room for `lead` and for the vault's own row. */
+const splitIntoBatches = (
+  tables: Tables,
+  rows: readonly Operation[],
+  lead: readonly Operation[],
+): Promise<Operation[][]> =>
   tables.batches(Vaults.table, VAULTS, rows, { lead, operations: 1, bytes: CHANGED_VAULT_BYTES });
 
-/** The vault's row and its copy, with nothing under way. */
-export function finished(
+/** Returns the operations that store the vault's row and its copy without a claim. */
+export function releaseOperations(
   vault: VaultRecord,
   fences: VaultRecord["fences"],
   etag: string | undefined,
@@ -239,8 +258,11 @@ export function finished(
   ];
 }
 
-/** Somebody else changed the vault's rows: their work stands, ours is to be done again from what they left. */
-export async function conflictIsBusy<T>(name: string, write: () => Promise<T>): Promise<T> {
+/**
+ * Converts a write conflict to VaultBusy: another worker changed the vault's rows, so the work must be repeated from the new
+ * state.
+ */
+export async function busyOnConflict<T>(name: string, write: () => Promise<T>): Promise<T> {
   try {
     return await write();
   } catch (error) {
@@ -252,7 +274,7 @@ export async function conflictIsBusy<T>(name: string, write: () => Promise<T>): 
 export const openFence = (tables: Tables, partitionKey: string, vaultName: string, owner: string, etag?: string) =>
   tables.fence(AssetFences, partitionKey, fenceKey(vaultName), { owner, etag });
 
-/** @param etags - Those the last worker left, where they are known. */
+/** @param etags - ETags of the fences as the last worker left them, if known. */
 function openFences(
   tables: Tables,
   { name, subscriptionId }: Pick<VaultRecord, "name" | "subscriptionId">,
@@ -266,17 +288,17 @@ function openFences(
   };
 }
 
-async function takeAll({ all, subscription, vault }: VaultFences): Promise<void> {
+async function takeFences({ all, subscription, vault }: VaultFences): Promise<void> {
   for (const fence of [all, subscription, vault]) await fence.take();
 }
 
-/** What the next worker goes on from; undefined where nothing of the vault was ever written. */
-export function etagsOf({ all, subscription, vault }: VaultFences): VaultRecord["fences"] {
+/** Returns the ETags for the next worker. Undefined if nothing of the vault was ever written. */
+export function fenceEtags({ all, subscription, vault }: VaultFences): VaultRecord["fences"] {
   if (all.etag === undefined || subscription.etag === undefined || vault.etag === undefined) return undefined;
   return { all: all.etag, subscription: subscription.etag, vault: vault.etag };
 }
 
-function refuseWhileHeld({ row, ageMs }: { row: VaultRecord; ageMs: number }): void {
+function throwIfClaimed({ row, ageMs }: { row: VaultRecord; ageMs: number }): void {
   if (row.lockOwner !== undefined && ageMs < LEASE_MS) throw new VaultBusy(row.name, LEASE_MS - Math.max(0, ageMs));
 }
 

@@ -4,13 +4,13 @@ import type { VaultRecord } from "./vault.ts";
 
 type Seen = Pick<VaultRecord, "name" | "listedAt">;
 
-/** Of a vault: four words, the hash of its name and how many milliseconds before the newest each list was read. */
+/** Four words per vault: the hash of its name, and for each list how many milliseconds before the newest time it was read. */
 const WORDS = 4;
 const NEVER = 0xffffffff;
-/** Longer ago than a word can say, or another vault has the same hash: its own row knows. */
+/** Stands for a time too old for a word, or for a hash that two vaults share. The vault's own row has the time. */
 const UNKNOWN = 0xfffffffe;
 
-/** When the lists of all vaults were last read, packed: some eight bytes a vault once they are deflated. */
+/** Times of the last listings of all vaults, packed: about eight bytes per vault when compressed. */
 export class SeenAt {
   readonly #newest: number;
   readonly #words: Uint32Array;
@@ -37,14 +37,14 @@ export class SeenAt {
     this.#words = words;
   }
 
-  /** What `pack` made, as words; undefined where no version of this service did. */
+  /** Returns the words that `pack` wrote. Undefined if the data is corrupt. */
   static unpack(words: Uint32Array): SeenAt | undefined {
     const newest = (words[0] ?? Number.NaN) * 2 ** 32 + (words[1] ?? Number.NaN);
     if (Number.isNaN(new Date(newest).getTime()) || (words.length - 2) % WORDS !== 0) return undefined;
     return new SeenAt(newest, words.subarray(2));
   }
 
-  /** ISO 8601; null where the list was never read; undefined where the vault's own row has to be asked. */
+  /** Returns an ISO 8601 time, null if the list was never read, or undefined if the vault's own row must be read. */
   of(vaultName: string, type: AssetType): string | null | undefined {
     const hash = hashOf(vaultName);
     let low = 0;

@@ -5,10 +5,10 @@ import { Dice } from "simulated-cloud/company/dice.ts";
 import type { PlannedVault } from "../../shared/discovery/scan.ts";
 import { VaultBusy } from "../../shared/inventory/write.ts";
 import type { MovedClock } from "../support/moved-clock.ts";
-import { type Fate, type HeldProxy, startHeldProxy, type Write } from "./held-proxy.ts";
-import type { createWorkers } from "./room.ts";
+import { type Fate, type HeldProxy, startHeldProxy, type Write } from "./delaying-proxy.ts";
+import type { createWorkers } from "./inventory-fixture.ts";
 
-/** What schedules reached, over all of them: a test that reaches nothing holds nothing. */
+/** Counts which situations the schedules reached. A test that reaches none proves nothing. */
 export const KINDS = [
   "first scans",
   "changes",
@@ -39,7 +39,7 @@ export interface Place {
   connectionString: string;
   /** Two subscriptions of its own. */
   subscriptions: [string, string];
-  /** A part of its vaults' names that no other schedule has. */
+  /** A part of its vaults' names that is unique to this schedule. */
   tag: string;
   reached: Reached;
 }
@@ -49,12 +49,12 @@ interface Running {
   done: boolean;
 }
 
-/** More than a lease lasts. */
+/** Longer than a lease. */
 const LEASE_ENDED_MS = 17_000;
 
 /**
- * One random history of two vaults: the cloud changes, workers begin, are held, cut off and killed, and what they sent
- * arrives in any order. Answers what happened, for who wants to know why it ended as it did.
+ * Runs one random history of two vaults: the cloud changes, workers start, are held, cut off and killed, and their requests
+ * arrive in any order. Returns what happened, to explain a wrong result.
  */
 export async function runSchedule(place: Place, seed: number): Promise<string[]> {
   const { cloud, workers, time, reached, subscriptions, connectionString } = place;
@@ -117,7 +117,7 @@ export async function runSchedule(place: Place, seed: number): Promise<string[]>
 
   const contentType = () => (random() < 0.5 ? { contentType: "text" } : {});
 
-  /** About one write in four of a worker meets something. */
+  /** About one write in four of a worker is disturbed. */
   function fateOf(name: string, { method, path }: Write): Fate {
     const fate = random() < 0.75 ? "pass" : oneOf<Fate>(["hold", "hold", "hold", "cut", "cut", "cut", "drop", "lose"]);
     if (fate === "drop") reached["writes never arrived"]++;
@@ -157,7 +157,7 @@ export async function runSchedule(place: Place, seed: number): Promise<string[]>
       if (found.length === 0) return;
       planned.push(oneOf(found));
     } else reached.duplicates++;
-    // A message of some time ago comes again, whatever the cloud is like now.
+    // An old message is delivered again, whatever the cloud's state is now.
     const vault = planned.at(random() < 0.7 ? -1 : below(planned.length))!;
     const key = vault.name.toLowerCase();
     if (vault.action === "scan" && !seen.has(key)) reached["first scans"]++;
@@ -195,7 +195,7 @@ export async function runSchedule(place: Place, seed: number): Promise<string[]>
     reached.kills++;
   }
 
-  /** Until every worker is done or waits for a write that is held. */
+  /** Waits until every worker is done or waits for a held write. */
   async function settle(): Promise<void> {
     for (let waited = 0; waited < 400; waited++) {
       const busy = running.some(({ done, proxy }) => !done && !proxy.held.some(({ clientWaits }) => clientWaits));
@@ -226,11 +226,11 @@ export async function runSchedule(place: Place, seed: number): Promise<string[]>
   await startScan();
   for (let at = 0; at < count; at++) await step();
   await settle();
-  // What is still held arrives before the next scan, or long after it.
+  // Held writes arrive before the next scan, or long after it.
   const late = random() < 0.5;
   for (const { done, proxy } of running) if (!done && random() < 0.5) proxy.kill();
   if (late) await workers.delta(connectionString, subscriptions, time);
-  log.push(late ? "a delta, then what was held" : "what was held, then a delta");
+  log.push(late ? "a delta scan, then the held writes" : "the held writes, then a delta scan");
   while (held().length > 0) {
     await releaseOne();
     await settle();
