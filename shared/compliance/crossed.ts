@@ -5,7 +5,7 @@ import { DAY_SECONDS } from "../platform/time.ts";
 import type { LinesRecord } from "./layout.ts";
 import { assetKey } from "./pack.ts";
 
-/** The instant and the policy that lines of expiry follow from. */
+/** A time and the policy that together determine the expiry thresholds. */
 export interface LinesMoment {
   /** Milliseconds since 1970. */
   now: number;
@@ -25,7 +25,10 @@ interface Interval {
   before: number;
 }
 
-/** What each line (expired, critical, warning) swept over between the moments, where intervals meet as one. */
+/**
+ * Returns the expiries that each threshold (expired, critical, warning) passed between the two times, with touching intervals
+ * merged.
+ */
 export function sweptIntervals(moments: readonly LinesMoment[]): Interval[] {
   const lines = [() => 0, (moment: LinesMoment) => moment.criticalDays, (moment: LinesMoment) => moment.warningDays];
   const swept = lines.map((days): Interval => {
@@ -42,7 +45,10 @@ export function sweptIntervals(moments: readonly LinesMoment[]): Interval[] {
   return merged;
 }
 
-/** Assets whose expiry lies in the intervals, as `<type>.<name>` by vault: at most nine ranges of the index by expiry. */
+/**
+ * Returns the assets whose expiry is in the intervals, as `<type>.<name>` by vault. Reads at most nine ranges of the index by
+ * expiry.
+ */
 export async function assetsExpiringIn(tables: Tables, intervals: readonly Interval[]): Promise<Map<string, string[]>> {
   const byVault = new Map<string, string[]>();
   await Promise.all(

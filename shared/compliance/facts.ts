@@ -3,36 +3,39 @@ import { type AssetRecord, titleOfCredential } from "../inventory/asset.ts";
 import { ownersOf } from "../inventory/holder.ts";
 
 /**
- * What lists of violations and remedies need of an asset that fails a check, beside its name. It stands in its findings, so
- * that no list reads the inventory. Rows of earlier versions have none: every member may be absent.
+ * Data of a failing asset that lists of violations and remediations need in addition to its name. It is stored with the
+ * findings, so that no list reads the inventory. Every member may be absent, because rows of earlier versions have none.
  */
 export const AssetFacts = z.object({
-  /** Who is named as its owner. */
+  /** Named owners. */
   owners: z.array(z.string()).optional(),
   keyType: z.string().optional(),
-  /** Unix seconds since when it is valid: its activation, else its creation. */
+  /** Start of its validity in unix seconds: its activation, else its creation. */
   from: z.int().optional(),
-  /** What people call a directory's credential. */
+  /** Title of a directory's credential for people. */
   credentialTitle: z.string().optional(),
-  /** A credential of a service principal, not of an application. */
+  /** True for a credential of a service principal instead of an application. */
   servicePrincipal: z.boolean().optional(),
 });
 export type AssetFacts = z.infer<typeof AssetFacts>;
 
-/** An application may have hundreds, and who writes a tag can write what they like: a row holds thousands of assets. */
+/**
+ * Limits for owners and their length: an application may have hundreds of owners, tags are user input, and a row contains
+ * thousands of assets.
+ */
 const MAX_OWNERS = 3;
 const MAX_OWNER_CHARACTERS = 128;
 const MAX_TITLE_CHARACTERS = 100;
 
-/** Owners as they are kept, and as one that is asked for is compared with them. */
+/** Returns owners in the form in which they are stored and compared with a filter. */
 export const ownerText = (owner: string): string => owner.slice(0, MAX_OWNER_CHARACTERS);
 export const keptOwners = (owners: readonly string[]): string[] => owners.slice(0, MAX_OWNERS).map(ownerText);
 
-/** @param ownerTag - The tag that names a vault's or an asset's owner. */
+/** @param ownerTag - The tag that names the owner of a vault or an asset. */
 export function assetFactsOf(asset: AssetRecord, ownerTag: string): AssetFacts | undefined {
   const owners = keptOwners(ownersOf(asset, ownerTag));
   const from = asset.notBefore ?? asset.createdOn;
-  // The members in the order of the schema: what is written and read again has the same hash.
+  // Members in the order of the schema, so that data that is read and written again has the same hash.
   const facts: AssetFacts = {
     ...(owners.length > 0 && { owners }),
     ...(asset.keyType !== undefined && { keyType: asset.keyType }),

@@ -7,8 +7,9 @@ import type { Check } from "./check.ts";
 import { severityRank } from "./checks/all.ts";
 
 /**
- * Compliance is one partition, so that all rows of a vault change in one transaction. What every answer is computed from
- * (exemptions, the last evaluation, a small row per vault) lies side by side and is read as one range.
+ * Rows and keys of the table Compliance. One partition contains everything, so that all rows of a vault change in one
+ * transaction. The rows that every response needs (exemptions, the last evaluation, a small row per vault) are adjacent and are
+ * read as one range.
  */
 export const TABLE = "Compliance";
 export const STATE = "state";
@@ -31,10 +32,10 @@ export const apartRange = { partitionKey: STATE, from: EXEMPTION, before: "4!l" 
 export const isVaultKey = (rowKey: string): boolean => rowKey.startsWith(VAULT);
 export const isExemptionKey = (rowKey: string): boolean => rowKey.startsWith(EXEMPTION);
 
-/** Rows of which there is one. */
+/** Rows that exist once. */
 export const EVALUATION_KEY = "4!evaluation";
 export const LINES_KEY = "4!lines";
-/** What all vaults' results come to, before and behind the rows of those that changed since; see result-totals.ts. */
+/** Keys of the totals of all vaults' results, before and after the marks of vaults that changed since; see result-totals.ts. */
 export const TOTALS_KEY = "4!totals";
 export const TOTALS_END_KEY = "4!totals~";
 const CHANGED = "4!totals!";
@@ -42,16 +43,16 @@ export const changedKey = (vaultName: string): string => `${CHANGED}${vaultName.
 export const isChangedKey = (rowKey: string): boolean => rowKey.startsWith(CHANGED);
 export const vaultOfChange = (rowKey: string): string => rowKey.slice(CHANGED.length);
 export const changedRange = { partitionKey: STATE, from: CHANGED, before: TOTALS_END_KEY };
-/** Exemptions of more than an asset, the last evaluation, the totals and what changed since. */
+/** Exemptions of more than an asset, the last evaluation, the totals and the changes since. */
 export const totalsRange = { partitionKey: STATE, from: EXEMPTION, before: `${TOTALS_END_KEY}!` };
 
-/** `!` sorts before every character of a vault's name, so that names sort whole. */
+/** `!` sorts before every character of a vault's name, so that whole names are compared. */
 export const vaultStateKey = (vaultName: string): string => `${VAULT}${vaultName.toLowerCase()}`;
 const numbered = (index: number): string => String(index).padStart(5, "0");
 export const detailsPrefix = (vaultName: string): string => `${DETAILS}${vaultName.toLowerCase()}!`;
-/** Before the vault's details, so that one request reads both. */
+/** Sorts before the vault's details, so that one request reads both. */
 export const fenceKey = (vaultName: string): string => `${detailsPrefix(vaultName)}${FENCE}`;
-/** The vault of a fence's row key; undefined for a row of details. */
+/** Returns the vault of a fence's row key. Undefined for a row of details. */
 export const vaultOfFence = (rowKey: string): string | undefined =>
   rowKey.endsWith(`!${FENCE}`) ? rowKey.slice(DETAILS.length, -FENCE.length - 1) : undefined;
 export const detailsRange = { partitionKey: STATE, from: DETAILS, before: keyEnd(DETAILS) };
@@ -63,70 +64,71 @@ export const findingsKey = (check: Check, vaultName: string, chunk: number): str
 export const exemptionKey = (id: string, ofAsset: boolean): string => `${ofAsset ? ASSET_EXEMPTION : EXEMPTION}${id}`;
 
 /**
- * Sorts by when the violations arose.
+ * Sorts by the time at which the violations arose.
  *
- * @param write - Of each try of an evaluation another: one that goes on from what the try before wrote finds fewer arisen.
+ * @param write - Different for each attempt of an evaluation, because an attempt that continues after the previous one finds
+ * fewer new violations.
  */
 export const newViolationsKey = (at: string, vaultName: string, write: string, chunk: number): string =>
   `${NEW_VIOLATIONS}${at}!${vaultName.toLowerCase()}!${write}!${numbered(chunk)}`;
-/** Before every row of violations that arose at this instant or later. */
+/** Sorts before every row of violations that arose at this time or later. */
 export const newViolationsFrom = (at: string): string => `${NEW_VIOLATIONS}${at}`;
 export const newViolationsRange = { partitionKey: STATE, from: NEW_VIOLATIONS, before: FINDINGS };
 
-/** A failing pair: the check's code, since when (unix seconds), and the facts. */
+/** A failing pair: the check's code, since when (unix seconds), and the evidence. */
 export const Failure = z.object({ code: z.int(), since: z.int(), evidence: z.string() });
 export type Failure = z.infer<typeof Failure>;
 
-/** What scores and lists need of a vault. Only evaluations of that vault write it, so it is never a shared counter. */
+/** The data of a vault that scores and lists need. Only evaluations of that vault write it, so it is never a shared counter. */
 export const VaultState = z.object({
   name: z.string(),
   subscriptionId: z.string(),
-  /** Packed passed and failed pairs per check; see pack.ts. */
+  /** Packed numbers of passed and failed pairs by check; see pack.ts. */
   tallies: z.instanceof(Uint8Array),
   /** The vault's own failures, in the order of the checks. */
   failures: z.array(Failure),
-  /** The exemptions of single assets in it, and whether the pair fails now. */
+  /** Exemptions of single assets in the vault, and whether the pair currently fails. */
   exemptions: z.array(
     z.object({ id: z.string(), checkId: z.string(), asset: z.string(), until: z.string(), failing: z.boolean() }),
   ),
-  /** Who the vault's own tag names as its owner. */
+  /** Owner according to the vault's own tag. */
   owners: z.array(z.string()).optional(),
   /** Whether asset checks were evaluated as for a vault with role-based access control. */
   rbac: z.boolean(),
-  /** What is known of references to it and to its assets, packed; see references.ts. */
+  /** Known references to the vault and its assets, packed; see references.ts. */
   references: z.instanceof(Uint8Array).optional(),
-  /** Unix seconds at which age alone changes the first result. */
+  /** Unix seconds at which age changes the first result. */
   dueAt: z.int().optional(),
-  /** Hashes of the vault's details rows: a crash between those and this row shows by them. */
+  /** Hashes of the vault's details rows. They reveal a crash between the writes of those rows and of this one. */
   details: z.array(z.string()),
   createdAt: z.string(),
   evaluatedAt: z.string(),
-  /** The evaluation of everything that last covered it. */
+  /** The last evaluation of everything that covered the vault. */
   evaluationId: z.string().optional(),
-  /** The vault has left; the row stays for its exemptions alone. */
+  /** True if the vault was removed. The row stays only for its exemptions. */
   gone: z.boolean(),
 });
 export type VaultState = z.infer<typeof VaultState>;
 export const VaultStates = entity(TABLE, VaultState);
 
-/** What else is known of a row's items, in their order; see facts.ts. Rows of earlier versions have none. */
+/** Further data of a row's items, in their order; see facts.ts. Rows of earlier versions have none. */
 const factsColumn = { facts: z.instanceof(Uint8Array).optional() };
 
-/** A vault's assets with their results: what the next evaluation compares with. Deflated JSON; see pack.ts. */
+/** A vault's assets with their results, with which the next evaluation compares. Compressed JSON; see pack.ts. */
 export const Details = entity(TABLE, z.object({ assets: z.instanceof(Uint8Array), ...factsColumn }));
 
 export const ResultFences = fenceEntity(TABLE);
 
-/** Rows of a vault's details range, whichever they are; their keys tell. */
+/** All kinds of rows in a vault's details range, distinguished by their keys. */
 export const DetailsRangeRows = entity(
   TABLE,
   z.object({ ...ResultFences.schema.shape, ...Details.schema.shape }).partial(),
 );
 
-/** One check's failing assets in one vault, by name: what lists of violations are read from. Deflated JSON. */
+/** Failing assets of one check in one vault, by name, for lists of violations. Compressed JSON. */
 export const Findings = entity(TABLE, z.object({ items: z.instanceof(Uint8Array), ...factsColumn }));
 
-/** Violations that arose in one evaluation of one vault, for who tells people of them. Deflated JSON. */
+/** Violations that arose in one evaluation of one vault, for alerts. Compressed JSON. */
 export const NewViolationRows = entity(
   TABLE,
   z.object({ name: z.string(), vaultId: z.string(), subscriptionId: z.string(), items: z.instanceof(Uint8Array) }),
@@ -139,7 +141,7 @@ export const ExemptionRecord = z.object({
   id: z.string(),
   checkId: z.string(),
   scopeType: z.enum(SCOPES),
-  /** Lower case; absent for `all`. */
+  /** Lower case. Absent for `all`. */
   scopeId: z.string().optional(),
   category: z.enum(EXEMPTION_CATEGORIES),
   reason: z.string(),
@@ -147,38 +149,38 @@ export const ExemptionRecord = z.object({
   until: z.string(),
   createdAt: z.string(),
   createdBy: z.string(),
-  /** Absent where a command made it, and in rows written before it was kept. */
+  /** Absent for exemptions created by a command, and in rows of earlier versions. */
   createdByRole: z.enum(ROLES).optional(),
-  /** Tells two requests for the same exemption apart. Rows of earlier versions have none. */
+  /** Distinguishes two requests for the same exemption. Rows of earlier versions have none. */
   writeId: z.string().optional(),
 });
 export type ExemptionRecord = z.infer<typeof ExemptionRecord>;
 export const Exemptions = entity(TABLE, ExemptionRecord);
 
-/** The partition of all evaluations that were asked for, by id; the newest stands under EVALUATION_KEY, too. */
+/** Partition of all requested evaluations, by ID. The newest also has a copy under EVALUATION_KEY. */
 export const EVALUATIONS = "evaluations";
 
-/** An evaluation of everything that was asked for. */
+/** A requested evaluation of everything. */
 export const EvaluationRecord = z.object({
   evaluationId: z.string(),
   requestedAt: z.string(),
   requestedBy: z.string(),
-  /** Vaults it covers, once it is planned. */
+  /** Number of vaults, once it is planned. */
   vaults: z.int().optional(),
-  /** Vaults it could not evaluate, in five tries. */
+  /** Vaults that it could not evaluate in five attempts. */
   failedVaults: z.array(z.string()),
 });
 export type EvaluationRecord = z.infer<typeof EvaluationRecord>;
 export const Evaluations = entity(TABLE, EvaluationRecord);
 
-/** Where the lines of expiry stood when everything that had crossed them was last sent to be evaluated. */
+/** The time and thresholds for which assets that passed a threshold were last sent for evaluation. */
 export const LinesRecord = z.object({
   at: z.string(),
   criticalDays: z.int(),
   warningDays: z.int(),
-  /** Evaluation was switched off since: everything may have changed. */
+  /** True if evaluation was turned off since. Then everything may have changed. */
   paused: z.boolean(),
-  /** What the results were judged by: see `EDITION`. Rows of earlier versions have none. */
+  /** Version of the checks, see `EDITION`. Rows of earlier versions have none. */
   edition: z.string().optional(),
 });
 export type LinesRecord = z.infer<typeof LinesRecord>;
@@ -198,7 +200,7 @@ export const VaultSummary = VaultState.pick({
 });
 export type VaultSummary = z.infer<typeof VaultSummary>;
 
-/** Rows of the overview's range, whichever they are; their keys tell. */
+/** All kinds of rows in the overview's range, distinguished by their keys. */
 export const OverviewRows = entity(
   TABLE,
   z.object({ ...EvaluationRecord.shape, ...ExemptionRecord.shape, ...VaultSummary.shape }).partial(),
@@ -212,29 +214,32 @@ export const overviewMembers = [
 ];
 export const parseSummary = (row: unknown): VaultSummary => VaultSummary.parse(row);
 
-/** What all vaults' results come to. */
+/** Totals of all vaults' results. */
 export const TotalsRecord = z.object({
-  /** New with each write. The row behind the changed vaults has the same one: so both ends of a reading are of one write. */
+  /**
+   * New with each write. The row after the marks of changed vaults has the same value, which proves that a range read belongs
+   * to one write.
+   */
   sequence: z.string(),
-  /** Deflated; see result-totals.ts. Absent where they are too large, or not whole yet: then nobody goes by them. */
+  /** Compressed; see result-totals.ts. Absent if too large or not complete yet. Then the vaults' rows are read. */
   totals: z.instanceof(Uint8Array).optional(),
 });
 export type TotalsRecord = z.infer<typeof TotalsRecord>;
 export const TotalsRows = entity(TABLE, TotalsRecord);
 export const TotalsEnd = entity(TABLE, TotalsRecord.pick({ sequence: true }));
 
-/** That a vault's results are not as the totals count them; see changed-results.ts. */
+/** Marks a vault whose results differ from what the totals count; see changed-results.ts. */
 export const ChangedResults = z.object({
-  /** As the totals count it, and as its row has it; packed, nothing where they don't and where it is gone. */
+  /** The state in the totals and the current state, packed. Empty if the totals don't count the vault, or if it was removed. */
   before: z.instanceof(Uint8Array).optional(),
   now: z.instanceof(Uint8Array).optional(),
-  /** How the totals count it can't be told: then all vaults' rows are read. */
+  /** True if the state in the totals is unknown. Then all vaults' rows are read. */
   unknown: z.boolean().optional(),
 });
 export type ChangedResults = z.infer<typeof ChangedResults>;
 export const ChangedRows = entity(TABLE, ChangedResults);
 
-/** Rows of the range of totals, whichever they are; their keys tell. */
+/** All kinds of rows in the range of totals, distinguished by their keys. */
 export const TotalsRangeRows = entity(
   TABLE,
   z
@@ -255,30 +260,32 @@ export const DayScores = entity(
   TABLE,
   DayTotals.extend({
     date: z.string(),
-    /** By framework. Rows of earlier versions have none, and no edition. */
+    /** Scores by framework. Rows of earlier versions have neither these nor an edition. */
     frameworks: z.record(z.string(), DayTotals).optional(),
     edition: z.int().optional(),
   }),
 );
 
-/** The one queue of compliance. A message may come twice; each does what it says again without harm. */
+/** The queue of compliance. Handlers tolerate duplicate deliveries. */
 export const QUEUE = "compliance-evaluate";
 export const EvaluateMessage = z.discriminatedUnion("kind", [
-  /** Send one message for each vault. */
+  /** Sends one message for each vault. */
   z.object({ kind: z.literal("everything"), evaluationId: z.string().optional() }),
-  /** A whole vault, from the inventory. */
+  /** Evaluates a whole vault. */
   z.object({ kind: z.literal("vault"), vault: z.string(), evaluationId: z.string().optional() }),
-  /** Some of a vault's assets, as `<type>.<name>`. */
+  /** Evaluates some of a vault's assets, as `<type>.<name>`. */
   z.object({
     kind: z.literal("assets"),
     vault: z.string(),
     assets: z.array(z.string()),
-    /** References to them changed: those of the vault are asked for anew. */
+    /** True if references to them changed: the vault's references are read again. */
     references: z.boolean().optional(),
   }),
-  /** What of a vault is due by age. */
+  /** Evaluates the assets of a vault that are due by age. */
   z.object({ kind: z.literal("due"), vault: z.string() }),
-  /** Find what time or the policy's lines have passed. The days are those that held when it was sent. */
+  /**
+   * Finds assets that passed a threshold because of time or settings. The days are those in force when the message was sent.
+   */
   z.object({
     kind: z.literal("crossed"),
     criticalDays: z.int().optional(),

@@ -4,15 +4,15 @@ import { pack, unpackBytes } from "../platform/storage/packed.ts";
 import { AssetFacts } from "./facts.ts";
 import type { Failure } from "./layout.ts";
 
-/** One asset's results: which checks it passes, by code, and which it fails. Checks that don't apply are in neither. */
+/** Results of one asset: the codes of checks that it passes, and the failures. Not applicable checks are in neither. */
 export interface AssetState {
   type: AssetType;
   name: string;
   passed: number[];
   failed: Failure[];
-  /** Unix seconds at which age alone changes the first result. */
+  /** Unix seconds at which age changes the first result. */
   dueAt?: number;
-  /** What is to be said of it beside what fails; only where something does. */
+  /** Data for lists of violations. Only if something fails. */
   facts?: AssetFacts | undefined;
 }
 
@@ -23,7 +23,7 @@ export interface Tally {
   failed: number;
 }
 
-/** Tallies per check code, as 32-bit triples `code, passed, failed`: some 300 bytes a vault. */
+/** Numbers of passed and failed pairs by check, as 32-bit triples `code, passed, failed`: about 300 bytes per vault. */
 export function packTallies(tallies: ReadonlyMap<number, Tally>): Uint8Array<ArrayBuffer> {
   const entries = [...tallies].sort(([a], [b]) => a - b);
   return new Uint8Array(
@@ -32,7 +32,7 @@ export function packTallies(tallies: ReadonlyMap<number, Tally>): Uint8Array<Arr
 }
 
 export function unpackTallies(packed: Uint8Array): Map<number, Tally> {
-  // A copy, since decoded bytes may lie unaligned in a larger buffer (and a Buffer's slice is none).
+  // A copy, since decoded bytes may be unaligned in a larger buffer, and `Buffer.slice` does not copy.
   const words = new Uint32Array(new Uint8Array(packed).buffer);
   const tallies = new Map<number, Tally>();
   for (let at = 0; at + 2 < words.length; at += 3) {
@@ -41,15 +41,17 @@ export function unpackTallies(packed: Uint8Array): Map<number, Tally> {
   return tallies;
 }
 
-/** Assets per details row and failing assets per findings row: deflated, either stays far below the 1 MiB of an entity. */
+/**
+ * Assets per details row and failing assets per findings row. Compressed, either stays far below the 1 MiB limit of an entity.
+ */
 const ASSETS_PER_ROW = 4000;
 export const FINDINGS_PER_ROW = 500;
 
-/** A row's columns before they are deflated, and a short hash to see by whether it differs. */
+/** A row's columns before compression, with a short hash to detect changes. */
 export interface Chunk {
   hash: string;
   bytes(): Uint8Array<ArrayBuffer>;
-  /** The facts of its items, in their order; undefined where none has any. A column that earlier versions don't know. */
+  /** The facts of the row's items, in their order. Undefined if no item has any. */
   facts(): Uint8Array<ArrayBuffer> | undefined;
 }
 
@@ -59,13 +61,13 @@ type Facts = z.infer<typeof Facts>;
 const hashOf = (items: readonly unknown[], facts: Facts | undefined): string =>
   facts === undefined ? fingerprint(items) : fingerprint([items, facts]);
 
-/** The facts of a row's items; undefined where it has none. */
+/** Returns the facts of a row's items. Undefined if it has none. */
 const unpackFacts = (bytes: Uint8Array | undefined): Facts | undefined =>
   bytes === undefined ? undefined : unpackBytes(bytes, Facts);
 
 /**
- * @param stored - An item as its row holds it. It is made again for the bytes: those of all rows of a large vault at once
- * would take as much memory as its results.
+ * @param stored - Returns an item in its stored form. Called twice per item, because keeping all items of a large vault would
+ * double the memory.
  */
 function chunksOf<T>(
   items: readonly T[],
@@ -109,7 +111,7 @@ const storedAsset = ({ type, name, passed, failed, dueAt }: AssetState): StoredA
   dueAt ?? 0,
 ];
 
-/** A details row's assets, with the hash its chunk was written under. */
+/** The assets of a details row, with the hash of the chunk from which it was written. */
 export function unpackDetails(bytes: Uint8Array, packedFacts?: Uint8Array): { hash: string; assets: AssetState[] } {
   const stored = unpackBytes(bytes, z.array(StoredAsset));
   const facts = unpackFacts(packedFacts);
@@ -127,12 +129,12 @@ export function unpackDetails(bytes: Uint8Array, packedFacts?: Uint8Array): { ha
   return { hash: hashOf(stored, facts), assets };
 }
 
-/** A failing asset of one check: its name, since when (unix seconds), the evidence, and what else is known of it. */
+/** A failing asset of one check: its name, since when (unix seconds), the evidence, and further data. */
 export type Finding = [name: string, since: number, evidence: string, facts?: AssetFacts | undefined];
 type StoredFinding = [name: string, since: number, evidence: string];
 const StoredFindings = z.array(z.tuple([z.string(), z.int(), z.string()]));
 
-/** Findings in the order of their names, whatever their case. */
+/** Sorts findings by name, ignoring case. */
 export const findingChunks = (findings: readonly Finding[]): Chunk[] =>
   chunksOf(sortedFindings(findings), FINDINGS_PER_ROW, storedFinding, ([, , , facts]) => facts);
 
@@ -152,7 +154,7 @@ export function unpackFindings(bytes: Uint8Array, packedFacts?: Uint8Array): Fin
   });
 }
 
-/** The hash that the chunk of a findings row was written under. */
+/** Returns the hash of the chunk from which a findings row was written. */
 export const findingsHash = (bytes: Uint8Array, packedFacts?: Uint8Array): string =>
   hashOf(unpackBytes(bytes, StoredFindings), unpackFacts(packedFacts));
 

@@ -17,10 +17,10 @@ import { listViolations, type Violation } from "./violations.ts";
 const PARALLEL = 16;
 
 /**
- * A page of the violations that stand now, the most severe first, without exempted ones, with the tags of what they are of.
+ * Returns a page of the current violations, the most severe first, without exempted ones, with the tags of their resources.
  *
- * @param cursor - Of the page before; undefined for the first.
- * @returns No cursor behind the last page.
+ * @param cursor - Cursor of the previous page. Undefined for the first.
+ * @returns no cursor after the last page.
  */
 export async function currentViolations(
   tables: Tables,
@@ -57,23 +57,26 @@ export async function currentViolations(
 
 const nameKeyOf = ({ type, name, vaultName }: ReturnType<typeof placesOf>[number]) => nameKey(type, name, vaultName);
 
-/** A violation as who told of it knows it. */
+/** A violation of which an alert has notified. */
 export type AlertedViolation = Pick<Violation, "id" | "checkId" | "resourceId"> & {
   resourceType: string;
   vaultName: string;
 };
 
-/** One reading of what is evaluated now. */
+/** One reading of the current results. */
 export interface ViolationReading {
-  /** How many vaults have results. */
+  /** Number of vaults with results. */
   vaults: number;
-  /** When a result of any vault was last changed, ISO 8601; empty where there is none. */
+  /** When a result of any vault last changed, ISO 8601. Empty if there is none. */
   changedAt: string;
-  /** Whether a vault has results. */
+  /** Returns whether a vault has results. */
   has(vaultName: string): boolean;
-  /** Whether a vault's results changed since, or it has none any more. */
+  /** Returns whether a vault's results changed since, or no longer exist. */
   changedSince(vaultName: string, at: string): boolean;
-  /** Those that still fail, by id, and whether they are exempted. A request for each check, its successors, and vault. */
+  /**
+   * Returns the violations that still exist, by ID, and whether they are exempted. A request for each check, its successors,
+   * and vault.
+   */
   standing(violations: readonly AlertedViolation[]): Promise<Map<string, { exempted: boolean }>>;
 }
 
@@ -95,7 +98,7 @@ export function readingOf(tables: Tables, overview: Overview): ViolationReading 
     return names;
   }
 
-  /** What got worse, or what another check says since, has not ended: it goes on under that check's id. */
+  /** A violation that got worse continues under the other check's ID. */
   async function failingNames({ checkId }: AlertedViolation, vault: VaultOverview): Promise<Set<string>> {
     const checks = [checkId, ...successorsOf(checkId)];
     return new Set((await Promise.all(checks.map((one) => failingOf(one, vault)))).flat());
@@ -121,7 +124,7 @@ export function readingOf(tables: Tables, overview: Overview): ViolationReading 
           const [first] = group as [AlertedViolation];
           const vault = vaults.get(first.vaultName.toLowerCase());
           const check = checkOfId.get(first.checkId);
-          // A holder of credentials that does not count now says nothing of them.
+          // Excluded holders of credentials are ignored.
           const isHolder = check && check.resourceType !== "vault" && sourceOf(check) !== "keyVault";
           if (!vault) {
             if (isHolder) for (const { id } of group) found.set(id, { exempted: true });

@@ -4,13 +4,16 @@ import { VAULTS, Vaults, vaultInSubscriptionKey } from "../inventory/vault.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 
-/** Whether a vault or a holder is in no count now. */
+/** Returns whether a vault or a holder is excluded from counts at this time. */
 export type IsUncounted = (vault: { name: string; subscriptionId: string }) => boolean;
 
-/** What stands in a subscription's place where there is none. */
+/** Takes the place of a subscription in violations without one. */
 export const HOLDERS: readonly string[] = HOLDER_SOURCES.map(holderSubscription);
 
-/** Who is in no count now. One request; where there are holders, also one for each source and 1,000 of them. */
+/**
+ * Reads which vaults and holders are excluded from counts. One request. If there are holders, also one for each source and
+ * 1,000 of them.
+ */
 export async function uncountedNow(
   tables: Tables,
   at: { now: number; licensed: boolean },

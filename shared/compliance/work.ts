@@ -15,26 +15,26 @@ import { type Evaluator, editionOf } from "./evaluator.ts";
 import { type EvaluateMessage, LINES_KEY, Lines, QUEUE, STATE, VaultStates, vaultsRange } from "./layout.ts";
 import type { Overview } from "./overview.ts";
 
-/** Every instance feels a changed setting within this time; what it changes is looked for only then. */
+/** Every instance applies a changed setting within this time. Its effects are evaluated only then. */
 const SETTINGS_FELT_SECONDS = 30;
 /** Names in one message, each of at most 139 characters: far below 48 KiB. */
 const ASSETS_PER_MESSAGE = 300;
 const SENDS_AT_ONCE = 16;
 
-/** What evaluates by messages: all vaults, one, or what time, policy or references have changed of it. */
+/** Evaluates through queue messages: all vaults, one vault, or the assets that time, policy or references affect. */
 export interface EvaluationWork {
   send(message: EvaluateMessage, delaySeconds?: number): Promise<void>;
-  /** Works on one message of the queue. */
+  /** Handles one message of the queue. */
   handle(message: EvaluateMessage): Promise<void>;
-  /** A message that failed for good, in five tries: people find it in the audit log and in the evaluation's status. */
+  /** Records a message that failed five times in the audit log and in the evaluation's status. */
   failed(message: EvaluateMessage, requestId: string): Promise<void>;
-  /** Looks for what changed settings have passed, once every instance judges by them. */
+  /** Evaluates assets that passed a changed threshold, once every instance uses the new settings. */
   policyChanged(keys: readonly string[]): Promise<void>;
-  /** References to a vault and to these of its assets (`<type>.<name>`) changed: they are evaluated by a message. */
+  /** Sends a message that evaluates a vault and some of its assets (`<type>.<name>`) after their references changed. */
   referencesChanged(vault: string, assets: string[]): Promise<void>;
-  /** Lower-cased names of the inventory's vaults, and how many assets they hold. */
+  /** Returns lower-case names of the inventory's vaults, with their numbers of assets. */
   inventory(): Promise<{ vaults: string[]; assets: number }>;
-  /** The inventory's vaults, and those it has no more, which are taken out when their turn comes. */
+  /** Returns the inventory's vaults and those it no longer has, whose results are removed. */
   everyVault(vaults: readonly string[]): Promise<Set<string>>;
 }
 
@@ -99,7 +99,7 @@ export function createEvaluationWork(deps: {
       log.debug("A vault was evaluated", { vault: message.vault, kind: message.kind, evaluated });
     } catch (error) {
       if (!(error instanceof VaultBusy)) throw error;
-      // A scan writes it. Waiting must not count as a failed delivery, so a new message waits instead.
+      // A scan is writing the vault. Throwing would count as a failed delivery, so a new message is sent instead.
       const seconds = Math.ceil(error.waitMs / 1000);
       await send(message, Math.max(1, seconds));
     }
@@ -114,12 +114,15 @@ export function createEvaluationWork(deps: {
     await evaluations.change(evaluationId, (record) => ({ ...record, vaults: all.size }));
   }
 
-  /** Sends what expiry lines swept over since the last time, whether by time or by policy, and what is due by age. */
+  /**
+   * Sends messages for the assets that passed an expiry threshold since the last time, because of time or policy, and for those
+   * due by age.
+   */
   async function sendCrossed(message: Extract<EvaluateMessage, { kind: "crossed" }>): Promise<void> {
     const row = await tables.get(Lines, STATE, LINES_KEY);
     const at = await evaluator.context();
     if (!row) {
-      // Nothing was evaluated yet, so nothing can have crossed a line since.
+      // Before the first evaluation, no asset can have passed a threshold.
       if (at) await evaluator.ensureLines(at);
       return;
     }

@@ -74,7 +74,7 @@ test("an assessor's report has scope, period, method, every control's result, an
     "did not read 1 subscription: Finance. Vaults may be missing from this report.",
     "could read nothing of 2 key vaults",
     "Method",
-    "Limits: checks see how things are set",
+    "Limits: checks inspect configurations",
     "kv-pay.secret.expired-00",
     "and 5 more: GET /compliance/violations/csv?check=secret-expired",
     "key-expired.asset.kv-pay.key.signing",
