@@ -2,31 +2,30 @@ import { CloudFailure } from "../platform/azure/failure.ts";
 import type { Graph, GraphApplication } from "../platform/azure/graph.ts";
 import { type ApplicationRecord, byKeyId, credentialsOf } from "./application.ts";
 
-/** An application as it was read; when it was first seen is for the rows to say. */
+/** An application as it was read. The stored row adds when it was first seen. */
 export type ReadApplication = Omit<ApplicationRecord, "firstSeenAt" | "details">;
 
-/** All that Graph lists; a list that could not be read to its end is a failure and says nothing. */
+/** Everything that Graph lists. A list that could not be read completely is a failure without data. */
 export interface Listing {
   applications: GraphApplication[] | CloudFailure;
   servicePrincipals: GraphApplication[] | CloudFailure;
-  /** Object ids of those with federated credentials; undefined where Graph does not tell. */
+  /** Object IDs of applications with federated credentials. Undefined if Graph does not return them. */
   federated: ReadonlySet<string> | undefined;
 }
 
-/** One request a page. Both lists one after the other: Graph counts them together. */
+/** Reads both lists one after the other, because Graph counts them together for throttling. One request per page. */
 export async function readAll(
   graph: Pick<Graph, "applications" | "servicePrincipals" | "federatedApplications">,
   signal: AbortSignal,
 ): Promise<Listing> {
   const applications = await listed(graph.applications(signal));
-  // What the first list was refused for, such as a sign-in that fails, the second would be, too: it is asked all the same,
-  // since it takes the same permission but not the same time.
+  // The second list is requested even if the first failed. Some failures affect both, but one that depends on time may be over.
   const servicePrincipals = await listed(graph.servicePrincipals(signal));
   const federated = await listed(graph.federatedApplications(signal));
   return {
     applications,
     servicePrincipals,
-    // Not every tenant can answer this, and only a check of compliance asks it: it is no failure.
+    // Not every tenant supports this query, and only a compliance check needs it, so its failure is ignored.
     federated: federated instanceof CloudFailure ? undefined : new Set(federated),
   };
 }
@@ -42,7 +41,7 @@ async function listed<T>(pages: AsyncGenerator<T[]>): Promise<T[] | CloudFailure
   return all;
 }
 
-/** What changed since a delta link: by object id the newest state, or undefined where it is gone. */
+/** Changes since a delta link: by object ID the newest state, or undefined if it was deleted. */
 export interface Changes {
   applications: Map<string, GraphApplication | undefined>;
   deltaLink: string;
@@ -60,7 +59,7 @@ export async function readChanges(graph: Pick<Graph, "changes">, link: string, s
   return { applications, deltaLink };
 }
 
-/** Where the next reading of changes goes on; undefined where the identity may not ask for changes. */
+/** The next delta link. Undefined if the identity may not read changes. */
 export async function startOfChanges(graph: Pick<Graph, "changes">, signal: AbortSignal): Promise<string | undefined> {
   try {
     let link: string | undefined;
@@ -73,9 +72,9 @@ export async function startOfChanges(graph: Pick<Graph, "changes">, signal: Abor
 }
 
 /**
- * An application and its service principal here as one: they share the client id. Either may be missing.
+ * Joins an application and its service principal in this tenant, which share the client ID. Either may be missing.
  *
- * @param known - From before, where this reading does not say.
+ * @param known - The stored application, for data that this reading does not contain.
  */
 export function merged(
   application: GraphApplication | undefined,

@@ -16,14 +16,14 @@ import {
 import type { ReadApplication } from "./read.ts";
 
 /**
- * Applications whose rows change in one transaction, five operations each at most, with those of a fence: all rows of one
- * change together, so that what a dead worker left is always whole.
+ * Applications whose rows change in one transaction, each with at most five operations, plus the fence. All rows of an
+ * application change together, so that a crash never leaves part of them.
  */
 const APPS_PER_TRANSACTION = 19;
-/** Rows of one transaction are written from so much text at most: an application may hold a thousand credentials. */
+/** Maximum text size of a transaction's rows: an application may have a thousand credentials. */
 const TEXT_PER_TRANSACTION = 1_000_000;
 
-/** Hash of what was read of an application, in an order of its own: members may come in any. */
+/** Hash of an application's data in a fixed order of members. */
 export function hashOfApplication(app: ReadApplication): string {
   const { appId, objectId, kind, displayName, signInAudience, createdOn, owners, credentials, federated } = app;
   return fingerprint([
@@ -36,13 +36,13 @@ export function hashOfApplication(app: ReadApplication): string {
   ]);
 }
 
-/** Hash over a bucket. Equal means that no application's row is read or written. */
+/** Hash over a bucket. If it is equal, no row of the bucket's applications is read or written. */
 export const contentsOf = (apps: ReadonlyMap<string, ReadApplication>): string =>
   fingerprint([...apps.values()].map((app) => [app.appId, hashOfApplication(app)]).sort(byFirst));
 
 const byFirst = (a: string[], b: string[]): number => (a[0]! < b[0]! ? -1 : 1);
 
-/** A bucket's applications as they stand. One request per 1,000. */
+/** Returns a bucket's stored applications. One request per 1,000. */
 export async function readBucket(tables: Tables, bucket: string): Promise<Map<string, ApplicationRecord>> {
   const standing = new Map<string, ApplicationRecord>();
   for await (const rows of tables.pages(Applications, bucketRange(bucket)))
@@ -50,7 +50,7 @@ export async function readBucket(tables: Tables, bucket: string): Promise<Map<st
   return standing;
 }
 
-/** What changed in a bucket, in numbers. */
+/** Numbers of changes in a bucket. */
 export interface BucketChanges {
   added: number;
   updated: number;
@@ -58,8 +58,8 @@ export interface BucketChanges {
 }
 
 /**
- * Writes what differs, under the bucket's fence. The bucket's own row is not written: that is last, when the credentials
- * stand in the inventory, too.
+ * Writes the differences under the bucket's fence. The bucket's own row is written later, after the credentials in the
+ * inventory.
  */
 export async function writeApplications(
   fence: Fence,
@@ -111,7 +111,7 @@ function rowsOf(before: ApplicationRecord | undefined, after: ReadApplication | 
   ];
 }
 
-/** Says under the fence what the bucket holds now: a run that finds it so has nothing to write. */
+/** Writes the bucket's row under the fence, after which the next run finds nothing to write. */
 export async function endBucket(
   fence: Fence,
   bucket: string,
@@ -121,7 +121,7 @@ export async function endBucket(
   await fence.write([put(Buckets, bucketKey(bucket), { contents: contentsOf(apps), apps: apps.size, credentials })]);
 }
 
-/** The client ids of the applications with these object ids, where they are known. One request each. */
+/** Returns the client IDs of known applications with these object IDs. One request each. */
 export async function appIdOf(tables: Tables, objectId: string): Promise<string | undefined> {
   return (await tables.get(ObjectIds, APPS, objectKey(objectId)))?.appId;
 }

@@ -3,7 +3,7 @@ import { ASSET_TYPES } from "../inventory/asset.ts";
 import type { Entity, Row } from "../platform/storage/entity.ts";
 import { type Range, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 
-/** Something that looked wrong once. A scan may have been writing, so it is looked at again before it counts. */
+/** A suspected difference. It may be a write in progress, so it is checked again before it counts. */
 export type Doubt = { readonly vault: string } & (
   | { readonly about: "row"; readonly partitionKey: string; readonly key: string }
   /** The fingerprints or packed expiries in the vault's row. */
@@ -15,13 +15,13 @@ export type Doubt = { readonly vault: string } & (
   | { readonly about: "compliance" }
 );
 
-/** An index row's key in its parts. */
+/** The parts of an index row's key. */
 export interface IndexKey {
   readonly kind: "name" | "expiry";
   readonly type: AssetType;
   readonly name: string;
   readonly vault: string;
-  /** Unix seconds, as far as the key tells; undefined for none, and of a row by name. */
+  /** Unix seconds. Undefined for no expiry, and for a row by name. */
   readonly expiresOn: number | undefined;
 }
 
@@ -30,7 +30,7 @@ const NAME = "([a-z0-9-]{1,127})";
 const BY_NAME = new RegExp(`^n!(${TYPES})!${NAME}!${NAME}$`);
 const BY_EXPIRY = new RegExp(`^e!(${TYPES})!(\\d{10}|~)!${NAME}!${NAME}$`);
 
-/** Undefined for a key that no asset can have. */
+/** Returns undefined for a key that no asset can have. */
 export function parseIndexKey(key: string): IndexKey | undefined {
   const byName = BY_NAME.exec(key);
   if (byName) {
@@ -43,11 +43,11 @@ export function parseIndexKey(key: string): IndexKey | undefined {
   return { kind: "expiry", type, name, vault, expiresOn: expiry === "~" ? undefined : Number(expiry) };
 }
 
-/** All index rows of a partition, by expiry and by name, lie in this range; other kinds of rows between them are no concern. */
+/** Returns the range that contains all index rows of a partition, by expiry and by name. Other rows in between are ignored. */
 export const indexRange = (partitionKey: string): Range => ({ partitionKey, from: "e!", before: 'n"' });
 export const isIndexKey = (rowKey: string): boolean => rowKey.startsWith("n!") || rowKey.startsWith("e!");
 
-/** A doubt about an index row, filed under the vault its key names; under none where it names none. */
+/** Returns the suspected difference of an index row, with the vault from its key. Empty vault name if the key contains none. */
 export const rowDoubt = (partitionKey: string, key: string): Doubt => ({
   about: "row",
   vault: parseIndexKey(key)?.vault ?? "",
@@ -58,7 +58,7 @@ export const rowDoubt = (partitionKey: string, key: string): Doubt => ({
 /** A row that may be missing or unreadable. */
 export interface Standing<T> {
   readonly row: Row<T> | undefined;
-  /** Where the row is there but does not fit: what it takes to remove just this state of it. */
+  /** The ETag with which to remove an unreadable row. */
   readonly unreadable: { readonly etag: string } | undefined;
 }
 

@@ -22,47 +22,47 @@ import { type Fault, inspectVault, isItself, lookAgain } from "./inventory.ts";
 import { copyFault, mendVaultRow } from "./vault-row.ts";
 import { type FaultCounts, noFaults } from "./walk.ts";
 
-/** Looks at a vault that a scan was writing. */
+/** Attempts at a vault that a scan is writing. */
 const LOOKS = 3;
-/** Rows named in an entry of the audit log; its counts are whole. */
+/** Rows named in an audit entry. Its counts are complete. */
 const MAX_NAMED_ROWS = 20;
 
-/** Who writes what the reconciliation mends. */
+/** Actor of the repairs in the audit log. */
 export interface Restorers {
   readonly writer: Pick<InventoryWriter, "known" | "apply" | "restore" | "forgetListings" | "removeOldFences">;
   readonly compliance: Pick<Compliance, "restore" | "removeOldFences" | "renewTotals" | "faultOfTotals">;
 }
 
-/** The walk that mends, as entries and leases name it. */
+/** ID of the walk in audit entries and leases. */
 export interface WalkIdentity {
   readonly walkId: string;
   readonly owner: string;
   readonly caller: Caller;
 }
 
-/** What came of one vault's doubts. */
+/** Result for one vault. */
 export interface Settled {
   readonly mended: FaultCounts;
-  /** Rows that wait for the vault to be listed again. */
+  /** Rows that are repaired after the vault is listed again. */
   readonly awaiting: number;
-  /** Why the vault is left to the next walk, wholly or in part. */
+  /** Why the vault is left to the next walk, completely or in part. */
   readonly left: string | undefined;
 }
 
-/** The vault was written between the reads of a look. */
+/** Thrown if the vault was written between the reads of a check. */
 class Disturbed extends Error {
   override readonly name = "Disturbed";
 }
 
 /**
- * Looks at a vault's doubts once more while no scan writes it, mends what is wrong, and enters that in the audit log. The
- * vault's own rows by name are what all others follow from; where those are wrong themselves, the vault is listed again.
+ * Checks a vault's suspected differences again while no scan writes it, repairs them, and records that in the audit log. All
+ * other rows follow from the vault's own rows by name. If those are wrong, the vault is listed again.
  */
 export function createMender(
   deps: {
     tables: Tables;
     audit: Pick<Audit, "append">;
-    /** Milliseconds between looks at a vault that a scan was writing. */
+    /** Milliseconds between attempts at a vault that a scan is writing. */
     pauseMs: number;
   } & Restorers,
 ) {
@@ -75,7 +75,7 @@ export function createMender(
         const awaiting = await settleOnce(vault, doubts, walk, mended);
         return { mended, awaiting, left: undefined };
       } catch (error) {
-        // One vault that can't be mended costs only itself: the walk's record names it, and the next walk sees it again.
+        // A vault that can't be repaired does not stop the walk. The walk's record names it, and the next walk checks it again.
         const busy = error instanceof Disturbed || error instanceof VaultBusy || isConflict(error);
         if (!busy || look === LOOKS)
           return { mended, awaiting: 0, left: busy ? "it was being written" : reasonOf(error) };
@@ -84,7 +84,7 @@ export function createMender(
     }
   };
 
-  /** Counts what it mends as it goes. Answers how many rows wait for the vault to be listed again. */
+  /** Adds to the counts as it repairs. Returns the number of rows that wait for the vault to be listed again. */
   async function settleOnce(
     name: string,
     doubts: readonly Doubt[],
@@ -154,9 +154,9 @@ export function createMender(
   }
 
   /**
-   * What `look` finds while nobody writes the vault: its row is not pending, and the same before and after.
+   * Returns the result of `look` if the vault was not written meanwhile: its row is not pending, and unchanged after the check.
    *
-   * @throws Disturbed; StorageCorrupt when the vault's row can't be read.
+   * @throws {Disturbed} or StorageCorrupt when the vault's row can't be read.
    */
   async function undisturbed<T>(name: string, look: (vault: Row<VaultRecord> | undefined) => Promise<T>): Promise<T> {
     const read = async () => (name === "" ? undefined : await tables.get(Vaults, VAULTS, vaultKey(name)));
@@ -168,9 +168,9 @@ export function createMender(
   }
 
   /**
-   * Under the fences, by the inventory's writer. Only a row under a key that no asset of its partition can have is removed
-   * as it is, by the ETag it was seen with: nobody else ever writes it. Answers what the writer did: all rows of an asset
-   * are written anew together, right ones too.
+   * Repairs rows with the inventory's writer, under the fences. A row under a key that no asset of its partition can have is
+   * removed by its ETag, since no other code ever writes it. Returns the writer's counts, which include right rows, because all
+   * rows of an asset are rewritten together.
    */
   async function mendRows(
     name: string,
@@ -192,8 +192,8 @@ export function createMender(
   }
 
   /**
-   * Writes these assets from what is left of them, without the hash of their list entry, and forgets their types' lists:
-   * the next scan reads them again.
+   * Writes these assets from their remaining rows, without the hash of their list entry, and removes the fingerprints of their
+   * lists, so that the next scan reads them again.
    */
   async function readAgain(
     vault: Row<VaultRecord>,
@@ -220,7 +220,7 @@ export function createMender(
       listings: { ...record.listings, ...forgotten },
       contents: { ...record.contents, ...forgotten },
     };
-    // Nothing is derived from it: the next scan tells of what it reads.
+    // No data is derived here. The next scan evaluates what it reads.
     await writer.apply(known, next, changes, owner, async () => async () => {});
   }
 
@@ -236,11 +236,13 @@ export function createMender(
   }
 }
 
-/** Its lists are to be read again by the next scan, and nothing says that this can't be done. */
+/** Returns whether the next scan will read its lists again. */
 const isAwaited = (vault: VaultRecord, type: AssetType): boolean =>
   vault.listedAt[type] !== undefined && !vault.listings[type] && !vault.contents[type] && !vault.failures[type];
 
-/** What the inventory's writer needs to know of a row; undefined where the row's key is none that it could write. */
+/**
+ * Returns the row in the form that the inventory's writer needs. Undefined if the writer could not write a row with this key.
+ */
 function entryOf({ partitionKey, key }: Fault, vault: string): IndexEntry | undefined {
   const index = parseIndexKey(key);
   if (!index) return undefined;
@@ -268,7 +270,7 @@ function countsOf(faults: readonly Fault[]): Record<string, number> {
   return counts;
 }
 
-/** Never the error's own text, which may hold what a stranger wrote. */
+/** Never the error's own text, which may contain untrusted data. */
 function reasonOf(error: unknown): string {
   if (error instanceof StorageCorrupt) return `a row of ${error.table} can't be read`;
   return error instanceof Error ? error.name : "unknown";

@@ -1,11 +1,11 @@
 import * as z from "zod";
 import { entity } from "../platform/storage/entity.ts";
 
-/** What a walk looks at, in this order. */
+/** The stages of a walk, in this order. */
 export const STAGES = ["vaults", "partitions", "subscriptions", "all"] as const;
 export type Stage = (typeof STAGES)[number];
 
-/** Vaults named in a walk's record that could not be mended; `leftTotal` counts all. */
+/** Maximum number of unrepaired vaults named in a walk's record. `leftTotal` counts all. */
 export const MAX_NAMED_LEFT = 100;
 
 export const FaultCounts = z.object({
@@ -13,9 +13,9 @@ export const FaultCounts = z.object({
   extra: z.int(),
   stale: z.int(),
   unreadable: z.int(),
-  /** Lists of one type of a vault that are to be read again, since the vault's row did not agree with its assets. */
+  /** Lists of one type of a vault to be read again, because the vault's row did not match its assets. */
   listings: z.int(),
-  /** Vaults whose compliance results did not agree. */
+  /** Vaults whose compliance results did not match. */
   compliance: z.int(),
 });
 export type FaultCounts = z.infer<typeof FaultCounts>;
@@ -28,34 +28,37 @@ export const noFaults = (): FaultCounts => ({
   compliance: 0,
 });
 
-/** One walk over everything. Its row says where it goes on, so any worker may; a step that died is done again. */
+/**
+ * The record of one walk over everything. It has the position, so that any worker can continue. The step of a crashed worker is
+ * repeated.
+ */
 export const WalkRecord = z.object({
   walkId: z.string(),
   startedAt: z.string(),
   finishedAt: z.string().optional(),
   stage: z.enum(STAGES),
-  /** Where it goes on: behind this vault, partition or subscription, and in it behind this row key. */
+  /** Where it continues: after this vault, partition or subscription, and in it after this row key. */
   at: z.string(),
   after: z.string(),
   vaults: z.int(),
-  /** Index rows compared. */
+  /** Number of compared index rows. */
   rows: z.int(),
-  /** What was wrong at the second look too, and is mended. */
+  /** Differences confirmed by the second check and repaired. */
   mended: FaultCounts,
-  /** Rows whose vault is to be listed again first; the next walk sees them. */
+  /** Rows whose vault must be listed again first. The next walk checks them. */
   awaiting: z.int(),
-  /** Vaults that could not be mended, or that a scan was writing at each look. */
+  /** Vaults that could not be repaired, or that a scan was writing at each attempt. */
   left: z.array(z.object({ vault: z.string(), reason: z.string() })),
   leftTotal: z.int(),
-  /** The record of the walk before could not be read, so that this one began at the beginning. */
+  /** True if the previous walk's record could not be read, so that this one started at the beginning. */
   startedOver: z.boolean().optional(),
 });
 export type WalkRecord = z.infer<typeof WalkRecord>;
 
 export const Walks = entity("Reconciliation", WalkRecord);
-/** Its messages say nothing but that it is time. */
+/** The queue whose messages start a run. They have no content. */
 export const QUEUE = "reconciliation";
 export const WALKS = "walks";
-/** The newest walk, and the one before it. */
+/** Partition of the newest walk and the one before it. */
 export const NEWEST = "newest";
 export const BEFORE = "before";

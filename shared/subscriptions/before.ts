@@ -6,12 +6,12 @@ import { keyEnd } from "../platform/storage/keys.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { readEntries } from "./entries.ts";
 
-/** Scans that were planned: this version reads its settings before it plans one. */
+/** Statuses of scans that were planned. This version reads its settings before it plans one. */
 const PLANNED = new Set(["completed", "partial", "timedOut"]);
 
 /**
- * Whether an earlier version that wrote this store watched all subscriptions: it did where none was added or configured.
- * Undefined where no version has scanned or been told of any. Three requests, up to one per 1,000 entries more.
+ * Returns whether an earlier version that wrote this store watched all subscriptions, which it did if none was added or
+ * configured. Undefined if no version has scanned or has a subscription. Three requests, and up to one per 1,000 entries more.
  */
 export async function watchedAllBefore(
   tables: Tables,

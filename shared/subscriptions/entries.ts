@@ -10,14 +10,17 @@ const SubscriptionRecord = z.object({
   /** ISO 8601. */
   addedAt: z.string(),
   addedBy: z.string(),
-  /** When its removal began, ISO 8601: from then on it is not watched for its own sake, and adding it again has to wait. */
+  /**
+   * When its removal started, ISO 8601. From then on this entry no longer puts it in scope, and it can't be added again until
+   * the removal ends.
+   */
   removingSince: z.string().optional(),
 });
 export type SubscriptionRecord = z.infer<typeof SubscriptionRecord>;
 export const SubscriptionRow = entity("Subscriptions", SubscriptionRecord);
 export const SUBSCRIPTIONS_PARTITION = "subscription";
 
-/** One request per 1,000. */
+/** Returns all entries. One request per 1,000. */
 export async function readEntries(tables: Tables): Promise<Row<SubscriptionRecord>[]> {
   const found: Row<SubscriptionRecord>[] = [];
   for await (const page of tables.pages(SubscriptionRow, { partitionKey: SUBSCRIPTIONS_PARTITION }))

@@ -5,13 +5,13 @@ import { entity } from "../platform/storage/entity.ts";
 import { pack, unpack } from "../platform/storage/packed.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 
-/** The last scan of a subscription, or of all that are watched, that is over. */
+/** The last ended scan of a subscription, or of all subscriptions in scope. */
 const LastScan = z.object({
   scanId: z.string(),
   status: z.enum(SCAN_STATUSES),
   /** ISO 8601. */
   finishedAt: z.string(),
-  /** Why its vaults, or the subscriptions themselves, could not be listed; absent where they could. */
+  /** Why its vaults, or the subscriptions themselves, could not be listed. Absent on success. */
   failure: VaultFailure.optional(),
 });
 export type LastScan = z.infer<typeof LastScan>;
@@ -19,8 +19,8 @@ export type LastScan = z.infer<typeof LastScan>;
 const LastScans = z.record(z.string(), LastScan);
 
 /**
- * Of all subscriptions in one row: packed `LastScans` by lower-cased id, some 100 bytes each. Under `ALL` is the last scan of
- * everything; a version before wrote that one only where an entry in the list of subscriptions could not be read.
+ * One row for all subscriptions: packed `LastScans` by lower-case ID, about 100 bytes each. `ALL` has the last scan of
+ * everything. Earlier versions wrote `ALL` only if an entry in the list of subscriptions could not be read.
  */
 const LastScanRow = entity("Subscriptions", z.object({ scans: z.instanceof(Uint8Array) }));
 const PARTITION = "scans";
@@ -28,16 +28,16 @@ const KEY = "last";
 
 const ALL = UNREADABLE_SUBSCRIPTION;
 
-/** What a scan that is over says of its subscriptions. */
+/** An ended scan's results per subscription. */
 export type EndedScan = Pick<
   ScanRecord,
   "scanId" | "status" | "finishedAt" | "subscriptions" | "subscriptionOutcomes" | "failure"
 >;
 
 /**
- * Reads the last scan of each subscription, by lower-cased id, and the last one of everything. One request.
+ * Reads the last scan of each subscription, by lower-case ID, and the last one of everything. One request.
  *
- * @returns `all` with a failure where that scan could not list the subscriptions, or not all of them; undefined before the first.
+ * @returns `all` with a failure if that scan could not list the subscriptions, or not all of them. Undefined before the first.
  */
 export async function readLastScans(
   tables: Tables,
@@ -47,7 +47,7 @@ export async function readLastScans(
   return { of: new Map(Object.entries(scans)), all };
 }
 
-/** Keeps a scan as the last one of its subscriptions, unless a later one is. May be done twice. Two requests. */
+/** Stores a scan as the last one of its subscriptions, unless a later one is stored. Can be repeated. Two requests. */
 export async function recordLastScan(tables: Tables, scan: EndedScan): Promise<void> {
   const { scanId, status, finishedAt } = scan;
   const outcomes = [...scan.subscriptionOutcomes, ...outcomeOfAll(scan)];
@@ -66,8 +66,8 @@ export async function recordLastScan(tables: Tables, scan: EndedScan): Promise<v
 }
 
 /**
- * What a scan of everything says of the list of subscriptions. One that was cancelled before it listed them says nothing; an entry
- * that it could not read is among its outcomes already.
+ * Returns what a scan of everything found about the list of subscriptions. A scan canceled before the listing has no result.
+ * Unreadable entries of the list are among its outcomes already.
  */
 function outcomeOfAll(scan: EndedScan): { subscriptionId: string; failure?: VaultFailure | undefined }[] {
   const { subscriptions, subscriptionOutcomes, failure } = scan;

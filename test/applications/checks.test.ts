@@ -45,7 +45,7 @@ afterAll(async () => {
   await azurite?.stop();
 });
 
-test("what is wrong with an application's credentials is found, and mended when it is", async () => {
+test("violations of an application's credentials are found, and resolved when they are fixed", async () => {
   const { applications: room, compliance, inventory } = deployment.start();
   await room.discover(caller);
   const { tenantId } = await room.get(appIdOf("Good"));
@@ -88,7 +88,7 @@ test("what is wrong with an application's credentials is found, and mended when 
   expect([failed, passed > 20, score > 80]).toEqual([2, true, true]);
   expect((await inventory.vaults({}, { limit: 10, offset: 0, cursor: undefined })).total).toBe(0);
 
-  // Without a licence they leave the score.
+  // Without a license they are excluded from the score.
   deployment.licensed = false;
   expect(await walk(compliance)).toEqual([]);
   deployment.licensed = true;

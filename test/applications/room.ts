@@ -21,7 +21,7 @@ import { createTables, type Tables } from "../../shared/platform/storage/tables.
 import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
 import { IMPATIENT } from "../azure/services.ts";
 
-/** The rooms that discover applications, on real tables and the stand-in cloud, with queues that the test holds. */
+/** The module applications on real tables and the simulated cloud, with queues that the test controls. */
 
 export const caller = { actor: "admin", requestId: "request-1" };
 export const everything = { limit: 1000, offset: 0, cursor: undefined };
@@ -30,7 +30,7 @@ const settings = Object.fromEntries(
   SETTING_KEYS.map((key) => [key, DEFINITIONS[key].default]),
 ) as unknown as SettingValues;
 
-/** So many applications, of which every third has two secrets, and some none, with a certificate each fifth. */
+/** Creates applications of which every third has two secrets and some none, with a certificate for each fifth. */
 export const applications = (count: number): CompanyApplication[] =>
   Array.from({ length: count }, (_, index) => ({
     name: `App ${String(index).padStart(3, "0")}`,
@@ -42,7 +42,7 @@ export const applications = (count: number): CompanyApplication[] =>
     ...(index % 5 === 4 ? { certificates: [{ name: "cert", expiresInDays: 100 + index }] } : {}),
   }));
 
-/** Which write of a process ends its life, and whether that was applied. */
+/** The write at which a process crashes, and whether the store applies it. */
 export interface Death {
   at: number;
   applied: boolean;
@@ -69,7 +69,7 @@ const WRITES = new Set([
   "send",
 ]);
 
-/** Calls of a process that dies at one of its writes; nothing comes out of it after that. */
+/** Calls of a process that crashes at one of its writes. Later calls have no effect. */
 function mortal<T extends object>(inner: T, death: Death): T {
   return new Proxy(inner, {
     get(target, name) {
@@ -103,11 +103,11 @@ export interface Process {
   audit: ReturnType<typeof createAudit>;
 }
 
-/** One store, and as many processes on it as a test starts. */
+/** One store, with any number of processes on it. */
 export class Deployment {
   readonly connectionString: string;
   readonly config: Config;
-  /** Lets the time pass for which a message is hidden; where it is left out none passes. */
+  /** Moves the time by the delay of a hidden message. By default no time passes. */
   readonly pass: (milliseconds: number) => Promise<void>;
   readonly messages: { message: DiscoverMessage; delaySeconds: number }[] = [];
   licensed = true;
@@ -124,7 +124,7 @@ export class Deployment {
   }
 
   /**
-   * @param ahead - Milliseconds that everybody's clock is ahead of the store's.
+   * @param ahead - Milliseconds that the processes' clocks are ahead of the store's.
    * @param whileReading - Awaited between the two lists of a discovery.
    */
   start({
@@ -208,7 +208,7 @@ export class Deployment {
     return { applications: room, inventory, compliance, writer, tables, audit };
   }
 
-  /** A run of this mode, as the timer begins it, to its end. */
+  /** Starts a run of this mode, as the timer does, and waits for its end. */
   async scheduled(mode: "full" | "changes", process = this.start()): Promise<RunRecord | undefined> {
     await process.applications.handle({ mode }, caller);
     const last = this.messages.at(-1)?.message.runId;
@@ -216,7 +216,7 @@ export class Deployment {
     return last === undefined ? undefined : await process.applications.run(last);
   }
 
-  /** Hands out what lies in the queue, until nothing does. */
+  /** Delivers the queue's messages until none is left. */
   async drain(process = this.start()): Promise<void> {
     for (let next = this.messages.shift(); next; next = this.messages.shift()) {
       if (next.delaySeconds > 0) await this.pass(next.delaySeconds * 1000);

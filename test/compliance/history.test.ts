@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => storage.stop());
 
-test("a day's score lies where every version has kept it, so that an upgrade loses none", async () => {
+test("a day's score is stored where every version stored it, so that an upgrade loses none", async () => {
   const connectionString = storage.connectionString();
   const tables = createTables({ connectionString });
   const { compliance } = openRoom(connectionString);

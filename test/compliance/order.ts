@@ -1,9 +1,9 @@
 import type { Remediation } from "../../shared/compliance/remedies/remediation.ts";
 
-/** Commands that take something away from whoever still relies on it. Without `--append` a reset replaces all credentials. */
+/** Commands that take something away from a consumer. Without `--append`, a reset replaces all credentials. */
 const TAKES =
   /^az (?:[\w-]+ )*(?:delete|purge|remove|disable|revoke|regenerate)\b|^az .*(?:--enabled false|--enable-rbac-authorization true|--public-network-access Disabled|--default-action Deny)\b|^az ad \w+ credential reset\b(?!.* --append\b)/;
-/** Commands that make a replacement, or let somebody in. */
+/** Commands that create a replacement or grant access. */
 const MAKES = /^az (?:[\w-]+ )*(?:create|add|set|rotate|import|reset)(?: |$)|^az rest .*--method (?:POST|PATCH)\b/;
 const PORTAL_TAKES =
   /(?<![-\w])(?:delete|disable|remove|purge|revoke|regenerate)\b(?! protection)|Enabled: No|> Azure role-based access control|Allow public access from specific/gi;
@@ -12,7 +12,7 @@ const PORTAL_MAKES =
 const BICEP_TAKES = /enableRbacAuthorization: true|publicNetworkAccess: 'Disabled'|defaultAction: 'Deny'/;
 
 const isComment = (line: string): boolean => line.startsWith("#");
-/** The commands on a line, those in a comment as well. */
+/** Returns the commands on a line, including commented ones. */
 const commandsOn = (line: string): string[] =>
   line
     .replace(/^# /, "")
@@ -20,13 +20,13 @@ const commandsOn = (line: string): string[] =>
     .map((command) => command.trim())
     .filter((command) => command.startsWith("az "));
 
-/** The lines of a remediation's commands that take something away. */
+/** Returns the lines of a remediation that take something away. */
 export const takingLines = ({ cli }: Pick<Remediation, "cli">): string[] =>
   cli.split("\n").filter((line) => commandsOn(line).some((command) => TAKES.test(command)));
 
 /**
- * What is wrong with the order of a remediation: the replacement comes first, then its consumers, and what deletes or disables
- * the old one is last, behind a condition, and not among the lines that run when all are pasted.
+ * Returns mistakes in the order of a remediation: the replacement comes first, then its consumers. The command that deletes or
+ * disables the old one is last, behind a condition, and commented out.
  */
 export function mistakesOfOrder(remediation: Remediation): string[] {
   const { portal, cli, bicep, bicepNote } = remediation;
@@ -41,7 +41,7 @@ export function mistakesOfOrder(remediation: Remediation): string[] {
     if (at < makes) mistakes.push(`stands before a command that makes the replacement: ${line}`);
     if (!/^# (?:After|If) .+:$/.test(lines[at - 1] ?? "")) mistakes.push(`says no condition: ${line}`);
   }
-  // A shell that takes no comments from people must not take a quote in one for the beginning of a word.
+  // An interactive shell without comments must not take a quote in one for the start of a word.
   for (const line of lines.filter(isComment))
     if ((line.match(/'/g) ?? []).length % 2 === 1) mistakes.push(`has an open quote: ${line}`);
 

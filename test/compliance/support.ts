@@ -26,7 +26,7 @@ import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/sett
 
 export const START = Date.parse("2026-11-21T10:00:00.000Z");
 export const DAY = 86_400;
-/** Unix seconds, so many days after START. */
+/** Returns unix seconds, a number of days after START. */
 export const inDays = (days: number): number => START / 1000 + days * DAY;
 export const SUBSCRIPTION = "11111111-1111-1111-1111-111111111111";
 export const caller: Caller = { actor: "admin", requestId: "request-1" };
@@ -76,7 +76,7 @@ const GOOD: Record<AssetRecord["type"], Partial<AssetRecord>> = {
   },
 };
 
-/** A credential of an application of which nothing is to be said. */
+/** An application's credential without further data. */
 export const credential = (change: Partial<Credential> = {}): Credential => ({
   tenantId: "22222222-2222-2222-2222-222222222222",
   appId: "33333333-3333-3333-3333-333333333333",
@@ -120,18 +120,18 @@ export interface Room {
   clock: { now(): Date; at: number };
   settings: SettingValues;
   events: AuditEvent[];
-  /** Seconds that messages were to wait; they are sent without. */
+  /** Delays of messages in seconds. They are delivered without delay. */
   delays: number[];
-  /** Writes a vault with these as all its assets, as a scan does; `twice` tells compliance of the changes twice. */
+  /** Replaces the vault's assets, as a scan does. `twice` reports the changes twice. */
   scan(vault: VaultRecord, assets: AssetRecord[], options?: { twice?: boolean }): Promise<void>;
   leave(vaultName: string): Promise<void>;
   /** The store itself. */
   tables: Tables;
-  /** Handles the queue's messages until there is none; answers them. */
+  /** Handles the queue's messages until none is left, and returns them. */
   drain(): Promise<EvaluateMessage[]>;
 }
 
-/** `measured` is where compliance's own tables are reached, when its requests are to be counted. */
+/** `measured` is the connection of compliance's own tables, to count its requests. */
 export function openRoom(
   connectionString: string,
   measured = connectionString,
@@ -241,7 +241,7 @@ const facts = ({ listedAt: _l, ...rest }: VaultRecord): string => {
   ]);
 };
 
-/** One pair of check and resource, worked out from nothing but the resources. */
+/** One expected pair of check and resource, computed from the resources alone. */
 export interface Pair {
   check: Check;
   resourceId: string;
@@ -269,7 +269,7 @@ export function pairsOf(estate: Iterable<{ vault: VaultRecord; assets: AssetReco
 
 export const firstPage = (limit = 100, offset = 0): PageRequest => ({ limit, offset, cursor: undefined });
 
-/** Every violation, walked by cursor. */
+/** Returns every violation, read page by page. */
 export async function walk(
   compliance: Compliance,
   filter: Parameters<Compliance["violations"]>[0] = {},

@@ -26,11 +26,11 @@ const NAMES: Record<AssetType, string[]> = {
 let service: Service;
 let room: Room;
 let whole: Map<string, string>;
-/** What was planted, in words. */
+/** A planted fault, in words. */
 const planted: string[] = [];
-/** Index rows that were planted, as entries of the audit log name them. */
+/** Planted index rows, in the form of the audit log. */
 const plantedRows: string[] = [];
-/** Assets whose own row was taken away: a scan sees them for the first time again. */
+/** Assets whose own row was removed. A scan sees them for the first time again. */
 const seenAnew: string[] = [];
 let runs: number;
 
@@ -41,7 +41,7 @@ async function assetOf(vault: string, type: AssetType, name: string): Promise<As
   return withoutKeys(row!);
 }
 
-/** The asset with other facts, its hash with them. */
+/** Returns the asset with other data and their hash. */
 function changed(asset: AssetRecord, facts: Partial<AssetRecord>): AssetRecord {
   const { content: _c, firstSeenAt, ...rest } = { ...asset, ...facts };
   return { ...rest, firstSeenAt, content: contentOf(rest) };
@@ -54,9 +54,9 @@ const drop = (table: string, partition: string, key: string) => room.raw(table).
 const spoil = (table: string, partition: string, key: string, columns: object = { name: 7, tags_json: "{" }) =>
   room.raw(table).upsertEntity({ partitionKey: partition, rowKey: key, ...columns }, "Replace");
 
-/** Every kind of fault in every copy, by name and by expiry, of every type: each in another asset. */
+/** Plants every kind of fault in every copy, by name and by expiry, for every type, each in another asset. */
 async function plantRows(): Promise<void> {
-  // Another asset for each, so that mending one fault does not mend the next.
+  // Another asset for each fault, so that the repair of one does not repair the next.
   const pool = Object.fromEntries(
     ASSET_TYPES.map((type) => [type, NAMES[type].flatMap((name) => COPIED.map((vault) => ({ vault, name })))]),
   ) as Record<AssetType, { vault: string; name: string }[]>;
@@ -64,7 +64,7 @@ async function plantRows(): Promise<void> {
   for (const where of ["all", "sub", "vault"] as const) {
     for (const type of ASSET_TYPES) {
       for (const index of ["name", "expiry"] as const) {
-        if (where === "vault" && index === "name") continue; // what the others follow from: plantOwn
+        if (where === "vault" && index === "name") continue; // The rows from which all others follow: plantOwn
         for (const kind of KINDS) {
           const { vault, name } = pool[type].shift()!;
           next++;
@@ -76,7 +76,7 @@ async function plantRows(): Promise<void> {
                 ? partitions.subscription(subscriptionOf(vault))
                 : partitions.vault(vault);
           const right = index === "name" ? nameKey(type, name, vault) : expiryKey(type, asset.expiresOn, name, vault);
-          // What a late writer leaves: an asset that is gone, or another expiry of one that stands.
+          // Rows left by a late write: a removed asset, or another expiry of an existing one.
           const left =
             index === "name"
               ? nameKey(type, `gone-${next}`, vault)
@@ -94,7 +94,7 @@ async function plantRows(): Promise<void> {
   }
 }
 
-/** Faults in what all copies follow from. */
+/** Plants faults in the rows from which all copies follow. */
 async function plantOwn(): Promise<void> {
   for (const type of ASSET_TYPES) {
     const name = NAMES[type][0]!;
@@ -129,12 +129,12 @@ async function plantOwn(): Promise<void> {
   }
 }
 
-/** Rows of vaults and subscriptions that the inventory does not have, and rows where their vault is not. */
+/** Plants rows of vaults and subscriptions that the inventory does not have, and rows in the wrong place. */
 async function plantStrangers(): Promise<void> {
   const asset = await assetOf(COPIED[0]!, "secret", "password");
   const rows: [string, string, AssetRecord][] = [];
   const add = (partition: string, vault: string) => {
-    // Another asset for each row, so that mending one does not mend the next.
+    // Another asset for each row, so that the repair of one does not repair the next.
     for (const index of ["name", "expiry"]) {
       const name = `stranger-${rows.length}`;
       const { expiresOn } = asset;
@@ -212,7 +212,7 @@ async function plantResults(): Promise<void> {
   );
 }
 
-/** A vault's results that agree with each other, but are an asset's that it does not have. */
+/** Consistent results of a vault, but for an asset that it does not have. */
 async function renameEvaluated(vault: string, name: string, other: string): Promise<void> {
   const table = room.raw("Compliance");
   const keys = [detailsKey(vault, 0), ...(await findingRowsOf(vault)).map((check) => findingsKey(check, vault, 0))];
@@ -246,7 +246,7 @@ beforeAll(async () => {
 afterAll(() => service?.stop());
 
 describe("the reconciliation", () => {
-  test("finds nothing wrong in what a scan wrote", async () => {
+  test("finds nothing wrong in the rows of a scan", async () => {
     await room.walk();
     const { newest } = await room.reconciliation.status();
     expect(newest).toMatchObject({ vaults: VAULTS.length, left: [], leftTotal: 0, awaiting: 0 });
@@ -256,7 +256,7 @@ describe("the reconciliation", () => {
     expect(differences(whole, await snapshot(room))).toEqual([]);
   }, 600_000);
 
-  test("mends planted faults of every kind, each entered in the audit log, with a scan between two walks", async () => {
+  test("repairs planted faults of every kind, each recorded in the audit log, with a scan between two walks", async () => {
     await plantRows();
     await plantOwn();
     await plantStrangers();
@@ -276,17 +276,17 @@ describe("the reconciliation", () => {
     const total = [first, second].flatMap(({ mended }) => Object.values(mended)).reduce((sum, count) => sum + count, 0);
     const entered = new Set(room.events.flatMap(({ details }) => (details?.rows as string[] | undefined) ?? []));
     expect(plantedRows.filter((row) => !entered.has(row))).toEqual([]);
-    // What scans changed on the way is told in the log of changes.
+    // The log of changes contains the changes of the scans in between.
     const unlike = differences(whole, await snapshot(room)).filter((line) => !line.startsWith("Vaults c!"));
     expect(unlike.filter((line) => !isSeenAnew(line))).toEqual([]);
     expect(total, JSON.stringify([first, second])).toBeGreaterThanOrEqual(planted.length);
   }, 600_000);
 
-  test("goes on where it stood: each run was one step", () => {
+  test("continues at its position: each run was one step", () => {
     expect(runs).toBeGreaterThan(10);
   });
 
-  test("enters an intent and an outcome for each mend", () => {
+  test("records an intent and an outcome for each repair", () => {
     const outcomes = room.events.map(({ type, outcome, target }) => `${type} ${outcome} ${target?.id}`);
     const intents = outcomes.filter((line) => line.includes(" intent "));
     expect(outcomes.filter((line) => line.includes(" success ")).length).toBe(intents.length);
@@ -310,7 +310,7 @@ describe("a copy of a vault's row", () => {
   const record = vaultRecord("kv-last", SUBSCRIPTIONS[0]);
   const key = vaultInSubscriptionKey(record.subscriptionId, record.name);
 
-  test("is taken away where no vault is left at all", async () => {
+  test("is removed if no vault is left", async () => {
     const { tables, reconciliation, walk } = openRoom(storage.connectionString("empty"));
     await tables.put(Vaults, VAULTS_PARTITION, key, record);
     await walk();
@@ -318,7 +318,7 @@ describe("a copy of a vault's row", () => {
     expect((await reconciliation.status()).newest).toMatchObject({ vaults: 0, mended: { extra: 1 }, left: [] });
   });
 
-  test("is looked at once more where its vault is written during the look, and nothing is entered that is no fault", async () => {
+  test("is checked again if its vault is written during the check, and nothing is recorded that is no fault", async () => {
     const { tables, writer, reconciliation, walk, events } = openRoom(storage.connectionString("written"));
     await writeVault(writer, record, []);
     await tables.remove(Vaults, VAULTS_PARTITION, key);
@@ -337,6 +337,6 @@ describe("a copy of a vault's row", () => {
   });
 });
 
-/** An asset whose own row was lost comes back with the instant of the scan that saw it again. */
+/** An asset whose own row was lost returns with the time of the scan that found it again. */
 const isSeenAnew = (line: string): boolean =>
   line.startsWith("Assets ") && seenAnew.some((type) => line.includes(type)) && line.includes("kv-own-missing:");

@@ -4,7 +4,7 @@ import { BEFORE, NEWEST, WALKS, Walks } from "../../shared/reconciliation/walk.t
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { openRoom, type Room } from "./room.ts";
 
-/** The records that a walk keeps of itself, which a stranger with access to storage may write as well. */
+/** The walk's own records, which other programs with access to storage may write too. */
 
 const accounts = ["unreadable", "before", "future"];
 let azurite: TestStorage;
@@ -16,7 +16,7 @@ afterAll(() => azurite.stop());
 const spoil = (room: Room, rowKey: string) =>
   room.raw(Walks.table).upsertEntity({ partitionKey: WALKS, rowKey, stage: "nowhere" }, "Replace");
 
-test("a walk whose record can't be read starts over, and says so in its status and in the audit log", async () => {
+test("a walk whose record can't be read starts again, and reports it in its status and in the audit log", async () => {
   const room = openRoom(azurite.connectionString("unreadable"), { runMs: 0, rowsPerStep: 10, pauseMs: 1 });
   await room.reconciliation.run("request");
   expect((await room.reconciliation.status()).newest?.finishedAt).toBeUndefined();
@@ -38,7 +38,7 @@ test("a walk whose record can't be read starts over, and says so in its status a
   expect(room.events).toHaveLength(2);
 });
 
-test("the record of the walk before is told of while it can't be read, and the next walk replaces it", async () => {
+test("an unreadable record of the previous walk is reported, and the next walk replaces it", async () => {
   const room = openRoom(azurite.connectionString("before"));
   await room.walk();
   await spoil(room, BEFORE);
@@ -48,7 +48,7 @@ test("the record of the walk before is told of while it can't be read, and the n
   expect((await room.reconciliation.status()).unreadable).toBe(false);
 });
 
-test("a record of a walk that began in years to come does not keep the next one from beginning", async () => {
+test("a record of a walk that starts years in the future does not prevent the next one", async () => {
   const room = openRoom(azurite.connectionString("future"));
   await room.walk();
   const row = await room.tables.get(Walks, WALKS, NEWEST);

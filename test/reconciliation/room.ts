@@ -45,21 +45,21 @@ export interface Room {
   readonly tables: Tables;
   readonly writer: InventoryWriter;
   readonly reconciliation: Reconciliation;
-  /** What was entered in the audit log. */
+  /** Returns the audit entries of repairs. */
   readonly events: AuditEvent[];
-  /** Runs until the walk under way, or the next one, is complete. Answers how many runs that took. */
+  /** Runs until the current walk, or the next one, is complete. Returns the number of runs. */
   walk(): Promise<number>;
-  /** Moves its clock on. */
+  /** Moves its clock forward. */
   pass(milliseconds: number): void;
-  /** The rows of one table, straight from the store. */
+  /** Returns the rows of one table, directly from the store. */
   raw(table: string): TableClient;
 }
 
 /**
- * The reconciliation over a store, wired as the service wires it.
+ * The reconciliation of a store, connected as in the service.
  *
- * @param limits - `runMs` 0 makes each run one step; left out, a run takes as long as the service's.
- * @param stepMs - How far its clock moves on each time it is asked, as if what it does took so long.
+ * @param limits - `runMs` 0 makes each run one step. Default: as long as the service's.
+ * @param stepMs - How far its clock moves with each read, to simulate slow work.
  */
 export function openRoom(
   connectionString: string,
@@ -93,7 +93,7 @@ export function openRoom(
     tables,
     audit,
     settings,
-    // Each walk begins days after the one before.
+    // Each walk starts days after the previous one.
     clock: {
       now() {
         later += stepMs;
@@ -128,8 +128,8 @@ export function openRoom(
 }
 
 /**
- * All that stands of the inventory and of compliance, by table, partition and row key, without what every scan and every
- * evaluation writes anew.
+ * Returns all rows of the inventory and of compliance by table, partition and row key, without data that every scan and every
+ * evaluation rewrites.
  */
 export async function snapshot(room: Room): Promise<Map<string, string>> {
   const rows = new Map<string, string>();
@@ -168,13 +168,13 @@ export async function snapshot(room: Room): Promise<Map<string, string>> {
 export const bytesOf = (row: object, column: string): string =>
   Buffer.from(((row as Record<string, unknown>)[column] as Uint8Array | undefined) ?? []).toString("hex");
 
-/** A stored row's columns as they can be written again. */
+/** Returns a stored row's columns in writable form. */
 export function columnsOf(row: TableEntityResult<object>): Record<string, unknown> {
   const { etag: _e, timestamp: _t, partitionKey: _p, rowKey: _r, ...columns } = row as Record<string, unknown>;
   return Object.fromEntries(Object.entries(columns).filter(([name]) => !name.startsWith("odata")));
 }
 
-/** What differs between two snapshots, as lines to read. */
+/** Returns the differences between two snapshots as readable lines. */
 export function differences(before: Map<string, string>, after: Map<string, string>): string[] {
   const lines: string[] = [];
   for (const key of new Set([...before.keys(), ...after.keys()])) {

@@ -24,7 +24,7 @@ beforeAll(async () => {
 afterAll(() => service?.stop());
 
 describe("while a vault is written", () => {
-  test("a worker between its copies and its own rows is left alone, and its vault is named", async () => {
+  test("a worker between its copies and its own rows is not disturbed, and the record names its vault", async () => {
     const room = openRoom(service.azurite.connectionString());
     const vault = VAULTS[0]!;
     const { writer } = room;
@@ -34,7 +34,7 @@ describe("while a vault is written", () => {
     const after = { ...asset, enabled: false, expiresOn: asset.expiresOn! + 1, content: "changed" };
     const inBetween = Promise.withResolvers<void>();
     const walked = Promise.withResolvers<void>();
-    // Nothing of it is listed as it is written here, so that the next scan brings it back.
+    // The rows written here are in no list, so that the next scan restores them.
     const record = { ...withoutKeys(known.row!), listings: {}, contents: {} };
     const writing = writer.apply(
       known,
@@ -59,7 +59,7 @@ describe("while a vault is written", () => {
     expect(room.events).toEqual([]);
   }, 600_000);
 
-  test("scans beside walks leave nothing to mend", async () => {
+  test("concurrent scans and walks leave nothing to repair", async () => {
     const room = openRoom(service.azurite.connectionString(), { runMs: 0, rowsPerStep: 50, pauseMs: 5 });
     let walks = 0;
     let scanning = true;
@@ -94,10 +94,10 @@ describe("while a vault is written", () => {
   }, 600_000);
 });
 
-test("what is wrong just behind a walk that takes days is mended within a week, by a slice of some minutes an hour", async () => {
+test("a fault just behind the position of a walk that takes days is repaired within a week, with some minutes of work per hour", async () => {
   const { RECONCILIATION_SCHEDULE } = loadConfig({ ...service.environment, RECONCILIATION_SCHEDULE: "" });
   expect(RECONCILIATION_SCHEDULE).toMatch(/^0 \d+ \* \* \* \*$/);
-  // A row a step, and a minute each time the clock is asked: few steps an hour, some days a walk.
+  // A row per step, and a minute each time the clock is read: few steps an hour, some days per walk.
   const room = openRoom(service.azurite.connectionString(), { rowsPerStep: 1, pauseMs: 1 }, MINUTE_MS);
   const before = (await room.reconciliation.status()).newest?.walkId;
   const hour = async () => {
@@ -121,29 +121,29 @@ test("what is wrong just behind a walk that takes days is mended within a week, 
   expect(Date.parse(finishedAt!) - Date.parse(startedAt)).toBeGreaterThan(DAY_MS);
 }, 600_000);
 
-describe("what a walk costs", () => {
-  test("is two requests for a vault, one for its partition's name, one for its subscription, and few for all", async () => {
+describe("the cost of a walk", () => {
+  test("is two requests per vault, one for its partition's name, one for its subscription, and few for all", async () => {
     const room = openRoom(service.tables.connectionString);
-    // To its end, where one is under way: the next one is whole.
+    // Completes a current walk, so that the next one is a whole one.
     await room.walk();
     service.forgetTables();
     expect(await room.walk()).toBe(1);
-    // The walk runs in this process: what a function sends is the host's own.
+    // The walk runs in this process. Requests of the host's functions are not counted.
     const requests = service.tableRequests().filter(({ by }) => by === undefined);
     const walk = requests.filter(({ path }) => !/Audit/.test(path));
     const perVault = 4 * VAULTS.length;
     const results = 2 * (ASSET_CHECKS.length + 2);
     const partitionsAndStages = 3 * SUBSCRIPTIONS.length + 33;
-    // Reading all vaults twice, those that changed, and the totals before, behind and anew; and so of the results.
+    // Reads all vaults twice, the changed ones, and the totals before and after and their renewal. The same for the results.
     const totals = 24;
     expect(walk.length).toBeLessThanOrEqual(perVault + results + partitionsAndStages + totals);
     expect(walk.length).toBeGreaterThan(perVault + results);
-    // Fences of vaults that left may stand everywhere but in the own partition of a vault that is known.
+    // Fences of removed vaults may be everywhere except in a known vault's own partition.
     const fenced = walk.flatMap(
       ({ filter }) => /^PartitionKey eq '(.+)' and RowKey ge 'f!'/.exec(filter ?? "")?.[1] ?? [],
     );
     expect(fenced).toEqual([partitions.all, ...SUBSCRIPTIONS.map((id) => partitions.subscription(id))]);
-    // Nothing is read of the whole table but its partitions' names, a row at a time.
+    // Of the whole table only the names of partitions are read, one row at a time.
     for (const { filter, top } of requests.filter(({ method, path }) => method === "GET" && path.endsWith("()"))) {
       if (!filter?.startsWith("PartitionKey eq '"))
         expect([filter ?? "PartitionKey gt ''", top]).toEqual([expect.stringMatching(/^PartitionKey gt '[^']*'$/), 1]);
@@ -152,7 +152,7 @@ describe("what a walk costs", () => {
 });
 
 describe("totals", () => {
-  /** Each room's row of totals, with the columns of what is counted. */
+  /** Each module's row of totals, with the columns of its counts. */
   const TOTALS = [
     {
       table: Vaults.table,
@@ -163,7 +163,7 @@ describe("totals", () => {
     { table: "Compliance", partitionKey: STATE, rowKey: TOTALS_KEY, columns: ["totals"] },
   ];
 
-  /** What is answered from totals. */
+  /** Responses computed from totals. */
   async function told() {
     const assets = "/api/assets/discovery/assets?limit=3";
     const asked = ["/api/assets/summary", assets, `${assets}&expiresBefore=2028-01-01`, "/compliance/score"];
@@ -177,7 +177,7 @@ describe("totals", () => {
     };
   }
 
-  test("of before a change, or garbage, are counted anew and entered, though no vault changed since", async () => {
+  test("that are outdated or corrupt are recomputed and recorded, although no vault changed since", async () => {
     const room = openRoom(service.azurite.connectionString());
     const before = await Promise.all(
       TOTALS.map(async ({ table, partitionKey, rowKey, columns }) => {
@@ -191,7 +191,7 @@ describe("totals", () => {
     expect((await service.scan({ mode: "delta" })).status).toBe("completed");
     const whole = await told();
 
-    /** What stands in their place, by the fault that it is. */
+    /** Replaces them by the given kind of fault. */
     const planted: [fault: "stale" | "unreadable", bytes: (old: Uint8Array) => Uint8Array][] = [
       ["stale", (old) => old],
       ["unreadable", () => Buffer.from("garbage")],
@@ -222,13 +222,13 @@ describe("totals", () => {
 });
 
 describe("in the service", () => {
-  test("the timer starts it, and people see when it was complete and what it mended", async () => {
+  test("the timer starts a walk, and users see when it was complete and what it repaired", async () => {
     const room = openRoom(service.azurite.connectionString());
     const first = await service.admin("GET", "/system/reconciliation");
     expect(first.status).toBe(200);
     const asset = await room.tables.get(Assets, partitions.all, nameKey("key", "signing", VAULTS[1]!));
     await room.tables.remove(Assets, asset!.partitionKey, asset!.rowKey);
-    // As if the last walk had begun days ago.
+    // As if the last walk had started days ago.
     for (const row of ["newest", "before"]) await room.tables.remove(Walks, WALKS, row);
     expect((await service.admin("GET", "/system/reconciliation")).body).toEqual({
       newest: null,
