@@ -52,7 +52,7 @@ import { policyView } from "../shared/rotation/views.ts";
 import { auditHistory, createRetention, type Retention } from "../shared/settings/retention.ts";
 import { createSettings, type Settings, type SettingValues } from "../shared/settings/settings.ts";
 import { createSso, type Sso } from "../shared/sso/sso.ts";
-import { watchedAllBefore } from "../shared/subscriptions/before.ts";
+import { watchedAllBefore } from "../shared/subscriptions/earlier-version.ts";
 import { createSubscriptions, type Subscriptions } from "../shared/subscriptions/subscriptions.ts";
 import { createSync, type Sync } from "../shared/sync/sync.ts";
 import { type AutomationServices, wireAutomation } from "./automation-services.ts";

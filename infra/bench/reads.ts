@@ -1,7 +1,7 @@
 import { ASSET_CHECKS } from "../../shared/compliance/checks/all.ts";
 import { createCompliance } from "../../shared/compliance/compliance.ts";
-import { TABLE as COMPLIANCE, STATE, VaultStates, vaultStateKey } from "../../shared/compliance/layout.ts";
-import { packTallies } from "../../shared/compliance/pack.ts";
+import { TABLE as COMPLIANCE, STATE, VaultStates, vaultStateKey } from "../../shared/compliance/compliance-rows.ts";
+import { packTallies } from "../../shared/compliance/packed-results.ts";
 import { renewTotals as renewResults } from "../../shared/compliance/renew-totals.ts";
 import { ASSET_TYPES, type AssetRecord, Assets } from "../../shared/inventory/asset.ts";
 import { packExpiries } from "../../shared/inventory/expiries.ts";

@@ -2,7 +2,7 @@ import { type AssetRecord, contentOf } from "../inventory/asset.ts";
 import { credentialName, type HolderSource, holderName, holderSubscription } from "../inventory/holder.ts";
 import { type HolderContent, type HolderWriting, writeHolder } from "../inventory/write-holder.ts";
 import type { Owner } from "./application.ts";
-import type { ReadApplication } from "./read.ts";
+import type { ReadApplication } from "./read-graph.ts";
 
 /** Applications have no keys. */
 export const APPLICATION_TYPES = ["certificate", "secret"] as const;

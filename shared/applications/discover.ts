@@ -31,8 +31,8 @@ import {
   States,
 } from "./application.ts";
 import { writeCredentials } from "./credentials.ts";
-import { type Listing, merged, type ReadApplication, readAll, readChanges, startOfChanges } from "./read.ts";
-import { appIdOf, contentsOf, endBucket, readBucket, writeApplications } from "./write.ts";
+import { type Listing, merged, type ReadApplication, readAll, readChanges, startOfChanges } from "./read-graph.ts";
+import { appIdOf, contentsOf, endBucket, readBucket, writeApplications } from "./write-bucket.ts";
 
 /** Longest time to read everything from Graph: below the longest duration of one invocation (host.json). */
 const READING_MS = 8 * MINUTE_MS;

@@ -8,7 +8,7 @@ import { CHECKS } from "./checks/all.ts";
 import { FRAMEWORK_IDS } from "./controls.ts";
 import type { Exemption } from "./exemptions.ts";
 import { CONTROL_STATUSES, type FrameworkResult } from "./frameworks.ts";
-import { EXEMPTION_CATEGORIES, SCOPES } from "./layout.ts";
+import { EXEMPTION_CATEGORIES, SCOPES } from "./compliance-rows.ts";
 import type { ViolationFilter } from "./violations.ts";
 
 /** Schemas and views of scores, violations, frameworks and exemptions in the API. */

@@ -2,8 +2,8 @@ import * as z from "zod";
 import { pack, unpackBytes } from "../platform/storage/packed.ts";
 import { insert, merge, type Operation, put } from "../platform/storage/tables.ts";
 import { type Change, writeMarked } from "../platform/storage/write-totals.ts";
-import { type ChangedResults as ChangedRow, ChangedRows, changedKey, type VaultSummary } from "./layout.ts";
-import { packTallies, type Tally, unpackTallies } from "./pack.ts";
+import { type ChangedResults as ChangedRow, ChangedRows, changedKey, type VaultSummary } from "./compliance-rows.ts";
+import { packTallies, type Tally, unpackTallies } from "./packed-results.ts";
 
 /** The counted part of a vault's results, from which scores are computed. */
 export interface CountedResults {

@@ -3,9 +3,9 @@ import type { VaultRecord } from "../inventory/vault.ts";
 import type { AssetResource, Context, ReferenceFacts } from "./check.ts";
 import { ASSET_CHECKS } from "./checks/all.ts";
 import { vaultChecks } from "./checks/vault.ts";
-import { assetFactsOf } from "./facts.ts";
-import type { Failure } from "./layout.ts";
-import { type AssetState, assetKey, type Tally } from "./pack.ts";
+import { assetFactsOf } from "./finding-facts.ts";
+import type { Failure } from "./compliance-rows.ts";
+import { type AssetState, assetKey, type Tally } from "./packed-results.ts";
 
 /** All results of one vault. */
 export interface VaultResults {

@@ -1,7 +1,7 @@
 import { withoutKeys } from "../platform/storage/entity.ts";
 import { remove, type Tables } from "../platform/storage/tables.ts";
 import { isUlid } from "../platform/ulid.ts";
-import { EVALUATION_KEY, EVALUATIONS, type EvaluationRecord, Evaluations, STATE, TABLE } from "./layout.ts";
+import { EVALUATION_KEY, EVALUATIONS, type EvaluationRecord, Evaluations, STATE, TABLE } from "./compliance-rows.ts";
 import type { Overview } from "./overview.ts";
 import { isLeft } from "./result-totals.ts";
 

@@ -14,9 +14,9 @@ import type { Settings } from "../settings/settings.ts";
 import type { Context } from "./check.ts";
 import { EDITION } from "./checks/all.ts";
 import { evaluateAsset, evaluateVault } from "./evaluate.ts";
-import { keptOwners } from "./facts.ts";
-import { DetailsRangeRows, detailsRange, LINES_KEY, Lines, ResultFences, STATE, vaultOfFence } from "./layout.ts";
-import { type AssetState, assetKey } from "./pack.ts";
+import { keptOwners } from "./finding-facts.ts";
+import { DetailsRangeRows, detailsRange, LINES_KEY, Lines, ResultFences, STATE, vaultOfFence } from "./compliance-rows.ts";
+import { type AssetState, assetKey } from "./packed-results.ts";
 import {
   type AssetUse,
   evaluatedWith,

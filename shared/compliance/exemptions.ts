@@ -24,9 +24,9 @@ import {
   type VaultState,
   VaultStates,
   vaultStateKey,
-} from "./layout.ts";
+} from "./compliance-rows.ts";
 import { exemptionId, isActive } from "./overview.ts";
-import { assetKey } from "./pack.ts";
+import { assetKey } from "./packed-results.ts";
 import { isFailing, loadState } from "./vault-state.ts";
 
 export interface ExemptionRequest {

@@ -3,7 +3,7 @@ import { DAY_MS } from "../platform/time.ts";
 import { EDITION } from "./checks/all.ts";
 import type { FrameworkId } from "./controls.ts";
 import type { FrameworkResult } from "./frameworks.ts";
-import { DayScores, type DayTotals, HISTORY } from "./layout.ts";
+import { DayScores, type DayTotals, HISTORY } from "./compliance-rows.ts";
 import type { Score } from "./score.ts";
 
 const dateOf = (instant: Date): string => instant.toISOString().slice(0, 10);

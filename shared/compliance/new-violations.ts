@@ -6,9 +6,9 @@ import { remove, type Tables } from "../platform/storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 import type { ResourceType, Severity } from "./check.ts";
 import { checkOfCode } from "./checks/all.ts";
-import { NewViolationRows, newViolationsFrom, newViolationsRange, STATE, TABLE } from "./layout.ts";
+import { NewViolationRows, newViolationsFrom, newViolationsRange, STATE, TABLE } from "./compliance-rows.ts";
 import { isActive, type Overview } from "./overview.ts";
-import { assetKey, unpackNewViolations } from "./pack.ts";
+import { assetKey, unpackNewViolations } from "./packed-results.ts";
 
 /** A violation that did not exist before. */
 export interface NewViolation {

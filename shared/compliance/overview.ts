@@ -20,10 +20,10 @@ import {
   totalsRange,
   type VaultSummary,
   vaultOfChange,
-} from "./layout.ts";
-import { type Tally, unpackTallies } from "./pack.ts";
+} from "./compliance-rows.ts";
+import { type Tally, unpackTallies } from "./packed-results.ts";
 import { countedNow, isLeft, type ResultTotals, readTotals } from "./result-totals.ts";
-import { HOLDERS, type IsUncounted } from "./uncounted.ts";
+import { HOLDERS, type IsUncounted } from "./excluded-vaults.ts";
 
 /** Counts of a vault's results by check code. */
 export interface VaultOverview extends Omit<VaultSummary, "tallies"> {

@@ -2,7 +2,7 @@ import * as z from "zod";
 import type { AssetType } from "../inventory/asset.ts";
 import { pack, unpackBytes } from "../platform/storage/packed.ts";
 import type { ReferenceFacts } from "./check.ts";
-import { assetKey } from "./pack.ts";
+import { assetKey } from "./packed-results.ts";
 
 /**
  * References to a vault's assets whose platform reports whether it can resolve them, such as an app's setting. The data comes

@@ -22,7 +22,7 @@ import {
   vaultOfChange,
   vaultStateKey,
   vaultsRange,
-} from "./layout.ts";
+} from "./compliance-rows.ts";
 import { readTotals, totalsOf } from "./result-totals.ts";
 
 /**

@@ -2,9 +2,9 @@ import * as z from "zod";
 import { ifPacked, pack, unpackBytes } from "../platform/storage/packed.ts";
 import type { Change } from "../platform/storage/write-totals.ts";
 import { type CountedResults, PackedResults, packResults, unpackResults } from "./changed-results.ts";
-import type { EvaluationRecord, TotalsRecord } from "./layout.ts";
-import { packTallies, type Tally, unpackTallies } from "./pack.ts";
-import { HOLDERS, type IsUncounted } from "./uncounted.ts";
+import type { EvaluationRecord, TotalsRecord } from "./compliance-rows.ts";
+import { packTallies, type Tally, unpackTallies } from "./packed-results.ts";
+import { HOLDERS, type IsUncounted } from "./excluded-vaults.ts";
 
 /**
  * Totals of all vaults' results, so that a score reads one row instead of all: for each subscription and each holder of

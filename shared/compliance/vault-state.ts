@@ -19,8 +19,8 @@ import {
   type VaultState,
   VaultStates,
   vaultStateKey,
-} from "./layout.ts";
-import { type AssetState, assetKey, FINDINGS_PER_ROW, unpackDetails } from "./pack.ts";
+} from "./compliance-rows.ts";
+import { type AssetState, assetKey, FINDINGS_PER_ROW, unpackDetails } from "./packed-results.ts";
 
 /** The stored results of a vault. */
 export interface StoredState {

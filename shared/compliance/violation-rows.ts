@@ -3,9 +3,9 @@ import { unpacking } from "../platform/storage/packed.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import type { Check } from "./check.ts";
 import { CHECKS } from "./checks/all.ts";
-import { Details, detailsKey, detailsPrefix, Findings, findingsKey, STATE } from "./layout.ts";
+import { Details, detailsKey, detailsPrefix, Findings, findingsKey, STATE } from "./compliance-rows.ts";
 import type { Overview, VaultOverview } from "./overview.ts";
-import { FINDINGS_PER_ROW, type Finding, sortedFindings, unpackDetails, unpackFindings } from "./pack.ts";
+import { FINDINGS_PER_ROW, type Finding, sortedFindings, unpackDetails, unpackFindings } from "./packed-results.ts";
 import { findingRows } from "./vault-state.ts";
 import { failingByCheck, findingsOf } from "./write-state.ts";
 

@@ -5,7 +5,7 @@ import { SECOND_MS } from "../platform/time.ts";
 import type { ResourceType, Severity } from "./check.ts";
 import { controlsOfCheck, type FrameworkId } from "./controls.ts";
 import { isActive, type Overview, type VaultOverview } from "./overview.ts";
-import { assetKey, type Finding } from "./pack.ts";
+import { assetKey, type Finding } from "./packed-results.ts";
 import type { Remediation } from "./remedies/remediation.ts";
 import type { Slice } from "./violation-rows.ts";
 

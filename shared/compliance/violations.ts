@@ -6,9 +6,9 @@ import type { Tables } from "../platform/storage/tables.ts";
 import type { Check, Severity } from "./check.ts";
 import { CHECKS } from "./checks/all.ts";
 import { type FrameworkId, isOfFramework } from "./controls.ts";
-import { ownerText } from "./facts.ts";
+import { ownerText } from "./finding-facts.ts";
 import { exemptedPairs, type Overview } from "./overview.ts";
-import type { Finding } from "./pack.ts";
+import type { Finding } from "./packed-results.ts";
 import { exemptionIdOf, lastSeen, resourceIdOf, type Violation, violationOf } from "./violation.ts";
 import { readSlices, type Slice } from "./violation-rows.ts";
 

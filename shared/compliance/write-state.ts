@@ -17,7 +17,7 @@ import {
   type VaultState,
   VaultStates,
   vaultStateKey,
-} from "./layout.ts";
+} from "./compliance-rows.ts";
 import {
   type AssetState,
   type Chunk,
@@ -29,7 +29,7 @@ import {
   packNewViolations,
   packTallies,
   unpackTallies,
-} from "./pack.ts";
+} from "./packed-results.ts";
 import { packReferences, type VaultReferences } from "./references.ts";
 import { findingRows, isFailing, type KnownState } from "./vault-state.ts";
 

@@ -28,7 +28,7 @@ import { forEachType, VAULTS, type VaultRecord, Vaults } from "./vault.ts";
 /**
  * The log of added, updated and removed assets. Each write of a vault that changes assets adds a row in the transaction that
  * replaces the vault's row, so the log entry exists exactly if the change does. Large changes have several rows, some written
- * before that transaction. If the worker crashes, the next worker removes these (claim.ts).
+ * before that transaction. If the worker crashes, the next worker removes these (vault-claim.ts).
  */
 
 export const CHANGE_KINDS = ["added", "updated", "removed"] as const;

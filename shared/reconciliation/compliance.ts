@@ -14,8 +14,8 @@ import {
   type VaultState,
   VaultStates,
   vaultStateKey,
-} from "../compliance/layout.ts";
-import { type AssetState, assetKey, findingsHash, unpackDetails, unpackTallies } from "../compliance/pack.ts";
+} from "../compliance/compliance-rows.ts";
+import { type AssetState, assetKey, findingsHash, unpackDetails, unpackTallies } from "../compliance/packed-results.ts";
 import { isFailing } from "../compliance/vault-state.ts";
 import { findingRowsByCheck } from "../compliance/write-state.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
@@ -23,7 +23,7 @@ import type { Row } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import { remove, type StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS } from "../platform/time.ts";
-import { readStanding } from "./doubt.ts";
+import { readRowOrCorrupt } from "./suspected-differences.ts";
 
 const RANGES_AT_ONCE = 8;
 /** An evaluation that has written nothing for this time has crashed. */
@@ -95,7 +95,7 @@ export async function inspectResults(
  */
 export async function resultsVersion(tables: Tables, vaultName: string): Promise<string | undefined> {
   const [own, fence] = await Promise.all([
-    readStanding(tables, VaultStates, STATE, vaultStateKey(vaultName)),
+    readRowOrCorrupt(tables, VaultStates, STATE, vaultStateKey(vaultName)),
     tables.aged(ResultFences, STATE, fenceKey(vaultName)),
   ]);
   if (fence?.row.open && fence.ageMs < EVALUATION_MS) return undefined;

@@ -6,7 +6,7 @@ import { expiriesOf, forEachType, type VaultRecord } from "../inventory/vault.ts
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { type DifferenceKind, hashOf } from "./compare.ts";
-import { indexRange, isIndexKey, parseIndexKey, readStanding } from "./doubt.ts";
+import { indexRange, isIndexKey, parseIndexKey, readRowOrCorrupt } from "./suspected-differences.ts";
 
 const READS_AT_ONCE = 8;
 
@@ -86,14 +86,14 @@ export interface SecondLook {
 export async function lookAgain(
   tables: Tables,
   vault: VaultRecord | undefined,
-  doubts: readonly { readonly partitionKey: string; readonly key: string }[],
+  suspected: readonly { readonly partitionKey: string; readonly key: string }[],
 ): Promise<SecondLook> {
   const broken = new Map<string, { type: AssetType; name: string }>();
   const faults = await pMap(
-    doubts,
+    suspected,
     async ({ partitionKey, key }): Promise<Fault | undefined> => {
       const [standing, follows] = await Promise.all([
-        readStanding(tables, Assets, partitionKey, key),
+        readRowOrCorrupt(tables, Assets, partitionKey, key),
         vault && followed(tables, vault, partitionKey, key),
       ]);
       if (follows === "broken") {
@@ -132,7 +132,7 @@ async function followed(
   const index = parseIndexKey(key);
   const its = [partitions.all, partitions.subscription(subscriptionId), partitions.vault(vaultName)];
   if (!index || index.vault !== vaultName.toLowerCase() || !its.includes(partitionKey)) return undefined;
-  const own = await readStanding(
+  const own = await readRowOrCorrupt(
     tables,
     Assets,
     partitions.vault(vaultName),

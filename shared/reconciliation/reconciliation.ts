@@ -1,7 +1,7 @@
 import pMap from "p-map";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import { LINES_KEY, Lines, STATE } from "../compliance/layout.ts";
+import { LINES_KEY, Lines, STATE } from "../compliance/compliance-rows.ts";
 import { faultOfTotals, renewTotals } from "../inventory/renew-totals.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
@@ -9,8 +9,8 @@ import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { insert, type Operation, put, replace, type Tables } from "../platform/storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
-import { type Doubt, readStanding } from "./doubt.ts";
-import { createMender, type Restorers, type WalkIdentity } from "./mend.ts";
+import { type SuspectedDifference, readRowOrCorrupt } from "./suspected-differences.ts";
+import { createMender, type Restorers, type WalkIdentity } from "./repair-differences.ts";
 import { readDirectory, type StageContext, type Step, stepsOf } from "./stages.ts";
 import {
   BEFORE,
@@ -22,7 +22,7 @@ import {
   WALKS,
   type WalkRecord,
   Walks,
-} from "./walk.ts";
+} from "./walk-record.ts";
 
 /** Time from the start of one walk to that of the next, so that every vault is checked weekly even if a walk takes days. */
 const EVERY_MS = 3 * DAY_MS;
@@ -73,7 +73,7 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
   const { runMs, rowsPerStep, pauseMs } = { ...LIMITS, ...deps.limits };
   const settle = createMender({ ...deps, pauseMs });
 
-  const read = (key: string) => readStanding(tables, Walks, WALKS, key);
+  const read = (key: string) => readRowOrCorrupt(tables, Walks, WALKS, key);
 
   async function walkDue(requestId: string): Promise<Row<WalkRecord> | undefined> {
     const { row: newest, unreadable } = await read(NEWEST);
@@ -190,11 +190,11 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
 
   /** Returns the walk after a step's suspected differences are resolved. */
   async function settled(walk: Row<WalkRecord>, step: Step, identity: WalkIdentity): Promise<Row<WalkRecord>> {
-    const byVault = new Map<string, Doubt[]>();
-    for (const doubt of step.doubts) byVault.set(doubt.vault, [...(byVault.get(doubt.vault) ?? []), doubt]);
+    const byVault = new Map<string, SuspectedDifference[]>();
+    for (const difference of step.suspected) byVault.set(difference.vault, [...(byVault.get(difference.vault) ?? []), difference]);
     const outcomes = await pMap(
       byVault,
-      async ([vault, doubts]) => ({ vault, ...(await settle(vault, doubts, identity)) }),
+      async ([vault, suspected]) => ({ vault, ...(await settle(vault, suspected, identity)) }),
       { concurrency: VAULTS_AT_ONCE },
     );
     const left = outcomes.flatMap(({ vault, left: reason }) => (reason === undefined ? [] : [{ vault, reason }]));

@@ -8,9 +8,9 @@ import { keyEnd } from "../platform/storage/keys.ts";
 import type { Range, Tables } from "../platform/storage/tables.ts";
 import { compareMerged, type Entry, entriesOf, hashOf } from "./compare.ts";
 import { type EvaluatedVault, inspectResults, type NameRange, rangeBehind } from "./compliance.ts";
-import { type Doubt, indexRange, isIndexKey, readStanding, rowDoubt } from "./doubt.ts";
+import { type SuspectedDifference, indexRange, isIndexKey, readRowOrCorrupt, suspectedRow } from "./suspected-differences.ts";
 import { inspectVault } from "./inventory.ts";
-import type { Stage } from "./walk.ts";
+import type { Stage } from "./walk-record.ts";
 
 /** Vaults inspected together. Fewer if they have many assets, because their names are in memory at once. */
 const VAULTS_PER_STEP = 100;
@@ -31,7 +31,7 @@ const BEHIND_ALL = "~";
 export interface Step {
   readonly at: string;
   readonly after: string;
-  readonly doubts: readonly Doubt[];
+  readonly suspected: readonly SuspectedDifference[];
   readonly vaults: number;
   readonly rows: number;
   /** Whether it is the stage's last step. */
@@ -109,28 +109,28 @@ async function* vaultSteps(context: StageContext, { at }: Position): AsyncGenera
     for (const batch of batchesOf(page)) {
       const end = batch.at(-1)!.rowKey.slice(prefix.length);
       const step = await inspectBatch(context, batch, rangeBehind(last, end), unreadable);
-      yield { at: end, after: "", ...step, doubts: [...stray, ...step.doubts] };
+      yield { at: end, after: "", ...step, suspected: [...stray, ...step.suspected] };
       stray = [];
       last = end;
     }
   }
   const rest = await inspectBatch(context, [], rangeBehind(last, undefined), unreadable);
-  yield { at: last ?? "", after: "", ...rest, doubts: [...stray, ...rest.doubts], ends: true };
+  yield { at: last ?? "", after: "", ...rest, suspected: [...stray, ...rest.suspected], ends: true };
 }
 
 /** Returns copies without a vault's row. */
-async function strayCopies({ tables, directory }: StageContext): Promise<Doubt[]> {
-  const doubts: Doubt[] = [];
+async function strayCopies({ tables, directory }: StageContext): Promise<SuspectedDifference[]> {
+  const suspected: SuspectedDifference[] = [];
   const prefix = "s!";
   const check = ({ rowKey }: { rowKey: string }) => {
     const vault = rowKey.slice(rowKey.lastIndexOf("!") + 1);
     const known = directory.vaults.get(vault);
     if (known && rowKey === vaultInSubscriptionKey(known.subscriptionId, known.name)) return;
-    if (!directory.unreadable.has(vault)) doubts.push({ about: "copy", vault, key: rowKey });
+    if (!directory.unreadable.has(vault)) suspected.push({ about: "copy", vault, key: rowKey });
   };
   const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix), onCorrupt: check };
   for await (const rows of tables.pages(Vaults, { ...range, select: ["name"] })) for (const row of rows) check(row);
-  return doubts;
+  return suspected;
 }
 
 function* batchesOf(vaults: readonly Row<VaultRecord>[]): Generator<Row<VaultRecord>[]> {
@@ -153,10 +153,10 @@ async function inspectBatch(
   batch: readonly Row<VaultRecord>[],
   names: NameRange,
   unreadable: string[],
-): Promise<Pick<Step, "doubts" | "vaults" | "rows">> {
-  const doubts: Doubt[] = [];
+): Promise<Pick<Step, "suspected" | "vaults" | "rows">> {
+  const suspected: SuspectedDifference[] = [];
   const left = new Set(unreadable);
-  for (const vault of unreadable.splice(0)) doubts.push({ about: "vault", vault });
+  for (const vault of unreadable.splice(0)) suspected.push({ about: "vault", vault });
   const known = new Map<string, EvaluatedVault>();
   let rows = 0;
   await pMap(
@@ -168,20 +168,20 @@ async function inspectBatch(
       const inspected = await inspectVault(tables, row);
       known.set(vault, { vault: row, assets: inspected.assets });
       rows += 2 * inspected.assets.size;
-      for (const key of inspected.rows) doubts.push(rowDoubt(partitions.vault(row.name), key));
-      if (inspected.types.length > 0) doubts.push({ about: "listings", vault });
+      for (const key of inspected.rows) suspected.push(suspectedRow(partitions.vault(row.name), key));
+      if (inspected.types.length > 0) suspected.push({ about: "listings", vault });
       const key = vaultInSubscriptionKey(row.subscriptionId, row.name);
-      const copy = await readStanding(tables, Vaults, VAULTS, key);
-      if (!copy.row || hashOf(copy.row) !== hashOf(row)) doubts.push({ about: "copy", vault, key });
+      const copy = await readRowOrCorrupt(tables, Vaults, VAULTS, key);
+      if (!copy.row || hashOf(copy.row) !== hashOf(row)) suspected.push({ about: "copy", vault, key });
       return undefined;
     },
     { concurrency: VAULTS_AT_ONCE },
   );
   if (compliance) {
     const wrong = await inspectResults(tables, names, known, left);
-    for (const vault of wrong.keys()) doubts.push({ about: "compliance", vault });
+    for (const vault of wrong.keys()) suspected.push({ about: "compliance", vault });
   }
-  return { doubts, vaults: batch.length, rows };
+  return { suspected, vaults: batch.length, rows };
 }
 
 /** Finds partitions of vaults and subscriptions that the inventory does not have. All of their rows are superfluous. */
@@ -199,10 +199,10 @@ async function* partitionSteps(context: StageContext, { at, after }: Position): 
     if (++passed % PARTITIONS_PER_STEP > 0) continue;
     await context.removeOldFences(fenced);
     fenced = [];
-    yield { at: last, after: BEHIND_ALL, doubts: [], vaults: 0, rows: 0 };
+    yield { at: last, after: BEHIND_ALL, suspected: [], vaults: 0, rows: 0 };
   }
   await context.removeOldFences(fenced);
-  yield { at: last, after: BEHIND_ALL, doubts: [], vaults: 0, rows: 0, ends: true };
+  yield { at: last, after: BEHIND_ALL, suspected: [], vaults: 0, rows: 0, ends: true };
 }
 
 const isVaultPartition = (partition: string): boolean => partition.startsWith(partitions.vault(""));
@@ -228,7 +228,7 @@ async function* subscriptionSteps(context: StageContext, { at, after }: Position
     for await (const step of comparison(context, partitions.subscription(id), parts, from))
       yield { ...step, at: id, after: step.ends ? BEHIND_ALL : step.after, ends: false };
   }
-  yield { at, after, doubts: [], vaults: 0, rows: 0, ends: true };
+  yield { at, after, suspected: [], vaults: 0, rows: 0, ends: true };
 }
 
 /** Compares the partition of all assets with those of the subscriptions. */
@@ -246,7 +246,7 @@ async function* comparison(
   const pageSize = Math.min(MAX_PAGE, Math.max(MIN_PAGE, Math.floor(ROWS_IN_MEMORY / Math.max(1, parts.length))));
   const stream = (partition: string, size: number) =>
     indexEntries(tables, { ...indexRange(partition), ...(after === "" ? {} : { after }), pageSize: size });
-  let doubts: Doubt[] = [];
+  let suspected: SuspectedDifference[] = [];
   let rows = 0;
   let last = after;
   const compared = compareMerged(
@@ -256,13 +256,13 @@ async function* comparison(
   for await (const { key, difference } of compared) {
     rows++;
     last = key;
-    if (difference !== undefined) doubts.push(rowDoubt(whole, key));
-    if (rows < rowsPerStep && doubts.length < DOUBTS_PER_STEP) continue;
-    yield { after: last, doubts, vaults: 0, rows };
-    doubts = [];
+    if (difference !== undefined) suspected.push(suspectedRow(whole, key));
+    if (rows < rowsPerStep && suspected.length < DOUBTS_PER_STEP) continue;
+    yield { after: last, suspected, vaults: 0, rows };
+    suspected = [];
     rows = 0;
   }
-  yield { after: last, doubts, vaults: 0, rows, ends: true };
+  yield { after: last, suspected, vaults: 0, rows, ends: true };
 }
 
 async function* indexEntries(tables: Tables, range: Range): AsyncGenerator<Entry, void> {

@@ -4,7 +4,7 @@ import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import { type Operation, put, remove, replace, type Tables } from "../platform/storage/tables.ts";
 import { type DifferenceKind, hashOf } from "./compare.ts";
-import { readStanding } from "./doubt.ts";
+import { readRowOrCorrupt } from "./suspected-differences.ts";
 
 /** Returns the problem of the copy of a vault's row under a key, with its repair. Undefined if it is right. */
 export async function copyFault(
@@ -12,7 +12,7 @@ export async function copyFault(
   vault: Row<VaultRecord> | undefined,
   key: string,
 ): Promise<{ kind: DifferenceKind; mend: () => Promise<unknown> } | undefined> {
-  const copy = await readStanding(tables, Vaults, VAULTS, key);
+  const copy = await readRowOrCorrupt(tables, Vaults, VAULTS, key);
   const etag = copy.row?.etag ?? copy.unreadable?.etag;
   if (!vault || key !== vaultInSubscriptionKey(vault.subscriptionId, vault.name)) {
     return etag === undefined ? undefined : { kind: "extra", mend: () => tables.remove(Vaults, VAULTS, key, etag) };
@@ -30,7 +30,7 @@ export async function copyFault(
 /** Restores the row from its copy, with nothing listed. Without a copy, removes it, and the next scan finds the vault again. */
 export async function mendVaultRow(tables: Tables, name: string): Promise<void> {
   const key = vaultKey(name);
-  const { unreadable } = await readStanding(tables, Vaults, VAULTS, key);
+  const { unreadable } = await readRowOrCorrupt(tables, Vaults, VAULTS, key);
   if (!unreadable) return;
   const copy = await copyOf(tables, name);
   // Its state in the totals is unknown. Its own row is read until the totals are renewed.

@@ -11,7 +11,7 @@ import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_MS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
-import { readEntries } from "./entries.ts";
+import { readEntries } from "./added-subscriptions.ts";
 
 /** A subscription that leaves the scope or returns to it, with its counts in the inventory. */
 export interface MovingSubscription {

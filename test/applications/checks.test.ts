@@ -2,9 +2,9 @@ import type { Cloud } from "simulated-cloud/cloud.ts";
 import { appIdOf, type CompanyApplication, keyIdOf, objectIdOf } from "simulated-cloud/company/applications.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { liveIn } from "../azure/live-cloud.ts";
-import { walk } from "../compliance/support.ts";
+import { walk } from "../compliance/compliance-fixture.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, Deployment } from "./room.ts";
+import { caller, Deployment } from "./applications-fixture.ts";
 
 const ada = { owners: ["ada@acme.example"] };
 const secret = { name: "s", expiresInDays: 100 };

@@ -1,13 +1,13 @@
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { appIdOf, keyIdOf } from "simulated-cloud/company/applications.ts";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
-import type { ReadApplication } from "../../shared/applications/read.ts";
-import { contentsOf } from "../../shared/applications/write.ts";
+import type { ReadApplication } from "../../shared/applications/read-graph.ts";
+import { contentsOf } from "../../shared/applications/write-bucket.ts";
 import type { Config } from "../../shared/platform/config/config.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
-import { applications, caller, Deployment, everything } from "./room.ts";
+import { applications, caller, Deployment, everything } from "./applications-fixture.ts";
 
 const APPS = 40;
 let storage: MovedStorage;

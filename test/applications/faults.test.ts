@@ -21,7 +21,7 @@ import { configIn, liveIn } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
-import { applications, caller, Deployment, everything, mayDie } from "./room.ts";
+import { applications, caller, Deployment, everything, mayDie } from "./applications-fixture.ts";
 
 /** Longer than a crashed worker's lease on a run and on a holder. */
 const LEASES_ENDED_MS = 61_000;

@@ -2,7 +2,7 @@ import { appIdOf, keyIdOf, secretValueOf } from "simulated-cloud/company/applica
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { licence } from "../support/licence.ts";
 import { Service } from "../support/service.ts";
-import { applications } from "./room.ts";
+import { applications } from "./applications-fixture.ts";
 
 /** Hosts with and without a license. */
 let service: Service;

@@ -7,7 +7,7 @@ import { reasonsAgainst } from "../../shared/applications/rotatable.ts";
 import type { Config } from "../../shared/platform/config/config.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, Deployment, everything, type Process } from "./room.ts";
+import { caller, Deployment, everything, type Process } from "./applications-fixture.ts";
 
 let azurite: TestStorage;
 let live: { cloud: Cloud; config: Config };

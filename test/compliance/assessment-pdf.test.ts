@@ -5,7 +5,7 @@ import { drawTrend } from "../../shared/compliance/report/trend.ts";
 import { drawn } from "../support/drawn-pdf.ts";
 import { pdfText } from "../support/pdf-text.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { openRoom } from "./support.ts";
+import { openRoom } from "./compliance-fixture.ts";
 
 let storage: TestStorage;
 let nothingYet: Assessment;

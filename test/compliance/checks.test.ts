@@ -4,7 +4,7 @@ import { ASSET_CHECKS, CHECKS, successorsOf } from "../../shared/compliance/chec
 import { vaultChecks } from "../../shared/compliance/checks/vault.ts";
 import type { AssetRecord } from "../../shared/inventory/asset.ts";
 import type { VaultRecord } from "../../shared/inventory/vault.ts";
-import { asset, context, credential, DAY, inDays, vault } from "./support.ts";
+import { asset, context, credential, DAY, inDays, vault } from "./compliance-fixture.ts";
 
 /** Changes to the good resource that make each check fail. Without changes it passes everything. */
 const VAULT_FAILURES: Record<string, Partial<VaultRecord>> = {

@@ -6,7 +6,7 @@ import type { PoisonMessage } from "../../shared/messages/failed.ts";
 import { parse } from "../../shared/platform/http/input.ts";
 import type { Reply } from "../../shared/platform/http/reply.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { asset, caller, inDays, openRoom, type Room, vault } from "./support.ts";
+import { asset, caller, inDays, openRoom, type Room, vault } from "./compliance-fixture.ts";
 
 let azurite: TestStorage;
 let room: Room;

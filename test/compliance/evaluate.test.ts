@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { STATE, TOTALS_KEY, TotalsRows, VaultStates, vaultStateKey } from "../../shared/compliance/layout.ts";
+import { STATE, TOTALS_KEY, TotalsRows, VaultStates, vaultStateKey } from "../../shared/compliance/compliance-rows.ts";
 import { VAULTS, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { asset, caller, DAY, firstPage, openRoom, type Room, START, vault } from "./support.ts";
+import { asset, caller, DAY, firstPage, openRoom, type Room, START, vault } from "./compliance-fixture.ts";
 
 let azurite: TestStorage;
 let connectionString: string;

@@ -2,12 +2,12 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import * as z from "zod";
 import type { AuditEvent } from "../../shared/audit/audit.ts";
 import { createExemptions, type ExemptionRequest } from "../../shared/compliance/exemptions.ts";
-import { STATE, TABLE, vaultStateKey } from "../../shared/compliance/layout.ts";
+import { STATE, TABLE, vaultStateKey } from "../../shared/compliance/compliance-rows.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { entity } from "../../shared/platform/storage/entity.ts";
 import { removeUnreadable } from "../../shared/reconciliation/compliance.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { asset, caller, firstPage, openRoom, type Room, SUBSCRIPTION, vault } from "./support.ts";
+import { asset, caller, firstPage, openRoom, type Room, SUBSCRIPTION, vault } from "./compliance-fixture.ts";
 
 let azurite: TestStorage;
 let room: Room;

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { readHistory, recordDay } from "../../shared/compliance/history.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { openRoom } from "./support.ts";
+import { openRoom } from "./compliance-fixture.ts";
 
 let storage: TestStorage;
 beforeAll(async () => {

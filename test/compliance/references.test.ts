@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { AssetUse, Reference } from "../../shared/compliance/references.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { asset, openRoom, type Room, vault } from "./support.ts";
+import { asset, openRoom, type Room, vault } from "./compliance-fixture.ts";
 
 let storage: TestStorage;
 let room: Room;

@@ -6,11 +6,11 @@ import { retiredVersionsIn } from "template-checks/api-versions.ts";
 import { parseBicep } from "template-checks/bicep/parse.ts";
 import { afterAll, describe, expect, test } from "vitest";
 import { CHECKS, checkOfId } from "../../shared/compliance/checks/all.ts";
-import type { AssetFacts } from "../../shared/compliance/facts.ts";
+import type { AssetFacts } from "../../shared/compliance/finding-facts.ts";
 import type { Target } from "../../shared/compliance/remedies/remediation.ts";
 import { skipWithout } from "../support/tools.ts";
-import { mistakesOfOrder, takingLines } from "./order.ts";
-import { inDays, START } from "./support.ts";
+import { mistakesOfOrder, takingLines } from "./remedy-order.ts";
+import { inDays, START } from "./compliance-fixture.ts";
 
 const APP = "33333333-3333-3333-3333-333333333333";
 const KEY = "44444444-4444-4444-4444-444444444444";

@@ -5,7 +5,7 @@ import { violationsCsv } from "../../shared/compliance/report/csv.ts";
 import { createComplianceReports, MAX_PDF_VIOLATIONS } from "../../shared/compliance/report/reports.ts";
 import { pdfText } from "../support/pdf-text.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { asset, caller, inDays, openRoom, type Room, vault, walk } from "./support.ts";
+import { asset, caller, inDays, openRoom, type Room, vault, walk } from "./compliance-fixture.ts";
 
 let storage: TestStorage;
 let room: Room;

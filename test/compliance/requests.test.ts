@@ -1,11 +1,11 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { SEVERITIES } from "../../shared/compliance/check.ts";
 import { FRAMEWORK_IDS } from "../../shared/compliance/controls.ts";
-import { STATE, TOTALS_KEY, TotalsRows } from "../../shared/compliance/layout.ts";
+import { STATE, TOTALS_KEY, TotalsRows } from "../../shared/compliance/compliance-rows.ts";
 import type { AssetRecord } from "../../shared/inventory/asset.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
-import { asset, caller, firstPage, inDays, openRoom, type Room, SUBSCRIPTION, vault } from "./support.ts";
+import { asset, caller, firstPage, inDays, openRoom, type Room, SUBSCRIPTION, vault } from "./compliance-fixture.ts";
 
 let azurite: TestStorage;
 let proxy: TableProxy;

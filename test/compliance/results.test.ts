@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { SEVERITIES, WEIGHTS } from "../../shared/compliance/check.ts";
 import { CHECKS } from "../../shared/compliance/checks/all.ts";
 import { controlsOfCheck, FRAMEWORK_IDS } from "../../shared/compliance/controls.ts";
-import { Details, detailsKey, Findings, STATE } from "../../shared/compliance/layout.ts";
+import { Details, detailsKey, Findings, STATE } from "../../shared/compliance/compliance-rows.ts";
 import type { ViolationFilter } from "../../shared/compliance/violations.ts";
 import type { AssetRecord } from "../../shared/inventory/asset.ts";
 import type { VaultRecord } from "../../shared/inventory/vault.ts";
@@ -23,7 +23,7 @@ import {
   type Room,
   vault,
   walk,
-} from "./support.ts";
+} from "./compliance-fixture.ts";
 
 let azurite: TestStorage;
 const accounts = Array.from({ length: 64 }, (_, at) => `results${at}`);

@@ -13,7 +13,7 @@ import {
   totalsRange,
   VaultStates,
   vaultStateKey,
-} from "../../shared/compliance/layout.ts";
+} from "../../shared/compliance/compliance-rows.ts";
 import { faultOfTotals, renewTotals } from "../../shared/compliance/renew-totals.ts";
 import { SCOPE_KEY, ScopeRows } from "../../shared/inventory/scope.ts";
 import { VAULTS } from "../../shared/inventory/vault.ts";
@@ -24,7 +24,7 @@ import { put, type Range, type Tables } from "../../shared/platform/storage/tabl
 import { IS_CAMPAIGN } from "../support/cases.ts";
 import { held } from "../support/held-tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { asset, caller, openRoom, type Room, SUBSCRIPTION, vault } from "./support.ts";
+import { asset, caller, openRoom, type Room, SUBSCRIPTION, vault } from "./compliance-fixture.ts";
 
 const OTHER = "22222222-2222-2222-2222-222222222222";
 const NAMES = ["kv-a", "kv-b", "kv-c"];

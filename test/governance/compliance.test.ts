@@ -5,7 +5,7 @@ import type { Remediation } from "../../shared/compliance/remedies/remediation.t
 import { sourceOf } from "../../shared/inventory/asset.ts";
 import { MINUTE_MS } from "../../shared/platform/time.ts";
 import { registrationOf } from "../b2c/room.ts";
-import { mistakesOfOrder, takingLines } from "../compliance/order.ts";
+import { mistakesOfOrder, takingLines } from "../compliance/remedy-order.ts";
 import { licence } from "../support/licence.ts";
 import { movedClock } from "../support/moved-clock.ts";
 import { Service } from "../support/service.ts";

@@ -1,8 +1,8 @@
 import { deflateRawSync, inflateRawSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ASSET_CHECKS } from "../../shared/compliance/checks/all.ts";
-import { detailsKey, findingsKey, STATE, vaultStateKey } from "../../shared/compliance/layout.ts";
-import { unpackDetails, unpackFindings } from "../../shared/compliance/pack.ts";
+import { detailsKey, findingsKey, STATE, vaultStateKey } from "../../shared/compliance/compliance-rows.ts";
+import { unpackDetails, unpackFindings } from "../../shared/compliance/packed-results.ts";
 import { ASSET_TYPES, type AssetRecord, Assets, type AssetType, contentOf } from "../../shared/inventory/asset.ts";
 import { expiryKey, nameKey, partitions } from "../../shared/inventory/asset-keys.ts";
 import { VAULTS as VAULTS_PARTITION, Vaults, vaultInSubscriptionKey } from "../../shared/inventory/vault.ts";
@@ -11,7 +11,7 @@ import { DAY_SECONDS } from "../../shared/platform/time.ts";
 import { vaultRecord, writeVault } from "../inventory/write-assets.ts";
 import { Service } from "../support/service.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { columnsOf, companyOf, differences, openRoom, type Room, SUBSCRIPTIONS, snapshot } from "./room.ts";
+import { columnsOf, companyOf, differences, openRoom, type Room, SUBSCRIPTIONS, snapshot } from "./reconciliation-fixture.ts";
 
 const COPIED = Array.from({ length: 12 }, (_, at) => `kv-copied-${at}`);
 const OWN = ["missing", "extra", "stale", "tampered", "unreadable"].map((kind) => `kv-own-${kind}`);

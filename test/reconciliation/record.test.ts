@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { reconciliationView } from "../../shared/reconciliation/api.ts";
-import { BEFORE, NEWEST, WALKS, Walks } from "../../shared/reconciliation/walk.ts";
+import { BEFORE, NEWEST, WALKS, Walks } from "../../shared/reconciliation/walk-record.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { openRoom, type Room } from "./room.ts";
+import { openRoom, type Room } from "./reconciliation-fixture.ts";
 
 /** The walk's own records, which other programs with access to storage may write too. */
 

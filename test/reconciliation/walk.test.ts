@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { deflateRawSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ASSET_CHECKS } from "../../shared/compliance/checks/all.ts";
-import { STATE, TOTALS_KEY } from "../../shared/compliance/layout.ts";
+import { STATE, TOTALS_KEY } from "../../shared/compliance/compliance-rows.ts";
 import { Assets } from "../../shared/inventory/asset.ts";
 import { nameKey, partitions } from "../../shared/inventory/asset-keys.ts";
 import { TOTALS_KEY as INVENTORY_TOTALS_KEY } from "../../shared/inventory/totals.ts";
@@ -10,9 +10,9 @@ import { VAULTS as VAULTS_PARTITION, Vaults, vaultInSubscriptionKey } from "../.
 import { loadConfig } from "../../shared/platform/config/config.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../shared/platform/time.ts";
-import { WALKS, Walks } from "../../shared/reconciliation/walk.ts";
+import { WALKS, Walks } from "../../shared/reconciliation/walk-record.ts";
 import { Service } from "../support/service.ts";
-import { companyOf, differences, openRoom, SUBSCRIPTIONS, snapshot } from "./room.ts";
+import { companyOf, differences, openRoom, SUBSCRIPTIONS, snapshot } from "./reconciliation-fixture.ts";
 
 const VAULTS = Array.from({ length: 8 }, (_, at) => `kv-walked-${at}`);
 

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { TableClient } from "@azure/data-tables";
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { createEvaluator, type Evaluator } from "../../shared/compliance/evaluator.ts";
-import { unpackDetails, unpackFindings } from "../../shared/compliance/pack.ts";
+import { unpackDetails, unpackFindings } from "../../shared/compliance/packed-results.ts";
 import { planVaults } from "../../shared/discovery/plan-vaults.ts";
 import type { PlannedVault } from "../../shared/discovery/scan.ts";
 import { scanVault } from "../../shared/discovery/scan-vault.ts";

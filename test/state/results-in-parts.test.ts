@@ -1,11 +1,11 @@
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { createEvaluator } from "../../shared/compliance/evaluator.ts";
-import { NewViolationRows, newViolationsRange } from "../../shared/compliance/layout.ts";
-import { unpackNewViolations } from "../../shared/compliance/pack.ts";
+import { NewViolationRows, newViolationsRange } from "../../shared/compliance/compliance-rows.ts";
+import { unpackNewViolations } from "../../shared/compliance/packed-results.ts";
 import type { AssetRecord } from "../../shared/inventory/asset.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
 import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
-import { asset, START, vault } from "../compliance/support.ts";
+import { asset, START, vault } from "../compliance/compliance-fixture.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { type HeldProxy, startHeldProxy } from "./delaying-proxy.ts";
 import { differences, everyRow } from "./inventory-fixture.ts";

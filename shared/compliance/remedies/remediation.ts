@@ -1,5 +1,5 @@
 import { DAY_MS, SECOND_MS } from "../../platform/time.ts";
-import type { AssetFacts } from "../facts.ts";
+import type { AssetFacts } from "../finding-facts.ts";
 
 /** How to fix one violation, with the names of this resource. It works unchanged except for placeholders in `<…>`. */
 export interface Remediation {

@@ -4,7 +4,7 @@ import type { AuditEvent } from "../../shared/audit/audit.ts";
 import type { Check, Context } from "../../shared/compliance/check.ts";
 import { CHECKS } from "../../shared/compliance/checks/all.ts";
 import { type Compliance, createCompliance } from "../../shared/compliance/compliance.ts";
-import { EvaluateMessage, QUEUE } from "../../shared/compliance/layout.ts";
+import { EvaluateMessage, QUEUE } from "../../shared/compliance/compliance-rows.ts";
 import type { AssetUse, Reference } from "../../shared/compliance/references.ts";
 import {
   ASSET_TYPES,

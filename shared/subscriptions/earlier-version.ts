@@ -4,7 +4,7 @@ import { VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
 import type { Config } from "../platform/config/config.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import type { Tables } from "../platform/storage/tables.ts";
-import { readEntries } from "./entries.ts";
+import { readEntries } from "./added-subscriptions.ts";
 
 /** Statuses of scans that were planned. This version reads its settings before it plans one. */
 const PLANNED = new Set(["completed", "partial", "timedOut"]);

@@ -13,7 +13,7 @@ import {
   ObjectIds,
   objectKey,
 } from "./application.ts";
-import type { ReadApplication } from "./read.ts";
+import type { ReadApplication } from "./read-graph.ts";
 
 /**
  * Applications whose rows change in one transaction, each with at most five operations, plus the fence. All rows of an

@@ -83,7 +83,7 @@ export type Failure = z.infer<typeof Failure>;
 export const VaultState = z.object({
   name: z.string(),
   subscriptionId: z.string(),
-  /** Packed numbers of passed and failed pairs by check; see pack.ts. */
+  /** Packed numbers of passed and failed pairs by check; see packed-results.ts. */
   tallies: z.instanceof(Uint8Array),
   /** The vault's own failures, in the order of the checks. */
   failures: z.array(Failure),
@@ -111,10 +111,10 @@ export const VaultState = z.object({
 export type VaultState = z.infer<typeof VaultState>;
 export const VaultStates = entity(TABLE, VaultState);
 
-/** Further data of a row's items, in their order; see facts.ts. Rows of earlier versions have none. */
+/** Further data of a row's items, in their order; see finding-facts.ts. Rows of earlier versions have none. */
 const factsColumn = { facts: z.instanceof(Uint8Array).optional() };
 
-/** A vault's assets with their results, with which the next evaluation compares. Compressed JSON; see pack.ts. */
+/** A vault's assets with their results, with which the next evaluation compares. Compressed JSON; see packed-results.ts. */
 export const Details = entity(TABLE, z.object({ assets: z.instanceof(Uint8Array), ...factsColumn }));
 
 export const ResultFences = fenceEntity(TABLE);

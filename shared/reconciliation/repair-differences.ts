@@ -17,10 +17,10 @@ import { isConflict } from "../platform/storage/conflict.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { inspectResults, rangeOfVault, removeUnreadable, resultsVersion } from "./compliance.ts";
-import { type Doubt, parseIndexKey, readStanding } from "./doubt.ts";
+import { type SuspectedDifference, parseIndexKey, readRowOrCorrupt } from "./suspected-differences.ts";
 import { type Fault, inspectVault, isItself, lookAgain } from "./inventory.ts";
 import { copyFault, mendVaultRow } from "./vault-row.ts";
-import { type FaultCounts, noFaults } from "./walk.ts";
+import { type FaultCounts, noFaults } from "./walk-record.ts";
 
 /** Attempts at a vault that a scan is writing. */
 const LOOKS = 3;
@@ -68,11 +68,11 @@ export function createMender(
 ) {
   const { tables, audit, writer } = deps;
 
-  return async function settle(vault: string, doubts: readonly Doubt[], walk: WalkIdentity): Promise<Settled> {
+  return async function settle(vault: string, suspected: readonly SuspectedDifference[], walk: WalkIdentity): Promise<Settled> {
     const mended = noFaults();
     for (let look = 1; ; look++) {
       try {
-        const awaiting = await settleOnce(vault, doubts, walk, mended);
+        const awaiting = await settleOnce(vault, suspected, walk, mended);
         return { mended, awaiting, left: undefined };
       } catch (error) {
         // A vault that can't be repaired does not stop the walk. The walk's record names it, and the next walk checks it again.
@@ -87,7 +87,7 @@ export function createMender(
   /** Adds to the counts as it repairs. Returns the number of rows that wait for the vault to be listed again. */
   async function settleOnce(
     name: string,
-    doubts: readonly Doubt[],
+    suspected: readonly SuspectedDifference[],
     walk: WalkIdentity,
     mended: FaultCounts,
   ): Promise<number> {
@@ -99,21 +99,21 @@ export function createMender(
     });
     const enter = (type: string, details: Record<string, unknown>, effect: () => Promise<unknown>) =>
       audited(audit, eventOf(type, details), effect);
-    const hasDoubt = (about: Doubt["about"]) => doubts.some((doubt) => doubt.about === about);
+    const hasDoubt = (about: SuspectedDifference["about"]) => suspected.some((difference) => difference.about === about);
 
-    if (hasDoubt("vault") && (await readStanding(tables, Vaults, VAULTS, vaultKey(name))).unreadable) {
+    if (hasDoubt("vault") && (await readRowOrCorrupt(tables, Vaults, VAULTS, vaultKey(name))).unreadable) {
       await enter("inventory.mended", { vaultRow: "unreadable" }, () => mendVaultRow(tables, name));
       mended.unreadable++;
     }
 
-    for (const { key } of doubts.filter((doubt) => doubt.about === "copy")) {
+    for (const { key } of suspected.filter((difference) => difference.about === "copy")) {
       const fault = await undisturbed(name, (vault) => copyFault(tables, vault, key));
       if (!fault) continue;
       await enter("inventory.mended", { vaultCopy: fault.kind, rows: [key] }, fault.mend);
       mended[fault.kind]++;
     }
 
-    const rows = doubts.filter((doubt) => doubt.about === "row");
+    const rows = suspected.filter((difference) => difference.about === "row");
     const { vault, looked, types } = await undisturbed(name, async (row) => ({
       vault: row,
       looked: await lookAgain(tables, row, rows),
@@ -203,10 +203,10 @@ export function createMender(
     const changes: AssetChange[] = [];
     for (const { type, name } of broken) {
       const key = nameKey(type, name, vault.name);
-      const own = await readStanding(tables, Assets, partitions.vault(vault.name), key);
+      const own = await readRowOrCorrupt(tables, Assets, partitions.vault(vault.name), key);
       const copies = [];
       for (const partition of [partitions.all, partitions.subscription(vault.subscriptionId)])
-        copies.push((await readStanding(tables, Assets, partition, key)).row);
+        copies.push((await readRowOrCorrupt(tables, Assets, partition, key)).row);
       const whole = copies.find((copy) => copy && isItself(copy, { type, name }, vault));
       const kept = whole ?? (own.row && { ...own.row, type, name: own.row.name, vaultName: vault.name });
       changes.push({ type, name, before: own.row && withoutKeys(own.row), after: kept && unlisted(withoutKeys(kept)) });

@@ -4,7 +4,7 @@ import type { Entity, Row } from "../platform/storage/entity.ts";
 import { type Range, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 
 /** A suspected difference. It may be a write in progress, so it is checked again before it counts. */
-export type Doubt = { readonly vault: string } & (
+export type SuspectedDifference = { readonly vault: string } & (
   | { readonly about: "row"; readonly partitionKey: string; readonly key: string }
   /** The fingerprints or packed expiries in the vault's row. */
   | { readonly about: "listings" }
@@ -48,7 +48,7 @@ export const indexRange = (partitionKey: string): Range => ({ partitionKey, from
 export const isIndexKey = (rowKey: string): boolean => rowKey.startsWith("n!") || rowKey.startsWith("e!");
 
 /** Returns the suspected difference of an index row, with the vault from its key. Empty vault name if the key contains none. */
-export const rowDoubt = (partitionKey: string, key: string): Doubt => ({
+export const suspectedRow = (partitionKey: string, key: string): SuspectedDifference => ({
   about: "row",
   vault: parseIndexKey(key)?.vault ?? "",
   partitionKey,
@@ -56,18 +56,18 @@ export const rowDoubt = (partitionKey: string, key: string): Doubt => ({
 });
 
 /** A row that may be missing or unreadable. */
-export interface Standing<T> {
+export interface RowOrCorrupt<T> {
   readonly row: Row<T> | undefined;
   /** The ETag with which to remove an unreadable row. */
   readonly unreadable: { readonly etag: string } | undefined;
 }
 
-export async function readStanding<T>(
+export async function readRowOrCorrupt<T>(
   tables: Tables,
   entity: Entity<T>,
   partitionKey: string,
   rowKey: string,
-): Promise<Standing<T>> {
+): Promise<RowOrCorrupt<T>> {
   try {
     return { row: await tables.get(entity, partitionKey, rowKey), unreadable: undefined };
   } catch (error) {

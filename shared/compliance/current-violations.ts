@@ -7,10 +7,10 @@ import { unpacking } from "../platform/storage/packed.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import type { ResourceType } from "./check.ts";
 import { checkOfId, successorsOf } from "./checks/all.ts";
-import { Findings, findingsPrefix, STATE } from "./layout.ts";
+import { Findings, findingsPrefix, STATE } from "./compliance-rows.ts";
 import type { NewViolation } from "./new-violations.ts";
 import { isActive, type Overview, type VaultOverview } from "./overview.ts";
-import { assetKey, unpackFindings } from "./pack.ts";
+import { assetKey, unpackFindings } from "./packed-results.ts";
 import { listViolations, type Violation } from "./violations.ts";
 
 /** Rows read at once. */

@@ -2,8 +2,8 @@ import { ASSET_TYPES, Assets } from "../inventory/asset.ts";
 import { expiryBounds, partitions } from "../inventory/asset-keys.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_SECONDS } from "../platform/time.ts";
-import type { LinesRecord } from "./layout.ts";
-import { assetKey } from "./pack.ts";
+import type { LinesRecord } from "./compliance-rows.ts";
+import { assetKey } from "./packed-results.ts";
 
 /** A time and the policy that together determine the expiry thresholds. */
 export interface LinesMoment {

@@ -2,7 +2,7 @@ import { TableClient, type TableEntityResult } from "@azure/data-tables";
 import type { Company } from "simulated-cloud/company/company.ts";
 import type { AuditEvent } from "../../shared/audit/audit.ts";
 import { createCompliance } from "../../shared/compliance/compliance.ts";
-import { unpackDetails, unpackFindings } from "../../shared/compliance/pack.ts";
+import { unpackDetails, unpackFindings } from "../../shared/compliance/packed-results.ts";
 import { createInventoryWriter, type InventoryWriter } from "../../shared/inventory/write.ts";
 import { type Randomness, systemRandomness } from "../../shared/platform/runtime.ts";
 import { createStoreClock } from "../../shared/platform/storage/clock.ts";
