@@ -43,13 +43,13 @@ export const applications = (count: number): CompanyApplication[] =>
   }));
 
 /** The write at which a process crashes, and whether the store applies it. */
-export interface Death {
+export interface Crash {
   at: number;
   applied: boolean;
   taken: number;
   dead: boolean;
 }
-export const mayDie = (at = Number.POSITIVE_INFINITY, applied = false): Death => ({
+export const mayCrash = (at = Number.POSITIVE_INFINITY, applied = false): Crash => ({
   at,
   applied,
   taken: 0,
@@ -70,23 +70,23 @@ const WRITES = new Set([
 ]);
 
 /** Calls of a process that crashes at one of its writes. Later calls have no effect. */
-function mortal<T extends object>(inner: T, death: Death): T {
+function mortal<T extends object>(inner: T, crash: Crash): T {
   return new Proxy(inner, {
     get(target, name) {
       const member: unknown = Reflect.get(target, name, target);
       if (typeof member !== "function" || typeof name !== "string") return member;
       return (...args: unknown[]) => {
-        if (death.dead && WRITES.has(name)) return Promise.reject(new Error("dead"));
-        if (death.dead) throw new Error("dead");
-        if (name === "fence") return mortal(member.apply(target, args) as Fence, death);
+        if (crash.dead && WRITES.has(name)) return Promise.reject(new Error("dead"));
+        if (crash.dead) throw new Error("dead");
+        if (name === "fence") return mortal(member.apply(target, args) as Fence, crash);
         if (!WRITES.has(name)) return member.apply(target, args) as unknown;
-        if (++death.taken !== death.at) return member.apply(target, args) as unknown;
-        if (!death.applied) {
-          death.dead = true;
+        if (++crash.taken !== crash.at) return member.apply(target, args) as unknown;
+        if (!crash.applied) {
+          crash.dead = true;
           return Promise.reject(new Error("dead"));
         }
         return Promise.resolve(member.apply(target, args)).finally(() => {
-          death.dead = true;
+          crash.dead = true;
           throw new Error("dead");
         });
       };
@@ -128,19 +128,19 @@ export class Deployment {
    * @param whileReading - Awaited between the two lists of a discovery.
    */
   start({
-    death = mayDie(),
+    crash = mayCrash(),
     waitMs,
     ahead = 0,
     whileReading = async () => {},
   }: {
-    death?: Death;
+    crash?: Crash;
     waitMs?: number;
     ahead?: number;
     whileReading?: () => Promise<void>;
   } = {}): Process {
     const storeClock = createStoreClock();
     const clock = { now: () => new Date(storeClock.now().getTime() + ahead) };
-    const tables = mortal(createTables({ connectionString: this.connectionString }, { clock: storeClock }), death);
+    const tables = mortal(createTables({ connectionString: this.connectionString }, { clock: storeClock }), crash);
     const queues: Queues = mortal(
       {
         reachable: async () => {},
@@ -148,7 +148,7 @@ export class Deployment {
           this.messages.push({ message: message as DiscoverMessage, delaySeconds });
         },
       },
-      death,
+      crash,
     );
     const randomness = systemRandomness();
     const identity = createIdentity(this.config);

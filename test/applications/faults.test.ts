@@ -21,7 +21,7 @@ import { configIn, liveIn } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
-import { applications, caller, Deployment, everything, mayDie } from "./applications-fixture.ts";
+import { applications, caller, Deployment, everything, mayCrash } from "./applications-fixture.ts";
 
 /** Longer than a crashed worker's lease on a run and on a holder. */
 const LEASES_ENDED_MS = 61_000;
@@ -109,26 +109,26 @@ test(
   `killed at writes drawn by the seed ${SEED}, a discovery is continued and the rows match the directory`,
   async () => {
     const dice = new Dice(SEED);
-    const counted = mayDie();
-    await deployment.start({ death: counted }).applications.discover(caller);
+    const counted = mayCrash();
+    await deployment.start({ crash: counted }).applications.discover(caller);
     deployment.messages.length = 0;
     change(0);
-    const changed = mayDie();
-    await deployment.scheduled("full", deployment.start({ death: changed }));
+    const changed = mayCrash();
+    await deployment.scheduled("full", deployment.start({ crash: changed }));
     const writes = changed.taken;
     expect(writes).toBeGreaterThan(100);
     for (let round = 1; round <= KILLS; round++) {
       change(round);
-      const death = mayDie(1 + Math.floor(((round - 1 + dice.next()) / KILLS) * writes * 0.95), dice.oneIn(2));
+      const crash = mayCrash(1 + Math.floor(((round - 1 + dice.next()) / KILLS) * writes * 0.95), dice.oneIn(2));
       const mode = dice.oneIn(2) ? "full" : "changes";
-      const dying = deployment.start({ death });
+      const dying = deployment.start({ crash });
       await dying.applications.handle({ mode }, caller).catch(() => {});
       await deployment.drain(dying).catch(() => {});
       await storage.move(LEASES_ENDED_MS);
       const process = deployment.start();
       // The queue redelivers the message. If it was never sent, the next timer starts a new run or continues.
       const run = await deployment.scheduled(mode, process);
-      expect(run, `write ${death.at} of ${writes}, ${mode}`).toMatchObject({ status: "completed", ...truth() });
+      expect(run, `write ${crash.at} of ${writes}, ${mode}`).toMatchObject({ status: "completed", ...truth() });
       await expectWhole(process.tables);
     }
   },

@@ -16,7 +16,7 @@ import { bucketOf, holderName } from "../../shared/inventory/holder.ts";
 import type { Config } from "../../shared/platform/config/config.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { assetRecord, vaultRecord, writeVault } from "../inventory/write-assets.ts";
-import { openRoom } from "../reconciliation/reconciliation-fixture.ts";
+import { openReconciliation } from "../reconciliation/reconciliation-fixture.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { applications, caller, Deployment, everything, type Process } from "./applications-fixture.ts";
 
@@ -134,7 +134,7 @@ test("without a license rules include only vault assets", async () => {
 });
 
 test("the reconciliation finds nothing to repair, repairs planted faults, and a discovery reads again what it must", async () => {
-  const room = openRoom(deployment.connectionString);
+  const room = openReconciliation(deployment.connectionString);
   await room.walk();
   expect(room.events.filter(({ type }) => type === "inventory.mended")).toEqual([]);
   const holder = holderName(live.cloud.app.tenantId, bucketOf(appIdOf("App 003")));

@@ -41,7 +41,7 @@ export const companyOf = (vaults: readonly string[]): Company => ({
   })),
 });
 
-export interface Room {
+export interface ReconciliationFixture {
   readonly tables: Tables;
   readonly writer: InventoryWriter;
   readonly reconciliation: Reconciliation;
@@ -61,11 +61,11 @@ export interface Room {
  * @param limits - `runMs` 0 makes each run one step. Default: as long as the service's.
  * @param stepMs - How far its clock moves with each read, to simulate slow work.
  */
-export function openRoom(
+export function openReconciliation(
   connectionString: string,
   limits: ReconciliationDeps["limits"] = { runMs: 60_000, rowsPerStep: 50_000, pauseMs: 1 },
   stepMs = 0,
-): Room {
+): ReconciliationFixture {
   const storeClock = createStoreClock();
   const tables = createTables({ connectionString }, { clock: storeClock });
   const events: AuditEvent[] = [];
@@ -131,19 +131,19 @@ export function openRoom(
  * Returns all rows of the inventory and of compliance by table, partition and row key, without data that every scan and every
  * evaluation rewrites.
  */
-export async function snapshot(room: Room): Promise<Map<string, string>> {
+export async function snapshot(fixture: ReconciliationFixture): Promise<Map<string, string>> {
   const rows = new Map<string, string>();
-  for await (const row of room.raw("Assets").listEntities()) {
+  for await (const row of fixture.raw("Assets").listEntities()) {
     if (/^[ne]!/.test(row.rowKey!))
       rows.set(`Assets ${row.partitionKey} ${row.rowKey}`, JSON.stringify(columnsOf(row)));
   }
-  for await (const row of room.raw("Vaults").listEntities()) {
+  for await (const row of fixture.raw("Vaults").listEntities()) {
     const { name, subscriptionId, listings_json, contents_json, pending } = row as Record<string, unknown>;
     const expiries = ["certificateExpiries", "keyExpiries", "secretExpiries"].map((of) => bytesOf(row, of));
     const value = { name, subscriptionId, listings_json, contents_json, pending, expiries };
     rows.set(`Vaults ${row.rowKey}`, JSON.stringify(value));
   }
-  for await (const row of room.raw("Compliance").listEntities()) {
+  for await (const row of fixture.raw("Compliance").listEntities()) {
     const key = row.rowKey!;
     if (key.startsWith("6!") && !key.includes("!!")) {
       const assets = unpackDetails(row.assets as Uint8Array).assets;
