@@ -4,8 +4,8 @@ import { TABLE as COMPLIANCE, STATE, VaultStates, vaultStateKey } from "../../sh
 import { packTallies } from "../../shared/compliance/packed-results.ts";
 import { renewTotals as renewResults } from "../../shared/compliance/renew-totals.ts";
 import { ASSET_TYPES, type AssetRecord, Assets } from "../../shared/inventory/asset.ts";
-import { packExpiries } from "../../shared/inventory/expiries.ts";
 import { expiryKey, nameKey, partitions } from "../../shared/inventory/asset-keys.ts";
+import { packExpiries } from "../../shared/inventory/expiries.ts";
 import { countOwners } from "../../shared/inventory/owners.ts";
 import { createAssetQueries } from "../../shared/inventory/query.ts";
 import { renewTotals } from "../../shared/inventory/renew-totals.ts";

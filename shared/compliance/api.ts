@@ -5,10 +5,10 @@ import { pageOf, pageParameters, queryInstant } from "../platform/http/paging.ts
 import { singleLine } from "../platform/http/text.ts";
 import { RESOURCE_TYPES, SEVERITIES } from "./check.ts";
 import { CHECKS } from "./checks/all.ts";
+import { EXEMPTION_CATEGORIES, SCOPES } from "./compliance-rows.ts";
 import { FRAMEWORK_IDS } from "./controls.ts";
 import type { Exemption } from "./exemptions.ts";
 import { CONTROL_STATUSES, type FrameworkResult } from "./frameworks.ts";
-import { EXEMPTION_CATEGORIES, SCOPES } from "./compliance-rows.ts";
 import type { ViolationFilter } from "./violations.ts";
 
 /** Schemas and views of scores, violations, frameworks and exemptions in the API. */

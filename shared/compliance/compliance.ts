@@ -9,21 +9,21 @@ import type { Queues } from "../platform/storage/queues.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_MS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
+import type { EvaluationRecord } from "./compliance-rows.ts";
+import { currentViolations, readingOf, type ViolationReading } from "./current-violations.ts";
+import { createEvaluationWork, type EvaluationWork } from "./evaluation-queue.ts";
 import { createEvaluations, type EvaluationStatus, evaluationStatus, isOver, queued } from "./evaluations.ts";
 import { createEvaluator, type Evaluator } from "./evaluator.ts";
+import { HOLDERS, type IsUncounted, uncountedNow } from "./excluded-vaults.ts";
 import { createExemptions, type Exemption, type ExemptionStore } from "./exemptions.ts";
 import { type FrameworkResult, frameworkResults } from "./frameworks.ts";
 import { type DayScore, readHistory, recordDay } from "./history.ts";
-import type { EvaluationRecord } from "./compliance-rows.ts";
 import { type NewViolation, newViolations, removeOldNewViolations } from "./new-violations.ts";
 import { type Counted, countsOf, type Overview, readCounted, readOverview } from "./overview.ts";
 import type { AssetUse, Reference } from "./references.ts";
 import { faultOfTotals, renewTotals } from "./renew-totals.ts";
 import { type Score, scoreOf } from "./score.ts";
-import { currentViolations, readingOf, type ViolationReading } from "./current-violations.ts";
-import { HOLDERS, type IsUncounted, uncountedNow } from "./excluded-vaults.ts";
 import { listViolations, type ViolationFilter, type ViolationPage } from "./violations.ts";
-import { createEvaluationWork, type EvaluationWork } from "./evaluation-queue.ts";
 
 /** Up to this many vaults and assets are evaluated while the request waits. */
 const INLINE_VAULTS = 20;

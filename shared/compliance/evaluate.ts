@@ -3,8 +3,8 @@ import type { VaultRecord } from "../inventory/vault.ts";
 import type { AssetResource, Context, ReferenceFacts } from "./check.ts";
 import { ASSET_CHECKS } from "./checks/all.ts";
 import { vaultChecks } from "./checks/vault.ts";
-import { assetFactsOf } from "./finding-facts.ts";
 import type { Failure } from "./compliance-rows.ts";
+import { assetFactsOf } from "./finding-facts.ts";
 import { type AssetState, assetKey, type Tally } from "./packed-results.ts";
 
 /** All results of one vault. */

@@ -9,11 +9,11 @@ import { keyEnd } from "../platform/storage/keys.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import type { Settings } from "../settings/settings.ts";
-import { assetsExpiringIn, momentOf, sweptIntervals } from "./passed-thresholds.ts";
+import { type EvaluateMessage, LINES_KEY, Lines, QUEUE, STATE, VaultStates, vaultsRange } from "./compliance-rows.ts";
 import { type EvaluationStore, isOver } from "./evaluations.ts";
 import { type Evaluator, editionOf } from "./evaluator.ts";
-import { type EvaluateMessage, LINES_KEY, Lines, QUEUE, STATE, VaultStates, vaultsRange } from "./compliance-rows.ts";
 import type { Overview } from "./overview.ts";
+import { assetsExpiringIn, momentOf, sweptIntervals } from "./passed-thresholds.ts";
 
 /** Every instance applies a changed setting within this time. Its effects are evaluated only then. */
 const SETTINGS_FELT_SECONDS = 30;

@@ -13,9 +13,17 @@ import { RowExists, type Tables } from "../platform/storage/tables.ts";
 import type { Settings } from "../settings/settings.ts";
 import type { Context } from "./check.ts";
 import { EDITION } from "./checks/all.ts";
+import {
+  DetailsRangeRows,
+  detailsRange,
+  LINES_KEY,
+  Lines,
+  ResultFences,
+  STATE,
+  vaultOfFence,
+} from "./compliance-rows.ts";
 import { evaluateAsset, evaluateVault } from "./evaluate.ts";
 import { keptOwners } from "./finding-facts.ts";
-import { DetailsRangeRows, detailsRange, LINES_KEY, Lines, ResultFences, STATE, vaultOfFence } from "./compliance-rows.ts";
 import { type AssetState, assetKey } from "./packed-results.ts";
 import {
   type AssetUse,

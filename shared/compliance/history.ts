@@ -1,9 +1,9 @@
 import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_MS } from "../platform/time.ts";
 import { EDITION } from "./checks/all.ts";
+import { DayScores, type DayTotals, HISTORY } from "./compliance-rows.ts";
 import type { FrameworkId } from "./controls.ts";
 import type { FrameworkResult } from "./frameworks.ts";
-import { DayScores, type DayTotals, HISTORY } from "./compliance-rows.ts";
 import type { Score } from "./score.ts";
 
 const dateOf = (instant: Date): string => instant.toISOString().slice(0, 10);

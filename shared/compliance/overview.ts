@@ -21,9 +21,9 @@ import {
   type VaultSummary,
   vaultOfChange,
 } from "./compliance-rows.ts";
+import { HOLDERS, type IsUncounted } from "./excluded-vaults.ts";
 import { type Tally, unpackTallies } from "./packed-results.ts";
 import { countedNow, isLeft, type ResultTotals, readTotals } from "./result-totals.ts";
-import { HOLDERS, type IsUncounted } from "./excluded-vaults.ts";
 
 /** Counts of a vault's results by check code. */
 export interface VaultOverview extends Omit<VaultSummary, "tallies"> {

@@ -1,8 +1,8 @@
 import * as z from "zod";
 import { ASSET_TYPES, type AssetType, fingerprint } from "../inventory/asset.ts";
 import { pack, unpackBytes } from "../platform/storage/packed.ts";
-import { AssetFacts } from "./finding-facts.ts";
 import type { Failure } from "./compliance-rows.ts";
+import { AssetFacts } from "./finding-facts.ts";
 
 /** Results of one asset: the codes of checks that it passes, and the failures. Not applicable checks are in neither. */
 export interface AssetState {

@@ -3,8 +3,8 @@ import { ifPacked, pack, unpackBytes } from "../platform/storage/packed.ts";
 import type { Change } from "../platform/storage/write-totals.ts";
 import { type CountedResults, PackedResults, packResults, unpackResults } from "./changed-results.ts";
 import type { EvaluationRecord, TotalsRecord } from "./compliance-rows.ts";
-import { packTallies, type Tally, unpackTallies } from "./packed-results.ts";
 import { HOLDERS, type IsUncounted } from "./excluded-vaults.ts";
+import { packTallies, type Tally, unpackTallies } from "./packed-results.ts";
 
 /**
  * Totals of all vaults' results, so that a score reads one row instead of all: for each subscription and each holder of

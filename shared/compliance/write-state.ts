@@ -5,7 +5,6 @@ import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { insert, type Operation, put, remove, replace } from "../platform/storage/tables.ts";
 import { unknownChange, writeChanged } from "./changed-results.ts";
 import { ASSET_CHECKS } from "./checks/all.ts";
-import { tally, type VaultResults } from "./evaluate.ts";
 import {
   Details,
   detailsKey,
@@ -18,6 +17,7 @@ import {
   VaultStates,
   vaultStateKey,
 } from "./compliance-rows.ts";
+import { tally, type VaultResults } from "./evaluate.ts";
 import {
   type AssetState,
   type Chunk,

@@ -1,6 +1,6 @@
 import { sourceOf } from "../inventory/asset.ts";
-import { VaultBusy } from "../inventory/vault-claim.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
+import { VaultBusy } from "../inventory/vault-claim.ts";
 import { isServiceVault } from "../platform/azure/service-key-vault.ts";
 import type { Config } from "../platform/config/config.ts";
 import { startRenewals } from "../platform/runs/renewals.ts";

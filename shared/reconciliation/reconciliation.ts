@@ -9,9 +9,9 @@ import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { insert, type Operation, put, replace, type Tables } from "../platform/storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
-import { type SuspectedDifference, readRowOrCorrupt } from "./suspected-differences.ts";
 import { createMender, type Restorers, type WalkIdentity } from "./repair-differences.ts";
 import { readDirectory, type StageContext, type Step, stepsOf } from "./stages.ts";
+import { readRowOrCorrupt, type SuspectedDifference } from "./suspected-differences.ts";
 import {
   BEFORE,
   type FaultCounts,
@@ -191,7 +191,8 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
   /** Returns the walk after a step's suspected differences are resolved. */
   async function settled(walk: Row<WalkRecord>, step: Step, identity: WalkIdentity): Promise<Row<WalkRecord>> {
     const byVault = new Map<string, SuspectedDifference[]>();
-    for (const difference of step.suspected) byVault.set(difference.vault, [...(byVault.get(difference.vault) ?? []), difference]);
+    for (const difference of step.suspected)
+      byVault.set(difference.vault, [...(byVault.get(difference.vault) ?? []), difference]);
     const outcomes = await pMap(
       byVault,
       async ([vault, suspected]) => ({ vault, ...(await settle(vault, suspected, identity)) }),

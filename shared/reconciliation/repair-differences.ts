@@ -17,8 +17,8 @@ import { isConflict } from "../platform/storage/conflict.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { inspectResults, rangeOfVault, removeUnreadable, resultsVersion } from "./compliance.ts";
-import { type SuspectedDifference, parseIndexKey, readRowOrCorrupt } from "./suspected-differences.ts";
 import { type Fault, inspectVault, isItself, lookAgain } from "./inventory.ts";
+import { parseIndexKey, readRowOrCorrupt, type SuspectedDifference } from "./suspected-differences.ts";
 import { copyFault, mendVaultRow } from "./vault-row.ts";
 import { type FaultCounts, noFaults } from "./walk-record.ts";
 
@@ -68,7 +68,11 @@ export function createMender(
 ) {
   const { tables, audit, writer } = deps;
 
-  return async function settle(vault: string, suspected: readonly SuspectedDifference[], walk: WalkIdentity): Promise<Settled> {
+  return async function settle(
+    vault: string,
+    suspected: readonly SuspectedDifference[],
+    walk: WalkIdentity,
+  ): Promise<Settled> {
     const mended = noFaults();
     for (let look = 1; ; look++) {
       try {
@@ -99,7 +103,8 @@ export function createMender(
     });
     const enter = (type: string, details: Record<string, unknown>, effect: () => Promise<unknown>) =>
       audited(audit, eventOf(type, details), effect);
-    const hasDoubt = (about: SuspectedDifference["about"]) => suspected.some((difference) => difference.about === about);
+    const hasDoubt = (about: SuspectedDifference["about"]) =>
+      suspected.some((difference) => difference.about === about);
 
     if (hasDoubt("vault") && (await readRowOrCorrupt(tables, Vaults, VAULTS, vaultKey(name))).unreadable) {
       await enter("inventory.mended", { vaultRow: "unreadable" }, () => mendVaultRow(tables, name));

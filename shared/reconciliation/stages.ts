@@ -8,8 +8,14 @@ import { keyEnd } from "../platform/storage/keys.ts";
 import type { Range, Tables } from "../platform/storage/tables.ts";
 import { compareMerged, type Entry, entriesOf, hashOf } from "./compare.ts";
 import { type EvaluatedVault, inspectResults, type NameRange, rangeBehind } from "./compliance.ts";
-import { type SuspectedDifference, indexRange, isIndexKey, readRowOrCorrupt, suspectedRow } from "./suspected-differences.ts";
 import { inspectVault } from "./inventory.ts";
+import {
+  indexRange,
+  isIndexKey,
+  readRowOrCorrupt,
+  type SuspectedDifference,
+  suspectedRow,
+} from "./suspected-differences.ts";
 import type { Stage } from "./walk-record.ts";
 
 /** Vaults inspected together. Fewer if they have many assets, because their names are in memory at once. */

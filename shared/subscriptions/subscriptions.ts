@@ -16,8 +16,13 @@ import type { Clock } from "../platform/runtime.ts";
 import type { Row } from "../platform/storage/entity.ts";
 import { RowExists, type Tables } from "../platform/storage/tables.ts";
 import type { Settings } from "../settings/settings.ts";
+import {
+  readEntries,
+  SUBSCRIPTIONS_PARTITION,
+  type SubscriptionRecord,
+  SubscriptionRow,
+} from "./added-subscriptions.ts";
 import { type ConnectionTest, testConnection } from "./connection-test.ts";
-import { readEntries, SUBSCRIPTIONS_PARTITION, type SubscriptionRecord, SubscriptionRow } from "./added-subscriptions.ts";
 import { type EndedScan, type LastScan, readLastScans, recordLastScan } from "./last-scans.ts";
 import { createScopeKeeper, forgottenBefore, type ScopeChange } from "./scope.ts";
 

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import * as z from "zod";
 import type { AuditEvent } from "../../shared/audit/audit.ts";
-import { createExemptions, type ExemptionRequest } from "../../shared/compliance/exemptions.ts";
 import { STATE, TABLE, vaultStateKey } from "../../shared/compliance/compliance-rows.ts";
+import { createExemptions, type ExemptionRequest } from "../../shared/compliance/exemptions.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { entity } from "../../shared/platform/storage/entity.ts";
 import { removeUnreadable } from "../../shared/reconciliation/compliance.ts";

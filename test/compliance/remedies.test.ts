@@ -9,8 +9,8 @@ import { CHECKS, checkOfId } from "../../shared/compliance/checks/all.ts";
 import type { AssetFacts } from "../../shared/compliance/finding-facts.ts";
 import type { Target } from "../../shared/compliance/remedies/remediation.ts";
 import { skipWithout } from "../support/tools.ts";
-import { mistakesOfOrder, takingLines } from "./remedy-order.ts";
 import { inDays, START } from "./compliance-fixture.ts";
+import { mistakesOfOrder, takingLines } from "./remedy-order.ts";
 
 const APP = "33333333-3333-3333-3333-333333333333";
 const KEY = "44444444-4444-4444-4444-444444444444";

@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { SEVERITIES } from "../../shared/compliance/check.ts";
-import { FRAMEWORK_IDS } from "../../shared/compliance/controls.ts";
 import { STATE, TOTALS_KEY, TotalsRows } from "../../shared/compliance/compliance-rows.ts";
+import { FRAMEWORK_IDS } from "../../shared/compliance/controls.ts";
 import type { AssetRecord } from "../../shared/inventory/asset.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";

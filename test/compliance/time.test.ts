@@ -1,6 +1,13 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { EDITION } from "../../shared/compliance/checks/all.ts";
-import { DayScores, type EvaluateMessage, HISTORY, LINES_KEY, Lines, STATE } from "../../shared/compliance/compliance-rows.ts";
+import {
+  DayScores,
+  type EvaluateMessage,
+  HISTORY,
+  LINES_KEY,
+  Lines,
+  STATE,
+} from "../../shared/compliance/compliance-rows.ts";
 import type { AssetRecord } from "../../shared/inventory/asset.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import {

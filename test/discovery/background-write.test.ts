@@ -10,9 +10,9 @@ import {
   QUEUES,
   scanPartition,
 } from "../../shared/discovery/scan.ts";
-import { VaultBusy } from "../../shared/inventory/vault-claim.ts";
 import { vaultOfFence } from "../../shared/inventory/asset-keys.ts";
 import { Vaults, vaultKey } from "../../shared/inventory/vault.ts";
+import { VaultBusy } from "../../shared/inventory/vault-claim.ts";
 import { RowExists, remove, type Tables } from "../../shared/platform/storage/tables.ts";
 import { SECOND_MS } from "../../shared/platform/time.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";

@@ -11,7 +11,15 @@ import { DAY_SECONDS } from "../../shared/platform/time.ts";
 import { vaultRecord, writeVault } from "../inventory/write-assets.ts";
 import { Service } from "../support/service.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { columnsOf, companyOf, differences, openReconciliation, type ReconciliationFixture, SUBSCRIPTIONS, snapshot } from "./reconciliation-fixture.ts";
+import {
+  columnsOf,
+  companyOf,
+  differences,
+  openReconciliation,
+  type ReconciliationFixture,
+  SUBSCRIPTIONS,
+  snapshot,
+} from "./reconciliation-fixture.ts";
 
 const COPIED = Array.from({ length: 12 }, (_, at) => `kv-copied-${at}`);
 const OWN = ["missing", "extra", "stale", "tampered", "unreadable"].map((kind) => `kv-own-${kind}`);
@@ -160,7 +168,9 @@ async function plantVaultRows(): Promise<void> {
   const read = async (key: string) => columnsOf(await fixture.raw("Vaults").getEntity("vaults", key));
   await drop("Vaults", "vaults", copy("kv-copied-1"));
   const stale = { ...(await read(copy("kv-copied-2"))), location: "elsewhere" };
-  await fixture.raw("Vaults").upsertEntity({ ...stale, partitionKey: "vaults", rowKey: copy("kv-copied-2") }, "Replace");
+  await fixture
+    .raw("Vaults")
+    .upsertEntity({ ...stale, partitionKey: "vaults", rowKey: copy("kv-copied-2") }, "Replace");
   const row = await read(copy("kv-copied-3"));
   const elsewhere = `s!${subscriptionOf("kv-copied-2")}!kv-copied-3`;
   await fixture.raw("Vaults").upsertEntity({ ...row, partitionKey: "vaults", rowKey: elsewhere }, "Replace");

@@ -53,7 +53,11 @@ test("a record of a walk that starts years in the future does not prevent the ne
   await fixture.walk();
   const row = await fixture.tables.get(Walks, WALKS, NEWEST);
   const years = (instant: string) => instant.replace(/^\d{4}/, "2199");
-  await fixture.tables.replace(Walks, { ...row!, startedAt: years(row!.startedAt), finishedAt: years(row!.finishedAt!) });
+  await fixture.tables.replace(Walks, {
+    ...row!,
+    startedAt: years(row!.startedAt),
+    finishedAt: years(row!.finishedAt!),
+  });
   await fixture.reconciliation.run("request");
   expect((await fixture.reconciliation.status()).newest?.walkId).not.toBe(row!.walkId);
 });

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
-import { createEvaluator } from "../../shared/compliance/evaluator.ts";
 import { NewViolationRows, newViolationsRange } from "../../shared/compliance/compliance-rows.ts";
+import { createEvaluator } from "../../shared/compliance/evaluator.ts";
 import { unpackNewViolations } from "../../shared/compliance/packed-results.ts";
 import type { AssetRecord } from "../../shared/inventory/asset.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";

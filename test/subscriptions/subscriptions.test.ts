@@ -9,8 +9,8 @@ import type { ResourceManager } from "../../shared/platform/azure/resource-manag
 import { Problem } from "../../shared/platform/http/problem.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import { createSettings } from "../../shared/settings/settings.ts";
-import { watchedAllBefore } from "../../shared/subscriptions/earlier-version.ts";
 import { SUBSCRIPTIONS_PARTITION, SubscriptionRow } from "../../shared/subscriptions/added-subscriptions.ts";
+import { watchedAllBefore } from "../../shared/subscriptions/earlier-version.ts";
 import { createSubscriptions, type SubscriptionInventory } from "../../shared/subscriptions/subscriptions.ts";
 import { recordingLog } from "../azure/services.ts";
 import { vaultRecord, writeVault } from "../inventory/write-assets.ts";
