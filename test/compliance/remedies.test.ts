@@ -157,7 +157,7 @@ describe("a remediation matches its resource", () => {
     const { cli, bicep, bicepNote } = remedy("key-type", { keyType });
     expect(cli).toContain(`az keyvault key create --vault-name kv-pay --name db ${wanted} --expires `);
     expect(bicep).toBeNull();
-    expect(bicepNote).toContain("leaves as it is");
+    expect(bicepNote).toContain("does not change an existing key");
   });
 
   test("an asset that may still be valid gets a date, a too old one a new version", () => {
