@@ -14,15 +14,15 @@ import { type B2c, createB2c } from "../shared/b2c/b2c.ts";
 import { type Compliance, createCompliance } from "../shared/compliance/compliance.ts";
 import { type ComplianceReports, createComplianceReports } from "../shared/compliance/report/reports.ts";
 import { createDevops, type Devops } from "../shared/devops/devops.ts";
-import { createActiveScans } from "../shared/discovery/active.ts";
+import { createActiveScans } from "../shared/discovery/active-scans.ts";
 import { createDiscovery, type Discovery } from "../shared/discovery/discovery.ts";
 import { createFirstScan } from "../shared/discovery/first-scan.ts";
-import { createLooks, type Looks } from "../shared/discovery/looks.ts";
-import { scanHistory } from "../shared/discovery/purge.ts";
-import { createScanRun, type ScanRun } from "../shared/discovery/run.ts";
+import { createRescans, type Rescans } from "../shared/discovery/rescans.ts";
 import { ACTIVE, ActiveScans, QUEUES } from "../shared/discovery/scan.ts";
+import { scanHistory } from "../shared/discovery/scan-history.ts";
+import { createScanRun, type ScanRun } from "../shared/discovery/scan-run.ts";
 import { readVault, type ScanVaultDeps } from "../shared/discovery/scan-vault.ts";
-import { createScanWatch } from "../shared/discovery/watch.ts";
+import { createScanWatch } from "../shared/discovery/scan-watch.ts";
 import { createInventory, type Inventory } from "../shared/inventory/inventory.ts";
 import { createInventoryWriter } from "../shared/inventory/write.ts";
 import { createLicensing, type Licensing } from "../shared/licensing/licensing.ts";
@@ -52,7 +52,7 @@ import { policyView } from "../shared/rotation/policy-view.ts";
 import { auditHistory, createRetention, type Retention } from "../shared/settings/retention.ts";
 import { createSettings, type Settings, type SettingValues } from "../shared/settings/settings.ts";
 import { createSso, type Sso } from "../shared/sso/sso.ts";
-import { watchedAllBefore } from "../shared/subscriptions/before.ts";
+import { watchedAllBefore } from "../shared/subscriptions/earlier-version.ts";
 import { createSubscriptions, type Subscriptions } from "../shared/subscriptions/subscriptions.ts";
 import { createSync, type Sync } from "../shared/sync/sync.ts";
 import { type AutomationServices, wireAutomation } from "./automation-services.ts";
@@ -82,7 +82,7 @@ export interface Services extends AutomationServices {
   devops: Devops;
   discovery: Discovery;
   scanRun: ScanRun;
-  looks: Looks;
+  rescans: Rescans;
   watchScans: () => Promise<void>;
   startFirstScan: (requestId: string) => Promise<void>;
   health: Health;
@@ -281,7 +281,7 @@ export function createServices(config: Config): Services {
     identity,
     inventory: {
       counts: () => inventory.bySubscription(),
-      refuseWhileScanned: (subscriptionId) => active.refuseWhileScanned(subscriptionId),
+      rejectWhileScanned: (subscriptionId) => active.rejectWhileScanned(subscriptionId),
       forget: (subscriptionId) => inventory.forgetSubscription(subscriptionId),
     },
   });
@@ -294,7 +294,7 @@ export function createServices(config: Config): Services {
     detailRefreshDays: config.DETAIL_REFRESH_DAYS,
     prepareChange: compliance.prepareChange,
   };
-  const looks = createLooks({
+  const rescans = createRescans({
     ...vaultDeps,
     tables,
     queues,
@@ -331,9 +331,9 @@ export function createServices(config: Config): Services {
       await alerts.requestEvaluation();
       if (config.OTEL_EXPORTER_OTLP_ENDPOINT !== undefined) await metrics.record();
     },
-    between: looks.between,
-    workerFreed: looks.workerFreed,
-    scanLeft: looks.wakeWaiting,
+    between: rescans.between,
+    workerFreed: rescans.workerFreed,
+    scanLeft: rescans.wakeNextRescan,
     readVault: async (planned, options) => {
       const span = { kind: SpanKind.INTERNAL, attributes: { "vault.name": planned.name } };
       const read = await inSpan({ name: "read vault", ...span }, () => readVault(planned, options, vaultDeps));
@@ -441,7 +441,7 @@ export function createServices(config: Config): Services {
     devops,
     discovery,
     scanRun,
-    looks,
+    rescans,
     watchScans,
     startFirstScan,
     health,

@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import * as z from "zod";
 import { type AssetType, sourceOf } from "../inventory/asset.ts";
+import type { ExpiryRange } from "../inventory/asset-status.ts";
 import { countExpiries } from "../inventory/expiries.ts";
-import type { ExpiryRange } from "../inventory/health.ts";
 import { readScope } from "../inventory/scope.ts";
 import { expiriesOf, VAULTS, type VaultRecord, Vaults } from "../inventory/vault.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";

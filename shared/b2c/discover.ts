@@ -1,8 +1,8 @@
 import pMap from "p-map";
 import type { Audit } from "../audit/audit.ts";
 import { ASSET_TYPES } from "../inventory/asset.ts";
+import { type Moment, rangeOf } from "../inventory/asset-status.ts";
 import { countExpiries } from "../inventory/expiries.ts";
-import { type Moment, rangeOf } from "../inventory/health.ts";
 import { b2cHolderName, holderSubscription } from "../inventory/holder.ts";
 import { expiriesOf, VAULTS, Vaults, vaultInSubscriptionKey } from "../inventory/vault.ts";
 import { type HolderWriting, writeHolder } from "../inventory/write-holder.ts";

@@ -16,8 +16,8 @@ import type { ClientSecretRequest } from "../../shared/rotation/plan.ts";
 import { createPolicies } from "../../shared/rotation/policies.ts";
 import { PolicyChange } from "../../shared/rotation/policies-api.ts";
 import { IMPATIENT } from "../azure/services.ts";
-import { assetRecord, vaultRecord, writeVault } from "../inventory/records.ts";
 import { BOSS, VAULT, World } from "./world.ts";
+import { assetRecord, vaultRecord, writeVault } from "../inventory/write-assets.ts";
 
 let applications = 0;
 

@@ -1,7 +1,7 @@
 import { createHmac } from "node:crypto";
 import pMap from "p-map";
 import { Assets, sourceOf } from "../../inventory/asset.ts";
-import { namePrefix, partitions } from "../../inventory/layout.ts";
+import { namePrefix, partitions } from "../../inventory/asset-keys.ts";
 import { VAULTS, type VaultRecord, Vaults } from "../../inventory/vault.ts";
 import { CloudFailure, type FailureCode } from "../../platform/azure/failure.ts";
 import { isServiceVault } from "../../platform/azure/service-key-vault.ts";
