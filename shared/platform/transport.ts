@@ -1,6 +1,6 @@
-import http from "node:http";
+import http, { type IncomingMessage } from "node:http";
 import https from "node:https";
-import { addAbortSignal, type Readable } from "node:stream";
+import { addAbortSignal } from "node:stream";
 import type { HttpClient, PipelineRequest } from "@azure/core-rest-pipeline";
 
 /** Thrown when there is no whole answer within `PipelineRequest.timeout`. */
@@ -47,19 +47,19 @@ export async function createTransport({ perHost = Infinity, idleMs }: Connection
     request.headers.set("accept-encoding", "identity");
     const { url, method, headers, body } = request;
     try {
-      const answer = await defaultClient.sendRequest(
-        createPipelineRequest({
-          url,
-          method,
-          headers,
-          body,
-          agent: url.startsWith("https:") ? httpsAgent : httpAgent,
-          abortSignal: stop.signal,
-          allowInsecureConnection: true,
-          streamResponseStatusCodes: ALL_STATUSES,
-        }),
-      );
-      const text = await textOf(answer.readableStreamBody as Readable, stop.signal);
+      const sent = createPipelineRequest({
+        url,
+        method,
+        headers,
+        body,
+        abortSignal: stop.signal,
+        allowInsecureConnection: true,
+        streamResponseStatusCodes: ALL_STATUSES,
+      });
+      // `createPipelineRequest` ignores an agent.
+      sent.agent = url.startsWith("https:") ? httpsAgent : httpAgent;
+      const answer = await defaultClient.sendRequest(sent);
+      const text = await textOf(answer.readableStreamBody as IncomingMessage, stop.signal);
       return { request, status: answer.status, headers: answer.headers, bodyAsText: text };
     } catch (error) {
       if (stop.signal.reason instanceof AnswerTimeout) throw stop.signal.reason;
@@ -86,7 +86,8 @@ export async function createTransport({ perHost = Infinity, idleMs }: Connection
 /** Codes of an answer that ended early, or is too large. */
 const CUT_ANSWER = new Set(["ECONNRESET", "EMSGSIZE"]);
 
-async function textOf(body: Readable, signal: AbortSignal): Promise<string> {
+async function textOf(body: IncomingMessage, signal: AbortSignal): Promise<string> {
+  const { socket } = body;
   const parts: Buffer[] = [];
   let size = 0;
   for await (const part of addAbortSignal(signal, body)) {
@@ -94,6 +95,8 @@ async function textOf(body: Readable, signal: AbortSignal): Promise<string> {
     if (size > MAX_ANSWER_BYTES) throw Object.assign(new Error("The answer is too large."), { code: "EMSGSIZE" });
     parts.push(part);
   }
+  // An answer without a length ends with its connection, which must not be broken.
+  if (socket.errored) throw socket.errored;
   return Buffer.concat(parts).toString();
 }
 

@@ -115,13 +115,13 @@ export function createArm({ config, identity, log, randomness = systemRandomness
   };
 }
 
-/** Azure writes the same path in different cases, and with or without a slash at its end. */
-const samePath = (asked: string, path: string): boolean => plain(asked) === plain(path);
+/** Compares paths. Azure writes the same path in different cases, and with or without a slash at its end. */
+export const samePath = (requested: string, path: string): boolean => normalized(requested) === normalized(path);
 
-function plain(path: string): string {
+function normalized(path: string): string {
   try {
     return decodeURIComponent(path).replace(/\/$/, "").toLowerCase();
   } catch {
-    return path; // A broken escape is in no path that is asked for here.
+    return path; // No call uses a path with an invalid escape sequence.
   }
 }

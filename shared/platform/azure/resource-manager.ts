@@ -1,7 +1,7 @@
 import type { KeyVaultManagementClient, Vault } from "@azure/arm-keyvault";
 import type { Subscription, SubscriptionClient } from "@azure/arm-resources-subscriptions";
 import { systemRandomness } from "../runtime.ts";
-import { createArm } from "./arm.ts";
+import { createArm, samePath } from "./arm.ts";
 import { CALL_LIMITS, clientOptions } from "./calls.ts";
 import { type CallTarget, CloudFailure, malformedAnswer } from "./failure.ts";
 import { type CloudServices, parsedByClient } from "./key-vault.ts";
@@ -100,13 +100,13 @@ export function createResourceManager(services: CloudServices): ResourceManager 
   const scope = `${endpoint}/.default`;
   const arm = createArm(services);
 
-  /** Creates the options of a client for one list or one call. */
-  const optionsFor = async (target: CallTarget, path: RegExp, signal?: AbortSignal) => ({
+  /** Creates the options of a client for one list or one call. Links of a list must lead to the same path. */
+  const optionsFor = async (target: CallTarget, path: string, signal?: AbortSignal) => ({
     ...(await clientOptions({
       origin: new URL(endpoint).origin,
       scope,
       identity,
-      route: (requested) => (path.test(requested) ? { target, answer: "parsedByClient", paged: true } : undefined),
+      route: (requested) => (samePath(requested, path) ? { target, answer: "parsedByClient", paged: true } : undefined),
       resource: target.resource,
       signal,
       log,
@@ -117,18 +117,23 @@ export function createResourceManager(services: CloudServices): ResourceManager 
     credentials: { scopes: [scope] },
   });
 
-  async function subscriptionClient(target: CallTarget, signal?: AbortSignal): Promise<SubscriptionClient> {
+  async function subscriptionClient(
+    target: CallTarget,
+    path: string,
+    signal?: AbortSignal,
+  ): Promise<SubscriptionClient> {
     const { SubscriptionClient } = await import("@azure/arm-resources-subscriptions");
-    return new SubscriptionClient(await identity.credential(), await optionsFor(target, SUBSCRIPTIONS_PATH, signal));
+    return new SubscriptionClient(await identity.credential(), await optionsFor(target, path, signal));
   }
 
   async function vaultClient(
     subscriptionId: string,
     target: CallTarget,
+    path: string,
     signal?: AbortSignal,
   ): Promise<KeyVaultManagementClient> {
     const { KeyVaultManagementClient } = await import("@azure/arm-keyvault");
-    const options = await optionsFor(target, VAULTS_PATH, signal);
+    const options = await optionsFor(target, path, signal);
     return new KeyVaultManagementClient(await identity.credential(), subscriptionId, options);
   }
 
@@ -137,7 +142,7 @@ export function createResourceManager(services: CloudServices): ResourceManager 
       const subscriptions: SubscriptionResource[] = [];
       const unreadable: CloudFailure[] = [];
       const target = { operation: "list subscriptions", resource: "the resource manager", grant: INVENTORY_READER };
-      const client = await subscriptionClient(target, signal);
+      const client = await subscriptionClient(target, "/subscriptions", signal);
       for await (const entries of pagesOf(target, client.subscriptions.list())) {
         for (const entry of entries) {
           try {
@@ -157,7 +162,8 @@ export function createResourceManager(services: CloudServices): ResourceManager 
         resource: `subscription ${subscriptionId}`,
         grant: INVENTORY_READER,
       };
-      const client = await subscriptionClient(target, signal);
+      const path = `/subscriptions/${encodeURIComponent(subscriptionId)}`;
+      const client = await subscriptionClient(target, path, signal);
       return subscriptionResource(await parsedByClient(target, () => client.subscriptions.get(subscriptionId)));
     },
 
@@ -168,7 +174,8 @@ export function createResourceManager(services: CloudServices): ResourceManager 
         grant: INVENTORY_READER,
       };
       try {
-        const client = await vaultClient(subscriptionId, target, signal);
+        const path = `/subscriptions/${encodeURIComponent(subscriptionId)}/providers/Microsoft.KeyVault/vaults`;
+        const client = await vaultClient(subscriptionId, target, path, signal);
         const pages = client.vaults.listBySubscription({ top: VAULTS_PER_PAGE });
         for await (const entries of pagesOf(target, pages)) yield vaultPage(entries, subscriptionId);
       } catch (error) {
@@ -179,13 +186,13 @@ export function createResourceManager(services: CloudServices): ResourceManager 
     },
 
     async vault(vaultResourceId, signal) {
-      const id = parseResourceId(vaultResourceId);
-      if (id?.type !== VAULT_TYPE) throw new TypeError("Not the resource ID of a key vault.");
-      const [name] = id.names as [string];
+      const path = resourcePath(vaultResourceId, VAULT_TYPE);
+      const { subscriptionId, resourceGroup, names } = parseResourceId(vaultResourceId)!;
+      const [name] = names as [string];
       const target = { operation: "read the description", resource: `key vault ${name}`, grant: INVENTORY_READER };
-      const client = await vaultClient(id.subscriptionId, target, signal);
-      const vault = await parsedByClient(target, () => client.vaults.get(id.resourceGroup, name));
-      const resource = vaultResource(vault, id.subscriptionId.toLowerCase());
+      const client = await vaultClient(subscriptionId, target, path, signal);
+      const vault = await parsedByClient(target, () => client.vaults.get(resourceGroup, name));
+      const resource = vaultResource(vault, subscriptionId.toLowerCase());
       if (resource.id.toLowerCase() !== vaultResourceId.toLowerCase()) {
         throw malformedAnswer(target, "the answer is about another vault");
       }
@@ -201,10 +208,6 @@ export function createResourceManager(services: CloudServices): ResourceManager 
     },
   };
 }
-
-/** Azure writes the same path in different cases, and with or without a slash at its end. */
-const SUBSCRIPTIONS_PATH = /^\/subscriptions(\/[^/]+)?\/?$/i;
-const VAULTS_PATH = /^\/subscriptions\/[^/]+(\/resourceGroups\/[^/]+)?\/providers\/Microsoft\.KeyVault\/vaults(\/[^/]+)?\/?$/i;
 
 /** Reads a list page by page. @throws {CloudFailure} */
 async function* pagesOf<T>(
