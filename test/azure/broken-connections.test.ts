@@ -62,7 +62,11 @@ test("a vault's requests that are aborted while they wait for a connection open 
   const { client } = await connections.transport();
   const send = (abortSignal?: AbortSignal) =>
     connections
-      .run(() => client.sendRequest(createPipelineRequest({ url: `http://${server.address}/`, ...(abortSignal && { abortSignal }) })))
+      .run(() =>
+        client.sendRequest(
+          createPipelineRequest({ url: `http://${server.address}/`, ...(abortSignal && { abortSignal }) }),
+        ),
+      )
       .then(
         ({ bodyAsText }) => bodyAsText,
         (error: Error) => error.name,

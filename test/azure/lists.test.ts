@@ -1,8 +1,9 @@
 import type { ServerResponse } from "node:http";
+import type { Vault } from "@azure/arm-keyvault";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { planListed } from "../../shared/discovery/plan-vaults.ts";
 import { PlannedVault } from "../../shared/discovery/scan.ts";
-import { createKeyVaults, type UnreadableEntry } from "../../shared/platform/azure/key-vault.ts";
+import { createKeyVaults } from "../../shared/platform/azure/key-vault.ts";
 import { createResourceManager, vaultPage } from "../../shared/platform/azure/resource-manager.ts";
 import { SEED } from "../support/cases.ts";
 import { type OddServer, startOddServer } from "./odd-server.ts";
@@ -78,31 +79,34 @@ test("a list that goes on for ever without a limit of time ends too", async () =
   expect(server.requests).toHaveLength(4000);
 });
 
-describe("an odd entry of a vault's list", () => {
+describe("an entry of a vault's list that the client can't parse, or that is not what the service documents,", () => {
   const good = (name: string) => ({ id: `${vaultAddress()}/secrets/${name}`, attributes: { enabled: true } });
   const odd = [
-    ["a wrong expiry", () => ({ ...good("odd"), attributes: { exp: "soon" } }), "odd"],
-    ["tags that are a list of numbers", () => ({ ...good("odd"), tags: 7 }), "odd"],
-    ["no identifier", () => ({ attributes: {} }), undefined],
-    ["an identifier of another kind", () => ({ ...good("odd"), id: `${vaultAddress()}/keys/odd` }), "odd"],
-    ["nothing", () => null, undefined],
-    ["a text", () => "odd", undefined],
+    ["a wrong expiry", () => ({ ...good("odd"), attributes: { exp: "soon" } })],
+    ["an expiry that no date can hold", () => ({ ...good("odd"), attributes: { exp: 1e300 } })],
+    ["tags that are a number", () => ({ ...good("odd"), tags: 7 })],
+    ["no identifier", () => ({ attributes: {} })],
+    ["an identifier of another kind", () => ({ ...good("odd"), id: `${vaultAddress()}/keys/odd` })],
+    ["a name that no object can have", () => ({ ...good("odd"), id: `${vaultAddress()}/secrets/a_b` })],
+    ["null", () => null],
+    ["a text", () => "odd"],
   ] as const;
 
-  test.each(odd)("(%s) is told, and the others are read on every page", async (_, entry, name) => {
+  test.each(odd)("(%s) fails its page, after the pages before it were read", async (_, entry) => {
     server.answer((request, response) => {
       const last = request.url?.includes("page=2");
       answerJson(response, {
-        value: last ? [good("c")] : [good("a"), entry(), good("b")],
+        value: last ? [good("b"), entry(), good("c")] : [good("a")],
         nextLink: last ? null : `${vaultAddress()}/secrets?page=2`,
       });
     });
-    const unreadable: UnreadableEntry[] = [];
-    const secrets = await all(vault().secrets(undefined, (one) => unreadable.push(one)));
-    expect(secrets.map((secret) => secret.name)).toEqual(["a", "b", "c"]);
-    expect(unreadable.map((one) => [one.name, one.failure.code])).toEqual([[name, "badResponse"]]);
-    // For who does not ask about odd entries, the list has failed.
-    expect((await failureOf(all(vault().secrets()))).code).toBe("badResponse");
+    const read: string[] = [];
+    const reading = async () => {
+      for await (const page of vault().secrets()) read.push(...page.map(({ name }) => name));
+    };
+    expect((await failureOf(reading())).code).toBe("badResponse");
+    expect(read).toEqual(["a"]);
+    expect(server.requests).toHaveLength(2);
   });
 });
 
@@ -143,29 +147,45 @@ describe("an odd vault in the resource manager's list", () => {
     };
   };
 
-  test("costs only itself, and what is not needed of it costs nothing", async () => {
+  test("costs only itself, if the client can parse it", async () => {
     server.answer((_, response) =>
       answerJson(response, {
         value: [
           described("kv-a"),
-          described("kv-no-sku", (properties) => delete properties.sku),
-          described("kv-no-permissions", (properties) => {
-            properties.accessPolicies = [{ objectId: "o" }];
+          described("kv-wrong-address", (properties) => {
+            properties.vaultUri = 7;
           }),
-          { ...described("kv-list"), tags: [1, 2] },
+          described("kv-no-policies", (properties) => delete properties.accessPolicies),
           { ...described("kv-nameless"), name: 7 },
           described("kv-z"),
         ],
       }),
     );
     const [page] = await all(pagesOf(manager().vaults(SUBSCRIPTION)));
-    expect(page!.vaults.map(({ name }) => name)).toEqual(["kv-a", "kv-no-permissions", "kv-z"]);
+    expect(page!.vaults.map(({ name }) => name)).toEqual(["kv-a", "kv-no-policies", "kv-z"]);
+    expect(page!.vaults[0]).toMatchObject({
+      sku: "standard",
+      createdOn: "2026-01-01T00:00:00.000Z",
+      updatedOn: "2026-01-02T00:00:00.000Z",
+      networkDefaultAction: "Deny",
+      privateEndpoints: 1,
+      softDeleteRetentionDays: 90,
+      tags: { owner: "team" },
+    });
     expect(page!.unreadable.map(({ name, failure }) => [name, failure.code])).toEqual([
-      ["kv-no-sku", "badResponse"],
-      ["kv-list", "badResponse"],
+      ["kv-wrong-address", "badResponse"],
       [undefined, "badResponse"],
     ]);
-    expect(page!.unreadable[0]!.failure.message).toContain("properties.sku");
+    expect(page!.unreadable[0]!.failure.message).toContain("properties.vaultUri");
+  });
+
+  test.each([
+    ["no SKU", () => described("kv-odd", (properties) => delete properties.sku)],
+    ["no properties", () => ({ ...described("kv-odd"), properties: undefined })],
+    ["null", () => null],
+  ])("fails the list if the client can't parse it: %s", async (_, entry) => {
+    server.answer((_request, response) => answerJson(response, { value: [described("kv-a"), entry()] }));
+    expect((await failureOf(all(pagesOf(manager().vaults(SUBSCRIPTION))))).code).toBe("badResponse");
   });
 
   test("is planned as that vault's failure and takes no vault out; one without a name is its subscription's", () => {
@@ -173,10 +193,8 @@ describe("an odd vault in the resource manager's list", () => {
       ["kv-gone", undefined],
       ["kv-no-sku", undefined],
     ]);
-    const page = vaultPage(
-      [described("kv-a"), described("kv-no-sku", (properties) => delete properties.sku)],
-      SUBSCRIPTION,
-    );
+    const noSku = described("kv-no-sku", (properties) => delete properties.sku);
+    const page = vaultPage([described("kv-a"), noSku] as unknown as Vault[], SUBSCRIPTION);
     const plan = planListed(SUBSCRIPTION, page, known, "full", "2026-11-21T00:00:00.000Z");
     expect(plan.vaults.map(({ name, action, failure }) => [name, action, failure?.code])).toEqual([
       ["kv-a", "scan", undefined],
@@ -184,7 +202,7 @@ describe("an odd vault in the resource manager's list", () => {
       ["kv-no-sku", "fail", "badResponse"],
     ]);
     expect(plan.subscriptions).toEqual([{ subscriptionId: SUBSCRIPTION, vaults: 1 }]);
-    const nameless = vaultPage([described("kv-a"), null], SUBSCRIPTION);
+    const nameless = vaultPage([described("kv-a"), { name: 7 }] as unknown as Vault[], SUBSCRIPTION);
     const careful = planListed(SUBSCRIPTION, nameless, known, "full", "2026-11-21T00:00:00.000Z");
     expect(careful.vaults.map(({ name }) => name)).toEqual(["kv-a"]);
     expect(careful.subscriptions).toMatchObject([{ failure: { code: "badResponse" } }]);
@@ -196,7 +214,7 @@ describe("an odd vault in the resource manager's list", () => {
     for (let count = 0; count < 5_000; count++) {
       const answer = { value: [described("kv-a"), described("kv-b"), described("kv-c")] };
       mutate(answer.value[1]!, draw);
-      const entries = JSON.parse(JSON.stringify(answer)).value as unknown[];
+      const entries = JSON.parse(JSON.stringify(answer)).value as Vault[];
       const page = vaultPage(entries, SUBSCRIPTION);
       const plan = planListed(SUBSCRIPTION, page, new Map(), "full", "2026-11-21T00:00:00.000Z");
       const names = plan.vaults.filter(({ action }) => action === "scan").map(({ name }) => name);
@@ -217,20 +235,16 @@ describe("an odd vault in the resource manager's list", () => {
   });
 });
 
-test("an odd subscription in the list of subscriptions costs only itself", async () => {
+test("a subscription that is not what the service documents costs only itself, if the client can parse it", async () => {
+  const good = { subscriptionId: SUBSCRIPTION, displayName: "Good" };
   server.answer((_, response) =>
-    answerJson(response, {
-      value: [
-        { subscriptionId: SUBSCRIPTION, displayName: "Good" },
-        { subscriptionId: 7 },
-        { subscriptionId: "../../etc" },
-        null,
-      ],
-    }),
+    answerJson(response, { value: [good, { subscriptionId: 7 }, { subscriptionId: "../../etc" }] }),
   );
   const { subscriptions, unreadable } = await manager().subscriptions();
   expect(subscriptions.map((one) => one.displayName)).toEqual(["Good"]);
-  expect(unreadable.map(({ code }) => code)).toEqual(["badResponse", "badResponse", "badResponse"]);
+  expect(unreadable.map(({ code }) => code)).toEqual(["badResponse", "badResponse"]);
+  server.answer((_, response) => answerJson(response, { value: [good, null] }));
+  expect((await failureOf(manager().subscriptions())).code).toBe("badResponse");
 });
 
 const ODD_VALUES: readonly unknown[] = [

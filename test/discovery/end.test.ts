@@ -203,9 +203,9 @@ describe("a scan says how it ended", () => {
     const open = rooms.cloud.keyVaults.open;
     rooms.cloud.keyVaults.open = (vault) => ({
       ...open(vault),
-      secrets: (signal, unreadable) => {
+      secrets: (signal) => {
         signals.push(signal!);
-        return open(vault).secrets(signal, unreadable);
+        return open(vault).secrets(signal);
       },
     });
     await rooms.planned();

@@ -223,7 +223,10 @@ function createCall(options: CallPolicyOptions) {
     requestedPages.add(url);
   }
 
-  return async (request: PipelineRequest, next: SendRequest): Promise<{ response: PipelineResponse; json: unknown }> => {
+  return async (
+    request: PipelineRequest,
+    next: SendRequest,
+  ): Promise<{ response: PipelineResponse; json: unknown }> => {
     const route = routeOf(request.url, options);
     const { target } = route;
     if (route.paged) checkPage(request.url, target);

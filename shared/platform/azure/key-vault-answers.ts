@@ -12,22 +12,28 @@ const texts = z.array(z.string()).nullish();
 const bytes = z.instanceof(Uint8Array).nullish();
 /** The clients return the number 0 for the first second of 1970. */
 const date = z.union([z.date().min(new Date(0)), z.literal(0)]).nullish();
-const OBJECT_NAME = /^[0-9A-Za-z-]{1,127}$/;
 
-/** What the clients return for an entry of a list. */
-export const propertiesSchema = z.object({
-  name: z.string().regex(OBJECT_NAME),
-  version: text,
-  enabled: z.boolean().nullish(),
-  notBefore: date,
-  expiresOn: date,
-  createdOn: date,
-  updatedOn: date,
-  tags: z.record(z.string(), z.unknown()).nullish(),
-  managed: z.boolean().nullish(),
-  contentType: text,
-  x509Thumbprint: bytes,
-});
+/** What the clients return for an entry of a list. The client for secrets accepts identifiers of other collections. */
+const propertiesSchema = (collection: string) =>
+  z.object({
+    id: z.string().regex(new RegExp(`^https://[^/]+/${collection}/[0-9A-Za-z-]{1,127}(/[0-9A-Za-z]+)?/?$`, "i")),
+    name: z.string(),
+    version: text,
+    enabled: z.boolean().nullish(),
+    notBefore: date,
+    expiresOn: date,
+    createdOn: date,
+    updatedOn: date,
+    tags: z.record(z.string(), z.unknown()).nullish(),
+    managed: z.boolean().nullish(),
+    contentType: text,
+    x509Thumbprint: bytes,
+  });
+export const propertiesSchemas = {
+  secret: propertiesSchema("secrets"),
+  key: propertiesSchema("keys"),
+  certificate: propertiesSchema("certificates"),
+};
 
 export const keySchema = z.object({
   key: z.object({ n: bytes, crv: text }),
@@ -113,6 +119,4 @@ export const deletedSecretAnswer = z.object({ ...secretEntry.shape, recoveryId: 
 
 /** Returns undefined if the path is no list of a secret's versions. */
 export const secretVersionsRoute = (path: string, target: CallTarget): Route | undefined =>
-  PATHS["list versions of a secret"].test(path)
-    ? { target, answer: page, entry: secretEntry, paged: true }
-    : undefined;
+  PATHS["list versions of a secret"].test(path) ? { target, answer: page, entry: secretEntry, paged: true } : undefined;

@@ -18,7 +18,7 @@ import {
   keySchema,
   keyVaultRoute,
   type Operation,
-  propertiesSchema,
+  propertiesSchemas,
   rotationPolicySchema,
   targetOf,
 } from "./key-vault-answers.ts";
@@ -202,6 +202,7 @@ function createVaultClient(resource: string, origin: string, services: CloudServ
   const certificateClient = once(() => createCertificateClient());
 
   async function* list<T extends SdkProperties, L>(
+    kind: keyof typeof propertiesSchemas,
     operation: Operation,
     pages: Promise<Pages<T>>,
     mapEntry: (properties: T) => L,
@@ -211,7 +212,7 @@ function createVaultClient(resource: string, origin: string, services: CloudServ
     for (;;) {
       const { done, value } = await parsedByClient(target, () => iterator.next());
       if (done) return;
-      yield value.map((properties) => mapEntry(requireSchema(propertiesSchema, properties, target)));
+      yield value.map((properties) => mapEntry(requireSchema(propertiesSchemas[kind], properties, target)));
     }
   }
 
@@ -236,7 +237,7 @@ function createVaultClient(resource: string, origin: string, services: CloudServ
   return {
     secrets(signal) {
       const pages = createSecretClient(signal).then((client) => client.listPropertiesOfSecrets());
-      return list<SecretProperties, ListedSecret>("list secrets", pages, (properties) => ({
+      return list<SecretProperties, ListedSecret>("secret", "list secrets", pages, (properties) => ({
         kind: "secret",
         ...listed(properties),
         ...present({ contentType: properties.contentType }),
@@ -245,7 +246,7 @@ function createVaultClient(resource: string, origin: string, services: CloudServ
 
     keys(signal) {
       const pages = createKeyClient(signal).then((client) => client.listPropertiesOfKeys());
-      return list<KeyProperties, ListedKey>("list keys", pages, (properties) => ({
+      return list<KeyProperties, ListedKey>("key", "list keys", pages, (properties) => ({
         kind: "key",
         ...listed(properties),
       }));
@@ -253,11 +254,16 @@ function createVaultClient(resource: string, origin: string, services: CloudServ
 
     certificates(signal) {
       const pages = createCertificateClient(signal).then((client) => client.listPropertiesOfCertificates());
-      return list<CertificateProperties, ListedCertificate>("list certificates", pages, (properties) => ({
-        kind: "certificate",
-        ...listed(properties),
-        ...present({ thumbprint: hex(properties.x509Thumbprint) }),
-      }));
+      return list<CertificateProperties, ListedCertificate>(
+        "certificate",
+        "list certificates",
+        pages,
+        (properties) => ({
+          kind: "certificate",
+          ...listed(properties),
+          ...present({ thumbprint: hex(properties.x509Thumbprint) }),
+        }),
+      );
     },
 
     key: (name, signal) =>
@@ -285,7 +291,7 @@ function createVaultClient(resource: string, origin: string, services: CloudServ
           : kind === "key"
             ? createKeyClient(signal).then((client) => client.listPropertiesOfKeyVersions(name))
             : createCertificateClient(signal).then((client) => client.listPropertiesOfCertificateVersions(name));
-      return list(`list versions of a ${kind}`, pages, (properties) => ({
+      return list(kind, `list versions of a ${kind}`, pages, (properties) => ({
         ...listed(properties),
         version: properties.version ?? "",
       }));
