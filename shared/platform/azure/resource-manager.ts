@@ -22,9 +22,9 @@ export interface SubscriptionResource {
   tenantId?: string;
 }
 
-/** A vault as the resource manager describes it; what its answer leaves out stands as the documentation's default. */
+/** A vault as the resource manager describes it. Missing members have their documented defaults. */
 export interface VaultResource {
-  /** ARM resource id. */
+  /** ARM resource ID. */
   id: string;
   name: string;
   location: string;
@@ -39,23 +39,23 @@ export interface VaultResource {
   softDeleteRetentionDays?: number;
   purgeProtection: boolean;
   rbacAuthorization: boolean;
-  /** A vault secured by a network perimeter counts as `Disabled`: only the perimeter lets anyone in. */
+  /** `Disabled` also for a vault in a network security perimeter, because only the perimeter grants access. */
   publicNetworkAccess: "Enabled" | "Disabled";
   networkDefaultAction: "Allow" | "Deny";
-  /** Approved connections. */
+  /** Number of approved connections. */
   privateEndpoints: number;
   /** ISO 8601. */
   createdOn?: string;
   updatedOn?: string;
 }
 
-/** One diagnostic setting: where a vault's logs go. */
+/** One diagnostic setting, which exports a vault's logs. */
 export interface DiagnosticSetting {
   name: string;
-  /** It keeps the vault's audit events, by that category or by a group that holds it. */
+  /** True if the setting exports audit events, by their category or by a group that includes it. */
   auditEvents: boolean;
   allMetrics: boolean;
-  /** Days the audit events are kept by the setting itself; 0 for ever, absent when the destination decides. */
+  /** Days that the setting keeps audit events. 0 for an unlimited time, absent if the destination decides. */
   retentionDays?: number;
   workspaceId?: string;
   storageAccountId?: string;
@@ -66,7 +66,7 @@ export interface DiagnosticSetting {
 /** A page of a subscription's vaults. */
 export interface VaultPage {
   vaults: VaultResource[];
-  /** Those whose description is not what the service documents. Without a name it may be any vault. */
+  /** Vaults whose description is not what the service documents. An entry without a name can be any vault. */
   unreadable: { name: string | undefined; failure: CloudFailure }[];
 }
 
@@ -288,7 +288,10 @@ function vaultResource(answer: Vault, subscriptionId: string): VaultResource {
 const isoTime = (date: Date | null | undefined): string | undefined =>
   date && !Number.isNaN(date.getTime()) ? date.toISOString() : undefined;
 
-/** Groups that hold AuditEvent: https://learn.microsoft.com/azure/azure-monitor/essentials/diagnostic-settings#category-groups */
+/**
+ * Groups that include AuditEvent:
+ * https://learn.microsoft.com/azure/azure-monitor/essentials/diagnostic-settings#category-groups
+ */
 const AUDIT_GROUPS = new Set(["audit", "alllogs"]);
 
 type Answered = ReturnType<typeof diagnosticSettingsAnswer.parse>["value"][number];

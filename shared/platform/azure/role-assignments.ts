@@ -2,12 +2,12 @@ import * as z from "zod";
 import type { Arm, Listed } from "./arm.ts";
 import { DEPENDENCY_READER } from "./watch-roles.ts";
 
-/** A role that someone has at a scope and below it. */
+/** A role that a principal has at a scope and below it. */
 export interface RoleAssignment {
   principalId: string;
   /** `User`, `Group`, `ServicePrincipal` … */
   principalType?: string;
-  /** Resource id of the role definition. */
+  /** Resource ID of the role definition. */
   roleDefinitionId: string;
   /** Where it holds: a resource's id, `/subscriptions/<id>`, a management group's id, or `/`. */
   scope: string;
