@@ -248,7 +248,7 @@ test("a vault that throttles for a moment is read to the end", async () => {
   expect(cloud.control.counts()["keyvault.listSecrets"]).toBe(5);
 });
 
-test("a vault whose next page is elsewhere fails, and elsewhere hears nothing", async () => {
+test("a vault whose next page has an address on another host fails, and no request is sent to that host", async () => {
   cloud.control.addFault({ match: { vault: "kv-sixty" }, action: { kind: "foreignNextLink" } });
   expect((await failureOf(all(vault("kv-sixty").secrets()))).code).toBe("foreignHost");
   cloud.control.addFault({ match: { operation: "arm.listVaults" }, action: { kind: "foreignNextLink" } });
@@ -256,14 +256,14 @@ test("a vault whose next page is elsewhere fails, and elsewhere hears nothing", 
   expect(cloud.control.foreignRequests()).toEqual([]);
 });
 
-test("a vault whose address is elsewhere is listed and not opened", async () => {
+test("a vault with an address outside the cloud's domain is listed but not opened", async () => {
   const lured = (await allVaults(manager.vaults(PROD))).find(({ name }) => name === "kv-lured")!;
   const vaults = createKeyVaults({ config, identity, log: recordingLog() });
   expect((await failureOf((async () => vaults.open(lured))())).code).toBe("foreignHost");
   expect(cloud.control.foreignRequests()).toEqual([]);
 });
 
-test("all subscriptions are found, page by page, and one by its id", async () => {
+test("subscriptions are listed page by page, and one is read by its ID", async () => {
   expect(await manager.subscriptions()).toMatchObject({
     subscriptions: [
       { subscriptionId: PROD, displayName: "Production", state: "Enabled", tenantId: cloud.app.tenantId },
@@ -275,7 +275,7 @@ test("all subscriptions are found, page by page, and one by its id", async () =>
   expect(await manager.subscription(PROD)).toMatchObject({ displayName: "Production" });
 });
 
-test("an unknown subscription is not found, and a denied one says which role it takes", async () => {
+test("an unknown subscription is notFound, and the failure of a denied one names the role", async () => {
   const unknown = await failureOf(manager.subscription("5f0c3f5e-0000-4000-8000-00000000dead"));
   expect([unknown.code, unknown.cloudCode]).toEqual(["notFound", "SubscriptionNotFound"]);
   const denied = await failureOf(allVaults(manager.vaults(DENIED)));
@@ -284,7 +284,7 @@ test("an unknown subscription is not found, and a denied one says which role it 
   expect(denied.remedy).toContain("infra/azure/watch/subscription.bicep");
 });
 
-test("a vault's settings are read, and what is left out means what Azure documents", async () => {
+test("a vault's settings are read, and missing settings have their documented defaults", async () => {
   const byName = new Map((await allVaults(manager.vaults(PROD))).map((found) => [found.name, found]));
   expect(byName.get("kv-mixed")).toMatchObject({
     location: "northeurope",
@@ -325,7 +325,7 @@ test.each([
   expect(cloud.control.counts()["arm.diagnosticSettings"]).toBe(1);
 });
 
-test("one vault is read as the list has it; one that is not there is not found, and nothing but a vault is asked for", async () => {
+test("one vault has the same description as in the list; an unknown vault is notFound, and other resource IDs are rejected", async () => {
   const listed = (await allVaults(manager.vaults(PROD))).find(({ name }) => name === "kv-loose")!;
   expect(await manager.vault(listed.id.replace("resourceGroups", "resourcegroups"))).toEqual(listed);
   const gone = manager.vault(listed.id.replace("kv-loose", "kv-gone"));
@@ -334,7 +334,7 @@ test("one vault is read as the list has it; one that is not there is not found, 
   expect(cloud.control.counts()["arm.getVault"]).toBe(2);
 });
 
-test("diagnostic settings are asked for a vault's resource id only", async () => {
+test("diagnostic settings are read for the resource ID of a vault only", async () => {
   await expect(manager.diagnosticSettings(`/subscriptions/${PROD}/../x`)).rejects.toThrow(TypeError);
   expect(cloud.control.counts().total).toBe(0);
 });

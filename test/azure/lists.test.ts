@@ -9,7 +9,7 @@ import { SEED } from "../support/cases.ts";
 import { type OddServer, startOddServer } from "./odd-server.ts";
 import { all, failureOf, IMPATIENT, plainIdentity, recordingLog, testConfig } from "./services.ts";
 
-/** Lists that do not end, and lists with odd entries. */
+/** Lists that do not end, and lists with undocumented entries. */
 
 let server: OddServer;
 beforeAll(async () => {
@@ -32,7 +32,7 @@ const manager = () => createResourceManager(services());
 const answerJson = (response: ServerResponse, body: unknown) =>
   response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(body));
 
-/** Ways to read each list there is. */
+/** The lists, each with a function that reads it. */
 const LISTS: [string, (signal?: AbortSignal) => Promise<unknown>][] = [
   ["secrets", (signal) => all(vault().secrets(signal))],
   ["keys", (signal) => all(vault().keys(signal))],
@@ -44,7 +44,7 @@ async function* pagesOf<T>(pages: AsyncIterable<T>): AsyncGenerator<T[]> {
   for await (const page of pages) yield [page];
 }
 
-/** Every page has a next one, at an address of its own. */
+/** Returns a page with a link to a next page at a new address. */
 function endless(request: { url?: string | undefined; headers: { host?: string } }, page: number) {
   const url = new URL(request.url ?? "/", `https://${request.headers.host}`);
   url.searchParams.set("page", String(page));
@@ -52,7 +52,7 @@ function endless(request: { url?: string | undefined; headers: { host?: string }
 }
 
 describe.each(LISTS)("a list of %s that does not end", (_, read) => {
-  test("ends with the caller's time, whatever page it has come to", async () => {
+  test("ends when the caller's signal is aborted, on any page", async () => {
     const controller = new AbortController();
     server.answer((request, response, count) => {
       if (count === 20) controller.abort();
@@ -62,7 +62,7 @@ describe.each(LISTS)("a list of %s that does not end", (_, read) => {
     expect(server.requests).toHaveLength(20);
   });
 
-  test("is a bad answer when its links lead in a circle, or nowhere", async () => {
+  test("is a bad response if its links form a circle or are invalid", async () => {
     server.answer((request, response, count) => answerJson(response, endless(request, count % 3)));
     expect((await failureOf(read())).code).toBe("badResponse");
     expect(server.requests.length).toBeLessThanOrEqual(5);
@@ -72,7 +72,7 @@ describe.each(LISTS)("a list of %s that does not end", (_, read) => {
   });
 });
 
-test("a list that goes on for ever without a limit of time ends too", async () => {
+test("a list without end and without a signal ends at the limit of pages", async () => {
   server.answer((request, response, count) => answerJson(response, endless(request, count)));
   const failure = await failureOf(all(vault().secrets()));
   expect([failure.code, failure.message]).toEqual(["badResponse", expect.stringContaining("has more than 4000 pages")]);
@@ -110,7 +110,7 @@ describe("an entry of a vault's list that the client can't parse, or that is not
   });
 });
 
-describe("an odd vault in the resource manager's list", () => {
+describe("an undocumented vault in the resource manager's list", () => {
   const described = (name: string, change: (properties: Record<string, unknown>) => void = () => {}) => {
     const properties: Record<string, unknown> = {
       tenantId: "5f0c3f5e-0000-4000-8000-00000000000a",
@@ -188,7 +188,7 @@ describe("an odd vault in the resource manager's list", () => {
     expect((await failureOf(all(pagesOf(manager().vaults(SUBSCRIPTION))))).code).toBe("badResponse");
   });
 
-  test("is planned as that vault's failure and takes no vault out; one without a name is its subscription's", () => {
+  test("is planned as that vault's failure and removes no vault; a vault without a name is the subscription's failure", () => {
     const known = new Map([
       ["kv-gone", undefined],
       ["kv-no-sku", undefined],
@@ -208,7 +208,7 @@ describe("an odd vault in the resource manager's list", () => {
     expect(careful.subscriptions).toMatchObject([{ failure: { code: "badResponse" } }]);
   });
 
-  test("never ends the scan of the others: 5,000 answers of which one member is changed", () => {
+  test("never stops the scan of the other vaults: 5,000 answers with one changed member", () => {
     const draw = dice(SEED);
     const kinds = { read: 0, unreadable: 0, nameless: 0 };
     for (let count = 0; count < 5_000; count++) {
@@ -221,7 +221,7 @@ describe("an odd vault in the resource manager's list", () => {
       expect(names, `seed ${SEED}, answer ${count}: ${JSON.stringify(entries[1])}`).toEqual(
         expect.arrayContaining(["kv-a", "kv-c"]),
       );
-      // What is planned is what a row and a message can hold.
+      // Rows and messages can store the planned vaults.
       for (const planned of plan.vaults) PlannedVault.parse(planned);
       expect(page.vaults.length + page.unreadable.length).toBe(3);
       if (page.vaults.length === 3) kinds.read++;
@@ -267,7 +267,7 @@ const ODD_VALUES: readonly unknown[] = [
   { __proto__: null, constructor: 1 },
 ];
 
-/** Replaces one member, drawn from all there are at any depth. */
+/** Replaces one member at a random place of any depth. */
 function mutate(value: object, draw: (below: number) => number): void {
   const places: [Record<string, unknown>, string][] = [];
   const walk = (at: object) => {
@@ -281,7 +281,7 @@ function mutate(value: object, draw: (below: number) => number): void {
   parent[name] = ODD_VALUES[draw(ODD_VALUES.length)];
 }
 
-/** Numbers that follow from a seed. https://en.wikipedia.org/wiki/Xorshift */
+/** Returns random numbers from a seed. https://en.wikipedia.org/wiki/Xorshift */
 function dice(seed: number): (below: number) => number {
   let state = seed | 1;
   return (below) => {
