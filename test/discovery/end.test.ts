@@ -208,9 +208,9 @@ describe("the status of an ended scan", () => {
     const open = fixture.cloud.keyVaults.open;
     fixture.cloud.keyVaults.open = (vault) => ({
       ...open(vault),
-      secrets: (signal, unreadable) => {
+      secrets: (signal) => {
         signals.push(signal!);
-        return open(vault).secrets(signal, unreadable);
+        return open(vault).secrets(signal);
       },
     });
     await fixture.planned();

@@ -219,41 +219,30 @@ describe("a scheduled full scan", () => {
   });
 });
 
-describe("a list entry that does not match the documented format", () => {
-  const odd = (name: string | undefined) => [
-    {
-      kind: "unreadable" as const,
-      name,
-      failure: new CloudFailure("badResponse", "An entry is odd.", { remedy: "Look at it." }),
-    },
-  ];
-
-  test("affects only itself: its stored asset stays, and the others change and leave as usual", async () => {
-    fixture.cloud.listed.certificates = [{ name: "api" }, { name: "old" }, { name: "www" }];
-    await scanned("full");
-    fixture.cloud.listed.certificates = [{ name: "api" }, { name: "new" }];
-    fixture.cloud.unreadableEntries = odd("www");
-    expect(await scanned("delta")).toEqual({
-      status: "partial",
-      codes: ["certificates: badResponse"],
-      added: 1,
-      updated: 0,
-      removed: 1,
-    });
-    expect(await asset("certificate", "www")).toMatchObject({ subject: "CN=www" });
-    expect(await asset("certificate", "old")).toBeUndefined();
+test("a list that can't be parsed leaves its assets unchanged, and the vault is partial", async () => {
+  fixture.cloud.listed.certificates = [{ name: "api" }, { name: "www" }];
+  await scanned("full");
+  fixture.cloud.listed = { secrets: [{ name: "another" }], certificates: [{ name: "api" }] };
+  fixture.cloud.certificatesFailure = new CloudFailure("badResponse", "An entry is odd.", { remedy: "Look at it." });
+  expect(await scanned("full")).toEqual({
+    status: "partial",
+    codes: ["certificates: badResponse"],
+    added: 1,
+    updated: 0,
+    removed: 1,
   });
+  expect(await asset("certificate", "www")).toMatchObject({ subject: "CN=www" });
+  expect(await asset("secret", "another")).toBeDefined();
+  rooms.cloud.certificatesFailure = undefined;
+  expect(await scanned("delta")).toMatchObject({ status: "completed", removed: 1 });
+});
 
-  test("without a name may be any missing asset, so none is removed", async () => {
-    fixture.cloud.listed.certificates = [{ name: "api" }, { name: "www" }];
-    await scanned("full");
-    fixture.cloud.listed.certificates = [{ name: "api" }];
-    fixture.cloud.unreadableEntries = odd(undefined);
-    expect(await scanned("full")).toMatchObject({ status: "partial", ...NOTHING_NEW });
-    expect(await asset("certificate", "www")).toBeDefined();
-    fixture.cloud.unreadableEntries = [];
-    expect(await scanned("delta")).toMatchObject({ status: "completed", removed: 1 });
-  });
+test("the connections of a vault are closed when the vault was read, and when it could not be read", async () => {
+  await scanned("full");
+  expect(fixture.cloud.closed).toBe(1);
+  fixture.cloud.certificatesFailure = new CloudFailure("firewall", "Refused.", { remedy: "Allow it." });
+  await scanned("full");
+  expect(fixture.cloud.closed).toBe(2);
 });
 
 test("a name that a list contains twice is one asset", async () => {

@@ -14,14 +14,7 @@ import type { VaultEvent, VaultHint } from "../../shared/discovery/vault-event.t
 import { createAssetQueries } from "../../shared/inventory/query.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
 import { CloudFailure } from "../../shared/platform/azure/failure.ts";
-import type {
-  Answer,
-  KeyVaults,
-  ListedAsset,
-  OnUnreadable,
-  UnreadableEntry,
-  VaultClient,
-} from "../../shared/platform/azure/key-vault.ts";
+import type { Answer, KeyVaults, ListedAsset, VaultClient } from "../../shared/platform/azure/key-vault.ts";
 import type { ResourceManager, VaultPage, VaultResource } from "../../shared/platform/azure/resource-manager.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { createStoreClock } from "../../shared/platform/storage/clock.ts";
@@ -81,14 +74,16 @@ export class FakeCloud {
   /** Differences of a vault's description from the default, by name. */
   described: Record<string, Partial<VaultResource>> = {};
   listed: Listed = { secrets: [{ name: "password" }], certificates: [{ name: "www" }] };
-  /** Invalid entries in the list of certificates. */
-  unreadableEntries: UnreadableEntry[] = [];
+  /** Thrown by the list of certificates. */
+  certificatesFailure: CloudFailure | undefined;
   /** Awaited while a vault's secrets are listed. */
   whileListingSecrets = async (): Promise<void> => {};
   /** Number of times that secrets of a vault were listed. */
   secretListings = 0;
   /** Number of detail responses that were parsed. */
   read = 0;
+  /** How often a vault's connections were closed. */
+  closed = 0;
   /** Awaited while a subscription's vaults are listed. */
   whileListingVaults = async (): Promise<void> => {};
   key: (name: string) => object = () => ({ version: "1", keyType: "RSA", keySize: 3072 });
@@ -100,9 +95,12 @@ export class FakeCloud {
       const client = {
         secrets: () => this.secrets(),
         keys: () => this.entries("keys"),
-        certificates: (_: AbortSignal, unreadable: OnUnreadable) => {
-          for (const entry of this.unreadableEntries) unreadable(entry);
+        certificates: () => {
+          if (this.certificatesFailure) throw this.certificatesFailure;
           return this.entries("certificates");
+        },
+        close: async () => {
+          this.closed++;
         },
         key: async (name: string) => this.answer(this.key(name)),
         rotationPolicy: async (name: string) => {

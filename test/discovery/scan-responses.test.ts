@@ -291,7 +291,7 @@ test("the same responses lead to the same assets while their hash is the same", 
     "/certificates/www": { id: id("certificates", "www", "3"), attributes, tags, x5t, cer: CER, policy },
   };
   server.answer((request, response) => {
-    const body = answers[new URL(request.url!, address).pathname];
+    const body = answers[new URL(request.url!, address).pathname.replace(/\/$/, "")];
     const error = { error: { code: "KeyRotationPolicyNotFound" } };
     response.writeHead(body ? 200 : 404, { "content-type": "application/json" }).end(JSON.stringify(body ?? error));
   });

@@ -10,7 +10,7 @@ import { IS_CAMPAIGN } from "../support/cases.ts";
 import { type OddServer, startOddServer } from "./odd-server.ts";
 import { all, IMPATIENT, plainIdentity, recordingLog, testConfig } from "./services.ts";
 
-/** Vaults are read by plain requests: all that is used of an answer is what Azure's own clients read from it. */
+/** Vaults have the values that Azure's own clients return, through our policies and conversions. */
 
 const RUNS = IS_CAMPAIGN ? 2000 : 60;
 
@@ -51,7 +51,7 @@ const described = { attributes, tags };
 type Drawn = Record<string, unknown>;
 const identifier = (collection: string, [name, of]: readonly [string, string?]) =>
   `${address}/${collection}/${name}${of === undefined ? "" : `/${of}`}`;
-/** Entries of a list in pages of two, each with a name of its own, with a version where it is of versions. */
+/** Returns entries of a list, each with a name of its own, and a version in lists of versions. */
 const drawnList = (member: "id" | "kid", collection: string, others: Record<string, fc.Arbitrary<unknown>>) =>
   fc.array(fc.tuple(word, version, fc.record({ ...described, ...others })), { maxLength: 5 }).map((entries) => ({
     names: entries.map(([name, , entry]): Drawn => ({ ...entry, [member]: identifier(collection, [name]) })),
@@ -83,7 +83,7 @@ interface SdkProperties {
   tags?: object;
   managed?: boolean;
 }
-/** The SDKs leave the second 0 as a number. */
+/** The SDKs return the second 0 as a number. */
 const instant = (date: Date | number | undefined) => (date instanceof Date ? date.getTime() / 1000 : date);
 const listed = (properties: SdkProperties) => ({
   name: properties.name,
