@@ -17,9 +17,9 @@ import {
   ViolationReportQuery,
   violationFilter,
 } from "../shared/compliance/api.ts";
+import { EvaluateMessage, QUEUE } from "../shared/compliance/compliance-rows.ts";
 import { FRAMEWORK_IDS } from "../shared/compliance/controls.ts";
 import { OPERATOR_EXEMPTION_DAYS } from "../shared/compliance/exemptions.ts";
-import { EvaluateMessage, QUEUE } from "../shared/compliance/layout.ts";
 import { FRAMEWORK_CSV_EXAMPLE, VIOLATIONS_CSV_EXAMPLE } from "../shared/compliance/report/csv.ts";
 import { MAX_PDF_VIOLATIONS } from "../shared/compliance/report/reports.ts";
 import { PageQuery, pageOf, pageRequest, pageView } from "../shared/platform/http/paging.ts";

@@ -8,7 +8,7 @@ import {
   scanView,
   vaultResultView,
 } from "../shared/discovery/api.ts";
-import { LOOK_QUEUE, LookMessage } from "../shared/discovery/look.ts";
+import { RESCAN_QUEUE, RescanMessage } from "../shared/discovery/rescan-rows.ts";
 import { QUEUES, ScanMessage, StartMessage, VaultMessage } from "../shared/discovery/scan.ts";
 import { EVENT_QUEUE, VaultEvent } from "../shared/discovery/vault-event.ts";
 import {
@@ -329,7 +329,7 @@ export const timers = [
     handle: async ({ services, requestId }) => {
       const all = await Promise.allSettled([
         services.watchScans(),
-        services.looks.watch(),
+        services.rescans.watch(),
         services.startFirstScan(requestId),
       ]);
       const failures = all.flatMap((one) => (one.status === "rejected" ? [one.reason] : []));
@@ -389,20 +389,20 @@ export const queues = [
     name: "noteVaultEvent",
     queue: EVENT_QUEUE,
     message: VaultEvent,
-    handle: (event, { services, delivery }) => services.looks.note(event, delivery),
+    handle: (event, { services, delivery }) => services.rescans.note(event, delivery),
   }),
   // The next scan finds the change.
   poison({ name: "noteVaultEventFailed", of: EVENT_QUEUE, message: VaultEvent }),
   queue({
     name: "lookAtVault",
-    queue: LOOK_QUEUE,
-    message: LookMessage,
-    handle: ({ vaultName }, { services, requestId }) => services.looks.look(vaultName, requestId),
+    queue: RESCAN_QUEUE,
+    message: RescanMessage,
+    handle: ({ vaultName }, { services, requestId }) => services.rescans.rescan(vaultName, requestId),
   }),
   poison({
     name: "lookAtVaultFailed",
-    of: LOOK_QUEUE,
-    message: LookMessage,
-    handle: ({ vaultName }, { services }) => services.looks.failed(vaultName),
+    of: RESCAN_QUEUE,
+    message: RescanMessage,
+    handle: ({ vaultName }, { services }) => services.rescans.failed(vaultName),
   }),
 ];

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { ok } from "../shared/platform/http/reply.ts";
 import { ReconciliationView, reconciliationView } from "../shared/reconciliation/api.ts";
-import { QUEUE } from "../shared/reconciliation/walk.ts";
+import { QUEUE } from "../shared/reconciliation/walk-record.ts";
 import { endpoint, poison, queue, sendWithJitter, timer } from "./declare.ts";
 
 const getReconciliation = endpoint({

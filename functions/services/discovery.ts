@@ -1,12 +1,12 @@
 import { SpanKind } from "@opentelemetry/api";
 import type { Alerts } from "../../shared/alerts/alerts.ts";
-import { createActiveScans } from "../../shared/discovery/active.ts";
+import { createActiveScans } from "../../shared/discovery/active-scans.ts";
 import { createDiscovery, type Discovery } from "../../shared/discovery/discovery.ts";
 import { createFirstScan } from "../../shared/discovery/first-scan.ts";
-import { createLooks, type Looks } from "../../shared/discovery/looks.ts";
-import { createScanRun, type ScanRun } from "../../shared/discovery/run.ts";
+import { createRescans, type Rescans } from "../../shared/discovery/rescans.ts";
+import { createScanRun, type ScanRun } from "../../shared/discovery/scan-run.ts";
 import { readVault, type ScanVaultDeps } from "../../shared/discovery/scan-vault.ts";
-import { createScanWatch } from "../../shared/discovery/watch.ts";
+import { createScanWatch } from "../../shared/discovery/scan-watch.ts";
 import { inSpan } from "../../shared/platform/telemetry.ts";
 import { createSubscriptions, type Subscriptions } from "../../shared/subscriptions/subscriptions.ts";
 import type { InventoryServices } from "./inventory.ts";
@@ -15,7 +15,7 @@ import type { Platform } from "./platform.ts";
 /** Subscriptions and scans. */
 export interface DiscoveryServices {
   subscriptions: Subscriptions;
-  looks: Looks;
+  rescans: Rescans;
   scanRun: ScanRun;
   discovery: Discovery;
   watchScans: () => Promise<void>;
@@ -42,7 +42,7 @@ export function createDiscoveryServices(
     identity,
     inventory: {
       counts: () => inventory.bySubscription(),
-      refuseWhileScanned: (subscriptionId) => active.refuseWhileScanned(subscriptionId),
+      rejectWhileScanned: (subscriptionId) => active.rejectWhileScanned(subscriptionId),
       forget: (subscriptionId) => inventory.forgetSubscription(subscriptionId),
     },
   });
@@ -58,7 +58,7 @@ export function createDiscoveryServices(
     detailRefreshDays: config.DETAIL_REFRESH_DAYS,
     prepareChange: compliance.prepareChange,
   };
-  const looks = createLooks({
+  const rescans = createRescans({
     ...vaultDeps,
     tables,
     queues,
@@ -90,9 +90,9 @@ export function createDiscoveryServices(
       await alerts.requestEvaluation();
       if (config.OTEL_EXPORTER_OTLP_ENDPOINT !== undefined) await recordMetrics();
     },
-    between: looks.between,
-    workerFreed: looks.workerFreed,
-    scanLeft: looks.wakeWaiting,
+    between: rescans.between,
+    workerFreed: rescans.workerFreed,
+    scanLeft: rescans.wakeNextRescan,
     readVault: async (planned, options) => {
       const span = { kind: SpanKind.INTERNAL, attributes: { "vault.name": planned.name } };
       const read = await inSpan({ name: "read vault", ...span }, () => readVault(planned, options, vaultDeps));
@@ -112,7 +112,7 @@ export function createDiscoveryServices(
   const watchScans = createScanWatch({ tables, queues, active, run: scanRun, clock, log });
   const enabled = config.FIRST_SCAN === "on";
   const startFirstScan = createFirstScan({ tables, discovery, enabled, clock, randomness, log });
-  return { subscriptions, looks, scanRun, discovery, watchScans, startFirstScan };
+  return { subscriptions, rescans, scanRun, discovery, watchScans, startFirstScan };
 }
 
 async function isWatched(subscriptions: Subscriptions, subscriptionId: string): Promise<boolean> {

@@ -17,7 +17,7 @@ import { storageAccount } from "../../shared/platform/storage/connection.ts";
 import { createQueues, type Queues } from "../../shared/platform/storage/queues.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import { createSettings, type Settings, type SettingValues } from "../../shared/settings/settings.ts";
-import { watchedAllBefore } from "../../shared/subscriptions/before.ts";
+import { watchedAllBefore } from "../../shared/subscriptions/earlier-version.ts";
 import { createLogger } from "../log.ts";
 import { storageConnection } from "../storage-connection.ts";
 import { UNICODE_FONT } from "./unicode-font.ts";

@@ -1,11 +1,11 @@
 import { ASSET_CHECKS } from "../../shared/compliance/checks/all.ts";
 import { createCompliance } from "../../shared/compliance/compliance.ts";
-import { TABLE as COMPLIANCE, STATE, VaultStates, vaultStateKey } from "../../shared/compliance/layout.ts";
-import { packTallies } from "../../shared/compliance/pack.ts";
+import { TABLE as COMPLIANCE, STATE, VaultStates, vaultStateKey } from "../../shared/compliance/compliance-rows.ts";
+import { packTallies } from "../../shared/compliance/packed-results.ts";
 import { renewTotals as renewResults } from "../../shared/compliance/renew-totals.ts";
 import { ASSET_TYPES, type AssetRecord, Assets } from "../../shared/inventory/asset.ts";
+import { expiryKey, nameKey, partitions } from "../../shared/inventory/asset-keys.ts";
 import { packExpiries } from "../../shared/inventory/expiries.ts";
-import { expiryKey, nameKey, partitions } from "../../shared/inventory/layout.ts";
 import { countOwners } from "../../shared/inventory/owners.ts";
 import { createAssetQueries } from "../../shared/inventory/query.ts";
 import { renewTotals } from "../../shared/inventory/renew-totals.ts";
@@ -19,7 +19,7 @@ import {
 } from "../../shared/inventory/vault.ts";
 import { createTables, type Operation, put, type Tables } from "../../shared/platform/storage/tables.ts";
 import { DAY_SECONDS } from "../../shared/platform/time.ts";
-import { assetRecord, START, vaultRecord } from "../../test/inventory/records.ts";
+import { assetRecord, START, vaultRecord } from "../../test/inventory/write-assets.ts";
 import { startTableProxy } from "../../test/support/table-proxy.ts";
 import { startAzurite } from "../local/azurite.ts";
 import { atMost, type Figure, median, ratio, type Section } from "./section.ts";

@@ -4,7 +4,7 @@ import type { AssetRecord } from "../../shared/inventory/asset.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
 import { DAY_SECONDS } from "../../shared/platform/time.ts";
-import { assetRecord, vaultRecord, writeVault } from "../../test/inventory/records.ts";
+import { assetRecord, vaultRecord, writeVault } from "../../test/inventory/write-assets.ts";
 import { openBrowser } from "../../test/support/browser.ts";
 import { ADMIN, Service } from "../../test/support/service.ts";
 import { atMost, type Figure, megabytes, type Section } from "./section.ts";

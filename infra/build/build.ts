@@ -75,7 +75,7 @@ export async function buildApp(
       __DEVELOPMENT_LICENSE_KEYS__: JSON.stringify(JSON.stringify(options.developmentLicenseKeys ?? [])),
       __FUNCTIONS__: JSON.stringify(JSON.stringify(await functionIndex())),
     },
-    plugins: [withServices, withoutSpares],
+    plugins: [withServices],
     logLevel: "warning",
   });
   const copied = [
@@ -103,19 +103,6 @@ const withServices: Plugin = {
     onLoad({ filter: new RegExp(`[\\\\/]functions[\\\\/](?:${names.join("|")})\\.ts$`) }, async (file) => ({
       contents: `${await readFile(file.path, "utf8")}\nimport "./services.ts";\n`,
       loader: "ts",
-    }));
-  },
-};
-
-/**
- * Leaves out two parts of `undici` that nothing here comes to, a third of it: the parser for processors without SIMD, and
- * request bodies that are forms.
- */
-const withoutSpares: Plugin = {
-  name: "without-spares",
-  setup({ onLoad }) {
-    onLoad({ filter: /[\\/]undici[\\/]lib[\\/](?:llhttp[\\/]llhttp-wasm|web[\\/]fetch[\\/]body)\.js$/ }, () => ({
-      contents: 'throw new Error("This part of undici is left out of the bundle.");',
     }));
   },
 };

@@ -11,6 +11,7 @@ export interface LoggedRequest {
   resource?: string;
   /** Whether it carried an Authorization header. */
   token: boolean;
+  userAgent?: string;
   /** 0 when the connection ended without an answer. */
   status: number;
   /** The fault that shaped the answer. */

@@ -44,6 +44,7 @@ async function serve(parts: Listening, message: IncomingMessage, response: Serve
     ...(operation.subscription !== undefined && { subscription: operation.subscription }),
     ...(operation.resource !== undefined && { resource: operation.resource }),
     token: request.headers.authorization !== undefined,
+    ...(request.headers["user-agent"] !== undefined && { userAgent: request.headers["user-agent"] }),
     status: answer?.status ?? 0,
     ...(fault !== undefined && { fault }),
   });

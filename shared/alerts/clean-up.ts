@@ -1,6 +1,6 @@
 import { decodeTime } from "ulid";
 import { ASSET_TYPES, Assets, type AssetType } from "../inventory/asset.ts";
-import { expiryBounds, partitions } from "../inventory/layout.ts";
+import { expiryBounds, partitions } from "../inventory/asset-keys.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
 import { keyEnd } from "../platform/storage/keys.ts";

@@ -8,9 +8,9 @@ import {
   placesOf,
   sourceOf,
 } from "../inventory/asset.ts";
-import type { ExpiryRange } from "../inventory/health.ts";
+import { expiryBounds, nameKey, partitions } from "../inventory/asset-keys.ts";
+import type { ExpiryRange } from "../inventory/asset-status.ts";
 import { HOLDER_SOURCES, holderSubscription, ownersOf } from "../inventory/holder.ts";
-import { expiryBounds, nameKey, partitions } from "../inventory/layout.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { sum } from "../platform/sum.ts";
 import { DAY_MS } from "../platform/time.ts";

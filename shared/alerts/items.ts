@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { ASSET_TYPES, CREDENTIAL_KINDS } from "../inventory/asset.ts";
-import { expiryKey } from "../inventory/layout.ts";
+import { expiryKey } from "../inventory/asset-keys.ts";
 import { keyText } from "../platform/storage/keys.ts";
 import { SEVERITIES } from "./rule.ts";
 

@@ -1,5 +1,5 @@
 import { ASSET_TYPES, Assets, assetId } from "../inventory/asset.ts";
-import { expiryBounds, partitions } from "../inventory/layout.ts";
+import { expiryBounds, partitions } from "../inventory/asset-keys.ts";
 import type { Clock } from "../platform/runtime.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../platform/time.ts";

@@ -1,6 +1,6 @@
 import pMap from "p-map";
 import { type AssetRecord, Assets } from "../inventory/asset.ts";
-import { nameKey, partitions } from "../inventory/layout.ts";
+import { nameKey, partitions } from "../inventory/asset-keys.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_MS } from "../platform/time.ts";
 import type { Acknowledgements } from "./acknowledgements.ts";

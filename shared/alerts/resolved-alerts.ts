@@ -1,6 +1,6 @@
 import pMap from "p-map";
 import { type AssetRecord, Assets, placesOf } from "../inventory/asset.ts";
-import { nameKey, namePrefix, partitions } from "../inventory/layout.ts";
+import { nameKey, namePrefix, partitions } from "../inventory/asset-keys.ts";
 import { VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import type { Tables } from "../platform/storage/tables.ts";

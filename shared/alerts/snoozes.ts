@@ -1,7 +1,7 @@
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
 import { Assets, assetId, placesOf } from "../inventory/asset.ts";
-import { nameKey, partitions } from "../inventory/layout.ts";
+import { nameKey, partitions } from "../inventory/asset-keys.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { type Page, type PageRequest, pageOfAll } from "../platform/http/paging.ts";
 import { invalidBody, notFound, Problem } from "../platform/http/problem.ts";

@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto";
 import * as z from "zod";
 import { type AssetType, sourceOf } from "../inventory/asset.ts";
+import { nameRange } from "../inventory/asset-keys.ts";
+import type { ExpiryRange } from "../inventory/asset-status.ts";
 import { countExpiries } from "../inventory/expiries.ts";
-import type { ExpiryRange } from "../inventory/health.ts";
-import { nameRange } from "../inventory/layout.ts";
 import { readScope } from "../inventory/scope.ts";
 import { expiriesOf, VAULTS, type VaultRecord, Vaults } from "../inventory/vault.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";

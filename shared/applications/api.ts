@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { assetId } from "../inventory/asset.ts";
-import { daysUntil, type Moment, STATUSES, statusOf } from "../inventory/health.ts";
+import { daysUntil, type Moment, STATUSES, statusOf } from "../inventory/asset-status.ts";
 import { bucketOf, credentialName, holderName } from "../inventory/holder.ts";
 import { pageParameters, queryInstant } from "../platform/http/paging.ts";
 import { ListFailure, RUN_STATUSES } from "../platform/runs/runs.ts";
@@ -8,7 +8,7 @@ import { type ApplicationRecord, FederatedCredential, type RunRecord } from "./a
 import type { FoundApplication } from "./query.ts";
 import { REASONS } from "./rotatable.ts";
 
-/** Applications and their discovery as the API shows them. */
+/** Schemas and views of applications and their discovery in the API. */
 
 const instant = z.iso.datetime().meta({ description: "Time, ISO 8601 in UTC." });
 const toInstant = (seconds: number | undefined): string | null =>
@@ -31,7 +31,7 @@ export const DiscoveryRun = z
       .meta({ description: "Number of known applications after the run. Null while it is in progress." }),
     credentials: z.int().nullable().meta({ description: "Number of secrets and certificates." }),
     expiring: z.int().nullable().meta({ description: "Number of credentials with status warning or critical." }),
-    failures: z.array(ListFailure).meta({ description: "What could not be read, and how to fix it." }),
+    failures: z.array(ListFailure).meta({ description: "What could not be read, with the remedy." }),
   })
   .meta({ id: "ApplicationDiscovery" });
 

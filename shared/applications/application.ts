@@ -5,7 +5,7 @@ import { entity } from "../platform/storage/entity.ts";
 import { keyEnd, keyText } from "../platform/storage/keys.ts";
 import { fenceEntity } from "../platform/storage/tables.ts";
 
-/** Applications of the tenant with their credentials, as Microsoft Graph lists them. Instants are whole unix seconds. */
+/** Stored Entra applications with their credentials, as Microsoft Graph lists them. Times are whole unix seconds. */
 
 export const Owner = z.object({
   id: z.string(),
@@ -18,13 +18,13 @@ export type Owner = z.infer<typeof Owner>;
 export const ApplicationCredential = z.object({
   keyId: z.string(),
   kind: z.enum(["secret", "certificate"]),
-  /** Whose it is: the application's, or its service principal's in this tenant. */
+  /** Whether it belongs to the application, or to its service principal in this tenant. */
   of: z.enum(["application", "servicePrincipal"]),
   displayName: z.string().optional(),
   hint: z.string().optional(),
-  /** Of a certificate: SHA-1, upper-case hexadecimal. */
+  /** For certificates: SHA-1, upper-case hexadecimal. */
   thumbprint: z.string().optional(),
-  /** Of a certificate: `Verify`, or `Sign` for one that signs tokens. */
+  /** For certificates: `Verify`, or `Sign` for a token-signing certificate. */
   usage: z.string().optional(),
   startsOn: z.int().optional(),
   expiresOn: z.int().optional(),
@@ -38,29 +38,29 @@ export const FederatedCredential = z.object({
   subject: z.string(),
 });
 
-/** What is read of one application alone, when somebody asks for it, and kept for a day. */
+/** Data that is read for a single application on request, and cached for a day. */
 export const Details = z.object({
   readAt: z.string(),
   federated: z.array(FederatedCredential),
-  /** What policies say of new client secrets; absent where they may not be read. */
+  /** Policies for new client secrets. Absent if they can't be read. */
   policy: z.object({ allowed: z.boolean(), longestDays: z.number().optional() }).optional(),
 });
 export type Details = z.infer<typeof Details>;
 
 export const ApplicationRecord = z.object({
-  /** The client id. Lower case, as all ids here. */
+  /** The client ID. Lower case, like all IDs here. */
   appId: z.string(),
-  /** Of the application; of the service principal where the application is another tenant's. */
+  /** Object ID of the application, or of the service principal if the application belongs to another tenant. */
   objectId: z.string(),
   kind: z.enum(["application", "servicePrincipal"]),
   displayName: z.string(),
   signInAudience: z.string().optional(),
   createdOn: z.int().optional(),
-  /** Undefined where no list said. At most 20. */
+  /** Undefined if no list contained them. At most 20. */
   owners: z.array(Owner).optional(),
-  /** By key id. */
+  /** By key ID. */
   credentials: z.array(ApplicationCredential),
-  /** Whether it signs in with tokens of other issuers, too; absent where no list said. */
+  /** Whether it has federated credentials. Absent if no list contained that. */
   federated: z.boolean().optional(),
   details: Details.optional(),
   firstSeenAt: z.string(),
@@ -68,8 +68,8 @@ export const ApplicationRecord = z.object({
 export type ApplicationRecord = z.infer<typeof ApplicationRecord>;
 
 /**
- * All applications are in one partition, so that the rows of one change in one transaction: in full by client id and by
- * name, and where its object id leads.
+ * All applications are in one partition, so that the rows of one change in one transaction: the application by client ID and by
+ * name, and its object ID.
  */
 export const TABLE = "Applications";
 export const APPS = "apps";
@@ -81,8 +81,8 @@ const BY_ID = "a!";
 const BY_NAME = "n!";
 export const idKey = (appId: string): string => `${BY_ID}${appId}`;
 /**
- * Long names sort by their beginning: a key holds 1,024 characters, and one that is escaped takes up to six. Blanks stand as
- * quotation marks, which sort behind the `!` that ends a name, so that `api` comes before `api two`.
+ * Returns the sortable form of a name. Long names are cut: a key has at most 1,024 characters, and an escaped character takes
+ * up to six. Spaces become quotation marks, which sort after the `!` that ends a name, so that `api` comes before `api two`.
  */
 export const nameKey = ({ displayName, appId }: Pick<ApplicationRecord, "displayName" | "appId">): string =>
   `${BY_NAME}${keyText(displayName.toLowerCase().slice(0, 120)).replaceAll(" ", '"')}!${appId}`;
@@ -94,11 +94,11 @@ export const bucketRange = (bucket: string) => ({
 });
 export const byNameRange = { partitionKey: APPS, from: BY_NAME, before: keyEnd(BY_NAME) };
 
-/** A sixteenth of the applications, by the first digit of the client id: what a discovery compares first. */
+/** A bucket: a sixteenth of the applications, by the first digit of the client ID. A discovery compares buckets first. */
 export const Buckets = entity(
   TABLE,
   z.object({
-    /** Hash over all its applications, those of details apart. */
+    /** Hash over all its applications, without details. */
     contents: z.string(),
     apps: z.int(),
     credentials: z.int(),
@@ -109,15 +109,15 @@ export const bucketKey = (bucket: string): string => `${BUCKET}${bucket}`;
 export const bucketsRange = { partitionKey: APPS, from: BUCKET, before: keyEnd(BUCKET) };
 export const fenceKey = (bucket: string): string => `f!${bucket}`;
 
-/** What the discoveries know, beside the applications. */
+/** State of the discoveries, besides the applications. */
 export const StateRecord = z.object({
   tenantId: z.string(),
-  /** Where the next reading of changes goes on; opaque, some KiB. */
+  /** Delta link for the next reading of changes. Opaque, some KiB. */
   deltaLink: z.string().optional(),
-  /** When all applications, and all service principals, were last listed to the end. */
+  /** When all applications, and all service principals, were last listed completely. */
   applicationsAt: z.string().optional(),
   servicePrincipalsAt: z.string().optional(),
-  /** What the service's identity may do, as its last token said: its object id and its application permissions. */
+  /** Object ID and application permissions of the service's identity, from its last token. */
   rights: z.object({ objectId: z.string().optional(), permissions: z.array(z.string()) }).optional(),
 });
 export type StateRecord = z.infer<typeof StateRecord>;
@@ -125,18 +125,18 @@ export const States = entity(TABLE, StateRecord);
 export const STATE_KEY = "s!state";
 
 export const RunRecord = RunFacts.extend({
-  /** `changes` reads what changed since the run before. */
+  /** `changes` reads what changed since the previous run. */
   mode: z.enum(["full", "changes"]),
-  /** What is known after it, in all; absent while it runs. */
+  /** Total numbers after the run. Absent while it runs. */
   apps: z.int().optional(),
   credentials: z.int().optional(),
   expiring: z.int().optional(),
-  /** How it ends, once that is decided and until all of its end is written. */
+  /** The decided end of the run, present until all of its end is written. */
   ending: z
     .object({
       status: z.enum(["completed", "partial", "failed"]),
       finishedAt: z.string(),
-      /** The id of its entry in the audit log. */
+      /** ID of its audit entry. */
       entryId: z.string(),
       apps: z.int(),
       credentials: z.int(),
@@ -151,12 +151,12 @@ export type RunRecord = z.infer<typeof RunRecord>;
 export const Runs = entity(TABLE, RunRecord);
 export const RUNS = "runs";
 
-/** An application's or service principal's credentials as rows have them, by key id. */
+/** Returns the credentials of an application or service principal in stored form, by key ID. */
 export function credentialsOf({ kind: of, passwords, keys }: GraphApplication): ApplicationCredential[] {
   const found = new Map<string, ApplicationCredential>();
   for (const { keyId, ...rest } of passwords) found.set(keyId, { keyId, kind: "secret", of, ...rest });
   for (const { keyId, type: _, ...rest } of keys) {
-    // A certificate with its private key stands in both lists, under one id or two.
+    // A certificate with its private key is in both lists, under one ID or two.
     found.set(keyId, { keyId, kind: "certificate", of, ...rest });
   }
   return [...found.values()].sort(byKeyId);

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import type { Moment } from "../inventory/health.ts";
+import type { Moment } from "../inventory/asset-status.ts";
 import { VaultBusy } from "../inventory/write.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
 import type { GraphApplication } from "../platform/azure/graph.ts";
@@ -43,47 +43,46 @@ import { type Reason, reasonsAgainst } from "./rotatable.ts";
 
 export const QUEUE = "applications-discover";
 export const DiscoverMessage = z.object({
-  /** Absent: a scheduled one, which is to begin. */
+  /** Absent for a scheduled run that has not started. */
   runId: z.string().optional(),
   mode: z.enum(["full", "changes"]).optional(),
 });
 export type DiscoverMessage = z.infer<typeof DiscoverMessage>;
 
-/** A request waits so long for its run to end: the contract's figure. */
+/** Longest time that a request waits for its run to end. */
 const WAIT_MS = 20 * SECOND_MS;
-/** The message that finishes what the request's process leaves undone comes so much later. */
+/** Delay of the message that completes a run if the request's process crashes. */
 const MESSAGE_DELAY_SECONDS = 30;
 const LONGEST_BUSY_SECONDS = 60;
-/** How long what was read of one application is kept. */
+/** How long data of a single application is cached. */
 const DETAILS_MS = DAY_MS;
-/** The longest time between two listings of everything: a failed one is made up for by the next reading of changes. */
+/** Longest time between two complete listings. After a failed listing, the next reading of changes does one. */
 const FULL_AFTER_MS = 25 * HOUR_MS;
 
-/** The tenant's applications with their credentials: discovering, listing and finding them. */
+/** Discovers, lists and finds the tenant's applications with their credentials. */
 export interface ApplicationsRoom {
   /**
-   * Reads all applications, and answers the run once it is over or after 20 seconds. While one is under way, that is answered
-   * and no new one begins.
+   * Reads all applications. Returns the run once it is over, or after 20 seconds. If one is in progress, returns that one.
    *
    * @throws {Problem} conflict while only changes are being read.
    */
   discover(caller: Caller): Promise<{ run: RunRecord; isNew: boolean }>;
   /** @throws {Problem} notFound */
   run(runId: string): Promise<RunRecord>;
-  /** Works on one message of the queue. */
+  /** Handles one message of the queue. */
   handle(message: DiscoverMessage, caller: Caller): Promise<void>;
-  /** A message that failed for good: the run fails. */
+  /** Ends the run of a message that failed five times as failed. */
   failed(message: DiscoverMessage, caller: Caller): Promise<void>;
-  /** Applications by name. At most a request per 1,000 that are looked through, and three. */
+  /** Lists applications by name. At most one request per 1,000 applications read, and three. */
   list(filter: ApplicationFilter, request: PageRequest): Promise<Page<FoundApplication>>;
   /**
-   * One application by client id. Its federated credentials and policies are asked for where they were not in the last day;
-   * where that fails, what was known of them is answered.
+   * Returns one application by client ID. Reads its federated credentials and policies unless that was done within a day. If
+   * reading fails, returns the stored ones.
    *
    * @throws {Problem} notFound
    */
   get(appId: string): Promise<FoundApplication>;
-  /** Why none of an application's secrets can be rotated, as Graph describes it now. One request. */
+  /** Returns why none of an application's secrets can be rotated, from its current description in Graph. One request. */
   reasonsAgainst(app: GraphApplication): Promise<Reason[]>;
   moment(): Promise<Moment>;
 }
@@ -92,7 +91,7 @@ export function createApplications(
   deps: DiscoverDeps & {
     audit: Pick<Audit, "append">;
     queues: Queues;
-    /** Whether there is a PRO licence: without one no run begins. */
+    /** Returns whether a PRO license is present. Without one, no run starts. */
     licensed: () => Promise<boolean>;
     policiesOf?: PoliciesOf;
     clock: Clock;
@@ -105,7 +104,7 @@ export function createApplications(
   const { policiesOf = async () => new Map(), waitMs = WAIT_MS } = deps;
   const runs = createRuns({ runs: Runs, partitionKey: RUNS }, deps);
 
-  /** Works on a run to its end, or to where another worker or message goes on. */
+  /** Works on a run until it ends or another worker or message continues it. */
   async function work(runId: string): Promise<void> {
     let held: Awaited<ReturnType<typeof runs.hold>>;
     try {
@@ -126,7 +125,7 @@ export function createApplications(
       event,
       async () => {
         const { run } = await runs.begin({ mode, trigger }, caller);
-        // Where one was under way, its message may be lost; another does no harm.
+        // The message of a run in progress may be lost. A duplicate does no harm.
         const delaySeconds = trigger === "api" ? MESSAGE_DELAY_SECONDS : 0;
         await queues.send(QUEUE, { runId: run.runId }, { delaySeconds });
         return run;
@@ -146,7 +145,7 @@ export function createApplications(
 
   async function skip(mode: RunRecord["mode"], caller: Caller): Promise<void> {
     log.info("Application discovery skipped: no PRO license", { mode });
-    // Once a day is enough to say so.
+    // Report it at most once a day.
     if (mode !== "full") return;
     const details = { mode, reason: "licenseRequired" };
     await audit.append({ type: "applications.discovered", caller, outcome: "refused", details });
@@ -167,13 +166,13 @@ export function createApplications(
         ...(policy === "unknown" ? {} : { policy }),
       };
     } catch (error) {
-      // What Graph can't say now stays as it was known; the application itself is known all the same.
+      // If Graph fails now, the stored data is returned.
       if (!(error instanceof CloudFailure)) throw error;
       log.warn("An application's details could not be read", { appId: app.appId, code: error.code });
       return withoutKeys(app);
     }
     try {
-      // Only a memory: where a discovery writes the application at the same time, it is read again another day.
+      // Only a cache: if a discovery writes the application at the same time, the data is read again another day.
       await tables.transaction(TABLE, APPS, [
         merge(Applications, idKey(app.appId), { details }, app.etag),
         merge(Applications, nameKey(app), { details }),
@@ -204,7 +203,7 @@ export function createApplications(
       try {
         await work(runId);
       } catch (error) {
-        // Another worker has the run, or writes the same rows: waiting must not count as a failed delivery.
+        // Another worker has the run or writes the same rows. Throwing would count as a failed delivery.
         const waitMs =
           error instanceof RunBusy || error instanceof VaultBusy
             ? error.waitMs

@@ -2,13 +2,13 @@ import { type AssetRecord, contentOf } from "../inventory/asset.ts";
 import { credentialName, type HolderSource, holderName, holderSubscription } from "../inventory/holder.ts";
 import { type HolderContent, type HolderWriting, writeHolder } from "../inventory/write-holder.ts";
 import type { Owner } from "./application.ts";
-import type { ReadApplication } from "./read.ts";
+import type { ReadApplication } from "./read-graph.ts";
 
-/** An application has no keys. */
+/** Applications have no keys. */
 export const APPLICATION_TYPES = ["certificate", "secret"] as const;
 
 /**
- * Brings the inventory's credentials of these applications up to date: a sixteenth of the tenant's.
+ * Updates the credentials of one bucket's applications in the inventory.
  *
  * @throws {VaultBusy} while another worker writes them.
  */
@@ -29,7 +29,7 @@ export async function writeCredentials(
   await writeHolder({ ...holder, types: APPLICATION_TYPES, assets }, deps);
 }
 
-/** An application's credentials as the inventory has them, in the holder `name`. */
+/** Returns an application's credentials as assets of the holder `name`. */
 export function assetsOfApplication(
   app: ReadApplication,
   {
@@ -47,7 +47,7 @@ export function assetsOfApplication(
   },
 ): AssetRecord[] {
   const secretsUntil = ends(app.credentials.filter(({ kind }) => kind === "secret"));
-  // One that signs tokens signs nobody in.
+  // Token-signing certificates do not authenticate the app.
   const certificatesUntil = ends(
     app.credentials.filter(({ kind, of, usage }) => kind === "certificate" && of === "application" && usage !== "Sign"),
   );
@@ -78,19 +78,19 @@ export function assetsOfApplication(
         certificatesUntil,
         ...(app.federated === undefined ? {} : { federated: app.federated }),
       },
-      // There is no list entry beside it: whether it is as it was is told by its content.
+      // There is no list entry, so changes are detected by the content.
       listing: source,
     };
     return { ...asset, firstSeenAt: now, content: contentOf(asset) };
   });
 }
 
-/** When each of them ends, null for never, sorted. */
+/** Returns when each of them expires, sorted; null for never. */
 const ends = (credentials: ReadApplication["credentials"]): (number | null)[] =>
   credentials
     .map(({ expiresOn }) => expiresOn ?? null)
     .sort((a, b) => (a ?? Number.POSITIVE_INFINITY) - (b ?? Number.POSITIVE_INFINITY));
 
-/** A service principal that owns an application, such as the service's own, is nobody who could be asked. */
+/** A service principal that owns an application, such as the service's own, is not a person. */
 const people = (owners: readonly Owner[]): string[] =>
   owners.flatMap(({ userPrincipalName }) => userPrincipalName ?? []).sort();

@@ -1,7 +1,7 @@
 import pMap from "p-map";
 import { ASSET_TYPES } from "../inventory/asset.ts";
+import { rangeOf } from "../inventory/asset-status.ts";
 import { countExpiries } from "../inventory/expiries.ts";
-import { rangeOf } from "../inventory/health.ts";
 import { BUCKETS, bucketOf, holderSubscription, UNSEEN_AFTER_MS } from "../inventory/holder.ts";
 import { expiriesOf, VAULTS, Vaults, vaultInSubscriptionKey } from "../inventory/vault.ts";
 import type { HolderDiscoveryDeps } from "../inventory/write-holder.ts";
@@ -28,14 +28,14 @@ import {
   States,
 } from "./application.ts";
 import { writeCredentials } from "./credentials.ts";
-import { type Listing, merged, type ReadApplication, readAll, readChanges, startOfChanges } from "./read.ts";
-import { appIdOf, contentsOf, endBucket, readBucket, writeApplications } from "./write.ts";
+import { type Listing, merged, type ReadApplication, readAll, readChanges, startOfChanges } from "./read-graph.ts";
+import { appIdOf, contentsOf, endBucket, readBucket, writeApplications } from "./write-bucket.ts";
 
-/** Reading all of Graph may take so long: below the longest time of one invocation (host.json). */
+/** Longest time to read everything from Graph: below the longest duration of one invocation (host.json). */
 const READING_MS = 8 * MINUTE_MS;
 const BUCKETS_AT_ONCE = 4;
 
-/** What reads applications needs of the client of Microsoft Graph. */
+/** The functions of the Graph client that discovery needs. */
 export type DirectoryReader = Pick<
   Graph,
   | "applications"
@@ -50,18 +50,18 @@ export type DirectoryReader = Pick<
 
 export interface DiscoverDeps extends HolderDiscoveryDeps {
   graph: DirectoryReader;
-  /** The tenant that Graph answers for. */
+  /** Tenant of the Graph client. */
   tenantId: () => Promise<string>;
 }
 
-/** What a bucket should hold. */
+/** The wanted content of a bucket. */
 interface Wanted {
-  /** Where everything was read: nothing of what stands is needed to know it. */
+  /** True if everything was read, so that the stored applications are not needed. */
   complete?: ReadonlyMap<string, ReadApplication> | undefined;
   of(standing: ReadonlyMap<string, ApplicationRecord>): ReadonlyMap<string, ReadApplication>;
 }
 
-/** What a reading came to. */
+/** The result of a reading. */
 interface Reading {
   wanted: ReadonlyMap<string, Wanted>;
   state: StateRecord;
@@ -69,10 +69,10 @@ interface Reading {
 }
 
 /**
- * Reads the tenant's applications and brings the rows and the inventory up to date: of each sixteenth the applications, then
- * their credentials in the inventory, and last the row that says what it holds. A worker that dies anywhere leaves that row
- * older than what it wrote; the next one does it again. A failure of Graph is the run's outcome, anything else is thrown, so
- * that the message comes again.
+ * Reads the tenant's applications and updates rows and inventory, bucket by bucket: the applications, then their credentials in
+ * the inventory, and last the bucket's own row. If a worker crashes, the bucket's row is older than its writes, and the next
+ * worker repeats them. A failure of Graph is the run's outcome. Other errors are thrown, so that the queue redelivers the
+ * message.
  */
 export async function discover(held: HeldRun<RunRecord>, deps: DiscoverDeps): Promise<void> {
   const { tables, clock, log } = deps;
@@ -81,7 +81,7 @@ export async function discover(held: HeldRun<RunRecord>, deps: DiscoverDeps): Pr
   const now = clock.now().toISOString();
   const before = await tables.get(States, APPS, STATE_KEY);
   const reading = await read(held, before && withoutKeys(before), now, deps);
-  // Reading takes a while: another worker may have taken the run over.
+  // Reading takes a while, so another worker may have taken the run over.
   await held.confirm();
 
   const known = new Map<string, string>();
@@ -149,7 +149,7 @@ async function read(
     }
   }
   if (held.run.mode === "changes") await held.change({ mode: "full" });
-  // Taken before the lists are read: what changes meanwhile comes again with the next changes.
+  // Requested before the lists are read, so that changes during the listing are returned by the next reading of changes.
   const deltaLink = state.deltaLink ?? (await startOfChanges(graph, signal));
   const listing = await readAll(graph, signal);
   const { applications, servicePrincipals } = listing;
@@ -160,7 +160,7 @@ async function read(
   return { wanted: wantedOfLists(listing, state, now), state, failures };
 }
 
-/** What Graph does not know any more, or does not let the identity ask for, is no failure: everything can be listed. */
+/** An expired delta link, or a missing permission for changes, is no failure: everything can be listed instead. */
 const isLinkLost = ({ code }: CloudFailure): boolean =>
   code === "resyncRequired" || code === "accessDenied" || code === "foreignHost";
 
@@ -211,7 +211,7 @@ function wantedOfLists(
   );
 }
 
-/** The applications that changed, as their buckets should hold them; the others stay as they stand. */
+/** Returns the wanted content of the buckets with changed applications. Other applications stay. */
 async function wantedOfChanges(
   changes: ReadonlyMap<string, GraphApplication | undefined>,
   signal: AbortSignal,
@@ -227,7 +227,7 @@ async function wantedOfChanges(
   const wanted = new Map<string, Wanted>();
   for (const [bucket, changed] of byBucket) {
     const owners = new Map<string, ApplicationRecord["owners"]>();
-    // A list of changes does not name owners: they are asked for once, where nothing is known of them.
+    // A list of changes does not contain owners. They are read once if unknown.
     for (const [appId, app] of changed) {
       if (!app || app.owners || (await tables.get(Applications, APPS, idKey(appId)))?.owners) continue;
       owners.set(appId, await graph.owners(app.objectId, signal));
@@ -255,7 +255,7 @@ async function wantedOfChanges(
 
 const asRead = ({ firstSeenAt: _first, details: _details, ...app }: ApplicationRecord): ReadApplication => app;
 
-/** What stands of the application itself, as Graph would list it; undefined where it is another tenant's. */
+/** Returns the stored application in Graph's form. Undefined if it belongs to another tenant. */
 function asListed(app: ApplicationRecord, kind: "application"): GraphApplication | undefined {
   if (app.kind !== kind) return undefined;
   const { objectId, appId, displayName, signInAudience, createdOn, owners, credentials } = app;
@@ -275,7 +275,7 @@ function asListed(app: ApplicationRecord, kind: "application"): GraphApplication
   };
 }
 
-/** What stands of the application's service principal here; undefined where that holds nothing. */
+/** Returns the stored service principal of the application. Undefined if it has no credentials. */
 function asPrincipal({ objectId, appId, displayName, credentials }: ApplicationRecord) {
   const own = credentials.filter(({ of }) => of === "servicePrincipal");
   return own.length === 0 ? undefined : { objectId, appId, displayName, credentials: own };
@@ -295,7 +295,7 @@ async function writeBucket(
       { ...deps.inventory, confirm: held.confirm },
     );
   const { complete: all } = wanted;
-  // What a dead worker sent may still be applied: whoever takes its run over takes the fences, too.
+  // Late requests of a crashed worker may still arrive. A worker that takes over its run takes the fences too.
   const first = held.run.attempts === 1;
   if (first && all && (contents === contentsOf(all) || (contents === undefined && all.size === 0))) {
     await credentials(all);
@@ -303,7 +303,7 @@ async function writeBucket(
   }
   const fence = tables.fence(AppFences, APPS, fenceKey(bucket), { owner: held.worker, etag: undefined });
   await fence.take();
-  // From here on nothing that an earlier worker sent is applied; and nothing of this one, once it lost the run before.
+  // From here on, requests of earlier workers fail, and those of this worker too if it lost the run before.
   await held.confirm();
   const standing = await readBucket(tables, bucket);
   const apps = wanted.of(standing);
@@ -313,7 +313,7 @@ async function writeBucket(
   return changes;
 }
 
-/** What is known now, in all. Two requests. */
+/** Returns the total numbers. Two requests. */
 async function totals({
   tables,
   moment,
@@ -336,7 +336,7 @@ async function totals({
   return sums;
 }
 
-/** Enters the run's end in the audit log and ends it. */
+/** Records the run's end in the audit log and ends the run. */
 async function complete(
   held: HeldRun<RunRecord>,
   ending: NonNullable<RunRecord["ending"]>,
@@ -358,7 +358,7 @@ async function complete(
     },
     { ...deps, keep },
   );
-  // What an attempt before this one wrote is not among the counts.
+  // The counts do not include writes of an earlier attempt.
   if (mode === "full" || attempts > 1 || added + updated + removed > 0) await deps.ended();
   await held.end({ status, finishedAt, apps, credentials, expiring, ending: undefined });
 }

@@ -1,5 +1,5 @@
 import { fingerprint } from "../inventory/asset.ts";
-import { type Moment, type Status, statusOf } from "../inventory/health.ts";
+import { type Moment, type Status, statusOf } from "../inventory/asset-status.ts";
 import { filteredPage } from "../platform/http/filtered-page.ts";
 import type { Page, PageRequest } from "../platform/http/paging.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
@@ -20,29 +20,31 @@ import { type Reason, reasonsAgainst } from "./rotatable.ts";
 export interface ApplicationFilter {
   /** With a credential of this status. */
   status?: Status | undefined;
-  /** Part of the display name or of the client id, in any case. */
+  /** Part of the display name or of the client ID, ignoring case. */
   search?: string | undefined;
   owner?: string | undefined;
   rotatable?: boolean | undefined;
-  /** With a credential that expires before it. */
+  /** With a credential that expires before this time. */
   expiresBefore?: Date | undefined;
 }
 
-/** An application with what follows from other rows. */
+/** An application with data of other rows. */
 export interface FoundApplication {
   app: ApplicationRecord;
   reasons: Reason[];
-  /** What the room of rotations keeps of it; null where nobody has set one. */
+  /** Policy of the module rotation. Null if none is set. */
   policy: Record<string, unknown> | null;
   tenantId: string;
-  /** When all applications were last listed to the end. */
+  /** When all applications were last listed completely. */
   lastSeenAt: string | undefined;
 }
 
-/** The policies of these applications, by client id; of those that have none nothing. */
+/** Returns the policies of these applications by client ID, as far as there are any. */
 export type PoliciesOf = (appIds: readonly string[]) => Promise<ReadonlyMap<string, Record<string, unknown>>>;
 
-/** By name. One request per 1,000 applications looked through, and one each for the state, the number and the policies. */
+/**
+ * Lists applications by name. One request per 1,000 applications read, and one each for the state, the number and the policies.
+ */
 export async function listApplications(
   filter: ApplicationFilter,
   request: PageRequest,
@@ -82,7 +84,7 @@ async function numberOfApplications(tables: Tables): Promise<number> {
   return count;
 }
 
-/** Undefined when no filter is given. */
+/** Returns undefined if no filter is given. */
 function matcher(
   { status, search, owner, rotatable, expiresBefore }: ApplicationFilter,
   rights: StateRecord["rights"],

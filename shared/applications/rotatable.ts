@@ -1,6 +1,6 @@
 import type { ApplicationRecord, StateRecord } from "./application.ts";
 
-/** Why an application's secret can't be rotated as things are; the words of each are in `MESSAGES`. */
+/** Reasons why an application's secret can't be rotated. `MESSAGES` has their texts. */
 export const REASONS = [
   "servicePrincipal",
   "noSecret",
@@ -12,12 +12,12 @@ export const REASONS = [
 ] as const;
 export type ReasonCode = (typeof REASONS)[number];
 
-/** Client secrets that an application with these sign-in audiences may hold (pro-wire facts: personal accounts). */
+/** Maximum number of client secrets by sign-in audience. Applications for personal accounts have a lower one. */
 const TWO_SECRETS = new Set(["AzureADandPersonalMicrosoftAccount", "PersonalMicrosoftAccount"]);
 export const mostSecrets = ({ signInAudience }: Pick<ApplicationRecord, "signInAudience">): number =>
   TWO_SECRETS.has(signInAudience ?? "") ? 2 : Number.POSITIVE_INFINITY;
 
-/** The application permissions that let a secret be added: https://learn.microsoft.com/graph/api/application-addpassword */
+/** Application permissions that allow adding a secret: https://learn.microsoft.com/graph/api/application-addpassword */
 const WRITE_ANY = ["Application.ReadWrite.All", "Directory.ReadWrite.All"];
 const WRITE_OWNED = "Application.ReadWrite.OwnedBy";
 
@@ -42,9 +42,9 @@ export interface Reason {
 }
 
 /**
- * What stands in the way of a rotation, as far as it is known without asking; none where nothing does.
+ * Returns the known reasons that prevent a rotation, without a request.
  *
- * @param rights - What the service's identity may do; undefined where no discovery has seen it yet.
+ * @param rights - Permissions of the service's identity. Undefined before the first discovery.
  * @param now - Milliseconds since 1970.
  */
 export function reasonsAgainst(
@@ -71,10 +71,10 @@ function missingRight(owners: ApplicationRecord["owners"], rights: NonNullable<S
   const { permissions, objectId } = rights;
   if (WRITE_ANY.some((permission) => permissions.includes(permission))) return [];
   if (!permissions.includes(WRITE_OWNED)) return ["notPermitted"];
-  // Where the owners are not known, or so many that a list need not name all, nothing is said.
+  // If the owners are unknown, or so many that a list may be incomplete, there is no reason.
   if (owners === undefined || owners.length >= MOST_LISTED_OWNERS) return [];
   return owners.some(({ id }) => id === objectId?.toLowerCase()) ? [] : ["notOwner"];
 }
 
-/** Graph expands at most so many. */
+/** Graph expands at most this many. */
 const MOST_LISTED_OWNERS = 20;

@@ -2,7 +2,7 @@ import { decodeTime } from "ulid";
 import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import type { Moment } from "../inventory/health.ts";
+import type { Moment } from "../inventory/asset-status.ts";
 import { type InventoryWriter, VaultBusy } from "../inventory/write.ts";
 import type { HolderWriting } from "../inventory/write-holder.ts";
 import type { ServiceKeyVault } from "../platform/azure/service-key-vault.ts";

@@ -1,7 +1,7 @@
 import pMap from "p-map";
 import { ASSET_TYPES } from "../inventory/asset.ts";
+import { rangeOf } from "../inventory/asset-status.ts";
 import { countExpiries } from "../inventory/expiries.ts";
-import { rangeOf } from "../inventory/health.ts";
 import { b2cHolderName, holderSubscription } from "../inventory/holder.ts";
 import { expiriesOf, VAULTS, Vaults, vaultInSubscriptionKey } from "../inventory/vault.ts";
 import { type HolderDiscoveryDeps, writeHolder } from "../inventory/write-holder.ts";

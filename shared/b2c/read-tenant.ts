@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { credentialsOf } from "../applications/application.ts";
 import { APPLICATION_TYPES, assetsOfApplication } from "../applications/credentials.ts";
-import { merged } from "../applications/read.ts";
+import { merged } from "../applications/read-graph.ts";
 import { ASSET_TYPES, type AssetRecord, type AssetType, type CredentialKind, contentOf } from "../inventory/asset.ts";
 import { BUCKETS, b2cHolderName, bucketOf, holderSubscription } from "../inventory/holder.ts";
 import type { KeySet, PolicyKey } from "../platform/azure/graph-objects.ts";

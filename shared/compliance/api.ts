@@ -5,13 +5,13 @@ import { pageOf, pageParameters, queryInstant } from "../platform/http/paging.ts
 import { singleLine } from "../platform/http/text.ts";
 import { RESOURCE_TYPES, SEVERITIES } from "./check.ts";
 import { CHECKS } from "./checks/all.ts";
+import { EXEMPTION_CATEGORIES, SCOPES } from "./compliance-rows.ts";
 import { FRAMEWORK_IDS } from "./controls.ts";
 import type { Exemption } from "./exemptions.ts";
 import { CONTROL_STATUSES, type FrameworkResult } from "./frameworks.ts";
-import { EXEMPTION_CATEGORIES, SCOPES } from "./layout.ts";
 import type { ViolationFilter } from "./violations.ts";
 
-/** Scores, violations, frameworks and exemptions as the API takes and shows them. */
+/** Schemas and views of scores, violations, frameworks and exemptions in the API. */
 
 const instant = z.iso.datetime();
 const count = z.int().min(0);
@@ -73,7 +73,7 @@ const historyDays = z
   .transform(Number)
   .pipe(z.number().min(1).max(366))
   .optional();
-/** The query of what has a trend. */
+/** Query of endpoints with a trend. */
 export const HistoryQuery = z.strictObject({
   history: historyDays.meta({
     description: "Also return the score of each of this number of days, 1 to 366.",

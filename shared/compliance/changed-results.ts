@@ -2,25 +2,25 @@ import * as z from "zod";
 import { pack, unpackBytes } from "../platform/storage/packed.ts";
 import { insert, merge, type Operation, put } from "../platform/storage/tables.ts";
 import { type Change, writeMarked } from "../platform/storage/write-totals.ts";
-import { type ChangedResults as ChangedRow, ChangedRows, changedKey, type VaultSummary } from "./layout.ts";
-import { packTallies, type Tally, unpackTallies } from "./pack.ts";
+import { type ChangedResults as ChangedRow, ChangedRows, changedKey, type VaultSummary } from "./compliance-rows.ts";
+import { packTallies, type Tally, unpackTallies } from "./packed-results.ts";
 
-/** What of a vault's results is counted in totals: what a score is made from. */
+/** The counted part of a vault's results, from which scores are computed. */
 export interface CountedResults {
   name: string;
   subscriptionId: string;
   tallies: ReadonlyMap<number, Tally>;
-  /** Of its assets, where the pair fails. */
+  /** Exemptions of single assets whose pair of check and asset fails. */
   exemptions: { checkId: string; until: string; failing: boolean }[];
   createdAt: string;
   evaluatedAt: string;
-  /** Empty where no evaluation of everything covered it. */
+  /** The last evaluation of everything that covered the vault. Empty if none did. */
   evaluationId: string;
 }
 
 const exemption = z.object({ checkId: z.string(), until: z.string(), failing: z.boolean() });
 
-/** As they are kept, with tallies in base64. */
+/** Stored form, with tallies in base64. */
 export const PackedResults = z.object({
   name: z.string(),
   subscriptionId: z.string(),
@@ -31,7 +31,7 @@ export const PackedResults = z.object({
   evaluationId: z.string(),
 });
 
-/** Undefined for what has left. */
+/** Returns the counted part. Undefined for a removed vault. */
 export function countedOf(state: VaultSummary | undefined): CountedResults | undefined {
   if (!state || state.gone) return undefined;
   const { name, subscriptionId, createdAt, evaluatedAt, evaluationId = "" } = state;
@@ -65,21 +65,21 @@ const packCounted = (counted: CountedResults | undefined): Uint8Array<ArrayBuffe
 const unpackCounted = (packed: Uint8Array | undefined): CountedResults | undefined =>
   packed && packed.length > 0 ? unpackResults(unpackBytes(packed, PackedResults)) : undefined;
 
-/** Undefined where only the vaults' own rows know. */
+/** Returns undefined if only the vaults' own rows have the data. */
 export function readChangedResults({ before, now, unknown }: ChangedRow): Change<CountedResults> | undefined {
   if (unknown) return undefined;
   try {
     return { before: unpackCounted(before), now: unpackCounted(now) };
   } catch {
-    return undefined; // no version of this service wrote it
+    return undefined; // The data is corrupt.
   }
 }
 
 /**
- * Writes a change of a vault's row together with the row that tells the totals of it: each write of a vault's row in this
- * room goes through here, or through `unknownChange`.
+ * Writes a vault's row together with the row that marks it as changed for the totals. Each write of a vault's row in this
+ * module uses this function or `unknownChange`.
  *
- * @param write - Must write both in one transaction.
+ * @param write - Must write both rows in one transaction.
  */
 export async function writeChanged<T>(
   vaultName: string,
@@ -92,6 +92,6 @@ export async function writeChanged<T>(
   return await writeMarked({ inserted, merged: merge(ChangedRows, key, { now }) }, false, write);
 }
 
-/** That how the totals count this vault can't be told, since its row could not be read or was lost. */
+/** Marks a vault whose state in the totals is unknown, because its row was lost or could not be read. */
 export const unknownChange = (vaultName: string): Operation =>
   put(ChangedRows, changedKey(vaultName), { unknown: true });

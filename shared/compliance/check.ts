@@ -2,7 +2,7 @@ import type { AssetRecord, AssetSource, AssetType } from "../inventory/asset.ts"
 import type { VaultRecord } from "../inventory/vault.ts";
 import type { Remediation, Target } from "./remedies/remediation.ts";
 
-/** In the sort order of violations. */
+/** In the order in which violations are sorted. */
 export const SEVERITIES = ["critical", "high", "medium", "low"] as const;
 export type Severity = (typeof SEVERITIES)[number];
 
@@ -61,7 +61,7 @@ interface CheckFacts {
   rationale: string;
   /** Returns the remediation for this resource. */
   remedy(target: Target): Remediation;
-  /** Ids of checks that replace this one when the finding gets worse. A violation of one of them continues this one's alert. */
+  /** IDs of checks that replace this one when the finding gets worse. A violation of one of them continues this one's alert. */
   successors?: readonly string[];
 }
 

@@ -9,117 +9,126 @@ import type { Queues } from "../platform/storage/queues.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_MS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
+import type { EvaluationRecord } from "./compliance-rows.ts";
+import { currentViolations, readingOf, type ViolationReading } from "./current-violations.ts";
+import { createEvaluationWork, type EvaluationWork } from "./evaluation-queue.ts";
 import { createEvaluations, type EvaluationStatus, evaluationStatus, isOver, queued } from "./evaluations.ts";
 import { createEvaluator, type Evaluator } from "./evaluator.ts";
+import { HOLDERS, type IsUncounted, uncountedNow } from "./excluded-vaults.ts";
 import { createExemptions, type Exemption, type ExemptionStore } from "./exemptions.ts";
 import { type FrameworkResult, frameworkResults } from "./frameworks.ts";
 import { type DayScore, readHistory, recordDay } from "./history.ts";
-import type { EvaluationRecord } from "./layout.ts";
 import { type NewViolation, newViolations, removeOldNewViolations } from "./new-violations.ts";
 import { type Counted, countsOf, type Overview, readCounted, readOverview } from "./overview.ts";
 import type { AssetUse, Reference } from "./references.ts";
 import { faultOfTotals, renewTotals } from "./renew-totals.ts";
 import { type Score, scoreOf } from "./score.ts";
-import { currentViolations, readingOf, type ViolationReading } from "./standing.ts";
-import { HOLDERS, type IsUncounted, uncountedNow } from "./uncounted.ts";
 import { listViolations, type ViolationFilter, type ViolationPage } from "./violations.ts";
-import { createEvaluationWork, type EvaluationWork } from "./work.ts";
 
-/** Up to so many vaults and assets are evaluated while the request waits. */
+/** Up to this many vaults and assets are evaluated while the request waits. */
 const INLINE_VAULTS = 20;
 const INLINE_ASSETS = 2000;
-/** An evaluation that is made while its request waits is over after so long, or its process died. */
+/** Longest duration of an evaluation within a request. If it takes longer, its process crashed. */
 const FINISHED_INLINE_SECONDS = 300;
 const READS_AT_ONCE = 4;
 
 export interface ScoreAnswer extends Score {
   exempted: number;
-  /** The newest evaluation of any vault; null before the first. */
+  /** Time of the newest evaluation of any vault. Null before the first. */
   evaluatedAt: string | null;
   evaluation: EvaluationStatus | null;
   history?: DayScore[];
 }
 
-/** An evaluation, and the score as it is now once it is over. */
+/** An evaluation, with the current score once it is over. */
 export type EvaluationResult = EvaluationStatus & { score: ScoreAnswer | null };
 
-/** Evaluates checks, keeps their results and answers what they come to. */
+/** Evaluates checks, stores their results, and returns scores, violations and frameworks. */
 export interface Compliance
   extends Pick<Evaluator, "prepareChange" | "restore" | "removeOldFences">,
     Pick<EvaluationWork, "handle" | "failed" | "policyChanged" | "referencesChanged"> {
   readonly exemptions: ExemptionStore;
   /**
-   * Evaluates everything: at once where there is little, else by a message per vault.
+   * Evaluates everything: at once if the inventory is small, otherwise with one message per vault.
    *
    * @throws {Problem} conflict while `enableComplianceScanning` is false.
    */
   evaluate(caller: Caller): Promise<EvaluationResult>;
   /**
-   * An evaluation that was asked for, as it stands.
+   * Returns the progress of a requested evaluation.
    *
    * @throws {Problem} notFound
    */
   evaluation(evaluationId: string): Promise<EvaluationResult>;
-  /** Once a day: what time alone has changed, and everything where the checks did. Goes through the queue, which repeats what fails. */
+  /**
+   * Evaluates results that change with time, and everything if the checks changed. Called once a day. Uses the queue, which
+   * retries failures.
+   */
   runDue(): Promise<void>;
-  /** Keeps today's score, and that of each framework, as they are now. Renews the totals where results changed. */
+  /** Stores today's score and that of each framework. Recomputes the totals if results changed. */
   recordScore(): Promise<void>;
-  /** Counts all results anew, where any changed since; `all`: whether or not. See renew-totals.ts. */
+  /** Recomputes the stored totals of all results if any changed, or always with `all`. See renew-totals.ts. */
   renewTotals(options?: { all: boolean }): Promise<void>;
-  /** What is wrong with the totals of all results; see renew-totals.ts. */
+  /** Returns whether the stored totals are wrong; see renew-totals.ts. */
   faultOfTotals(): Promise<"stale" | "unreadable" | undefined>;
   /**
-   * One request for the totals, where they say it (else one per 1,000 vaults), one for the scope, more where there are
-   * credentials that are no vault's, and one for a history.
+   * Returns the overview. One request for the totals if they are exact (otherwise one per 1,000 vaults), one for the scope,
+   * more for credentials that are in no vault, and one for the history.
    *
-   * @param historyDays - Also the score of each of so many days.
+   * @param historyDays - Number of days whose scores are included.
    */
   score(historyDays?: number): Promise<ScoreAnswer>;
   /**
-   * The score, and that of each framework, of one reading: one request, where the totals say it; else one per 1,000 vaults.
+   * Returns the score and that of each framework. One request if the totals are exact, otherwise one per 1,000 vaults.
    *
-   * @param isUncounted - Tells the vaults and holders that don't count now, as the inventory does.
+   * @param isUncounted - Returns whether a vault or holder is excluded at this time, as in the inventory.
    */
   standing(isUncounted: IsUncounted): Promise<{ score: ScoreAnswer; frameworks: FrameworkResult[] }>;
   /**
-   * One request per 1,000 vaults, one for the scope, one for when the page's vaults were last seen, and mostly up to four for its rows: at most
-   * 16, or ten times as many where an owner, or what is exempted of one check and vault alone, has to be looked for.
+   * Lists violations. One request per 1,000 vaults, one for the scope, one for when the page's vaults were last seen, and
+   * mostly up to four for the page: at most 16, or ten times as many to search for an owner or for exempted violations of one
+   * check and vault.
    */
   violations(filter: ViolationFilter, request: PageRequest): Promise<ViolationPage>;
-  /** For alerts: violations that arose behind the cursor; without one, none and the cursor of now. */
+  /** For alerts: returns violations that arose after the cursor. Without a cursor, returns none and the current cursor. */
   newViolations(
     cursor: string | undefined,
     limit: number,
   ): Promise<{ violations: NewViolation[]; cursor: string; more: boolean }>;
-  /** For alerts: a page of those that stand now, the most severe first, without exempted ones; no cursor behind the last. */
+  /**
+   * For alerts: returns a page of current violations, the most severe first, without exempted ones. No cursor after the last
+   * page.
+   */
   currentViolations(
     cursor: string | undefined,
     limit: number,
   ): Promise<{ violations: NewViolation[]; cursor?: string }>;
-  /** For alerts: what tells whether violations that were told of still stand. One request per 1,000 vaults. */
+  /** For alerts: reads the data that tells whether notified violations still exist. One request per 1,000 vaults. */
   readViolations(): Promise<ViolationReading>;
-  /** By id. */
+  /** Lists frameworks by ID. */
   frameworks(request: PageRequest): Promise<Page<FrameworkResult>>;
   /**
-   * @param historyDays - Also its score of each of so many days.
+   * Returns a framework's results.
+   *
+   * @param historyDays - Number of days whose scores are included.
    * @throws {Problem} notFound
    */
   framework(id: string, historyDays?: number): Promise<FrameworkResult & { history?: DayScore[] }>;
   /**
-   * What an assessor needs of a framework: its results, and for each of its checks the first violations.
+   * Returns a framework's results with the first violations of each check, for an assessor.
    *
-   * @param options - `days` of its trend; how many violations `each` check shows.
+   * @param options - `days` of the trend, and the maximum number of violations of `each` check.
    * @throws {Problem} notFound
    */
   assessment(id: string, options: { days: number; each: number }): Promise<Assessment>;
 }
 
-/** A framework's results with what they rest on. */
+/** A framework's results with their evidence. */
 export interface Assessment {
   framework: FrameworkResult & { history: DayScore[] };
-  /** By check. Those that pass, and those that apply to nothing, have none. */
+  /** Violations by check. Passed and not applicable checks have none. */
   violations: Map<string, ViolationPage>;
-  /** What was evaluated. */
+  /** Numbers of evaluated resources. */
   scope: {
     vaults: number;
     directories: number;
@@ -127,7 +136,7 @@ export interface Assessment {
     evaluatedFrom: string | null;
     evaluatedTo: string | null;
   };
-  /** Those that cover one of its checks and have not ended. */
+  /** Active exemptions of the framework's checks. */
   exemptions: Exemption[];
   createdAt: Date;
 }
@@ -137,11 +146,11 @@ export function createCompliance(deps: {
   queues: Queues;
   settings: Pick<Settings, "values">;
   audit: Audit;
-  /** Whether there is a PRO licence: credentials that are no vault's count only with one. */
+  /** Returns whether a PRO license is present. Without one, credentials that are in no vault don't count. */
   licensed: () => Promise<boolean>;
-  /** The references to a vault and to its assets as they are known now. */
+  /** Returns the known references to a vault and its assets. */
   references?: (vaultName: string) => Promise<(Reference | AssetUse)[]>;
-  /** The tag that names an owner. */
+  /** Returns the tag that names an owner. */
   ownerTag?: string;
   clock: Clock;
   randomness: Randomness;
@@ -186,7 +195,7 @@ export function createCompliance(deps: {
     };
     await audited(audit, event, async () => {
       await evaluations.begin(record);
-      // Where this process does the work itself, the message only finishes what it should leave undone.
+      // If this process does the work itself, the message only completes it after a crash.
       await work.send({ kind: "everything", evaluationId }, inline ? FINISHED_INLINE_SECONDS : 0);
     });
     if (!inline) return { ...queued(record), score: null };
@@ -206,7 +215,7 @@ export function createCompliance(deps: {
     const [renewed] = await Promise.allSettled([renewTotals(tables, { changed: true })]);
     const read = await counted();
     await recordDay(tables, clock.now(), scoreAnswer(read), frameworkResults(read));
-    // The score is right without; whoever records it fails, so that it is seen.
+    // The score is right without the totals. Throwing makes the failure visible.
     if (renewed.status === "rejected") throw renewed.reason;
   }
 

@@ -7,12 +7,12 @@ import { TITLES } from "./controls/titles.ts";
 export { FRAMEWORK_IDS, FRAMEWORKS, type FrameworkId } from "./controls/frameworks.ts";
 
 /**
- * Which control of which framework each check speaks to, put together from the files of controls/: a check has a control
- * because a benchmark recommends the same (cis.ts), because Microsoft's own policy sets say so (policies.ts), or because the
- * framework's text asks for it (texts.ts); else unmapped.ts says why it has none. docs/compliance.md shows it all.
+ * Maps checks to the controls of frameworks, from the files in controls/. A check maps to a control because a benchmark
+ * recommends the same (cis.ts), because Microsoft's policy sets say so (policies.ts), or because the framework's text requires
+ * it (texts.ts). Otherwise unmapped.ts contains the reason. docs/compliance.md lists all mappings.
  */
 
-/** `3.7.5-3.7.8, 4.1` as five ids: a range counts up the last number. */
+/** Expands `3.7.5-3.7.8, 4.1` to five IDs: a range counts up the last number. */
 export function expandIds(text: string): string[] {
   return text.split(", ").flatMap((part) => {
     const range = /^((?:\d+\.)+)(\d+)-\1(\d+)$/.exec(part);
@@ -25,20 +25,21 @@ export function expandIds(text: string): string[] {
 export interface Control {
   id: string;
   title: string;
-  /** Ids of checks, each with why it speaks to the control; none where only a person can tell. */
+  /** IDs of checks with the reason for the mapping. Empty if the control must be assessed manually. */
   checks: Map<string, string>;
 }
 
-/** What was put together. Not at the start, of which it would be a tenth. */
+/** Cache of the mappings. Computed on first use, because it would take a tenth of the start-up time. */
 const CONTROLS = new Map<FrameworkId, readonly Control[]>();
 
-/** A framework's controls that this service can say something of, in the order of their numbers. */
+/** Returns the controls of a framework that this service can assess or list, in the order of their numbers. */
 export function controlsOf(framework: FrameworkId): readonly Control[] {
   const known = CONTROLS.get(framework);
   if (known) return known;
   const version = (CIS_VERSIONS as readonly FrameworkId[]).indexOf(framework);
   const found = version >= 0 ? recommendationsOf(version) : mappedControlsOf(framework as keyof typeof TITLES);
-  // One for all comparisons: each call of `localeCompare` with options makes another, which takes longer than to compare.
+  // One collator for all comparisons: `localeCompare` with options creates one per call, which takes longer than the
+  // comparison.
   const byNumber = new Intl.Collator("en", { numeric: true }).compare;
   const controls = found.sort((a, b) => byNumber(a.id, b.id));
   CONTROLS.set(framework, controls);
@@ -56,7 +57,7 @@ function mappedControlsOf(framework: keyof typeof TITLES): Control[] {
   const controls = new Map<string, Control>();
   const add = (id: string, { checks, basis }: Mapping) => {
     const control = controls.get(id) ?? { id, title: TITLES[framework][id] ?? "", checks: new Map() };
-    // What Microsoft's sets say comes first and stands.
+    // Mappings of Microsoft's sets come first and are not overwritten.
     for (const check of checks) if (!control.checks.has(check)) control.checks.set(check, basis);
     controls.set(id, control);
   };
@@ -67,14 +68,14 @@ function mappedControlsOf(framework: keyof typeof TITLES): Control[] {
   return [...controls.values()];
 }
 
-/** A control that a check speaks to. */
+/** A control to which a check is mapped. */
 export interface ControlOfCheck {
   framework: FrameworkId;
   control: string;
   basis: string;
 }
 
-/** The controls one check speaks to, over all frameworks. */
+/** Returns the controls of one check in all frameworks. */
 export function controlsOfCheck(checkId: string): readonly ControlOfCheck[] {
   const known = BY_CHECK.get(checkId);
   if (known) return known;

@@ -3,11 +3,11 @@ import type { VaultRecord } from "../inventory/vault.ts";
 import type { AssetResource, Context, ReferenceFacts } from "./check.ts";
 import { ASSET_CHECKS } from "./checks/all.ts";
 import { vaultChecks } from "./checks/vault.ts";
-import { assetFactsOf } from "./facts.ts";
-import type { Failure } from "./layout.ts";
-import { type AssetState, assetKey, type Tally } from "./pack.ts";
+import type { Failure } from "./compliance-rows.ts";
+import { assetFactsOf } from "./finding-facts.ts";
+import { type AssetState, assetKey, type Tally } from "./packed-results.ts";
 
-/** All of one vault's results. */
+/** All results of one vault. */
 export interface VaultResults {
   passed: number[];
   failed: Failure[];
@@ -15,12 +15,12 @@ export interface VaultResults {
   assets: Map<string, AssetState>;
 }
 
-/** A failure keeps its beginning while it lasts. */
+/** The previous results. A failure keeps its start time while it lasts. */
 const since = (before: readonly Failure[] | undefined, code: number, now: number): number =>
   before?.find((failure) => failure.code === code)?.since ?? Math.floor(now / 1000);
 
 /**
- * The results of all checks of the asset's type.
+ * Returns the results of all checks for the asset's type.
  *
  * @param ownerTag - The tag that names an asset's owner.
  */
@@ -47,7 +47,7 @@ export function evaluateAsset(
   return {
     type: asset.type,
     name: asset.name,
-    // Copies have room for what they hold and no more: there are two of them an asset.
+    // Copies the arrays to their exact size, because each asset keeps two of them in memory.
     passed: passed.slice(),
     failed: failed.slice(),
     ...(dueAt === undefined ? {} : { dueAt }),
@@ -63,7 +63,7 @@ export function evaluateVault(
 ): Pick<VaultResults, "passed" | "failed"> {
   const passed: number[] = [];
   const failed: Failure[] = [];
-  // What holds an application's credentials is no vault.
+  // A holder of credentials is no vault.
   for (const check of sourceOf(vault) === "keyVault" ? vaultChecks : []) {
     const { result, evidence } = check.evaluate(vault, references);
     if (result === "pass") passed.push(check.code);
@@ -72,7 +72,7 @@ export function evaluateVault(
   return { passed, failed };
 }
 
-/** How many pairs of each check pass and fail. */
+/** Returns the numbers of passed and failed pairs by check. */
 export function tally(results: VaultResults): Map<number, Tally> {
   const tallies = new Map<number, Tally>();
   const of = (code: number): Tally => {

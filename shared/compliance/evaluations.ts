@@ -1,17 +1,17 @@
 import { withoutKeys } from "../platform/storage/entity.ts";
 import { remove, type Tables } from "../platform/storage/tables.ts";
 import { isUlid } from "../platform/ulid.ts";
-import { EVALUATION_KEY, EVALUATIONS, type EvaluationRecord, Evaluations, STATE, TABLE } from "./layout.ts";
+import { EVALUATION_KEY, EVALUATIONS, type EvaluationRecord, Evaluations, STATE, TABLE } from "./compliance-rows.ts";
 import type { Overview } from "./overview.ts";
 import { isLeft } from "./result-totals.ts";
 
-/** An evaluation of everything, as it stands. */
+/** The progress of an evaluation of everything. */
 export interface EvaluationStatus {
   evaluationId: string;
   status: "queued" | "running" | "completed" | "partial";
   requestedAt: string;
   requestedBy: string;
-  /** Null until it is planned. */
+  /** Null until the evaluation is planned. */
   vaults: number | null;
   vaultsLeft: number;
   failedVaults: string[];
@@ -21,16 +21,16 @@ export const isOver = (evaluation: EvaluationStatus | undefined): boolean =>
   evaluation?.status === "completed" || evaluation?.status === "partial";
 
 /**
- * Evaluations of everything that were asked for. Each has a row of its own; the newest stands once more in the overview's
- * range, so that the score tells of it without another request.
+ * Stores requested evaluations of everything, each in its own row. The newest has a copy in the overview's range, so that the
+ * score includes its progress without another request.
  */
 export interface EvaluationStore {
   begin(record: EvaluationRecord): Promise<void>;
-  /** Undefined as the change leaves it as it is. */
+  /** Changes an evaluation. The change returns undefined to leave it unchanged. */
   change(evaluationId: string, change: (record: EvaluationRecord) => EvaluationRecord | undefined): Promise<void>;
-  /** Undefined for one there never was, or that was removed since. */
+  /** Returns undefined for an unknown or removed evaluation. */
   status(evaluationId: string, overview: Overview): Promise<EvaluationStatus | undefined>;
-  /** Removes those that were asked for before this instant. */
+  /** Removes evaluations that were requested before this time. */
   removeOlder(than: Date): Promise<void>;
 }
 
@@ -69,7 +69,7 @@ export function createEvaluations({ tables }: { tables: Tables }): EvaluationSto
           EVALUATIONS,
           old.map(({ rowKey }) => remove(Evaluations, rowKey)),
         );
-        // Their ids are in the order of their time.
+        // IDs are in the order of their time.
         if (old.length < rows.length) return;
       }
     },
@@ -87,9 +87,9 @@ export const queued = ({ evaluationId, requestedAt, requestedBy, vaults }: Evalu
 });
 
 /**
- * How far it is, told by the vaults themselves: each says which evaluation last covered it, this one or a later one.
+ * Returns the progress. Each vault's row contains the evaluation that last covered it, this one or a later one.
  *
- * @param left - How many of them it has not covered yet; see `isLeft`.
+ * @param left - Number of vaults not covered yet; see `isLeft`.
  */
 export function evaluationStatus(record: EvaluationRecord, left: number): EvaluationStatus {
   if (record.vaults === undefined) return queued(record);

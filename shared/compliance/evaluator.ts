@@ -1,9 +1,9 @@
 import type { AssetRecord } from "../inventory/asset.ts";
-import type { AssetChange } from "../inventory/changes.ts";
-import { vaultAtRest } from "../inventory/claim.ts";
+import type { AssetChange } from "../inventory/asset-row-changes.ts";
 import { ownersOf } from "../inventory/holder.ts";
 import { removeOldFence, subscriptionsOfVaults } from "../inventory/repair.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
+import { unclaimedVault } from "../inventory/vault-claim.ts";
 import type { RecordChanges } from "../inventory/write.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
 import { repeatOnConflict } from "../platform/storage/conflict.ts";
@@ -13,10 +13,18 @@ import { RowExists, type Tables } from "../platform/storage/tables.ts";
 import type { Settings } from "../settings/settings.ts";
 import type { Context } from "./check.ts";
 import { EDITION } from "./checks/all.ts";
+import {
+  DetailsRangeRows,
+  detailsRange,
+  LINES_KEY,
+  Lines,
+  ResultFences,
+  STATE,
+  vaultOfFence,
+} from "./compliance-rows.ts";
 import { evaluateAsset, evaluateVault } from "./evaluate.ts";
-import { keptOwners } from "./facts.ts";
-import { DetailsRangeRows, detailsRange, LINES_KEY, Lines, ResultFences, STATE, vaultOfFence } from "./layout.ts";
-import { type AssetState, assetKey } from "./pack.ts";
+import { keptOwners } from "./finding-facts.ts";
+import { type AssetState, assetKey } from "./packed-results.ts";
 import {
   type AssetUse,
   evaluatedWith,
@@ -31,68 +39,71 @@ import { assetsOf, readEach } from "./vault-assets.ts";
 import { type KnownState, noState, openState } from "./vault-state.ts";
 import { commitState, forgetState } from "./write-state.ts";
 
-/** Of a vault's assets up to so many are read one by one; more are read with all the others. */
+/** Up to this number, assets of a vault are read one by one. Otherwise all assets are read. */
 const MAX_POINT_READS = 20;
 
-/** The tag of an owner where no setting names another. */
+/** The default owner tag. */
 const DEFAULT_OWNER_TAG = "owner";
 
-/** What results are judged and told by, beside time and policy: where it differs, everything is evaluated anew. */
+/**
+ * Version of the checks and settings that affect results besides time and policy. If it changes, everything is evaluated again.
+ */
 export const editionOf = (ownerTag = DEFAULT_OWNER_TAG): string => `${EDITION}/${ownerTag}`;
 
-/** A vault that changed or leaves. */
+/** A vault that changed or is removed. */
 export interface VaultChange {
   vault: VaultRecord;
-  /** As it stood; undefined for a vault that the inventory does not have yet. */
+  /** The previous state. Undefined for a vault that the inventory does not have yet. */
   vaultBefore: VaultRecord | undefined;
   vaultGone: boolean;
 }
 
-/** Evaluates vaults, one at a time, and is the only writer of their results. */
+/** Evaluates vaults, one at a time. It is the only writer of their results. */
 export interface Evaluator {
   /**
-   * Begins to evaluate what a scan changes. Run before the scan claims the vault; what it answers then writes the results,
-   * before the vault's own rows are written, and may be run again.
+   * Prepares the evaluation of a scan's changes, before the scan claims the vault. The returned function writes the results
+   * before the vault's own rows are written. It may be called repeatedly.
    */
   prepareChange(change: VaultChange): Promise<RecordChanges>;
   /**
-   * Evaluates a vault and all its assets, or takes it out when the inventory has it no more. Answers how many assets.
+   * Evaluates a vault and all its assets, or removes its results if the inventory no longer has it. Returns the number of
+   * assets.
    *
    * @throws {VaultBusy} while a scan writes it.
    */
   whole(vaultName: string, evaluationId?: string): Promise<number>;
   /**
-   * Evaluates a vault and these of its assets (`<type>.<name>`), or those that are due by age. Answers how many.
+   * Evaluates a vault and some of its assets (`<type>.<name>`), or those that are due because of their age. Returns the number.
    *
-   * @param options - `references`: those to the vault are asked for anew; otherwise what is stored of them holds.
+   * @param options - `references`: true reads the references to the vault again; otherwise the stored ones are used.
    * @throws {VaultBusy} while a scan writes it.
    */
   some(vaultName: string, wanted: readonly string[] | "due", options?: { references?: boolean }): Promise<number>;
   /**
-   * Evaluates a vault as `whole` does and writes all of its rows anew, whatever stands; rows too many are removed. Of a
-   * vault that the inventory does not have every row is removed. Answers how many assets were evaluated.
+   * Evaluates a vault like `whole`, rewrites all of its rows and removes superfluous ones. Removes every row of a vault that
+   * the inventory does not have. Returns the number of evaluated assets.
    *
    * @throws {VaultBusy} while a scan writes it.
    */
   restore(vaultName: string): Promise<number>;
   /**
-   * Removes the fences of vaults that the inventory has no more, a day after they were left. Answers how many. Walks the
-   * keys of all details and of all vaults: a request per 1,000, and two for each fence that is removed.
+   * Removes the fences of vaults that the inventory no longer has, a day after their last use. Returns the number. Reads the
+   * keys of all details and all vaults: one request per 1,000, and two for each removed fence.
    */
   removeOldFences(): Promise<number>;
-  /** The instant and the policy; undefined while evaluation is switched off. */
+  /** Returns the time and the policy. Undefined while evaluation is turned off. */
   context(): Promise<Context | undefined>;
-  /** Before anything was ever evaluated it is written down since when crossed lines count. One request a process. */
+  /** Before the first evaluation, stores the time from which passed thresholds count. One request per process. */
   ensureLines(at: Context): Promise<void>;
 }
 
 export function createEvaluator(deps: {
   tables: Tables;
   settings: Pick<Settings, "values">;
-  /** The references to a vault and to its assets as they are known now. */
+  /** Returns the known references to a vault and its assets. */
   references?: (vaultName: string) => Promise<(Reference | AssetUse)[]>;
   licensed?: () => Promise<boolean>;
-  /** The tag that names an owner. */
+  /** Returns the tag that names an owner. */
   ownerTag?: string;
   clock: Clock;
   log: Logger;
@@ -101,11 +112,11 @@ export function createEvaluator(deps: {
   const { ownerTag = DEFAULT_OWNER_TAG } = deps;
 
   const currentReferences = async (vaultName: string) => factsOf(await references(vaultName));
-  /** As they are stored. Of a vault that is new here there may be some already, where there is a licence to look for them. */
+  /** Returns the stored references. A new vault may have some already, if a license allows dependency discovery. */
   async function knownReferences({ row }: KnownState, vaultName: string): Promise<VaultReferences> {
     if (row && !row.gone) {
       const known = ifPacked(() => unpackReferences(row.references));
-      // What a stranger wrote there is as good as none.
+      // References that another program wrote there are ignored.
       return known ?? (await currentReferences(vaultName));
     }
     return (await licensed()) ? await currentReferences(vaultName) : new Map();
@@ -147,7 +158,7 @@ export function createEvaluator(deps: {
     return async (assets, confirm) =>
       await repeatOnConflict(async () => {
         const known = prepared ?? (await openState(tables, vault.name));
-        // What was read just now may be what another worker wrote that has taken the vault over.
+        // The data just read may have been written by another worker that has taken the vault over.
         if (!prepared) await confirm();
         prepared = undefined;
         if (vaultGone) return await forgetState(known, vault.name, clock.now().toISOString());
@@ -222,7 +233,7 @@ export function createEvaluator(deps: {
     before: AssetState | undefined,
   ): AssetState => evaluateAsset(asset, askedOf(vault, asset, references), at, before, ownerTag);
 
-  /** All assets anew. */
+  /** Evaluates all assets again. */
   async function commitAll(
     known: KnownState,
     vault: VaultRecord,
@@ -236,7 +247,7 @@ export function createEvaluator(deps: {
     await commit(known, vault, at, states, all, references, evaluationId);
   }
 
-  /** These assets, of which the undefined are gone; the others stay as they stand. */
+  /** Evaluates these assets; undefined ones are removed. Results of the others stay. */
   async function commitSome(
     known: KnownState,
     vault: VaultRecord,
@@ -276,9 +287,9 @@ export function createEvaluator(deps: {
   }
 
   /**
-   * Runs `work` on a vault that no scan writes, or takes it out when the inventory has it no more. The results are loaded
-   * before the vault's row is looked at. A scan that claims the vault after that writes its results later too, and before
-   * the vault's own rows: so when it has begun, what `work` writes is refused, and it all begins anew.
+   * Runs `work` on a vault that no scan is writing, or removes the results if the inventory no longer has the vault. The
+   * results are loaded before the vault's row is read. A scan that claims the vault after that also writes its results later,
+   * before the vault's own rows. Then the write of `work` fails and everything is repeated.
    */
   async function undisturbed(
     vaultName: string,
@@ -287,7 +298,7 @@ export function createEvaluator(deps: {
   ): Promise<number> {
     return await repeatOnConflict(async () => {
       const known = await openState(tables, vaultName, options);
-      const vault = await vaultAtRest(tables, vaultName);
+      const vault = await unclaimedVault(tables, vaultName);
       if (vault) return await work(vault, known);
       await forgetState(known, vaultName, clock.now().toISOString());
       return 0;
@@ -315,7 +326,7 @@ const askedOf = (vault: VaultRecord, asset: AssetRecord, references: VaultRefere
   references: factsOfAsset(references, asset),
 });
 
-/** Whether what is stored can be gone on with, rather than made anew from all assets. */
+/** Returns whether the stored results can be updated, rather than computed again for all assets. */
 const isCurrent = ({ row, whole }: KnownState, vault: VaultRecord): boolean =>
   row !== undefined && !row.gone && whole && row.rbac === vault.rbacAuthorization;
 

@@ -24,9 +24,9 @@ import {
   type VaultState,
   VaultStates,
   vaultStateKey,
-} from "./layout.ts";
+} from "./compliance-rows.ts";
 import { exemptionId, isActive } from "./overview.ts";
-import { assetKey } from "./pack.ts";
+import { assetKey } from "./packed-results.ts";
 import { isFailing, loadState } from "./vault-state.ts";
 
 export interface ExemptionRequest {
@@ -38,30 +38,30 @@ export interface ExemptionRequest {
   until: Date;
 }
 
-/** An exemption, and whether it has not ended yet. */
+/** An exemption, and whether it is active. */
 export interface Exemption extends Omit<ExemptionRecord, "writeId"> {
   active: boolean;
   etag: string;
 }
 
-/** Days from now within which an exemption ends that an operator may make or remove. */
+/** Longest duration in days of an exemption that an operator may create or remove. */
 export const OPERATOR_EXEMPTION_DAYS = 90;
 
 const isOfAsset = (id: string): boolean => id.split(".")[1] === "asset";
 
 /**
- * Exemptions take effect with the next answer: those of a vault or more are applied when answers are computed, those of one
- * asset stand in its vault's row too, which says whether the pair fails. They end by themselves, since answers compare
- * `until` with the clock.
+ * Manages exemptions. They take effect with the next response: exemptions of a vault or more are applied when results are read.
+ * Those of one asset are also in its vault's row, which has whether the pair fails. They expire automatically, because reads
+ * compare `until` with the clock.
  */
 export interface ExemptionStore {
-  /** @throws {Problem} invalidRequest; forbidden; alreadyExists when the check has one for that scope that has not ended. */
+  /** @throws {Problem} invalidRequest; forbidden; alreadyExists when the check has an active exemption with that scope. */
   create(request: ExemptionRequest, caller: Caller): Promise<Exemption>;
   /** @throws {Problem} notFound; forbidden; preconditionFailed when `ifMatch` is stale. */
   end(id: string, caller: Caller, ifMatch?: string): Promise<void>;
   /** @throws {Problem} notFound */
   get(id: string): Promise<Exemption>;
-  /** By id, ended ones too. One request per 1,000. */
+  /** Lists all exemptions by ID, including expired ones. One request per 1,000. */
   list(request: PageRequest): Promise<Page<Exemption>>;
   all(): Promise<Exemption[]>;
 }
@@ -89,9 +89,9 @@ export function createExemptions(deps: {
     return row;
   }
 
-  /** Changes the exemption's row, and in the same transaction that of the vault its asset is in. */
+  /** Changes the exemption's row and, in the same transaction, the row of its asset's vault. */
   async function write(record: ExemptionRecord, change: Operation, stays: boolean): Promise<string> {
-    // Again from the start when an evaluation of the vault came between.
+    // Starts again if an evaluation of the vault interfered.
     const etags = await repeatOnConflict(async () => {
       const of = await vaultChange(record, stays);
       if (!of) return await tables.transaction(TABLE, STATE, [change]);
@@ -103,8 +103,8 @@ export function createExemptions(deps: {
   }
 
   /**
-   * Notes an asset's exemption in its vault's row, where the vault was evaluated. One of a vault is not noted there, but
-   * totals keep such a vault by itself.
+   * Stores an asset's exemption in its vault's row if the vault was evaluated. An exemption of a whole vault is not stored
+   * there, but totals list such a vault individually.
    */
   async function vaultChange(
     record: ExemptionRecord,
@@ -161,7 +161,7 @@ export function createExemptions(deps: {
         return await write(record, change, true);
       } catch (error) {
         if (!isConflict(error)) throw error;
-        // Its own, where the answer was lost and an evaluation of the vault was quick.
+        // This request's own exemption: the response was lost and an evaluation of the vault was faster.
         const stands = await read(record.id);
         if (stands?.writeId === record.writeId) return stands!.etag;
         throw standsAlready(record.id);
@@ -213,7 +213,7 @@ export function createExemptions(deps: {
     const event = { type: "compliance.exemptionRemoved", caller, target: target(first.id), before };
     const effect = async (attempt: number) => {
       const row = attempt === 1 ? first : await read(first.id);
-      // Gone is gone: another request removed it meanwhile, or this one's answer was lost.
+      // The exemption is gone: another request removed it, or the response to the removal was lost.
       if (!row) return { before };
       const record: ExemptionRecord = withoutKeys(allowed(row));
       await write(record, remove(Exemptions, row.rowKey, row.etag), false);
@@ -243,7 +243,7 @@ export function createExemptions(deps: {
   };
 }
 
-/** @throws {Problem} forbidden when it is an administrator's to make or remove. */
+/** @throws {Problem} forbidden when only an administrator may create or remove the exemption. */
 function requireRole({ role }: Caller, until: Date, now: number): void {
   if (role !== "operator" || until.getTime() <= now + OPERATOR_EXEMPTION_DAYS * DAY_MS) return;
   const remedy = `An operator's exemption ends within ${OPERATOR_EXEMPTION_DAYS} days: choose an earlier end, or ask an administrator.`;

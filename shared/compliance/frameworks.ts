@@ -8,7 +8,7 @@ import { type Score, scoreOf } from "./score.ts";
 export const CONTROL_STATUSES = ["pass", "fail", "notApplicable", "manual"] as const;
 type ControlStatus = (typeof CONTROL_STATUSES)[number];
 
-/** A check's results over all resources, and why it speaks to the control. */
+/** A check's results over all resources, and the reason for its mapping to the control. */
 export interface CheckResult extends Counts, Pick<Check, "id" | "title" | "severity" | "resourceType"> {
   basis: string;
 }
@@ -33,7 +33,7 @@ export interface FrameworkResult extends Pick<Score, "score" | "passed" | "faile
   controls: ControlResult[];
 }
 
-/** Every framework with its controls, from one reading. */
+/** Returns every framework with its controls, from one reading. */
 export function frameworkResults(overview: Counted): FrameworkResult[] {
   const counts = countsOf(overview);
   return FRAMEWORK_IDS.map((id) => {

@@ -1,9 +1,9 @@
 import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_MS } from "../platform/time.ts";
 import { EDITION } from "./checks/all.ts";
+import { DayScores, type DayTotals, HISTORY } from "./compliance-rows.ts";
 import type { FrameworkId } from "./controls.ts";
 import type { FrameworkResult } from "./frameworks.ts";
-import { DayScores, type DayTotals, HISTORY } from "./layout.ts";
 import type { Score } from "./score.ts";
 
 const dateOf = (instant: Date): string => instant.toISOString().slice(0, 10);
@@ -11,13 +11,13 @@ const dateOf = (instant: Date): string => instant.toISOString().slice(0, 10);
 /** The score of a day. */
 export interface DayScore extends DayTotals {
   date: string;
-  /** Which checks it was judged by; where it changes, so may the score without anything having changed. */
+  /** Version of the checks. If it changes, the score may change without a change of the resources. */
   edition: number | null;
 }
 
 const totalsOf = ({ score, passed, failed, total }: DayTotals): DayTotals => ({ score, passed, failed, total });
 
-/** Keeps a day's score and that of each framework; the last of a day stands. */
+/** Stores a day's score and that of each framework. The last one of a day is kept. */
 export async function recordDay(
   tables: Tables,
   at: Date,
@@ -35,9 +35,10 @@ export async function recordDay(
 }
 
 /**
- * The scores of the last `days` days, oldest first, today's as it is now; days without one are left out. One request.
+ * Returns the scores of the last `days` days, oldest first, with the current score of today. Days without a score are left out.
+ * One request.
  *
- * @param framework - That of a framework, which is kept since it was.
+ * @param framework - Returns the scores of this framework, since they are recorded.
  */
 export async function readHistory(
   tables: Tables,

@@ -9,5 +9,5 @@ export const MAX_ACTIVE_DAYS = 730;
 export const MAX_CERTIFICATE_MONTHS = 12;
 /** Microsoft recommends less than 12 months: https://learn.microsoft.com/entra/identity-platform/how-to-add-credentials */
 export const MAX_CLIENT_SECRET_DAYS = 365;
-/** Twelve months, one of them perhaps of a leap year: as long as a key vault's certificate may be. */
+/** Twelve months including a leap day, as for certificates in key vaults. */
 export const MAX_APPLICATION_CERTIFICATE_DAYS = 366;

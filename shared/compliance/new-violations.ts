@@ -6,11 +6,11 @@ import { remove, type Tables } from "../platform/storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 import type { ResourceType, Severity } from "./check.ts";
 import { checkOfCode } from "./checks/all.ts";
-import { NewViolationRows, newViolationsFrom, newViolationsRange, STATE, TABLE } from "./layout.ts";
+import { NewViolationRows, newViolationsFrom, newViolationsRange, STATE, TABLE } from "./compliance-rows.ts";
 import { isActive, type Overview } from "./overview.ts";
-import { assetKey, unpackNewViolations } from "./pack.ts";
+import { assetKey, unpackNewViolations } from "./packed-results.ts";
 
-/** A violation that was not there before. */
+/** A violation that did not exist before. */
 export interface NewViolation {
   id: string;
   checkId: string;
@@ -25,20 +25,23 @@ export interface NewViolation {
   tags: Record<string, string>;
 }
 
-/** Longest time between the instant an evaluation is made for and its rows being there, with room for clocks that differ. */
+/** Longest time between the time of an evaluation and the write of its rows, with tolerance for clock differences. */
 const OVERLAP_MS = 10 * MINUTE_MS;
-/** How long they are kept for who tells of them. */
+/** How long new violations are kept for alerts. */
 const KEEP_MS = 14 * DAY_MS;
 
-/** The row to begin with, how many of its violations were handed over, and, on the way, where the next walk begins. */
+/**
+ * The first row to read, the number of its violations already returned and, during a walk, the position from which the next
+ * walk starts.
+ */
 const Cursor = z.object({ k: z.string().max(512), i: z.int().min(0), next: z.string().max(512).optional() });
 type Cursor = z.infer<typeof Cursor>;
 const encode = (cursor: Cursor): string => encodeCursor(cursor);
 
 /**
- * Violations that arose behind the cursor, the oldest first, without exempted ones. None is left out, so those of the last
- * minutes come again: evaluations made at the same time end at different ones. Without a cursor: none, and the cursor of
- * this moment.
+ * Returns violations that arose after the cursor, oldest first, without exempted ones. None is skipped: those of the last
+ * minutes are returned again, because concurrent evaluations finish at different times. Without a cursor, returns none and the
+ * current cursor.
  */
 export async function newViolations(
   tables: Tables,
@@ -51,7 +54,7 @@ export async function newViolations(
     return { violations: [], cursor: encode({ k: newViolationsFrom(now.toISOString()), i: 0 }), more: false };
   }
   const { k, i, next: begun } = decodeCursor(Cursor, cursor);
-  // What comes late, however long this walk takes, comes behind where it stood settled when the walk began.
+  // Rows that are written late sort after the position from which the next walk starts.
   const settled = newViolationsFrom(new Date(now.getTime() - OVERLAP_MS).toISOString());
   const next = begun ?? [k, settled].sort()[1]!;
   const found: NewViolation[] = [];
@@ -106,7 +109,7 @@ async function withoutExempted(found: NewViolation[], readOverview: () => Promis
   });
 }
 
-/** Removes those that arose more than two weeks ago. */
+/** Removes violations that arose more than two weeks ago. */
 export async function removeOldNewViolations(tables: Tables, now: Date): Promise<void> {
   const before = newViolationsFrom(new Date(now.getTime() - KEEP_MS).toISOString());
   for await (const rows of tables.pages(NewViolationRows, { ...newViolationsRange, before, select: ["name"] })) {

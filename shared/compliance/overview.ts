@@ -20,41 +20,41 @@ import {
   totalsRange,
   type VaultSummary,
   vaultOfChange,
-} from "./layout.ts";
-import { type Tally, unpackTallies } from "./pack.ts";
+} from "./compliance-rows.ts";
+import { HOLDERS, type IsUncounted } from "./excluded-vaults.ts";
+import { type Tally, unpackTallies } from "./packed-results.ts";
 import { countedNow, isLeft, type ResultTotals, readTotals } from "./result-totals.ts";
-import { HOLDERS, type IsUncounted } from "./uncounted.ts";
 
-/** A vault's results in numbers, by check code. */
+/** Counts of a vault's results by check code. */
 export interface VaultOverview extends Omit<VaultSummary, "tallies"> {
   tallies: ReadonlyMap<number, Tally>;
 }
 
-/** What counts are computed from. */
+/** The data from which counts are computed. */
 export interface Counted {
-  /** Without those that left, are out of scope, or hold credentials that don't count now; many of them may be told as one. */
+  /** Counted vaults, without removed and excluded ones. Many vaults may be combined into one. */
   vaults: Pick<CountedResults, "name" | "subscriptionId" | "tallies" | "exemptions">[];
-  /** The exemption of a whole vault, its subscription or everything that covers the check there, now. */
+  /** Returns the active exemption of a whole vault, its subscription or everything that covers the check. */
   exemptionOf(checkId: string, vault: Pick<CountedResults, "name" | "subscriptionId">): ExemptionRecord | undefined;
   evaluation: EvaluationRecord | undefined;
-  /** How many vaults that evaluation has not covered yet. */
+  /** Returns the number of vaults that the evaluation has not covered yet. */
   left: number;
-  /** The newest evaluation of any vault, ISO 8601; null before the first. */
+  /** Time of the newest evaluation of any vault, ISO 8601. Null before the first. */
   evaluatedAt: string | null;
   /** Milliseconds since 1970. */
   now: number;
 }
 
-/** What every answer is computed from that names vaults. */
+/** The data of responses that list vaults. */
 export interface Overview extends Counted {
   /** By name. */
   vaults: VaultOverview[];
 }
 
 /**
- * One request per 1,000 vaults.
+ * Reads the results of all vaults individually. One request per 1,000 vaults.
  *
- * @param uncounted - Told whether there are holders of credentials.
+ * @param uncounted - Receives whether there are holders of credentials.
  */
 export async function readOverview(
   tables: Tables,
@@ -100,17 +100,17 @@ const exemptionIn =
     broad.get(exemptionId(checkId, "all"));
 
 /**
- * What counts are computed from: one request for the totals and the vaults that changed since, where they say it exactly, else
- * as `readOverview`.
+ * Reads the data for counts: one request for the totals and the vaults that changed since, if they are exact. Otherwise like
+ * `readOverview`.
  *
- * @param uncounted - Told whether there are holders of credentials.
+ * @param uncounted - Receives whether there are holders of credentials.
  */
 export async function readCounted(
   tables: Tables,
   now: number,
   uncounted: (holders: boolean) => Promise<IsUncounted>,
 ): Promise<Counted> {
-  const found = await readTotalled(tables, now);
+  const found = await readTotalsAndChanges(tables, now);
   if (found) {
     const { totals, changed, broad, evaluation } = found;
     const known = [...totals.groups, ...totals.apart, ...[...changed.values()].flatMap((one) => one.now ?? [])];
@@ -123,24 +123,24 @@ export async function readCounted(
   return await readOverview(tables, now, uncounted);
 }
 
-interface Totalled {
+interface TotalsAndChanges {
   totals: ResultTotals;
-  /** By lower-cased name. */
+  /** By lower-case name. */
   changed: Map<string, Change<CountedResults>>;
-  /** Exemptions of more than an asset that have not ended. */
+  /** Active exemptions of more than an asset. */
   broad: Map<string, ExemptionRecord>;
   evaluation: EvaluationRecord | undefined;
 }
 
-/** So many changed vaults are counted from their own rows, and half as many as there are, as in the inventory. */
+/** Maximum number of changed vaults, in addition to half of all vaults, as in the inventory. */
 const MAX_CHANGED = 500;
 const READINGS = 3;
 
-/** Undefined where there are no totals, or more changed since than is worth it. */
-async function readTotalled(tables: Tables, now: number): Promise<Totalled | undefined> {
+/** Returns undefined if there are no totals or too many vaults changed. */
+async function readTotalsAndChanges(tables: Tables, now: number): Promise<TotalsAndChanges | undefined> {
   for (let reading = 1; reading <= READINGS; reading++) {
-    const changed: Totalled["changed"] = new Map();
-    const broad: Totalled["broad"] = new Map();
+    const changed: TotalsAndChanges["changed"] = new Map();
+    const broad: TotalsAndChanges["broad"] = new Map();
     let found: { totals: ResultTotals; sequence: string | undefined } | undefined;
     let evaluation: EvaluationRecord | undefined;
     let sequence: string | undefined;
@@ -167,13 +167,13 @@ async function readTotalled(tables: Tables, now: number): Promise<Totalled | und
       }
       if (!readable || changed.size > MAX_CHANGED + (found?.totals.vaults ?? 0) / 2) return undefined;
     }
-    // Where others wrote the totals while this read, what it read of changed vaults may belong to either.
+    // If the totals were replaced during the reading, the changed vaults may belong to the old or the new totals.
     if (found?.sequence === sequence) return found && { totals: found.totals, changed, broad, evaluation };
   }
   return undefined;
 }
 
-/** The natural name of an exemption: a check has at most one per scope. */
+/** The natural key of an exemption: a check has at most one per scope. */
 export const exemptionId = (checkId: string, scopeType: ExemptionRecord["scopeType"], scopeId?: string): string =>
   [checkId, scopeType, ...(scopeId === undefined ? [] : [scopeId.toLowerCase()])].join(".");
 
@@ -181,12 +181,12 @@ export const isActive = ({ until }: { until: string }, now: number): boolean => 
 
 export interface Counts {
   passed: number;
-  /** Without the exempted. */
+  /** Without exempted pairs. */
   failed: number;
   exempted: number;
 }
 
-/** Pairs of each check over all vaults. */
+/** Returns the numbers of pairs by check over all vaults. */
 export function countsOf(overview: Counted): Map<Check, Counts> {
   const counts = new Map(CHECKS.map((check) => [check, { passed: 0, failed: 0, exempted: 0 }]));
   for (const vault of overview.vaults) {
@@ -203,7 +203,7 @@ export function countsOf(overview: Counted): Map<Check, Counts> {
   return counts;
 }
 
-/** How many of a vault's failing pairs of a check an exemption covers now. */
+/** Returns how many failing pairs of a check in a vault an exemption covers. */
 export function exemptedPairs(
   overview: Pick<Counted, "exemptionOf" | "now">,
   { id }: Check,

@@ -2,35 +2,35 @@ import * as z from "zod";
 import type { AssetType } from "../inventory/asset.ts";
 import { pack, unpackBytes } from "../platform/storage/packed.ts";
 import type { ReferenceFacts } from "./check.ts";
-import { assetKey } from "./pack.ts";
+import { assetKey } from "./packed-results.ts";
 
 /**
- * References to a vault's assets of which the platform that keeps them says whether it can follow them, such as an app's
- * setting. What the room of dependencies tells is kept in the vault's row, so that a scan has it without asking.
+ * References to a vault's assets whose platform reports whether it can resolve them, such as an app's setting. The data comes
+ * from dependency discovery and is stored in the vault's row, so that a scan needs no further request.
  */
 export interface Reference {
-  /** `<type>.<name>`; undefined where the whole vault is named. */
+  /** `<type>.<name>`. Undefined for a reference to the whole vault. */
   asset: string | undefined;
   resolved: boolean;
-  /** Who names it, where, and what the platform says. */
+  /** The consumer, its place, and the platform's status. */
   evidence: string;
 }
 
-/** Whether an asset was read within the days of the policy, where logs that were whole for all of them say so. */
+/** Whether an asset was read within the policy's days. Present only if logs are complete for all of these days. */
 export interface AssetUse {
   asset: string;
   unused: boolean;
-  /** The same from day to day. */
+  /** Must be the same from day to day, so that results don't change daily. */
   evidence: string;
 }
 
-/** By `assetKey`, "" for the vault as a whole. */
+/** By `assetKey`, with "" for the vault as a whole. */
 export type VaultReferences = ReadonlyMap<string, ReferenceFacts>;
 
 const MAX_EXAMPLES = 3;
 const MAX_EXAMPLE_CHARACTERS = 300;
 const WHOLE_VAULT = "";
-/** The vault's row, of at most 1 MiB, has so much room for them beside all else. */
+/** Space for references in the vault's row, which has at most 1 MiB. */
 const MAX_PACKED_BYTES = 384 * 1024;
 
 export function factsOf(references: Iterable<Reference | AssetUse>): VaultReferences {
@@ -54,8 +54,8 @@ export function factsOf(references: Iterable<Reference | AssetUse>): VaultRefere
 }
 
 /**
- * Who writes an app's settings can name as many assets of any vault as they like. Where there is no room for all, none has
- * examples, and the last of them count as references to the vault as a whole.
+ * Packs references within that space. Authors of app settings can name any number of assets of any vault. If the space is too
+ * small, examples are dropped, and then the last assets count as references to the vault as a whole.
  */
 function bounded(facts: VaultReferences): VaultReferences {
   const fits = (some: VaultReferences) => (packReferences(some)?.length ?? 0) <= MAX_PACKED_BYTES;
@@ -72,7 +72,7 @@ function bounded(facts: VaultReferences): VaultReferences {
   }
 }
 
-/** Of an asset; a certificate's key and secret are part of it. */
+/** Returns the references to an asset. The key and secret of a certificate count as the certificate. */
 export function factsOfAsset(
   references: VaultReferences,
   { type, name }: { type: AssetType; name: string },
@@ -81,7 +81,7 @@ export function factsOfAsset(
   return sum(types.map((one) => references.get(assetKey(one, name))));
 }
 
-/** Of the vault: those that name all of it, and those that name what it does not hold. */
+/** Returns the references to the vault: those without an object, and those to objects that it does not contain. */
 export function factsOfVault(
   references: VaultReferences,
   assets: { has(key: string): boolean },
@@ -101,15 +101,18 @@ function sum(all: (ReferenceFacts | undefined)[]): ReferenceFacts | undefined {
   };
 }
 
-/** The keys whose results may change with references to these: what names a certificate's secret is about the certificate. */
+/**
+ * Returns the keys of assets whose results may change with these references. A reference to a certificate's secret is one to
+ * the certificate.
+ */
 export const evaluatedWith = (assets: readonly string[]): string[] => [
   ...new Set(assets.flatMap((key) => [key, `certificate.${key.slice(key.indexOf(".") + 1)}`])),
 ];
 
-/** Where the use is known, it stands behind: `unused` or `used`, and the evidence. */
+/** If the use is known, it follows at the end: `unused` or `used`, and the evidence. */
 const Packed = z.array(z.tuple([z.string(), z.int(), z.int(), z.array(z.string())]).rest(z.string()));
 
-/** Deflated; undefined where there is none, as in rows of earlier versions. */
+/** Compressed. Undefined if there are none, as in rows of earlier versions. */
 export const packReferences = (references: VaultReferences): Uint8Array<ArrayBuffer> | undefined =>
   references.size === 0
     ? undefined

@@ -22,16 +22,17 @@ import {
   vaultOfChange,
   vaultStateKey,
   vaultsRange,
-} from "./layout.ts";
+} from "./compliance-rows.ts";
 import { readTotals, totalsOf } from "./result-totals.ts";
 
 /**
- * Computes the totals anew from the vaults' rows, and clears the rows of the vaults that they then count as they are. One
- * request per 1,000 vaults and 1,000 changed ones, one for each 90 of those, and four. Does nothing where a vault's row can't
- * be read: the reconciliation mends it.
+ * Recomputes the totals from the vaults' rows, and removes the marks of vaults whose current state they then contain. One
+ * request per 1,000 vaults, per 1,000 changed vaults and per 90 of those, and four more. Does nothing if a vault's row can't be
+ * read, which the reconciliation fixes.
  *
- * @param options - `changed`: only where something changed since, which two requests tell.
- * @throws the last conflict when others came between each time: what changed is then still counted from its own rows.
+ * @param options - `changed`: true recomputes only if something changed, which costs two requests.
+ * @throws the last conflict if other writers interfered in every attempt. Changed vaults are then still counted from their own
+ * rows.
  */
 export async function renewTotals(tables: Tables, options: { changed?: boolean } = {}): Promise<void> {
   if (options.changed && !(await hasChanged(tables))) return;
@@ -55,8 +56,8 @@ export async function renewTotals(tables: Tables, options: { changed?: boolean }
 }
 
 /**
- * What is wrong with the totals, beside what their changed vaults say: nothing ever is but by a fault. Undefined, too,
- * where that can't be told, since others wrote meanwhile. Requests as `renewTotals`.
+ * Returns whether the totals are wrong, which only a bug or damaged storage can cause. Undefined if they are right, or if
+ * concurrent writes prevent the comparison. Requests as `renewTotals`.
  */
 export async function faultOfTotals(tables: Tables): Promise<"stale" | "unreadable" | undefined> {
   const found = await readAll(tables);
@@ -85,13 +86,13 @@ interface Found extends Standing {
   /** The results as the totals count them, by `changedKey`. */
   counted: Map<string, CountedResults>;
   clearable: Clearable<CountedResults>[];
-  /** Lower-cased names of vaults that an exemption of a whole vault names, or that the last evaluation of everything failed at. */
+  /** Lower-case names of vaults with an exemption of the whole vault, or at which the last evaluation of everything failed. */
   apart: Set<string>;
 }
 
 /**
- * In this order for the same reason as the inventory's totals: the totals' ETag, the vaults' rows, those that changed. What
- * keeps vaults apart comes last: it is written with the row of a changed vault, and so is known where that is cleared.
+ * Reads in this order for consistency, like the inventory's totals: the ETag of the totals, the vaults' rows, the marks.
+ * Exemptions and failures come last: they are written with a vault's mark, so they are known if the mark is removed.
  */
 async function readAll(tables: Tables): Promise<Found | undefined> {
   const stood = await standing(tables);
@@ -100,7 +101,7 @@ async function readAll(tables: Tables): Promise<Found | undefined> {
   const range = { ...vaultsRange, select: SUMMARY, onCorrupt: () => unreadable++ };
   for await (const rows of tables.pages(VaultStates, range))
     for (const row of rows) set(counted, changedKey(row.name), countedOf(row));
-  // What it holds is not known; the reconciliation mends it.
+  // The content of such a row is unknown. The reconciliation fixes it.
   if (unreadable > 0) return undefined;
   const clearable: Clearable<CountedResults>[] = [];
   const onCorrupt = ({ rowKey, etag }: StorageCorrupt) => clearable.push({ rowKey, etag, change: undefined });
@@ -138,7 +139,7 @@ async function standing(tables: Tables): Promise<Standing> {
   }
 }
 
-/** Whether these totals count just these results. */
+/** Returns whether these totals count exactly these results. */
 function isOf(record: TotalsRecord, counted: ReadonlyMap<string, CountedResults>): boolean {
   const apart = new Set(readTotals(record)?.exempt);
   const wanted = totalsOf(counted.values(), apart, record.sequence);

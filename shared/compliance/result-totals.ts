@@ -2,40 +2,40 @@ import * as z from "zod";
 import { ifPacked, pack, unpackBytes } from "../platform/storage/packed.ts";
 import type { Change } from "../platform/storage/write-totals.ts";
 import { type CountedResults, PackedResults, packResults, unpackResults } from "./changed-results.ts";
-import type { EvaluationRecord, TotalsRecord } from "./layout.ts";
-import { packTallies, type Tally, unpackTallies } from "./pack.ts";
-import { HOLDERS, type IsUncounted } from "./uncounted.ts";
+import type { EvaluationRecord, TotalsRecord } from "./compliance-rows.ts";
+import { HOLDERS, type IsUncounted } from "./excluded-vaults.ts";
+import { packTallies, type Tally, unpackTallies } from "./packed-results.ts";
 
 /**
- * What all vaults' results come to, so that a score reads one row instead of all of them: for each subscription, and each
- * holder of credentials, how many pairs of each check pass and fail. Vaults of which exemptions name the vault itself or one of
- * its assets are kept one by one. Totals are computed anew from the vaults' rows and written under their ETag; what changed
- * since is in rows of its own (changed-results.ts).
+ * Totals of all vaults' results, so that a score reads one row instead of all: for each subscription and each holder of
+ * credentials, the numbers of passed and failed pairs by check. Vaults with exemptions of the vault or of its assets are listed
+ * individually. Totals are recomputed from the vaults' rows and written under their ETag. Later changes are in rows of their
+ * own (changed-results.ts).
  */
 
-/** Vaults of one evaluation, or of none, that are named one by one. */
+/** Maximum number of individually listed vaults of one evaluation, or of none. */
 const NAMED = 50;
-/** An entity has 1 MiB. */
+/** An entity has at most 1 MiB. */
 const MAX_BYTES = 700_000;
 
 const Covered = z.object({
-  /** The evaluation of everything that last covered them; empty for none. */
+  /** The last evaluation of everything that covered them. Empty if none did. */
   evaluationId: z.string(),
   vaults: z.int(),
-  /** When the first and the last of them was evaluated first. */
+  /** When the first and the last of them were first evaluated. */
   oldest: z.string(),
   newest: z.string(),
-  /** With when they were evaluated first; empty where they are too many, or none is further than they are. */
+  /** The vaults with the time of their first evaluation. Empty if there are too many, or if no listing is needed. */
   named: z.array(z.tuple([z.string(), z.string()])),
 });
 
 const Group = z.object({
   subscriptionId: z.string(),
-  /** Of a holder of credentials; empty for the vaults of a subscription. */
+  /** Name of a holder of credentials. Empty for the vaults of a subscription. */
   holder: z.string(),
-  /** Packed as a vault's, in base64. */
+  /** Packed like a vault's, in base64. */
   tallies: z.string(),
-  /** When one of them was last evaluated, and which. */
+  /** When one of them was last evaluated, and its name. */
   evaluated: z.tuple([z.string(), z.string()]),
   covered: z.array(Covered),
 });
@@ -43,11 +43,11 @@ const Group = z.object({
 const Packed = z.object({
   vaults: z.int(),
   groups: z.array(Group),
-  /** Those kept one by one. */
+  /** Individually listed vaults. */
   apart: z.array(PackedResults),
   /**
-   * All vaults that an exemption of a whole vault names, or that the last evaluation of everything failed at, whether there
-   * are results of them or not.
+   * All vaults with an exemption of the whole vault, or at which the last evaluation of everything failed, with or without
+   * results.
    */
   exempt: z.array(z.string()),
 });
@@ -56,7 +56,7 @@ export type ResultTotals = z.infer<typeof Packed>;
 const groupOf = ({ subscriptionId, name }: Pick<CountedResults, "subscriptionId" | "name">): string =>
   HOLDERS.includes(subscriptionId) ? `${subscriptionId}!${name.toLowerCase()}` : subscriptionId.toLowerCase();
 
-/** @param apart - Lower-cased names of vaults that are kept one by one, beside those with exemptions of assets. */
+/** @param apart - Lower-case names of vaults to list individually, in addition to those with exemptions of assets. */
 export function totalsOf(
   all: Iterable<CountedResults>,
   apart: ReadonlySet<string>,
@@ -92,7 +92,7 @@ export function totalsOf(
   return totals.length <= MAX_BYTES ? { sequence, totals } : { sequence };
 }
 
-/** Undefined where no version of this service wrote it. */
+/** Returns undefined if the data is corrupt. */
 export function readTotals({ totals }: Partial<TotalsRecord>): ResultTotals | undefined {
   return totals && ifPacked(() => unpackBytes(totals, Packed));
 }
@@ -130,20 +130,20 @@ function add(sum: Map<number, Tally>, tallies: ReadonlyMap<number, Tally>, sign:
   }
 }
 
-/** Vaults, and what further ones come to without being told apart. */
+/** Individual vaults, and the sums of the others. */
 export interface CountedTogether {
   vaults: Pick<CountedResults, "name" | "subscriptionId" | "tallies" | "exemptions">[];
-  /** When a vault was last evaluated; null where there is none. */
+  /** When a vault was last evaluated. Null if none was. */
   evaluatedAt: string | null;
-  /** How many vaults this evaluation of everything has not covered yet. */
+  /** Returns the number of vaults that this evaluation of everything has not covered yet. */
   left: number;
 }
 
 /**
- * Undefined where the totals, and the vaults that changed since, don't say it exactly.
+ * Returns undefined if the totals and the changed vaults are not exact.
  *
- * @param changed - By lower-cased name.
- * @param exempt - Vaults that an exemption names that has not ended.
+ * @param changed - By lower-case name.
+ * @param exempt - Vaults with an active exemption.
  */
 export function countedNow(
   totals: ResultTotals,
@@ -165,7 +165,7 @@ export function countedNow(
     ]),
   );
   const single = new Map(totals.apart.map((one) => [one.name.toLowerCase(), unpackResults(one)]));
-  /** When vaults were evaluated that were the last ones then. */
+  /** Times of vaults that had been evaluated last at the time of the totals. */
   const lost: string[] = [];
   for (const [name, { before, now }] of changed) {
     const group = before && !single.delete(name) ? groups.get(groupOf(before)) : undefined;
@@ -191,7 +191,7 @@ export function countedNow(
   const vaults = [...single.values()].filter((vault) => !of.isUncounted(vault));
   const instants = [...counted.map(({ evaluated }) => evaluated[0]), ...vaults.map(({ evaluatedAt }) => evaluatedAt)];
   const evaluatedAt = instants.reduce((newest, at) => (at > newest ? at : newest), "");
-  // The one that was evaluated last has left or changed, and which one was before it is not known.
+  // The vault that was evaluated last was removed or changed, and the one before it is not known.
   if (lost.some((at) => at > evaluatedAt)) return undefined;
   const left = leftOf(
     of.evaluation,
@@ -209,7 +209,7 @@ export function countedNow(
   return { vaults: [...together, ...vaults], evaluatedAt: evaluatedAt || null, left };
 }
 
-/** Whether an evaluation of everything has a vault still before it. */
+/** Returns whether an evaluation of everything still has to cover a vault. */
 export const isLeft = (
   { evaluationId, requestedAt, failedVaults }: EvaluationRecord,
   vault: { name: string; createdAt: string; evaluationId?: string | undefined },

@@ -2,16 +2,16 @@ import { type Check, SEVERITIES, type Severity, WEIGHTS } from "./check.ts";
 import type { Counts } from "./overview.ts";
 
 export interface Score {
-  /** 100 × the passed weight ÷ the whole weight, one decimal; 100 where there is nothing to judge. */
+  /** Returns 100 × the passed weight ÷ the whole weight with one decimal, or 100 if there are no results. */
   score: number;
   passed: number;
   failed: number;
   total: number;
-  /** What failed. */
+  /** Weight of failed pairs. */
   bySeverity: Record<Severity, number>;
 }
 
-/** The contract's score, over the checks that `counts` holds. */
+/** Returns the score over the checks in `counts`. */
 export function scoreOf(counts: Iterable<readonly [Check, Counts]>): Score {
   const bySeverity = Object.fromEntries(SEVERITIES.map((severity) => [severity, 0])) as Record<Severity, number>;
   let [passed, failed, passedWeight, weight] = [0, 0, 0, 0];

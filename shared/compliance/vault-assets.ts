@@ -1,9 +1,9 @@
 import { type AssetRecord, Assets } from "../inventory/asset.ts";
-import { nameKey, nameRange, partitions } from "../inventory/layout.ts";
+import { nameKey, nameRange, partitions } from "../inventory/asset-keys.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { keyOf } from "./evaluate.ts";
 
-/** All assets of a vault as the inventory has them, by `assetKey`. One request per 1,000. */
+/** Returns all assets of a vault in the inventory, by `assetKey`. One request per 1,000. */
 export async function assetsOf(tables: Tables, vaultName: string): Promise<Map<string, AssetRecord>> {
   const assets = new Map<string, AssetRecord>();
   const range = nameRange(partitions.vault(vaultName));
@@ -11,7 +11,7 @@ export async function assetsOf(tables: Tables, vaultName: string): Promise<Map<s
   return assets;
 }
 
-/** These of a vault's assets (`<type>.<name>`), without those that are not there. One request each. */
+/** Returns the given assets of a vault (`<type>.<name>`) that exist. One request each. */
 export async function readEach(
   tables: Tables,
   vaultName: string,

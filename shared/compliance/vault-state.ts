@@ -19,38 +19,41 @@ import {
   type VaultState,
   VaultStates,
   vaultStateKey,
-} from "./layout.ts";
-import { type AssetState, assetKey, FINDINGS_PER_ROW, unpackDetails } from "./pack.ts";
+} from "./compliance-rows.ts";
+import { type AssetState, assetKey, FINDINGS_PER_ROW, unpackDetails } from "./packed-results.ts";
 
-/** What stands of a vault's results. */
+/** The stored results of a vault. */
 export interface StoredState {
   row: Row<VaultState> | undefined;
   /** By `assetKey`. */
   assets: Map<string, AssetState>;
-  /** False when a writer of a very large vault did not finish: only an evaluation of all of it mends that. */
+  /** False if the write of a very large vault did not finish. Only an evaluation of the whole vault fixes that. */
   whole: boolean;
 }
 
-/** What stands of a vault's results when an evaluation begins, and the hold on its fence to write others. */
+/** The stored results of a vault when an evaluation starts, with its fence for writing others. */
 export interface KnownState extends StoredState {
   fence: Fence;
-  /** Those of the vault's row; where that is lost, as they follow from the exemptions' own rows. */
+  /** Exemptions in the vault's row. If the row is lost, they are rebuilt from the exemptions' own rows. */
   exemptions: VaultState["exemptions"];
-  /** Where it is not whole: the keys of all details and findings rows that stand. */
+  /** If the results are incomplete: the keys of all existing details and findings rows. */
   standing: string[];
 }
 
-/** How often the two requests of a reading are made anew when an evaluation came between them. */
+/** How often the two requests of a reading are repeated if an evaluation was written in between. */
 const READ_ATTEMPTS = 3;
 const RANGES_AT_ONCE = 8;
 
-/** Reads what stands, in two requests. */
+/** Reads the stored results with two requests. */
 export async function loadState(tables: Tables, vaultName: string): Promise<StoredState> {
   const { row, assets, whole } = await readState(tables, vaultName);
   return { row, assets, whole };
 }
 
-/** A vault without results, as a vault is that was never seen. Reads nothing: a write finds out when that is wrong. */
+/**
+ * Returns the state of a vault without results, like a vault that was never seen. Reads nothing: if it is wrong, the write
+ * fails.
+ */
 export function noState(tables: Tables, vaultName: string): KnownState {
   return {
     row: undefined,
@@ -63,11 +66,11 @@ export function noState(tables: Tables, vaultName: string): KnownState {
 }
 
 /**
- * Reads what stands, to write what follows from it: a write is refused when anybody else wrote since. It must be read before
- * the vault's row in the inventory is looked at or claimed, so that it is older than what anybody writes who claims the
- * vault afterwards.
+ * Reads the stored results to write new ones. The write fails if another worker wrote in between. Read before the vault's row
+ * in the inventory is read or claimed, so that the state is older than the writes of any worker that claims the vault
+ * afterwards.
  *
- * What does not fit together is read again under the fence, key by key; `mend` reads everything so.
+ * Inconsistent rows are read again under the fence, key by key. `mend` reads everything that way.
  */
 export async function openState(
   tables: Tables,
@@ -87,7 +90,10 @@ export async function openState(
   return { row, assets, whole: false, exemptions, standing, fence };
 }
 
-/** The exemptions of single assets in a vault, by their own rows, as if none of the pairs failed. One request per 1,000. */
+/**
+ * Returns the exemptions of single assets in a vault from their own rows, as if none of the pairs failed. One request per
+ * 1,000.
+ */
 async function exemptionsIn(tables: Tables, vaultName: string): Promise<VaultState["exemptions"]> {
   const exemptions: VaultState["exemptions"] = [];
   const range = { ...assetExemptionsRange, onCorrupt: () => {} };
@@ -118,8 +124,8 @@ async function readState(tables: Tables, vaultName: string): Promise<ReadState> 
 }
 
 /**
- * The fence with the details first, then the vault's own row. So the row is never older than the fence, and when another
- * evaluation was written in between, the fence read here is no longer the one that stands.
+ * Reads the fence and the details first, then the vault's own row. So the row is never older than the fence, and if another
+ * evaluation was written in between, the fence is outdated.
  */
 async function readOnce(tables: Tables, vaultName: string): Promise<ReadState> {
   const assets = new Map<string, AssetState>();
@@ -144,7 +150,7 @@ async function readOnce(tables: Tables, vaultName: string): Promise<ReadState> {
   return { row, assets, whole, fence, detailsKeys };
 }
 
-/** A row that can't be read fits nothing: it is written anew with the others. */
+/** A row that can't be read counts as inconsistent and is rewritten with the others. */
 function readable(packed: Uint8Array | undefined, facts: Uint8Array | undefined): ReturnType<typeof unpackDetails> {
   return ifPacked(() => unpackDetails(packed ?? new Uint8Array(), facts)) ?? { hash: "", assets: [] };
 }
@@ -160,9 +166,9 @@ async function findingsKeys(tables: Tables, vaultName: string): Promise<string[]
   return (await pMap(prefixes, keysOf, { concurrency: RANGES_AT_ONCE })).flat();
 }
 
-/** Whether the pair of check and asset (`<type>.<name>`) fails. */
+/** Returns whether the pair of check and asset (`<type>.<name>`) fails. */
 export const isFailing = (assets: ReadonlyMap<string, AssetState>, asset: string, checkId: string): boolean =>
   assets.get(asset)?.failed.some(({ code }) => checkOfCode.get(code)?.id === checkId) ?? false;
 
-/** Rows that hold so many findings of one check and vault. */
+/** Returns the keys of rows with this number of findings of one check and vault. */
 export const findingRows = (failed: number): number => Math.ceil(failed / FINDINGS_PER_ROW);

@@ -3,42 +3,45 @@ import { unpacking } from "../platform/storage/packed.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import type { Check } from "./check.ts";
 import { CHECKS } from "./checks/all.ts";
-import { Details, detailsKey, detailsPrefix, Findings, findingsKey, STATE } from "./layout.ts";
+import { Details, detailsKey, detailsPrefix, Findings, findingsKey, STATE } from "./compliance-rows.ts";
 import type { Overview, VaultOverview } from "./overview.ts";
-import { FINDINGS_PER_ROW, type Finding, sortedFindings, unpackDetails, unpackFindings } from "./pack.ts";
+import { FINDINGS_PER_ROW, type Finding, sortedFindings, unpackDetails, unpackFindings } from "./packed-results.ts";
 import { findingRows } from "./vault-state.ts";
 import { failingByCheck, findingsOf } from "./write-state.ts";
 
-/** A stretch of one check's failing resources in one vault, by position. */
+/** A range of one check's failing resources in one vault, by position. */
 export interface Slice {
   check: Check;
   vault: VaultOverview;
   from: number;
   count: number;
-  /** All that fail. */
+  /** Number of all failing resources. */
   failed: number;
-  /** Only names behind this one; positions before it may have changed. */
+  /** Only names after this one. Positions before it may have changed. */
   after?: string;
 }
 
-/** What was read of slices. */
+/** The findings read for slices. */
 export interface ReadSlices {
-  /** Those that were read: all, or so many from the first on as a call may read. */
+  /** The slices that were read: all, or as many from the first on as one call may read. */
   slices: Slice[];
   itemsOf(slice: Slice): Finding[];
 }
 
-/** Ranges or vaults that one reading asks for at most, side by side: a page of scattered vaults may end before its limit. */
+/**
+ * Maximum number of ranges or vaults that one reading requests concurrently. A page of scattered vaults may end before its
+ * limit.
+ */
 const MAX_READS = 16;
-/** Up to so many ranges are read rather than all of a few vaults. */
+/** Up to this number, ranges are read instead of all findings of a few vaults. */
 const FEW_RANGES = 6;
 const PAGE_ROWS = 1000;
-/** Rows nobody asked for that are read along rather than asking once more. */
+/** Number of unneeded rows that are read to avoid another request. */
 const MAX_GAP_ROWS = 200;
 
 /**
- * Reads the findings of slices, which are in the order of the checks and vaults. The rows of a page under a filter of checks
- * lie in a few ranges; those of a vault, or of a few, lie everywhere, and then the vaults' details are read instead.
+ * Reads the findings of slices in the order of checks and vaults. With a filter of checks, a page's rows are in a few ranges.
+ * With a filter of one or a few vaults, they are scattered, so the vaults' details are read instead.
  */
 export async function readSlices(tables: Tables, overview: Overview, wanted: readonly Slice[]): Promise<ReadSlices> {
   const stretches = stretchesOf(wanted, overview);
@@ -72,7 +75,7 @@ function until<T>(items: readonly T[], ends: (item: T) => boolean): T[] {
   return end < 0 ? [...items] : items.slice(0, end);
 }
 
-/** @param before - How many of the check's findings in the vault stand before the first of `items`. */
+/** @param before - Number of the check's findings in the vault before the first of `items`. */
 function itemsOf({ check, vault, from, count, after }: Slice, items: readonly Finding[], before: number): Finding[] {
   if (check.resourceType === "vault") {
     const failure = vault.failures.find(({ code }) => code === check.code);
@@ -82,7 +85,7 @@ function itemsOf({ check, vault, from, count, after }: Slice, items: readonly Fi
   return items.slice(from - before).slice(0, count);
 }
 
-/** All that fails of a vault's assets, by the check's code. */
+/** Returns all failures of a vault's assets by the check's code. */
 async function readVault(tables: Tables, vaultName: string): Promise<Map<number, Finding[]>> {
   const assets = [];
   const range = { partitionKey: STATE, from: detailsKey(vaultName, 0), before: keyEnd(detailsPrefix(vaultName)) };
@@ -94,7 +97,7 @@ async function readVault(tables: Tables, vaultName: string): Promise<Map<number,
   return new Map([...failing.keys()].map((code) => [code, sortedFindings(findingsOf(failing, code))]));
 }
 
-/** A stretch of row keys, and how many rows it holds. */
+/** A range of row keys, and its number of rows. */
 interface Stretch {
   from: string;
   to: string;
@@ -118,7 +121,10 @@ async function readStretches(tables: Tables, stretches: readonly Stretch[]): Pro
   return findings;
 }
 
-/** The rows of a vault that a slice needs: those of its positions; behind a name all, since positions may have moved. */
+/**
+ * Returns the rows of a vault that a slice needs: those of its positions, or after a name all rows, since positions may have
+ * changed.
+ */
 const rowsOf = ({ after, from, count, failed }: Slice): { first: number; last: number } =>
   after === undefined
     ? { first: Math.floor(from / FINDINGS_PER_ROW), last: Math.floor((from + count - 1) / FINDINGS_PER_ROW) }
@@ -144,7 +150,7 @@ function stretchesOf(slices: readonly Slice[], overview: Overview): Stretch[] {
   return stretches;
 }
 
-/** Rows of the checks and vaults that stand between two slices; beyond `MAX_GAP_ROWS` it is not counted on. */
+/** Returns the number of rows between two slices, up to `MAX_GAP_ROWS`. */
 function rowsBetween(a: Slice, b: Slice, { vaults }: Overview): number {
   let rows = 0;
   const [first, last] = [CHECKS.indexOf(a.check), CHECKS.indexOf(b.check)];

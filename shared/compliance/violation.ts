@@ -5,7 +5,7 @@ import { SECOND_MS } from "../platform/time.ts";
 import type { ResourceType, Severity } from "./check.ts";
 import { controlsOfCheck, type FrameworkId } from "./controls.ts";
 import { isActive, type Overview, type VaultOverview } from "./overview.ts";
-import { assetKey, type Finding } from "./pack.ts";
+import { assetKey, type Finding } from "./packed-results.ts";
 import type { Remediation } from "./remedies/remediation.ts";
 import type { Slice } from "./violation-rows.ts";
 
@@ -15,12 +15,12 @@ export interface Violation {
   resourceId: string;
   resourceType: ResourceType;
   resourceName: string;
-  /** Of a directory's credential. Null where its findings were written by an earlier version. */
+  /** Only for a directory's credential. Null if an earlier version wrote its findings. */
   credentialTitle: string | null;
-  /** Null, as the subscription, for what is no key vault's. */
+  /** Null, like the subscription, for resources outside of key vaults. */
   vaultName: string | null;
   subscriptionId: string | null;
-  /** The first one named; null where none is. */
+  /** The first named owner. Null if there is none. */
   owner: string | null;
   checkId: string;
   title: string;
@@ -38,7 +38,9 @@ export interface Violation {
 
 type Seen = ReadonlyMap<string, Partial<Record<ResourceType, string>>>;
 
-/** When the lists of these vaults were last read to their end: an unchanged asset is seen again without a new evaluation. */
+/**
+ * Returns when the lists of these vaults were last read completely: unchanged assets are seen again without a new evaluation.
+ */
 export async function lastSeen(tables: Tables, vaults: readonly VaultOverview[]): Promise<Seen> {
   const names = vaults.map(({ name }) => vaultKey(name)).sort();
   const [first, last] = [names[0], names.at(-1)];
@@ -54,7 +56,7 @@ export async function lastSeen(tables: Tables, vaults: readonly VaultOverview[])
   return seen;
 }
 
-/** The exemption that covers one failing resource now. */
+/** Returns the active exemption of one failing resource. */
 export function exemptionIdOf({ check, vault }: Slice, [name]: Finding, overview: Overview): string | null {
   const { id, resourceType } = check;
   const ofAsset =
@@ -65,23 +67,23 @@ export function exemptionIdOf({ check, vault }: Slice, [name]: Finding, overview
 const assetExemption = (vault: VaultOverview, checkId: string, asset: string, now: number) =>
   vault.exemptions.find((one) => one.checkId === checkId && one.asset === asset && isActive(one, now));
 
-/** An asset's id, or a vault's name in lower case. */
+/** Returns an asset's ID, or a vault's name in lower case. */
 export const resourceIdOf = (
   { check: { resourceType }, vault: { name: vaultName } }: Slice,
   [name]: Finding,
 ): string => (resourceType === "vault" ? vaultName.toLowerCase() : assetId({ vaultName, type: resourceType, name }));
 
-/** Commands for vaults themselves; those for what is in a vault go another way. */
+/** Matches commands for vaults themselves. Commands for vault objects use another API. */
 const VAULT_COMMAND = /\baz keyvault (show|update)\b/;
 
 /**
- * Puts the version of the Azure CLI in front of commands that need it: earlier ones use an API that Azure retires on 2027-02-27
+ * Adds the required version of the Azure CLI to commands: earlier versions use an API that Azure retires on 2027-02-27
  * (https://github.com/Azure/azure-cli/issues/34020).
  */
 const withCliVersion = (remedy: Remediation): Remediation =>
   VAULT_COMMAND.test(remedy.cli) ? { ...remedy, cli: `# Needs Azure CLI 2.90 or later.\n${remedy.cli}` } : remedy;
 
-/** As it is answered. */
+/** Returns the violation in the form of the API. */
 export function violationOf(slice: Slice, item: Finding, overview: Overview, seen: Seen): Violation {
   const { check, vault } = slice;
   const [name, since, evidence, facts = {}] = item;

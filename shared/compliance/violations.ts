@@ -6,9 +6,9 @@ import type { Tables } from "../platform/storage/tables.ts";
 import type { Check, Severity } from "./check.ts";
 import { CHECKS } from "./checks/all.ts";
 import { type FrameworkId, isOfFramework } from "./controls.ts";
-import { ownerText } from "./facts.ts";
+import { ownerText } from "./finding-facts.ts";
 import { exemptedPairs, type Overview } from "./overview.ts";
-import type { Finding } from "./pack.ts";
+import type { Finding } from "./packed-results.ts";
 import { exemptionIdOf, lastSeen, resourceIdOf, type Violation, violationOf } from "./violation.ts";
 import { readSlices, type Slice } from "./violation-rows.ts";
 
@@ -17,26 +17,26 @@ export type { Violation } from "./violation.ts";
 export interface ViolationFilter {
   severity?: Severity | undefined;
   framework?: FrameworkId | undefined;
-  /** A check's id. */
+  /** ID of a check. */
   check?: string | undefined;
-  /** Lower-cased. */
+  /** Lower case. */
   vault?: string | undefined;
-  /** Lower-cased. */
+  /** Lower case. */
   subscription?: string | undefined;
-  /** Lower-cased: an asset's id, or a vault's name. */
+  /** Lower case: an asset's ID, or a vault's name. */
   resource?: string | undefined;
   owner?: string | undefined;
   exempted?: boolean | undefined;
 }
 
-/** How many of them no exemption covers, and how many one does; null where the total is. */
+/** Numbers of violations without and with an exemption. Null if the total is null. */
 export interface ViolationPage extends Page<Violation> {
   open: number | null;
   exempted: number | null;
 }
 
 const Place = z.object({
-  /** The last answered: its check, its vault, its name in lower case, and how many of the vault's were answered. */
+  /** The last returned violation: its check, its vault, its name in lower case, and how many of the vault were returned. */
   c: z.string().max(100),
   v: z.string().max(127),
   n: z.string().max(128),
@@ -44,22 +44,22 @@ const Place = z.object({
 });
 type Place = z.infer<typeof Place>;
 const Cursor = Place.extend({
-  /** The filters it belongs to. */
+  /** The filters for which the cursor is valid. */
   f: z.string(),
-  /** How many matches of the offset are still to be skipped, where a budget ended the call before. */
+  /** Remaining number of matches to skip for the offset, if the previous call stopped at its limit. */
   s: z.int().min(0).max(MAX_OFFSET).default(0),
 });
 
 /** Sorts after every name of an asset. */
 const AFTER_ALL = "~";
-/** What is looked through for what no tally tells (owner, resource, single exemptions): so many at a time, so often a call. */
+/** Limits of a search by owner, resource or single exemptions: violations per step, and steps per call. */
 const PART = 1000;
 const MAX_PARTS = 10;
 
 /**
- * Violations by severity, check and resource. How many each vault has of each check is known from the overview, so that
- * exactly the rows of a page are read. An owner is looked for in at most 10,000 violations a call; then the answer is what was
- * found, with a cursor, and its total is null.
+ * Lists violations by severity, check and resource. The overview has the number per vault and check, so that only the rows of a
+ * page are read. An owner is searched in at most 10,000 violations per call. Then the response has the matches so far, with a
+ * cursor, and its total is null.
  */
 export async function listViolations(
   tables: Tables,
@@ -68,7 +68,7 @@ export async function listViolations(
   request: PageRequest,
 ): Promise<ViolationPage> {
   const { severity, framework, check, vault, subscription, resource, owner, exempted } = filter;
-  // Nothing where it is left out, so that cursors of the version before, which did not know it, go on.
+  // Absent if not filtered, so that cursors of the previous version remain valid.
   const one = resource === undefined ? [] : [resource];
   const identity = JSON.stringify([severity, framework, check, vault, subscription, owner, exempted, ...one]);
   const cursor = request.cursor === undefined ? undefined : decodeCursor(Cursor, request.cursor);
@@ -98,7 +98,7 @@ export async function listViolations(
   };
 }
 
-/** What fails of each check in each vault that the filter lets through, in the order of the list. */
+/** Returns the failures of each check in each vault that the filter includes, in the order of the list. */
 function slicesOf(filter: ViolationFilter, overview: Overview): Slice[] {
   const vaults = overview.vaults.filter(
     ({ name, subscriptionId }) =>
@@ -123,7 +123,7 @@ const passes = ({ severity, framework, check: id }: ViolationFilter, check: Chec
   (framework === undefined || isOfFramework(check.id, framework)) &&
   (id === undefined || check.id === id);
 
-/** Whether a resource may be among those of a slice: a vault's assets have its name and their type before theirs. */
+/** Returns whether a resource may belong to a slice. IDs of assets start with their vault's name and their type. */
 function mayBeOf({ check, vault: { name: vaultName } }: Slice, resource: string): boolean {
   if (check.resourceType === "vault") return resource === vaultName.toLowerCase();
   const source = sourceOf(check);
@@ -134,7 +134,7 @@ function mayBeOf({ check, vault: { name: vaultName } }: Slice, resource: string)
 const exemptedOf = ({ check, vault, failed }: Slice, overview: Overview): number =>
   failed === 0 ? 0 : exemptedPairs(overview, check, vault, failed);
 
-/** A violation of a slice, with its position in the vault and whether it is the vault's last of the check. */
+/** A violation of a slice, with its position in the vault and whether it is the vault's last one of the check. */
 interface Entry {
   slice: Slice;
   item: Finding;
@@ -144,11 +144,11 @@ interface Entry {
 
 interface Found {
   entries: Entry[];
-  /** Where to go on; undefined at the end. */
+  /** Where to continue. Undefined at the end. */
   next: Place | undefined;
-  /** Of those to be skipped so many are left. */
+  /** Remaining number of matches to skip. */
   skip: number;
-  /** Matches that were seen from the beginning on, skipped ones too, and how many of them an exemption covers. */
+  /** Number of matches since the beginning, including skipped ones, and how many of them are exempted. */
   matches: number;
   exempted: number;
 }
@@ -187,7 +187,7 @@ async function find(
   return found;
 }
 
-/** What has to be asked of each violation; undefined where its slice tells all. */
+/** Returns the predicate to test each violation with. Undefined if its slice is sufficient. */
 function testOf(
   { resource, owner, exempted }: ViolationFilter,
   slices: readonly Slice[],
@@ -205,7 +205,7 @@ function testOf(
     (exempted === undefined || (exemptionIdOf(slice, item, overview) !== null) === exempted);
 }
 
-/** @param isWhole - Whether the search began at the beginning. */
+/** @param isWhole - Whether the search started at the beginning. */
 function totalsOf(
   all: readonly Slice[],
   overview: Overview,
@@ -223,7 +223,7 @@ function totalsOf(
   return { total: open + covered, open, exempted: covered };
 }
 
-/** What lies behind a place, where the vault it ended in counts as far as it was answered. */
+/** Returns the slices after a position, without the violations of its vault that were returned. */
 function behind(slices: Slice[], { c, v, n, i }: Place): Slice[] {
   const order = new Map(CHECKS.map((check, at) => [check.id, at]));
   const place = order.get(c) ?? -1;
@@ -232,12 +232,12 @@ function behind(slices: Slice[], { c, v, n, i }: Place): Slice[] {
     const name = slice.vault.name.toLowerCase();
     if (at < place || (at === place && name < v)) return [];
     if (at > place || name > v) return [slice];
-    // How many are left is a guess where the vault was evaluated since; what is found behind the name decides.
+    // The remaining number is a guess if the vault was evaluated since. The findings after the name decide.
     return n === AFTER_ALL ? [] : [{ ...slice, from: i, count: Math.max(1, slice.failed - i), after: n }];
   });
 }
 
-/** The first `limit` behind the first `skip`, and where to go on; fewer where they lie in too many places. */
+/** Returns `limit` violations after skipping `skip`, and where to continue. Fewer if they are in too many places. */
 async function readPart(
   tables: Tables,
   overview: Overview,
@@ -251,7 +251,7 @@ async function readPart(
   const entries = found.slice(0, limit);
   const more = picked.more || slices.length < picked.slices.length || found.length > entries.length;
   const last = entries.at(-1);
-  // Where all that was to be read has just gone, the walk goes on behind it.
+  // If all violations to be read have just disappeared, continue after them.
   return { entries, next: !more ? undefined : last ? placeOf(last) : endOf(slices.at(-1)) };
 }
 
@@ -275,7 +275,7 @@ function pick(slices: readonly Slice[], offset: number, limit: number): { slices
 const entriesOf = (slice: Slice, items: Finding[]): Entry[] =>
   items.map((item, at) => {
     const position = slice.from + at + 1;
-    // Behind a name all that is left was read, whatever the position.
+    // After a name, all remaining findings were read, whatever their position.
     const last = slice.after === undefined ? position >= slice.failed : at === items.length - 1;
     return { slice, item, position, last };
   });

@@ -5,7 +5,6 @@ import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { insert, type Operation, put, remove, replace } from "../platform/storage/tables.ts";
 import { unknownChange, writeChanged } from "./changed-results.ts";
 import { ASSET_CHECKS } from "./checks/all.ts";
-import { tally, type VaultResults } from "./evaluate.ts";
 import {
   Details,
   detailsKey,
@@ -17,7 +16,8 @@ import {
   type VaultState,
   VaultStates,
   vaultStateKey,
-} from "./layout.ts";
+} from "./compliance-rows.ts";
+import { tally, type VaultResults } from "./evaluate.ts";
 import {
   type AssetState,
   type Chunk,
@@ -29,30 +29,30 @@ import {
   packNewViolations,
   packTallies,
   unpackTallies,
-} from "./pack.ts";
+} from "./packed-results.ts";
 import { packReferences, type VaultReferences } from "./references.ts";
 import { findingRows, isFailing, type KnownState } from "./vault-state.ts";
 
 export interface NextState {
   vault: VaultRecord;
-  /** Who the vault's own tag names as its owner. */
+  /** Owner according to the vault's own tag. */
   owners: string[];
   results: VaultResults;
-  /** The assets that were evaluated, by `assetKey`: what tells who cares for one with a new violation. */
+  /** The evaluated assets by `assetKey`, for the owners of new violations. */
   evaluated: ReadonlyMap<string, AssetRecord>;
   references: VaultReferences;
   /** ISO 8601. */
   at: string;
-  /** The evaluation of everything this belongs to, if any. */
+  /** The evaluation of everything to which this belongs, if any. */
   evaluationId?: string | undefined;
 }
 
 /**
- * Writes what differs from `known`, in one transaction where it fits. Else the violations that arose come first, so that
- * none is lost, and the vault's own row last; until then the fence says that it is not whole. Where nothing differs only
- * the fence is moved, so that an older evaluation that is still under way can't be written over this one.
+ * Writes the differences to `known`, in one transaction if possible. Otherwise new violations are written first, so that none
+ * is lost, and the vault's own row last; until then the fence marks it as incomplete. Without differences, only the fence is
+ * moved, so that an older concurrent evaluation can't overwrite this one.
  *
- * @throws RowChanged or RowExists when another evaluation of the vault came between: open the state again and repeat.
+ * @throws {RowChanged} or RowExists when another evaluation of the vault was faster: read the state again and repeat.
  */
 export async function commitState(known: KnownState, next: NextState): Promise<void> {
   const { row, fence } = known;
@@ -66,20 +66,20 @@ export async function commitState(known: KnownState, next: NextState): Promise<v
   await writeOwn(known, record.name, record, (together) => fence.write(operations, { together: [own, ...together] }));
 }
 
-/** Writes the vault's own row, and with it the row that tells the totals how it changed. */
+/** Writes the vault's own row, with its mark for the totals. */
 async function writeOwn(
   { row, whole }: KnownState,
   vaultName: string,
   now: VaultState | undefined,
   write: (together: Operation[]) => Promise<unknown>,
 ): Promise<void> {
-  // Where the row was lost, the totals still count what it said.
+  // If the row was lost, the totals still count its previous content.
   if (!row && !whole) await write([unknownChange(vaultName)]);
   else await writeChanged(vaultName, { before: row, now }, (mark) => write([mark]));
 }
 
 /**
- * Takes a vault out; only its exemptions stay, for when it returns.
+ * Removes a vault's results. Its exemptions stay, in case it returns.
  *
  * @param at - ISO 8601.
  * @throws as `commitState`
@@ -107,7 +107,7 @@ export async function forgetState(known: KnownState, vaultName: string, at: stri
   else await fence.move();
 }
 
-/** The row of a vault of which nothing is known but the exemptions of assets that it had. */
+/** Returns the row of a removed vault with only the exemptions of its assets. */
 const leftBehind = (name: string, exemptions: VaultState["exemptions"], at: string): VaultState => ({
   name,
   subscriptionId: "",
@@ -121,7 +121,7 @@ const leftBehind = (name: string, exemptions: VaultState["exemptions"], at: stri
   gone: true,
 });
 
-/** The removals of all rows that the vault's own row tells of. */
+/** Returns the removals of all rows that the vault's own row names. */
 function standingOf(row: VaultState | undefined): Operation[] {
   if (!row) return [];
   const operations = row.details.map((_, at) => remove(Details, detailsKey(row.name, at)));
@@ -133,7 +133,7 @@ function standingOf(row: VaultState | undefined): Operation[] {
   return operations;
 }
 
-/** The removals of the rows that stand and that nothing is written to. */
+/** Returns the removals of existing rows that are not rewritten. */
 function surplus({ standing }: KnownState, operations: Operation[]): Operation[] {
   const touched = new Set(operations.map(({ rowKey }) => rowKey));
   return standing.filter((key) => !touched.has(key)).map((key) => remove(Details, key));
@@ -186,7 +186,7 @@ function* detailOperations(known: KnownState, details: Chunk[], vaultName: strin
   for (let at = details.length; at < before.length; at++) yield remove(Details, detailsKey(vaultName, at));
 }
 
-/** Check by check, so that the findings of one are in memory at a time. */
+/** One check at a time, to limit memory. */
 function* findingOperations(known: KnownState, next: NextState): Generator<Operation> {
   const before = failingByCheck(known.whole ? known.assets.values() : []);
   const after = failingByCheck(next.results.assets.values());
@@ -202,7 +202,7 @@ function* findingOperations(known: KnownState, next: NextState): Generator<Opera
   }
 }
 
-/** What did not fail before. */
+/** Returns failures that did not exist before. */
 function* newViolationOperations(known: KnownState, next: NextState): Generator<Operation> {
   const { name, id: vaultId, subscriptionId } = next.vault;
   const write = randomUUID();
@@ -240,13 +240,13 @@ function* arisen(
   }
 }
 
-/** Findings rows as they follow from assets' results, by the check's code. */
+/** Returns the findings rows of assets' results by the check's code. */
 export function findingRowsByCheck(assets: Iterable<AssetState>): Map<number, Chunk[]> {
   const failing = failingByCheck(assets);
   return new Map([...failing.keys()].map((code) => [code, findingChunks(findingsOf(failing, code))]));
 }
 
-/** The assets that fail a check, by its code. */
+/** Returns the failing assets by the check's code. */
 export function failingByCheck(assets: Iterable<AssetState>): Map<number, AssetState[]> {
   const failing = new Map<number, AssetState[]>();
   for (const asset of assets) {
@@ -259,7 +259,7 @@ export function failingByCheck(assets: Iterable<AssetState>): Map<number, AssetS
   return failing;
 }
 
-/** What one check finds. */
+/** Returns the findings of one check. */
 export const findingsOf = (failing: ReadonlyMap<number, AssetState[]>, code: number): Finding[] =>
   (failing.get(code) ?? []).map(({ name, failed, facts }) => {
     const { since, evidence } = failed.find((failure) => failure.code === code)!;

@@ -3,7 +3,7 @@ import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
 import { type AssetPlace, type AssetRecord, type AssetType, assetId, placesOf, sourceOf } from "../inventory/asset.ts";
-import { type Moment, statusOf } from "../inventory/health.ts";
+import { type Moment, statusOf } from "../inventory/asset-status.ts";
 import type { AssetQueries, FoundAsset } from "../inventory/query.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
 import { isServiceVault } from "../platform/azure/service-key-vault.ts";

@@ -5,7 +5,7 @@ import { pageOf } from "../platform/http/paging.ts";
 import type { ScanProgress } from "./discovery.ts";
 import { SCAN_MODES, SCAN_STATUSES, type ScanRecord, Tally, VAULT_OUTCOMES, type VaultOutcome } from "./scan.ts";
 
-/** Scans as the API takes and shows them. */
+/** Schemas and views of scans in the API. */
 
 const instant = z.iso.datetime();
 

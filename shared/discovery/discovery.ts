@@ -9,7 +9,7 @@ import type { Row } from "../platform/storage/entity.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import { remove, type Tables } from "../platform/storage/tables.ts";
 import { isUlid, newestFirst, ULID } from "../platform/ulid.ts";
-import type { ActiveScanList } from "./active.ts";
+import type { ActiveScanList } from "./active-scans.ts";
 import {
   addTally,
   BEYOND,
@@ -31,7 +31,9 @@ import {
   WAITING,
 } from "./scan.ts";
 
-/** The scan that ended last is looked for among so many: those of other subscriptions and of mode `force` overlap. */
+/**
+ * Number of newest scans among which the last ended one is searched. Scans of other subscriptions and of mode `force` overlap.
+ */
 const NEWEST_SCANS = 20;
 const ENDED = [
   "scanId",
@@ -45,21 +47,22 @@ const ENDED = [
 ] as const;
 export type EndedScan = Pick<ScanRecord, (typeof ENDED)[number]>;
 
-/** A scan as it stands now: its record, with the counts of its vaults while it runs. */
+/** A scan with current counts. While it runs, its vaults are counted. */
 export interface ScanProgress extends ScanRecord {
   vaultsDone: number;
   vaultsFailed: number;
   tally: NonNullable<ScanRecord["tally"]>;
 }
 
-/** What people and timers ask of discovery: start, watch, read and cancel scans. The queues' side is in run.ts. */
+/** Starts, lists, reads and cancels scans, for the API and timers. `scan-run.ts` handles the queues. */
 export interface Discovery {
   /**
-   * Starts a scan: it is queued, and planned by the message that is sent.
-   * @param scanId - Id that was claimed for this scan before. Of all that start it under this id one can write its row: the
+   * Writes a queued scan and sends the message that plans it.
+   *
+   * @param scanId - An id that was claimed for this scan. If several callers use the same id, one writes the scan's row and the
    * others throw `RowExists`.
-   * @throws {Problem} scanRunning when another one covers any of the same subscriptions, unless the mode is `force`;
-   * invalidRequest for a subscription that is not watched.
+   * @throws {Problem} scanRunning when another scan covers any of the same subscriptions, unless the mode is `force`;
+   * invalidRequest for a subscription that is not in scope.
    */
   start(
     request: { mode: ScanMode; subscriptions?: string[] | undefined },
@@ -70,22 +73,28 @@ export interface Discovery {
   /** @throws {Problem} notFound */
   progress(scanId: string): Promise<ScanProgress>;
   /**
-   * What came of each vault so far, in the order of the plan: by subscription and name.
+   * Returns the outcomes of finished vaults in the order of the plan: by subscription and name.
+   *
    * @throws {Problem} notFound, invalidCursor
    */
   results(scanId: string, request: PageRequest): Promise<{ scan: ScanProgress; page: Page<VaultOutcome> }>;
-  /** Newest first. @throws {Problem} invalidCursor */
+  /**
+   * Lists scans, newest first.
+   *
+   * @throws {Problem} invalidCursor
+   */
   list(request: PageRequest): Promise<Page<ScanRecord>>;
-  /** Of the newest 20 scans the one that ended last; undefined before the first. One request. */
+  /** Returns the last ended of the newest 20 scans. Undefined before the first end. One request. */
   lastEnded(): Promise<EndedScan | undefined>;
   /**
-   * Ends a scan before its time. Vaults under way are finished, waiting ones are not begun.
-   * @throws {Problem} notFound; conflict when it is over already.
+   * Cancels a scan. Vaults in progress are finished, waiting ones are not started.
+   *
+   * @throws {Problem} notFound; conflict when the scan is over.
    */
   cancel(scanId: string, caller: Caller): Promise<void>;
-  /** A scheduled scan; another one under way is reason enough to leave this one out. */
+  /** Starts a scheduled scan, or skips it while another scan is in progress. */
   startScheduled(mode: "full" | "delta", requestId: string): Promise<void>;
-  /** A scheduled scan that could not even be begun, in five tries: people find it in the audit log. */
+  /** Records in the audit log that a scheduled scan could not be started in five attempts. */
   scheduledFailed(mode: "full" | "delta", requestId: string): Promise<void>;
 }
 
@@ -93,7 +102,11 @@ export interface DiscoveryDeps {
   tables: Tables;
   queues: Queues;
   active: ActiveScanList;
-  /** @throws {Problem} invalidRequest naming those that are not watched. */
+  /**
+   * Throws if a subscription is not in scope.
+   *
+   * @throws {Problem} invalidRequest with the subscriptions.
+   */
   requireWatched: (subscriptionIds: readonly string[]) => Promise<void>;
   audit: Audit;
   clock: Clock;
@@ -110,8 +123,8 @@ export function createDiscovery(deps: DiscoveryDeps): Discovery {
     return scan;
   }
 
-  /** The list's copy is written when a scan begins and ends; in between only the scan's own row says how it stands. */
-  async function asItStands(copy: ScanRecord): Promise<ScanRecord> {
+  /** Returns the scan's current record. The list's copy is written only when a scan starts and ends. */
+  async function currentRecord(copy: ScanRecord): Promise<ScanRecord> {
     if (isOver(copy.status)) return copy;
     return (await tables.get(Scans, scanPartition(copy.scanId), SCAN_ROW)) ?? copy;
   }
@@ -224,7 +237,7 @@ export function createDiscovery(deps: DiscoveryDeps): Discovery {
       ]);
       const last = rows[wanted - 1];
       return {
-        items: await Promise.all(rows.slice(request.offset, wanted).map(asItStands)),
+        items: await Promise.all(rows.slice(request.offset, wanted).map(currentRecord)),
         ...(counted.length > MAX_COUNTED ? { total: null, totalAtLeast: MAX_COUNTED } : { total: counted.length }),
         limit: request.limit,
         offset: request.offset,
@@ -256,7 +269,7 @@ export function createDiscovery(deps: DiscoveryDeps): Discovery {
       cancelled(scan);
       const mark = () => tables.modify(Scans, partition, SCAN_ROW, cancelled);
       await audited(audit, event, mark, (changed) => ({ details: { status: changed?.status } }));
-      // Workers take their next vault from the waiting ones: without any they end.
+      // Workers claim waiting vaults only. Without any, they end.
       for await (const rows of tables.pages(PlannedVaults, {
         partitionKey: partition,
         from: WAITING,

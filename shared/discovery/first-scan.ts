@@ -13,7 +13,7 @@ const ABANDONED_MS = 30 * SECOND_MS;
 export interface FirstScanDeps {
   tables: Tables;
   discovery: Pick<Discovery, "start">;
-  /** False when `FIRST_SCAN` is `off`. */
+  /** False if `FIRST_SCAN` is `off`. */
   enabled: boolean;
   clock: Clock;
   randomness: Randomness;
@@ -36,7 +36,7 @@ export function createFirstScan(deps: FirstScanDeps): (requestId: string) => Pro
     return false;
   }
 
-  /** Undefined when another instance was faster. */
+  /** Returns undefined if another instance was faster. */
   async function claim(): Promise<Row<FirstScan> | undefined> {
     const scanId = randomness.ulid(clock.now());
     try {
@@ -47,7 +47,7 @@ export function createFirstScan(deps: FirstScanDeps): (requestId: string) => Pro
     }
   }
 
-  /** True once the store has a scan. False while another one is being started, which may still be lost. */
+  /** Returns true once the store has a scan. Returns false while another scan is being started, which may still be lost. */
   async function start({ scanId }: FirstScan, requestId: string): Promise<boolean> {
     if (await hasScans()) return true;
     try {

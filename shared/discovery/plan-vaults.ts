@@ -8,21 +8,21 @@ import type { Tables } from "../platform/storage/tables.ts";
 import { failureRecord } from "./read-list.ts";
 import { type PlannedVault, type ScanMode, type ScanRecord, UNREADABLE_SUBSCRIPTION } from "./scan.ts";
 
-/** Subscriptions whose vaults are listed side by side. */
+/** Subscriptions listed concurrently. */
 const SUBSCRIPTIONS_AT_ONCE = 8;
 
-/** What a scan is about. */
+/** The vaults of a scan, and the result of listing each subscription. */
 export interface VaultPlan {
   vaults: PlannedVault[];
   subscriptions: ScanRecord["subscriptionOutcomes"];
 }
 
-/** Which subscriptions a scan is about that names none. Ids in lower case. */
+/** The scope of scans without an explicit list. IDs in lower case. */
 export interface WatchedSubscriptions {
-  /** True: the named ones, and every other one that the identity may see. */
+  /** True: the named subscriptions and all others that the identity can read. */
   all: boolean;
   named: string[];
-  /** Those that the identity was ever seen to see. */
+  /** All subscriptions that the identity could read at any time. */
   discovered: string[];
 }
 
@@ -30,18 +30,18 @@ interface PlanDeps {
   tables: Tables;
   resourceManager: ResourceManager;
   watched: () => Promise<WatchedSubscriptions>;
-  /** Told of every subscription that the identity sees; `complete` is false where some could not be read. */
+  /** Receives every subscription that the identity can read. `complete` is false if some entries could not be read. */
   seen: (subscriptions: readonly SubscriptionResource[], complete: boolean) => Promise<void>;
   clock: Clock;
-  /** Ends the listing; what is not listed by then is a failure of its subscription. */
+  /** Ends the listing. Subscriptions that are not listed by then are recorded as failed. */
   signal: AbortSignal;
 }
 
 /**
- * Which vaults a scan is about: those the resource manager lists in each subscription, those known there that a complete
- * listing no longer has, and of both which are left alone for now. A vault whose description can't be read is planned as
- * that vault's failure.
- * @throws {CloudFailure} when not even the subscriptions could be listed.
+ * Plans the vaults of a scan: vaults that the resource manager lists, and known vaults that are missing from a complete
+ * listing. Vaults in back-off are planned as skipped, and vaults whose description can't be read as failed.
+ *
+ * @throws {CloudFailure} when the subscriptions can't be listed.
  */
 export async function planVaults(
   scan: { mode: ScanMode; subscriptions?: string[] | undefined },
@@ -54,7 +54,8 @@ export async function planVaults(
   const vaults = parts.flatMap((part) => part.vaults);
   const listed = new Set(vaults.filter((one) => one.action !== "remove").map((one) => one.name.toLowerCase()));
   return {
-    // A vault that moved is missing from one subscription and listed in another, whose worker takes it out of the first.
+    // A moved vault is missing from one subscription and listed in another. The worker of the new place removes it from the old
+    // one.
     vaults: vaults.filter((one) => one.action !== "remove" || !listed.has(one.name)),
     subscriptions: [...parts.flatMap((part) => part.subscriptions), ...chosen.unreadable],
   };
@@ -67,7 +68,7 @@ async function planSubscription(
   deps: PlanDeps,
 ): Promise<VaultPlan> {
   const known = await knownVaults(deps.tables, subscriptionId);
-  // Nothing is known of it and the identity does not see it any more: it has gone.
+  // The subscription has no known vaults and the identity can no longer read it.
   if (known.size === 0 && unseen.has(subscriptionId)) return { vaults: [], subscriptions: [] };
   const name = names.get(subscriptionId);
   const named = name === undefined ? {} : { name };
@@ -85,10 +86,10 @@ async function planSubscription(
 }
 
 /**
- * The plan of one subscription from its complete listing.
+ * Returns the plan of one subscription from its complete listing.
  *
- * @param known - The vaults known there, by lower-cased name, with the end of their back-off.
- * @param listedAt - When the listing was asked for.
+ * @param known - Vaults of the subscription in the inventory: lower-case name and end of the back-off.
+ * @param listedAt - When the listing was requested.
  */
 export function planListed(
   subscriptionId: string,
@@ -115,7 +116,7 @@ export function planListed(
     const record = failureRecord(failure, listedAt);
     planned.set(name.toLowerCase(), { name, subscriptionId, action: "fail", failure: record });
   }
-  // An entry without a name may be any of the vaults that seem to be missing: none is taken out then.
+  // An unreadable entry without a name may be any vault that seems to be missing. So none is removed.
   const nameless = listed.unreadable.find(({ name }) => name === undefined);
   for (const name of nameless ? [] : known.keys()) {
     if (!planned.has(name)) planned.set(name, { name, subscriptionId, action: "remove", listedAt });
@@ -131,16 +132,16 @@ export function planListed(
 /** The subscriptions of a scan. */
 interface Chosen {
   ids: string[];
-  /** Those of `ids` that the identity saw once and does not see now. */
+  /** The subscriptions of `ids` that the identity could read before and can't read now. */
   unseen: ReadonlySet<string>;
-  /** What the resource manager calls them, as far as it said. */
+  /** Display names from the resource manager, as far as known. */
   names: ReadonlyMap<string, string>;
   unreadable: VaultPlan["subscriptions"];
 }
 
 /**
- * Those asked for; else those that are watched. One that the identity has seen before and does not see any more is tried
- * nevertheless: that its vaults can't be listed is that subscription's failure, and none of them is taken out.
+ * Returns the requested subscriptions, or those in scope. A subscription that the identity can no longer read is tried
+ * nevertheless: its failed listing is recorded, and none of its vaults is removed.
  */
 async function subscriptionsOf(requested: string[] | undefined, deps: PlanDeps): Promise<Chosen> {
   const once = (ids: string[]) => [...new Set(ids.map((id) => id.toLowerCase()))].sort();
@@ -157,7 +158,7 @@ async function subscriptionsOf(requested: string[] | undefined, deps: PlanDeps):
   };
 }
 
-/** What the identity sees. A scan of those that are named needs it for their names alone. */
+/** Lists the subscriptions that the identity can read. A scan of named subscriptions needs only their display names. */
 async function listSubscriptions(
   required: boolean,
   { resourceManager, clock, signal, seen }: PlanDeps,
@@ -180,7 +181,11 @@ async function listSubscriptions(
   }
 }
 
-/** Every vault of a subscription. @throws {CloudFailure} when the list can't be read to its end. */
+/**
+ * Lists every vault of a subscription.
+ *
+ * @throws {CloudFailure} when the list can't be read to its end.
+ */
 export async function listVaults(
   resourceManager: ResourceManager,
   subscriptionId: string,
@@ -194,7 +199,7 @@ export async function listVaults(
   return all;
 }
 
-/** The vaults known in a subscription, by lower-cased name, with the end of their back-off. */
+/** Returns the vaults of a subscription in the inventory: lower-case name and end of the back-off. */
 async function knownVaults(tables: Tables, subscriptionId: string): Promise<Map<string, string | undefined>> {
   const prefix = vaultInSubscriptionKey(subscriptionId, "");
   const known = new Map<string, string | undefined>();

@@ -9,9 +9,7 @@ import type { Queues } from "../platform/storage/queues.ts";
 import { type Operation, put, remove, replace, type Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
-import type { ActiveScanList } from "./active.ts";
-import { type Claims, PLAN_WORKER } from "./claims.ts";
-import type { ScanEnd } from "./end.ts";
+import type { ActiveScanList } from "./active-scans.ts";
 import { planVaults, type VaultPlan, type WatchedSubscriptions } from "./plan-vaults.ts";
 import { failureRecord } from "./read-list.ts";
 import {
@@ -29,11 +27,13 @@ import {
   WAITING,
   waitingKey,
 } from "./scan.ts";
-import { internalFailure, type PlannedScan, VAULTS_AT_ONCE } from "./work.ts";
+import type { ScanEnd } from "./scan-end.ts";
+import { internalFailure, type PlannedScan, VAULTS_AT_ONCE } from "./scan-worker.ts";
+import { type Claims, PLAN_WORKER } from "./vault-claims.ts";
 
-/** How long a scan waits for the workers of other scans before it asks again. */
+/** How long a scan waits for workers of other scans before it asks again. */
 const NO_WORKER_DELAY_SECONDS = 5;
-/** The longest that listing the vaults may take: shorter than the watch waits before it has the plan made again. */
+/** Longest duration of the listing of vaults. Shorter than the time after which the watch restarts the plan. */
 export const LISTING_MS = 8 * MINUTE_MS;
 
 export interface PlanDeps {
@@ -41,7 +41,7 @@ export interface PlanDeps {
   queues: Queues;
   settings: Settings;
   resourceManager: ResourceManager;
-  /** Which subscriptions a scan is about that names none, and who is told what the identity sees. */
+  /** Provides the scope of scans without an explicit list, and receives the subscriptions that the identity can read. */
   subscriptions: {
     watched(): Promise<WatchedSubscriptions>;
     discovered(seen: readonly SubscriptionResource[], complete: boolean): Promise<void>;
@@ -53,17 +53,17 @@ export interface PlanDeps {
   randomness: Randomness;
 }
 
-/** The plan of a scan: its vaults, of which as many are claimed as there may be workers. */
+/** Plans scans: lists the vaults and claims one for each worker. */
 export interface ScanPlan {
   /**
-   * Plans a queued scan. A message may come while another one's worker plans: whoever changed the scan's row last goes on,
-   * and the other stops at its next step, so that no late plan lies over a scan that runs.
+   * Plans a queued scan. Two workers may plan at once after a duplicate delivery. The one that changed the scan's row last
+   * continues and the other stops at its next step, so that a late plan cannot overwrite a running scan.
    *
    * @param delivery - 1 for the message's first delivery.
-   * @returns what the caller has to scan, if anything. Messages are sent for more workers than one process should be.
+   * @returns the vaults that the caller scans, if any. Messages are sent for further workers.
    */
   plan(scanId: string, delivery: number): Promise<PlannedScan | undefined>;
-  /** Ends a scan whose plan failed for good; the scan says why. */
+  /** Ends a scan whose plan failed five times. */
   planFailed(scanId: string): Promise<void>;
 }
 
@@ -71,20 +71,20 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
   const { tables, queues, active, claims, end, clock, randomness } = deps;
 
   async function plan(scanId: string, delivery: number): Promise<PlannedScan | undefined> {
-    const found = await tables.get(Scans, scanPartition(scanId), SCAN_ROW);
-    if (!found || isOver(found.status)) return undefined;
-    if (found.status === "running") {
-      // A delivery before this one died or failed among its vaults. Any other message comes too late to be needed.
-      if (delivery > 1 && (await claims.sendLeft(scanId, PLAN_WORKER)) === 0) await end.finish(scanId);
+    const row = await tables.get(Scans, scanPartition(scanId), SCAN_ROW);
+    if (!row || isOver(row.status)) return undefined;
+    if (row.status === "running") {
+      // The previous delivery crashed or failed while it scanned vaults. A duplicate of the first delivery has nothing to do.
+      if (delivery > 1 && (await claims.resendClaimed(scanId, PLAN_WORKER)) === 0) await end.finish(scanId);
       return undefined;
     }
-    if (found.cancelledBy) return await over(end.finish(scanId));
-    const scan = await unlessChanged(tables.replace(Scans, { ...found, planner: planner() }));
+    if (row.cancelledBy) return await endPlan(end.finish(scanId));
+    const scan = await unlessChanged(tables.replace(Scans, { ...row, planner: planner() }));
     if (!scan) return undefined;
     const settings = await deps.settings.values();
     const free = await active.takeWorkers(scanId, 1, settings.discoveryMaxWorkers);
     if (free === 0) {
-      return await over(queues.send(QUEUES.plan, { scanId }, { delaySeconds: NO_WORKER_DELAY_SECONDS }));
+      return await endPlan(queues.send(QUEUES.plan, { scanId }, { delaySeconds: NO_WORKER_DELAY_SECONDS }));
     }
     let planned: VaultPlan;
     try {
@@ -98,9 +98,9 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
       });
     } catch (error) {
       if (!(error instanceof CloudFailure)) throw error;
-      return await over(end.fail(scanId, failureRecord(error, clock.now().toISOString())));
+      return await endPlan(end.fail(scanId, failureRecord(error, clock.now().toISOString())));
     }
-    if (planned.subscriptions.length === 0) return await over(end.fail(scanId, nothingWatched(clock)));
+    if (planned.subscriptions.length === 0) return await endPlan(end.fail(scanId, nothingWatchedFailure(clock)));
     const wanted = Math.max(1, planned.vaults.length);
     const workers = Math.max(1, await active.takeWorkers(scanId, wanted, settings.discoveryMaxWorkers));
     const vaults = planned.vaults.map((vault, at) => {
@@ -110,7 +110,7 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
     const written = await unlessChanged(writeVaults(scan, vaults));
     if (!written) return undefined;
     const now = clock.now();
-    const running = await begin({
+    const running = await startRunning({
       ...written.scan,
       status: "running",
       startedAt: now.toISOString(),
@@ -119,7 +119,7 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
       subscriptionOutcomes: planned.subscriptions,
     });
     if (!running) return undefined;
-    if (vaults.length === 0) return await over(end.finish(scanId));
+    if (vaults.length === 0) return await endPlan(end.finish(scanId));
     const rows = vaults.map((vault, at) => ({ index: indexAt(at), vault }));
     await Promise.all(rows.slice(VAULTS_AT_ONCE, workers).map(({ index }) => claims.send(scanId, index)));
     return {
@@ -131,20 +131,22 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
     };
   }
 
-  /** From here on the scan runs. Undefined when another worker plans it, or it is over. */
-  async function begin(scan: Row<ScanRecord>): Promise<Row<ScanRecord> | undefined> {
+  /** Sets the scan to running. Undefined if another worker plans it or it is over. */
+  async function startRunning(scan: Row<ScanRecord>): Promise<Row<ScanRecord> | undefined> {
     const running = await unlessChanged(tables.replace(Scans, scan));
     if (running) return running;
-    // The answer may have been lost, and the scan cancelled before it was written again: its vaults are claimed all the same.
+    // The response may have been lost and the row written by a retry, or the scan was canceled in between. Its vaults are
+    // claimed in any case.
     const now = await tables.get(Scans, scan.partitionKey, SCAN_ROW);
     return now?.status === "running" && now.planner === scan.planner ? now : undefined;
   }
 
   /**
-   * Writes the plan, whose first vaults are claimed, over what a plan that died half way may have left. Each transaction
-   * changes the scan's row too, by its ETag, so that none can land once another worker plans, or the scan runs.
-   * @returns the scan's row, and the ETags of the plan's rows by their keys.
-   * @throws RowChanged then.
+   * Writes the plan and removes rows of an interrupted plan. Each transaction also replaces the scan's row by its ETag, so that
+   * none succeeds once another worker plans or the scan runs.
+   *
+   * @returns the scan's row, and the ETags of the plan's rows by key.
+   * @throws {RowChanged} if another worker has changed the scan's row.
    */
   async function writeVaults(
     scan: Row<ScanRecord>,
@@ -169,14 +171,14 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
     return { scan: { ...scan, etag }, etags };
   }
 
-  /** The scan's part here is done: there is nothing to scan. */
-  async function over(done: Promise<void>): Promise<undefined> {
+  /** Awaits the last step and returns undefined: the caller has nothing to scan. */
+  async function endPlan(done: Promise<void>): Promise<undefined> {
     await done;
   }
 
   async function planFailed(scanId: string): Promise<void> {
     const scan = await tables.get(Scans, scanPartition(scanId), SCAN_ROW);
-    // Its vaults have messages of their own by now, or the watch sends them.
+    // The vaults already have messages, or the watch sends them.
     if (scan?.status === "running") return;
     await end.fail(scanId, internalFailure(clock, "The scan could not be planned, in five tries."));
   }
@@ -186,8 +188,8 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
   return { plan, planFailed };
 }
 
-/** A scan of nothing must not look like one that found everything as it was. */
-const nothingWatched = (clock: Clock) => ({
+/** The failure of a scan without subscriptions. An empty scan must not be reported as "no changes". */
+const nothingWatchedFailure = (clock: Clock) => ({
   code: "nothingWatched",
   message: "There is no subscription to scan: none is watched, or the service's identity sees none.",
   remedy: `For each subscription to scan, give the identity ${INVENTORY_READER}. If watchAll is false, add the subscription with POST /subscriptions.`,

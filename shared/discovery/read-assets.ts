@@ -2,8 +2,8 @@ import pMap from "p-map";
 import { type AssetRecord, type AssetType, contentOf, fingerprint } from "../inventory/asset.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
-import type { Answer, ListedAsset, UnreadableEntry, VaultClient } from "../platform/azure/key-vault.ts";
-import { isReadable, type ListEntry, listingOf, listingsOf } from "./read-list.ts";
+import type { Answer, ListedAsset, VaultClient } from "../platform/azure/key-vault.ts";
+import { listingOf, listingsOf } from "./read-list.ts";
 
 /** Keys and certificates whose details are asked for side by side, per vault. */
 const DETAILS_AT_ONCE = 8;
@@ -33,7 +33,7 @@ const isAnswer = (part: Part): part is Answer<Members> => typeof part === "objec
 
 /** An entry of a list and what was asked for because of it. */
 interface Asked {
-  entry: ListEntry;
+  entry: ListedAsset;
   /** The asset as it stood, where that was looked up. With the same entry it stays as it is, and nothing was asked for. */
   before?: AssetRecord | undefined;
   details: Part;
@@ -76,7 +76,7 @@ interface Failures {
 export async function readAssets(
   client: VaultClient,
   type: AssetType,
-  listed: ListedAsset[],
+  entries: ListedAsset[],
   vault: VaultRecord,
   options: {
     known: () => Promise<Map<string, AssetRecord>>;
@@ -87,14 +87,12 @@ export async function readAssets(
   },
 ): Promise<ReadList | undefined> {
   const { known, refresh, isAsBefore, now, signal } = options;
-  const entries = listed.filter(isReadable);
-  const unreadable = listed.filter((entry) => !isReadable(entry));
-  const details: Failures = { first: unreadable[0]?.failure };
+  const details: Failures = {};
   const policies: Failures = {};
-  let whole = unreadable.length === 0;
-  const standing = async ({ name }: ListEntry) => (await known()).get(name.toLowerCase());
+  let whole = true;
+  const standing = async ({ name }: ListedAsset) => (await known()).get(name.toLowerCase());
 
-  async function ask(entry: ListEntry): Promise<Asked> {
+  async function ask(entry: ListedAsset): Promise<Asked> {
     const before = refresh(entry.name) ? undefined : await standing(entry);
     if (before?.listing === listingOf(entry)) return { entry, before, details: "none", policy: "none" };
     const parts = await Promise.all([
@@ -159,14 +157,13 @@ export async function readAssets(
     }
   }
   const result: ReadList = { assets, listing: whole ? listingsOf(entries) : "", answers: whole ? answers : undefined };
-  if (unreadable.length > 0) result.assets = withUnreadable(result.assets, entries, unreadable, await known());
   if (details.first) result.failure = details.first;
   if (policies.first) result.policyFailure = policies.first;
   return result;
 }
 
 async function partOf(
-  entry: ListEntry,
+  entry: ListedAsset,
   failures: Failures,
   ask: () => Promise<Answer<Members> | undefined>,
 ): Promise<Part> {
@@ -178,7 +175,7 @@ async function partOf(
   }
 }
 
-function membersOf(entry: ListEntry, part: Part, failures: Failures): Read {
+function membersOf(entry: ListedAsset, part: Part, failures: Failures): Read {
   if (part === "none") return {};
   if (!isAnswer(part)) return part;
   try {
@@ -189,7 +186,7 @@ function membersOf(entry: ListEntry, part: Part, failures: Failures): Read {
 }
 
 /** @throws what is no failure of this part alone. */
-function failedPart(entry: ListEntry, failures: Failures, error: unknown): "gone" | "withheld" | CloudFailure {
+function failedPart(entry: ListedAsset, failures: Failures, error: unknown): "gone" | "withheld" | CloudFailure {
   if (!(error instanceof CloudFailure) || error.code === "timedOut") throw error;
   if (error.code === "notFound") return "gone";
   // Key Vault refuses to show a disabled item: that says nothing of the others and is no failure.
@@ -197,21 +194,6 @@ function failedPart(entry: ListEntry, failures: Failures, error: unknown): "gone
   if (error.code === "accessDenied") failures.refusal = error;
   failures.first ??= error;
   return error;
-}
-
-/** The assets, and those known that an unreadable entry may stand for: they must not count as removed. */
-function withUnreadable(
-  assets: AssetRecord[],
-  entries: ListEntry[],
-  unreadable: UnreadableEntry[],
-  known: Map<string, AssetRecord>,
-): AssetRecord[] {
-  const listed = new Set(entries.map((entry) => entry.name.toLowerCase()));
-  const nameless = unreadable.some(({ name }) => name === undefined);
-  const names = new Set(unreadable.map(({ name }) => name?.toLowerCase()));
-  const kept = [...known].filter(([name]) => !listed.has(name) && (nameless || names.has(name)));
-  const key = ({ name }: AssetRecord) => name.toLowerCase();
-  return [...assets, ...kept.map(([, asset]) => asset)].sort((a, b) => (key(a) < key(b) ? -1 : 1));
 }
 
 /** The details an asset had before, where they can't be read now; a rotation policy is read by itself. */

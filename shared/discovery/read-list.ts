@@ -2,41 +2,30 @@ import { type AssetRecord, type AssetType, fingerprint, isStale } from "../inven
 import { ALL_SEVENTHS, seventhOf } from "../inventory/details.ts";
 import type { ReadSevenths, VaultFailure, VaultRecord } from "../inventory/vault.ts";
 import type { CloudFailure } from "../platform/azure/failure.ts";
-import type { ListedAsset, UnreadableEntry, VaultClient } from "../platform/azure/key-vault.ts";
+import type { ListedAsset, VaultClient } from "../platform/azure/key-vault.ts";
 import { SECOND_MS } from "../platform/time.ts";
 
 /** Goes into the hash of answers: must be raised whenever the same answers become other assets. */
 const READING = 1;
 
-/** An entry of a list as the service documents it. */
-export type ListEntry = Exclude<ListedAsset, UnreadableEntry>;
-
 /**
- * The list entries of one kind, read to the last page, without those that only back a certificate, each name once.
- * @throws {CloudFailure} when a page could not be read, or `signal` ended it.
+ * Reads the list of one asset type to its last page. Omits objects that belong to a certificate, and repeated names.
+ * @throws {CloudFailure} if a page can't be read, or `signal` is aborted.
  */
 export async function readListing(client: VaultClient, type: AssetType, signal: AbortSignal): Promise<ListedAsset[]> {
-  const unreadable: UnreadableEntry[] = [];
-  const onUnreadable = (entry: UnreadableEntry) => unreadable.push(entry);
-  const pages =
-    type === "secret"
-      ? client.secrets(signal, onUnreadable)
-      : type === "key"
-        ? client.keys(signal, onUnreadable)
-        : client.certificates(signal, onUnreadable);
-  const entries = new Map<string, ListEntry>();
+  const pages: AsyncGenerator<ListedAsset[]> =
+    type === "secret" ? client.secrets(signal) : type === "key" ? client.keys(signal) : client.certificates(signal);
+  const entries = new Map<string, ListedAsset>();
   for await (const page of pages) {
-    for (const entry of page) if (!isManaged(entry)) entries.set(entry.name.toLowerCase(), entry);
+    for (const entry of page) if (!entry.managed) entries.set(entry.name.toLowerCase(), entry);
   }
-  return [...[...entries].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, entry]) => entry), ...unreadable];
+  return [...entries].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, entry]) => entry);
 }
 
-const isManaged = (entry: ListEntry): boolean => "managed" in entry && entry.managed === true;
-
 /** The hashes of list entries, which a list's own hash and each asset's are made of. */
-const listings = new WeakMap<ListEntry, string>();
+const listings = new WeakMap<ListedAsset, string>();
 
-export function listingOf(entry: ListEntry): string {
+export function listingOf(entry: ListedAsset): string {
   let listing = listings.get(entry);
   if (listing === undefined) {
     listing = fingerprint({ ...entry, tags: Object.entries(entry.tags ?? {}).sort() });
@@ -45,13 +34,9 @@ export function listingOf(entry: ListEntry): string {
   return listing;
 }
 
-export const isReadable = (entry: ListedAsset): entry is ListEntry => entry.kind !== "unreadable";
-
-/** Hash over list entries; that of a list with unreadable ones is empty, so that it is never taken for unchanged. */
-export function listingsOf(entries: ListedAsset[]): string {
-  if (!entries.every(isReadable)) return "";
-  return fingerprint(entries.map((entry) => [entry.name, listingOf(entry)]));
-}
+/** Returns a hash over list entries. */
+export const listingsOf = (entries: ListedAsset[]): string =>
+  fingerprint(entries.map((entry) => [entry.name, listingOf(entry)]));
 
 /**
  * When the details of each seventh were read, and what they were. Undefined while nobody read all of them.

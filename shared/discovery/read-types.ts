@@ -69,7 +69,13 @@ export async function readTypes(
     opened ??= deps.keyVaults.open(vault);
     return opened;
   };
-  return await Promise.all(ASSET_TYPES.map((type) => readType(type, vault, known, options, { ...deps, client }, now)));
+  try {
+    return await Promise.all(
+      ASSET_TYPES.map((type) => readType(type, vault, known, options, { ...deps, client }, now)),
+    );
+  } finally {
+    await opened?.close();
+  }
 }
 
 async function readType(
@@ -100,7 +106,7 @@ async function readType(
     const due = dueDetails(type, known, options, deps, now);
     const isDue = (name: string) =>
       due.size === ALL_SEVENTHS.size || (due.size > 0 && due.has(seventhOf(vault.name, name)));
-    const isListedAsBefore = row?.listings[type] === listing && listing !== "" && force.size === 0;
+    const isListedAsBefore = row?.listings[type] === listing && force.size === 0;
     const contentsBefore = row?.contents[type] ?? "";
     // Where nothing says when the details were read, they are read.
     const answersBefore = type === "secret" || before ? row?.answers?.[type] : undefined;
@@ -112,7 +118,7 @@ async function readType(
     let reading = { known: standing, refresh: isDue, now, signal: options.signal };
     if (isListedAsBefore && due.size < ALL_SEVENTHS.size) {
       // Of what is not due nothing is asked for that no list tells of.
-      const dueItems = items.filter(({ name }) => name !== undefined && isDue(name));
+      const dueItems = items.filter(({ name }) => isDue(name));
       const { assets } = (await readAssets(client, type, dueItems, vault, reading))!;
       const details = before && seventhsAsBefore(assets, before, due, now);
       if (due.size === 0 || details) return await unchanged(details);
@@ -125,9 +131,7 @@ async function readType(
     const read = await readAssets(client, type, items, vault, { ...reading, isAsBefore });
     if (!read) return await unchanged(before && seventhsReadAt(before, now));
     const contents = contentsOf(read.assets);
-    // Entries that can't be read may be of any seventh.
-    const readWhole = listing === "" ? NO_SEVENTHS : due;
-    const details = type === "secret" ? undefined : seventhsOf(read.assets, before, readWhole, now);
+    const details = type === "secret" ? undefined : seventhsOf(read.assets, before, due, now);
     const answers = read.answers === undefined ? undefined : hashOf(contents, read.answers);
     const list = { listing: read.listing, contents, found: read.assets.length, details, answers };
     const failures = { failure: read.failure, policyFailure: read.policyFailure };

@@ -11,7 +11,7 @@ import { failureRecord } from "./read-list.ts";
 import { type ReadTypesDeps, type ReadTypesOptions, readTypes, type TypeResult } from "./read-types.ts";
 import { emptyTally, MAX_NAMED_CHANGES, type PlannedVault, type VaultOutcome } from "./scan.ts";
 
-/** First wait before a failed vault is tried again by scans other than `force`; it doubles up to the longest. */
+/** First back-off of a failed vault for scans other than `force`. It doubles with each failure up to `LONGEST_BACK_OFF_MS`. */
 const BACK_OFF_MS = 5 * MINUTE_MS;
 const LONGEST_BACK_OFF_MS = 6 * HOUR_MS;
 
@@ -19,33 +19,36 @@ export interface ScanVaultDeps extends ReadTypesDeps {
   writer: InventoryWriter;
   resourceManager: ResourceManager;
   clock: Clock;
-  /** Run before a changed vault is claimed; what it answers writes what other rooms derive from the change. */
+  /**
+   * Called before a changed vault is claimed. Returns the function that writes data derived from the change, such as compliance
+   * results.
+   */
   prepareChange: (change: {
     vault: VaultRecord;
     vaultBefore: VaultRecord | undefined;
-    /** True when the vault itself leaves. */
+    /** True when the vault itself is removed. */
     vaultGone: boolean;
   }) => Promise<RecordChanges>;
 }
 
-/** How a vault is scanned. */
+/** Options of a vault's scan. */
 interface ScanVaultOptions extends ReadTypesOptions {
-  /** Names this worker in this one life to people who read the vault's row. */
+  /** Identifies this attempt of the worker in the vault's row. */
   owner: string;
-  /** For a look at this vault alone, between scans. */
-  look?: Look;
+  /** Set when this vault alone is re-scanned, between scans. */
+  rescan?: Rescan;
 }
 
-interface Look {
+interface Rescan {
   /** When an event of the vault arrived, if it sent one. */
   eventAt: string | undefined;
 }
 
 /**
- * What is to be done with a vault by now: the plan, or what was seen since it was made. A look or another scan may have
- * asked the resource manager later, and then that stands: what it says of the vault, that it is there, that it is not.
+ * Returns the plan, or a newer description of the vault. A re-scan or another scan may have asked the resource manager after
+ * the plan was made. Then its result counts: the description, that the vault exists, or that it does not.
  */
-async function upToDate(
+async function withNewerDescription(
   planned: PlannedVault,
   { row }: KnownVault,
   { writer }: Pick<ScanVaultDeps, "writer">,
@@ -57,26 +60,27 @@ async function upToDate(
   return { ...planned, action: "scan", subscriptionId, listedAt, resource: { ...row } };
 }
 
-/** A vault that was read, and not yet written. */
+/** A vault that was read and is not written yet. */
 export interface VaultRead {
-  /** How many assets differ from what is known. */
+  /** Number of assets that differ from the inventory. */
   changes: number;
   /**
-   * Brings the inventory up to date and says what came of the vault.
+   * Updates the inventory and returns the vault's outcome.
+   *
    * @throws {VaultBusy} when another worker has written the vault since it was read.
    */
   write(): Promise<VaultOutcome>;
 }
 
-/** `readVault`, and what was read is written. */
+/** Reads a vault and writes the result. */
 export async function scanVault(...args: Parameters<typeof readVault>): Promise<VaultOutcome> {
   const { write } = await readVault(...args);
   return await write();
 }
 
 /**
- * Reads one vault. Failures of the cloud become part of the outcome; anything else (storage, a bug) is thrown, so that the
- * message is delivered again.
+ * Reads one vault and compares it with the inventory. Failures of the cloud become part of the outcome. All other errors
+ * (storage, a bug) are thrown, so that the queue redelivers the message.
  *
  * @throws {VaultBusy} while another worker holds the vault.
  */
@@ -88,13 +92,13 @@ export async function readVault(
   const { writer, clock } = deps;
   if (plan.action === "skip") {
     const row = await writer.find(plan.name);
-    // What a dead worker half wrote is not left alone with its vault.
-    if (row && !row.pending) return unchanged(skipped(plan, row, clock));
+    // A half-finished write of a crashed worker must be completed even if the vault is skipped.
+    if (row && !row.pending) return noChanges(skipped(plan, row, clock));
   }
   const known = await writer.known(plan.name);
-  const planned = await upToDate(plan, known, deps);
+  const planned = await withNewerDescription(plan, known, deps);
   const moved = known.row && known.row.subscriptionId.toLowerCase() !== planned.subscriptionId.toLowerCase();
-  // A vault that another scan found elsewhere in the meantime is no longer this subscription's to remove.
+  // If another scan found the vault in a different subscription meanwhile, this plan must not remove it.
   if (planned.action === "remove") {
     const write = () => removeVault(planned, moved ? undefined : known, options.owner, deps);
     return { changes: 0, write };
@@ -102,15 +106,15 @@ export async function readVault(
 
   const resource = planned.resource as unknown as VaultResource;
   if (moved) {
-    // Its rows stand under the old subscription: it leaves there and arrives here as a new one.
+    // The vault's rows are stored under the old subscription. Remove them there and add the vault as a new one.
     await removeVault({ ...planned, listedAt: undefined }, known, options.owner, deps);
     return await readVault(planned, options, deps);
   }
   const now = clock.now().toISOString();
   const before = known.row && withoutKeys(known.row);
   const vault: VaultRecord = {
-    ...fresh(resource, planned.listedAt, now),
-    ...(before ? kept(before) : {}),
+    ...newVaultRecord(resource, planned.listedAt, now),
+    ...(before ? scanFields(before) : {}),
   };
   const failures: VaultOutcome["failures"] = [];
   const fail = (list: string, failure: CloudFailure) => failures.push({ list, ...failureRecord(failure, now) });
@@ -118,7 +122,7 @@ export async function readVault(
   if (options.mode !== "delta") {
     try {
       const settings = await deps.resourceManager.diagnosticSettings(resource.id, options.signal);
-      // Only what is kept, so that what was kept before compares equal.
+      // Parsed to the stored fields, so that a comparison with the stored record finds no false difference.
       vault.diagnostics = settings.map((setting) => DiagnosticSetting.parse(setting));
     } catch (error) {
       if (!(error instanceof CloudFailure)) throw error;
@@ -141,14 +145,14 @@ export async function readVault(
     if (list.assets) vault[expiriesColumn(type)] = packExpiries(list.assets.map((asset) => asset.expiresOn));
     if (owners) vault.owners = { ...vault.owners, [type]: owners };
   }
-  if (options.look?.eventAt !== undefined) vault.lastEventAt = options.look.eventAt;
-  backOff(vault, failures, clock, options.look !== undefined);
+  if (options.rescan?.eventAt !== undefined) vault.lastEventAt = options.rescan.eventAt;
+  backOff(vault, failures, clock, options.rescan !== undefined);
 
   const changes = results.flatMap((result) => result.changes);
   return {
     changes: changes.length,
     async write() {
-      if (changes.length === 0 && before && sameFacts(before, vault) && !known.interrupted)
+      if (changes.length === 0 && before && hasSameFacts(before, vault) && !known.interrupted)
         await writer.touch(known, vault);
       else {
         const prepare = () => deps.prepareChange({ vault, vaultBefore: before, vaultGone: false });
@@ -159,12 +163,12 @@ export async function readVault(
   };
 }
 
-/** There is nothing to write. */
-export const unchanged = (outcome: VaultOutcome): VaultRead => ({ changes: 0, write: async () => outcome });
+/** Returns a read without changes: writing it stores nothing. */
+export const noChanges = (outcome: VaultOutcome): VaultRead => ({ changes: 0, write: async () => outcome });
 
 const LIST_NAMES = { certificate: "certificates", key: "keys", secret: "secrets" } as const;
 
-/** `known` is undefined where there is nothing to remove. */
+/** Removes a vault and its assets from the inventory. `known` is undefined if there is nothing to remove. */
 async function removeVault(
   planned: PlannedVault,
   known: KnownVault | undefined,
@@ -240,12 +244,12 @@ function outcomeOf(
 }
 
 /**
- * A vault none of whose lists could be read is left alone for a while, longer with each scan. A look that fails says
- * nothing new: scans have their own times.
+ * Sets the back-off of a vault none of whose lists could be read, and doubles it with each scan. A failed re-scan does not
+ * change it.
  */
-function backOff(vault: VaultRecord, failures: VaultOutcome["failures"], clock: Clock, isLook: boolean): void {
+function backOff(vault: VaultRecord, failures: VaultOutcome["failures"], clock: Clock, isRescan: boolean): void {
   const failed = Object.values(LIST_NAMES).every((list) => failures.some((failure) => failure.list === list));
-  if (failed && isLook) return;
+  if (failed && isRescan) return;
   vault.failedScans = failed ? vault.failedScans + 1 : 0;
   if (!failed) {
     delete vault.retryAt;
@@ -255,8 +259,8 @@ function backOff(vault: VaultRecord, failures: VaultOutcome["failures"], clock: 
   vault.retryAt = new Date(clock.now().getTime() + wait).toISOString();
 }
 
-/** A vault as the resource manager describes it, nothing listed yet. */
-function fresh(resource: VaultResource, describedAt: string | undefined, now: string): VaultRecord {
+/** Returns a new record of a vault from its description, with nothing listed yet. */
+function newVaultRecord(resource: VaultResource, describedAt: string | undefined, now: string): VaultRecord {
   return {
     name: resource.name,
     id: resource.id,
@@ -285,8 +289,8 @@ function fresh(resource: VaultResource, describedAt: string | undefined, now: st
   };
 }
 
-/** What the scans know of a vault, beside what the resource manager says. */
-function kept(before: VaultRecord): Partial<VaultRecord> {
+/** Returns the fields of a stored vault that scans maintain, without those of the resource manager's description. */
+function scanFields(before: VaultRecord): Partial<VaultRecord> {
   const { firstSeenAt, diagnostics, failedScans, retryAt, lastEventAt } = before;
   return {
     firstSeenAt,
@@ -307,11 +311,11 @@ function kept(before: VaultRecord): Partial<VaultRecord> {
   };
 }
 
-/** Whether both say the same of what other rooms derive something from. */
-export const sameFacts = (before: VaultRecord, vault: VaultRecord): boolean =>
+/** Returns whether both records agree in all fields that other modules derive data from. */
+export const hasSameFacts = (before: VaultRecord, vault: VaultRecord): boolean =>
   JSON.stringify(facts(before)) === JSON.stringify(facts(vault));
 
-/** What other rooms could derive something from: all but the scans' own bookkeeping. */
+/** Returns the fields that other modules derive data from, without the bookkeeping of scans. */
 function facts(vault: VaultRecord): unknown {
   const { name, subscriptionId, softDelete, softDeleteRetentionDays, purgeProtection, rbacAuthorization } = vault;
   const { publicNetworkAccess, networkDefaultAction, privateEndpoints, diagnostics, tags } = vault;

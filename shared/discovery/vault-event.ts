@@ -2,23 +2,23 @@ import * as z from "zod";
 import { parseResourceId } from "../platform/azure/resource-id.ts";
 
 /**
- * Events of Event Grid as it puts them into a storage queue: one a message, base64 of JSON, in one of its two schemas.
+ * Events of Event Grid, as it puts them into a storage queue: one per message, base64 of JSON, in one of two schemas.
  * https://learn.microsoft.com/azure/event-grid/handler-storage-queues
  * https://learn.microsoft.com/azure/event-grid/event-schema-key-vault
  * https://learn.microsoft.com/azure/event-grid/event-schema-subscriptions
  */
 export const EVENT_QUEUE = "vault-events";
 
-/** What is taken from an event: that something may have changed in this vault, and nothing else. */
+/** The vault that an event names. Nothing else of an event is used: something may have changed in this vault. */
 export interface VaultHint {
-  /** Put together from the checked parts of the id that the event names. */
+  /** Rebuilt from the validated parts of the event's resource ID. */
   vaultId: string;
   vaultName: string;
-  /** Lower case. */
+  /** In lower case. */
   subscriptionId: string;
   /**
-   * `assets`: sent by the vault, about something in it. `vault`: sent by the vault, about itself. `resource`: sent by the
-   * resource manager, which wrote or deleted the vault or a part of it.
+   * `assets`: sent by the vault, about one of its objects. `vault`: sent by the vault, about itself. `resource`: sent by the
+   * resource manager after a write or delete of the vault or one of its child resources.
    */
   about: "assets" | "vault" | "resource";
 }
@@ -36,15 +36,14 @@ const EventGridEvent = z
   .object({ id: text, topic: text, subject: text, eventType: text, eventTime: text })
   .transform(({ topic, subject, eventType }) => ({ source: topic, subject, type: eventType }));
 
-/** https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md: `subject` and `time` may be missing. */
+/** https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md: `subject` and `time` are optional. */
 const CloudEvent = z
   .object({ specversion: z.literal("1.0"), id: text, source: text, subject: text.default(""), type: text })
   .transform(({ source, subject, type }) => ({ source, subject, type }));
 
 /**
- * A message of the queue. Of an event of any other type, or of anything but a vault, no hint is left; a message that is
- * no event does not fit. Members that are not read, such as the names and addresses of people in the resource manager's
- * events, are dropped here.
+ * A message of the queue. The hint is undefined for other event types and other resources. A message that is no event is
+ * invalid. Unused members are dropped here, such as names and addresses of people in the resource manager's events.
  */
 export const VaultEvent = z.union([CloudEvent, EventGridEvent]).transform((event) => ({ hint: hintOf(event) }));
 export type VaultEvent = z.infer<typeof VaultEvent>;
@@ -58,7 +57,7 @@ function hintOf({ source, subject, type }: { source: string; subject: string; ty
   return hint?.subscriptionId === topic ? hint : undefined;
 }
 
-/** The vault that an id names; of the resource manager's events also that of a part of a vault. */
+/** Returns the vault of a resource ID. For events of the resource manager, the ID of a child resource counts too. */
 function vaultOf(id: string, about: VaultHint["about"]): VaultHint | undefined {
   const parsed = parseResourceId(id);
   const isVault = parsed?.type === VAULT || (about === "resource" && parsed?.type.startsWith(`${VAULT}/`));

@@ -12,14 +12,14 @@ import {
   SOURCES,
   sourceOf,
 } from "./asset.ts";
+import { daysUntil, type Moment, STATUSES, statusOf } from "./asset-status.ts";
 import { countExpiries, healthOf } from "./expiries.ts";
-import { daysUntil, type Moment, STATUSES, statusOf } from "./health.ts";
 import { NOT_COUNTED, ownersOf } from "./holder.ts";
 import type { FoundVault } from "./inventory.ts";
 import type { FoundAsset } from "./query.ts";
 import { DiagnosticSetting, expiriesOf, forEachType, VaultFailure } from "./vault.ts";
 
-/** The inventory as the API shows it. */
+/** Schemas and views of the inventory in the API. */
 
 const instant = z.iso.datetime().meta({ description: "Time, ISO 8601 in UTC." });
 const subscriptionName = z
@@ -251,7 +251,7 @@ export const Vault = z
       .meta({ description: "Time of the last complete read of each list. Null if never read completely." }),
     failures: z
       .array(VaultFailure.extend({ list: z.enum(ASSET_TYPES).meta({ description: "List that could not be read." }) }))
-      .meta({ description: "What the last scan could not read, and how to fix it." }),
+      .meta({ description: "The lists that the last scan could not read, each with its remedy." }),
     retryAt: instant.nullable().meta({ description: "Time until which only scans with mode force retry the vault." }),
     lastEventAt: instant.nullable().meta({
       description: "Time of the last re-scan triggered by an event of the vault. Null if no event arrived.",
@@ -302,10 +302,10 @@ export function vaultView(found: FoundVault, moment: Moment): z.infer<typeof Vau
   };
 }
 
-/** A subscription's id in a request. */
+/** A subscription ID in a request. */
 export const subscriptionId = z.guid("must be a subscription id (a GUID)");
 
-/** A vault's name in a request. */
+/** A vault name in a request. */
 export const vaultName = z.string().regex(/^[a-zA-Z0-9-]{1,127}$/, "must be a vault name");
 const boolean = z.enum(["true", "false"]).transform((value) => value === "true");
 
@@ -346,10 +346,10 @@ export const AssetQuery = z.strictObject({
   ...pageParameters,
 });
 
-/** Of a file: what it leaves out. */
+/** For files: columns to leave out. */
 export const AssetFileQuery = AssetQuery.omit({ format: true, limit: true, offset: true });
 
-/** The tag a query asks for: by name, or by name and value. */
+/** Parses a tag filter: a name, or a name and a value. */
 export const tagFilter = (text: string): { name: string; value?: string } => {
   const at = text.indexOf("=");
   return at < 1 ? { name: text } : { name: text.slice(0, at), value: text.slice(at + 1) };
@@ -370,7 +370,11 @@ export const VaultQuery = z.strictObject({
   ...pageParameters,
 });
 
-/** @throws {Problem} invalidRequest for filters that nothing can fit together. */
+/**
+ * Throws if the filters contradict each other.
+ *
+ * @throws {Problem} invalidRequest
+ */
 export function refuseImpossible({
   counted,
   outOfScope,

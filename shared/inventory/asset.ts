@@ -6,35 +6,35 @@ import { entity } from "../platform/storage/entity.ts";
 export const ASSET_TYPES = ["certificate", "key", "secret"] as const;
 export type AssetType = (typeof ASSET_TYPES)[number];
 
-/** Where an asset comes from. */
+/** Sources of assets. */
 export const SOURCES = ["keyVault", "entra", "b2c"] as const;
 export type AssetSource = (typeof SOURCES)[number];
-/** Rows of earlier versions have none: they are a key vault's. */
+/** Returns an asset's source. Rows of earlier versions have none and belong to key vaults. */
 export const sourceOf = ({ source }: { source?: AssetSource | undefined }): AssetSource => source ?? "keyVault";
 
 /**
- * What a credential of a directory is: an application's, and of a B2C tenant also a key of a custom policy's key set, or what
- * an identity provider was set up with.
+ * Types of directory credentials: credentials of an application, and in a B2C tenant also keys of a policy key set and secrets
+ * of identity providers.
  */
 export const CREDENTIAL_KINDS = ["application", "policyKey", "identityProvider"] as const;
 export type CredentialKind = (typeof CREDENTIAL_KINDS)[number];
 
-/** What a credential of a directory has that a vault's asset has not. */
+/** Fields that only credentials of a directory have. */
 export const Credential = z.object({
   tenantId: z.string(),
   kind: z
     .enum(CREDENTIAL_KINDS)
     .optional()
     .meta({ description: "Type of the owner object. Absent for an application." }),
-  /** Of another tenant than the service's own: what its registration calls it. */
+  /** For tenants other than the service's own: the name in its registration. */
   tenantDomain: z.string().optional(),
-  /** The client id: of an application's, and of an identity provider's where it has one. */
+  /** Client ID of the application, or of an identity provider that has one. */
   appId: z.string().optional(),
   applicationName: z.string().meta({
     description: "Name of the application, ID of the key set of a policy key, or name of an identity provider.",
     example: "Payments API",
   }),
-  /** An identity provider's has none. */
+  /** Absent for identity providers. */
   keyId: z.string().optional(),
   of: z.enum(["application", "servicePrincipal"]).optional().meta({
     description:
@@ -49,11 +49,11 @@ export const Credential = z.object({
       description: "Sign-in names of the application's owners. Absent when no list contained them.",
       example: ["payments@acme.example"],
     }),
-  /** When each of the application's client secrets ends, this one among them; null for never. Unix seconds, sorted. */
+  /** When each client secret of the application expires, including this one. Unix seconds, sorted; null for never. */
   secretsUntil: z.array(z.int().nullable()),
-  /** The same of the certificates that the application itself signs in with. */
+  /** When each certificate expires with which the application signs in. Unix seconds, sorted; null for never. */
   certificatesUntil: z.array(z.int().nullable()).optional(),
-  /** Whether it trusts another issuer's tokens; undefined where nobody has read that. */
+  /** Whether the application has federated credentials. Undefined if they were not read. */
   federated: z.boolean().optional(),
 });
 export type Credential = z.infer<typeof Credential>;
@@ -81,8 +81,8 @@ export const RotationPolicy = z.object({
 });
 
 /**
- * What is known of one asset. Instants of the vault are whole unix seconds, as Key Vault gives them. The row stands six
- * times (see the table of keys in shared/platform/storage/README.md), always whole, so that a list needs no second look-up.
+ * A stored asset. Times of the vault are whole unix seconds, as in Key Vault. Each asset has six copies (see
+ * shared/platform/storage/README.md), each complete, so that a list needs no second query.
  */
 export const AssetRecord = z.object({
   type: z.enum(ASSET_TYPES),
@@ -108,36 +108,36 @@ export const AssetRecord = z.object({
   thumbprint: z.string().optional(),
   validityMonths: z.int().optional(),
   autoRenew: z.boolean().optional(),
-  /** Absent: a key vault's. */
+  /** Absent for key vaults. */
   source: z.enum(SOURCES).optional(),
-  /** Of those that are no key vault's. */
+  /** Only for credentials of a directory. */
   credential: Credential.optional(),
   firstSeenAt: z.string(),
   /**
-   * Hash of the list entry it was last seen with: a delta scan reads details only when this differs. Empty where something
-   * of it could not be read then, so that every scan tries again.
+   * Hash of the last list entry. A delta scan reads details only if it differs. Empty if part of the asset could not be read,
+   * so that every scan retries.
    */
   listing: z.string(),
-  /** Hash of everything above but `firstSeenAt`: a scan writes only when this differs. */
+  /** Hash of all fields above except `firstSeenAt`. A scan writes the asset only if it differs. */
   content: z.string(),
 });
 export type AssetRecord = z.infer<typeof AssetRecord>;
 
 export const Assets = entity("Assets", AssetRecord);
 
-/** Whether something of it is as it was known before, since it could not be read when it was last listed. */
+/** Returns whether part of the asset is outdated because it could not be read with the last listing. */
 export const isStale = ({ listing }: Pick<AssetRecord, "listing">): boolean => listing === "";
 
 /**
- * `<vault>.<type>.<name>`; Key Vault names ignore case, so ids are lower-cased. An application's credential, whose holder and
- * name say whose it is (holder.ts), has the id `entra.<tenantId>.<appId>.<keyId>`, one of a B2C tenant
+ * Returns an asset's ID, in lower case because Key Vault names ignore case: `<vault>.<type>.<name>`. For a credential of an
+ * application, the holder and name determine the ID `entra.<tenantId>.<appId>.<keyId>` (see holder.ts). For a B2C tenant it is
  * `b2c.<tenantId>.<kind>.<name>[.<keyId>]`.
  */
 export function assetId({ vaultName, type, name }: AssetPlace): string {
   return (credentialIdOf(vaultName, name) ?? `${vaultName}.${type}.${name}`).toLowerCase();
 }
 
-/** Undefined for what no holder's credential is called. */
+/** Returns a credential's ID. Undefined if the name is not that of a holder's credential. */
 function credentialIdOf(vaultName: string, name: string): string | undefined {
   const [, tenantId] = HOLDER.exec(vaultName) ?? [];
   const [, b2cTenantId, kind] = B2C_HOLDER.exec(vaultName) ?? [];
@@ -148,7 +148,7 @@ function credentialIdOf(vaultName: string, name: string): string | undefined {
   return parts ? `${place}.${parts[1]}.${parts[2]}` : undefined;
 }
 
-/** Where an asset stands. */
+/** The vault, type and name that identify an asset's rows. */
 export interface AssetPlace {
   vaultName: string;
   type: AssetType;
@@ -159,7 +159,7 @@ const GUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}";
 const HOLDER = new RegExp(`^entra-(${GUID})-[0-9a-f]$`, "i");
 const B2C_HOLDER = new RegExp(`^b2c-(${GUID})-(application|policykey|identityprovider)(?:-[0-9a-f])?$`, "i");
 const CREDENTIAL_NAME = new RegExp(`^(${GUID})-(${GUID})$`, "i");
-/** A key set's id, and 16 digits that stand for a key of it (b2c/read.ts). */
+/** ID of a key set, and 16 digits that identify a key in it (b2c/read.ts). */
 const POLICY_KEY_NAME = /^([0-9a-z_-]{1,120})-([0-9a-f]{16})$/i;
 const CREDENTIAL_START = new RegExp(`^(?:entra|b2c)\\.${GUID}\\.`, "i");
 const CREDENTIAL_ID = new RegExp(`^(entra|b2c)\\.(${GUID})(\\.application)?\\.(${GUID})\\.(${GUID})$`);
@@ -168,8 +168,8 @@ const PROVIDER_ID = new RegExp(`^b2c\\.(${GUID})\\.identityprovider\\.([0-9a-z_-
 const ASSET_ID = /^([a-z0-9-]{1,127})\.(secret|key|certificate)\.([a-z0-9-]{1,127})$/;
 
 /**
- * Where the asset with this id stands: one place; several for a credential, whose id does not say what type it has; none when
- * the text is no id.
+ * Returns the places at which the asset with this ID may be stored. One for vault assets. Several for a credential, because its
+ * ID does not contain its type. None if the text is no asset ID.
  */
 export function placesOf(id: string): AssetPlace[] {
   const text = id.toLowerCase();
@@ -187,15 +187,15 @@ export function placesOf(id: string): AssetPlace[] {
   const [, tenantId, provider] = PROVIDER_ID.exec(text) ?? [];
   if (provider !== undefined) return places(`b2c-${tenantId}-identityprovider`, provider, ["secret"]);
   const asset = ASSET_ID.exec(text);
-  // A credential has one id and no other.
+  // A credential has only the ID of the credential form.
   if (!asset || HOLDER.test(asset[1]!) || B2C_HOLDER.test(asset[1]!)) return [];
   return [{ vaultName: asset[1]!, type: asset[2] as AssetType, name: asset[3]! }];
 }
 
-/** Whether it is the id of a directory's credential, which is in no vault. A vault may be called `entra` or `b2c`. */
+/** Returns whether the ID is that of a directory's credential. A vault may be named `entra` or `b2c` too. */
 export const isCredentialId = (id: string): boolean => CREDENTIAL_START.test(id);
 
-/** What people call a directory's credential: whose it is, and its own name. Its name as an asset is made of ids. */
+/** Returns a credential's title for people: application name and credential name. Its asset name consists of IDs. */
 export const titleOfCredential = ({
   applicationName,
   displayName,
@@ -203,22 +203,22 @@ export const titleOfCredential = ({
 }: Pick<Credential, "applicationName" | "displayName" | "keyId">): string =>
   [applicationName, displayName || keyId].filter(Boolean).join("/");
 
-/** The client id and key id in the name of an application's credential; undefined for any other name. */
+/** Returns the client ID and key ID from the asset name of an application's credential. Undefined for any other name. */
 export function credentialIds(name: string): { appId: string; keyId: string } | undefined {
   const [, appId, keyId] = CREDENTIAL_NAME.exec(name) ?? [];
   return appId === undefined || keyId === undefined ? undefined : { appId, keyId };
 }
 
-/** A short, stable hash of a JSON value whose members come in a fixed order. */
+/** Returns a short, stable hash of a JSON value whose members have a fixed order. */
 export const fingerprint = (value: unknown): string =>
   detached(hash("sha256", JSON.stringify(value), "base64url").slice(0, 22));
 
-/** In the order that stored hashes were made with. A member that is added to the schema must be optional. */
+/** Members in the order of stored hashes. New members of the schema must be optional. */
 const CONTENT = (Object.keys(AssetRecord.shape) as (keyof AssetRecord)[])
   .filter((name) => name !== "content" && name !== "firstSeenAt")
   .sort();
 
-/** The content hash of an asset, over everything a person could see change. */
+/** Returns the content hash of an asset over all visible fields. */
 export function contentOf(asset: Omit<AssetRecord, "content" | "firstSeenAt"> & Partial<AssetRecord>): string {
   const entries: [string, unknown][] = [];
   for (const name of CONTENT) {

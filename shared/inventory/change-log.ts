@@ -22,14 +22,13 @@ import {
   SOURCES,
   sourceOf,
 } from "./asset.ts";
-import type { NetChange } from "./changes.ts";
+import type { NetChange } from "./asset-row-changes.ts";
 import { forEachType, VAULTS, type VaultRecord, Vaults } from "./vault.ts";
 
 /**
- * What was added, updated and removed in the inventory. Of each work on a vault that changed assets there is a row, written
- * in the transaction that ends the work and replaces the vault's row: so it is there if and only if the change stands, once.
- * Of very many changes there are more rows, of which some are written just before; where their worker dies, the next one
- * removes them (claim.ts).
+ * The log of added, updated and removed assets. Each write of a vault that changes assets adds a row in the transaction that
+ * replaces the vault's row, so the log entry exists exactly if the change does. Large changes have several rows, some written
+ * before that transaction. If the worker crashes, the next worker removes these (vault-claim.ts).
  */
 
 export const CHANGE_KINDS = ["added", "updated", "removed"] as const;
@@ -37,14 +36,14 @@ export type ChangeKind = (typeof CHANGE_KINDS)[number];
 
 const perType = z.object({ certificate: z.int(), key: z.int(), secret: z.int() });
 const ChangeRecord = z.object({
-  /** When the work ended, ISO 8601. */
+  /** When the write ended, ISO 8601. */
   at: z.string(),
   vaultName: z.string(),
   subscriptionId: z.string(),
-  /** Absent: a key vault's. */
+  /** Absent for key vaults. */
   source: z.enum(SOURCES).optional(),
   counts: z.object({ added: perType, updated: perType, removed: perType }),
-  /** `PackedItem`s, packed. */
+  /** Compressed `PackedItem`s. */
   items: z.instanceof(Uint8Array),
 });
 type ChangeRecord = z.infer<typeof ChangeRecord>;
@@ -54,17 +53,19 @@ export const ChangeRows = entity(Vaults.table, ChangeRecord);
 const PackedItem = z.tuple([z.enum(CHANGE_KINDS), z.enum(ASSET_TYPES), z.string(), z.array(z.string())]);
 type PackedItem = z.infer<typeof PackedItem>;
 
-/** Deflated they stay far below the 1 MiB of an entity. */
+/** Compressed, this many items stay far below the 1 MiB limit of an entity. */
 const ITEMS_PER_ROW = 5_000;
 
-/** Keys count down, so that the newest come first. Thirteen digits hold every millisecond until the year 2286. */
+/**
+ * Keys count down, so that the newest rows come first. Thirteen digits are enough for every millisecond until the year 2286.
+ */
 const PREFIX = "c!";
 const LATEST_MS = 9_999_999_999_999;
-/** What lies outside of them, such as a year before 1970 in a filter, is as their first or last instant. */
+/** Times outside of this range, such as a year before 1970 in a filter, count as its first or last time. */
 const instantKey = (at: number): string =>
   `${PREFIX}${String(LATEST_MS - Math.min(Math.max(at, 0), LATEST_MS)).padStart(13, "0")}`;
 
-/** One change of an asset. */
+/** A logged change of an asset. */
 export interface LoggedChange {
   at: string;
   kind: ChangeKind;
@@ -73,13 +74,13 @@ export interface LoggedChange {
   vaultName: string;
   subscriptionId: string;
   source: AssetSource;
-  /** Of an update the members that differ, as far as they are known. */
+  /** For updates: the changed members, if known. */
   members: string[];
 }
 
 export interface ChangeFilter {
   since?: Date | undefined;
-  /** Exclusive. */
+  /** Exclusive end. */
   until?: Date | undefined;
   change?: ChangeKind | undefined;
   type?: AssetType | undefined;
@@ -88,20 +89,20 @@ export interface ChangeFilter {
   source?: AssetSource | undefined;
 }
 
-/** How many there were of each kind. */
+/** Numbers of changes by kind. */
 export interface ChangeCounts extends Record<ChangeKind, number> {
-  /** False where there are more rows than one request reads: then the newest are counted. */
+  /** False if there are more rows than one request reads. Then the newest are counted. */
   complete: boolean;
 }
 
-/** The rows of one work. */
+/** The log rows of one write. */
 export interface LoggedChanges {
-  /** What their keys begin with, which no other work's do. */
+  /** Key prefix of the rows, unique to this write. */
   readonly key: string;
   readonly rows: readonly Operation[];
 }
 
-/** What to write with the end of a work. */
+/** Returns the log rows to write with a vault's change. */
 export function changeOperations(
   vault: Pick<VaultRecord, "name" | "subscriptionId" | "source">,
   changes: readonly NetChange[],
@@ -128,7 +129,7 @@ export function changeOperations(
   return { key, rows: operations };
 }
 
-/** What people could not see change, or what follows from another member. */
+/** Members that are not visible to users or follow from another member. */
 const BOOKKEEPING: ReadonlySet<string> = new Set(["listing", "content", "firstSeenAt"]);
 
 function membersThatDiffer(before: AssetRecord, after: AssetRecord): string[] {
@@ -137,7 +138,7 @@ function membersThatDiffer(before: AssetRecord, after: AssetRecord): string[] {
   return [...names].filter((name) => !BOOKKEEPING.has(name) && differs(name)).sort();
 }
 
-/** Tags come in any order. */
+/** Tags have no order. */
 const sorted = (value: unknown): string | undefined =>
   JSON.stringify(value, (_, one: unknown) =>
     typeof one === "object" && one !== null && !Array.isArray(one)
@@ -153,21 +154,25 @@ function countsOf(items: readonly PackedItem[]): ChangeRecord["counts"] {
 }
 
 const Cursor = z.object({
-  /** Hash of the filters it belongs to. */
+  /** Hash of the filters for which the cursor is valid. */
   f: z.string(),
-  /** The last row that was looked at, and how many of its changes that fit were answered or skipped. */
+  /** The last row that was read, and how many of its matching changes were returned or skipped. */
   k: z.string().max(1024),
   i: z.int().min(0),
-  /** How many of the offset are still to be skipped. */
+  /** Remaining number of changes to skip for the offset. */
   s: z.int().min(0).max(MAX_OFFSET),
 });
 
-/** Rows of one page, and pages that one call looks through before it answers what it found with a cursor. */
+/** Rows per page, and pages that one call reads before it returns its results with a cursor. */
 const ROWS_PER_PAGE = 100;
 const MAX_PAGES = 10;
 const COUNTED = ["vaultName", "subscriptionId", "source", "counts"] as const;
 
-/** The newest first. At most ten pages of changes and ten of counts. @throws {Problem} invalidCursor */
+/**
+ * Returns changes, newest first. Reads at most ten pages of changes and ten of counts.
+ *
+ * @throws {Problem} invalidCursor
+ */
 export async function listChanges(
   tables: Tables,
   filter: ChangeFilter,
@@ -206,7 +211,7 @@ export async function listChanges(
     }
     const last = rows.at(-1);
     if (++pages === MAX_PAGES && last) {
-      // Where it was the last page after all, the next call finds nothing more.
+      // If this was the last page after all, the next call returns no changes.
       next = { f: identity, k: last.rowKey, i: Number.MAX_SAFE_INTEGER, s: skip };
       break;
     }
@@ -235,7 +240,7 @@ async function totalOf(tables: Tables, filter: ChangeFilter): Promise<Pick<Page<
 /** Rows whose counts one request reads. */
 const MAX_COUNTED_ROWS = 1000;
 
-/** One request. */
+/** Returns the numbers of changes in a period. One request. */
 export async function countChanges(tables: Tables, filter: ChangeFilter): Promise<ChangeCounts> {
   const counts: ChangeCounts = { added: 0, updated: 0, removed: 0, complete: true };
   let read = 0;
@@ -249,7 +254,7 @@ export async function countChanges(tables: Tables, filter: ChangeFilter): Promis
 }
 
 function rangeOf({ since, until }: ChangeFilter) {
-  // The keys count down: what comes later has the smaller key.
+  // Keys count down: later times have smaller keys.
   const from = until === undefined ? PREFIX : keyEnd(instantKey(until.getTime()));
   const before = since === undefined ? keyEnd(PREFIX) : keyEnd(instantKey(since.getTime()));
   return { partitionKey: VAULTS, from, before };
@@ -285,10 +290,10 @@ const logged = (
   members,
 });
 
-/** Rows that one purge removes. */
+/** Maximum number of rows that one purge removes. */
 const ROWS_PER_PURGE = 5_000;
 
-/** Removes what is older, at most so many rows. Answers whether there is more. */
+/** Removes rows older than the given time, up to a maximum. Returns whether more are left. */
 export async function removeOldChanges(tables: Tables, before: Date): Promise<boolean> {
   const range = { partitionKey: VAULTS, from: keyEnd(instantKey(before.getTime())), before: keyEnd(PREFIX) };
   let removed = 0;

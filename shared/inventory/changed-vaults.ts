@@ -7,10 +7,7 @@ import { type Change, writeMarked } from "../platform/storage/write-totals.ts";
 import { ASSET_TYPES, sourceOf } from "./asset.ts";
 import { expiriesColumn, expiriesOf, VAULTS, VaultRecord, Vaults } from "./vault.ts";
 
-/**
- * What of a vault is counted in totals. `listedAt` is told, not counted: it
- * changes with every scan.
- */
+/** The fields of a vault that totals count. `listedAt` is only displayed, since it changes with every scan. */
 export const Counted = VaultRecord.pick({
   name: true,
   source: true,
@@ -26,22 +23,23 @@ export type Counted = z.infer<typeof Counted>;
 export const COUNTED = Object.keys(Counted.shape) as (keyof Counted)[];
 
 /**
- * That a vault is not as the totals count it (totals.ts). The row is written in the transaction that changes the vault's
- * own row, and removed in the one that writes totals which count the vault as it is. So at every moment
+ * Marks a vault whose current row differs from what the stored totals count (totals.ts). The mark is written in the transaction
+ * that changes the vault's row, and removed in the transaction that writes totals with the vault's current state. Therefore the
+ * sum over the vaults' rows always equals
  *
- *     what the totals count - before + now, of each such row,
+ * the totals - before + now, of each mark.
  *
- * is what the vaults' rows come to. A holder of credentials has one as long as it stands: totals count vaults alone.
+ * A holder of credentials always has a mark, because totals count only vaults.
  */
 export const ChangedVault = z.object({
-  /** As the totals count it, packed; nothing where they don't. */
+  /** The state that the totals count, compressed. Empty if they don't count the vault. */
   before: z.instanceof(Uint8Array).optional(),
-  /** As its row has it, packed; nothing where it is gone. */
+  /** The vault's current state, compressed. Empty if the vault is removed. */
   now: z.instanceof(Uint8Array).optional(),
-  /** The owners of either, for who asks for them. A version before writes none. */
+  /** The owners of both states, read only on request. Earlier versions did not write them. */
   ownersBefore: z.instanceof(Uint8Array).optional(),
   ownersNow: z.instanceof(Uint8Array).optional(),
-  /** It was too large to be kept here: then its own row is read. */
+  /** True if the states are too large for this row. Then the vault's own row is read. */
   unkept: z.boolean().optional(),
 });
 export type ChangedVault = z.infer<typeof ChangedVault>;
@@ -50,10 +48,10 @@ export const ChangedVaults = entity(Vaults.table, ChangedVault);
 export const CHANGED = "l!";
 export const changedKey = (name: string): string => `${CHANGED}${name.toLowerCase()}`;
 
-/** Of either state, since a later change leaves how the totals count the vault as it stands: an entity has 1 MiB. */
+/** Limit for each of the two states, because an entity has at most 1 MiB. */
 const MAX_STATE_BYTES = 500_000;
 
-/** Deflated JSON, the expiries in base64; no bytes for undefined. */
+/** Returns compressed JSON with the expiries in base64. Empty for undefined. */
 function packCounted(counted: Counted | undefined): Uint8Array<ArrayBuffer> {
   if (!counted) return new Uint8Array();
   const values: Record<string, unknown> = {};
@@ -75,12 +73,16 @@ function unpackCounted(packed: Uint8Array | undefined): Counted | undefined {
   return Counted.parse(values);
 }
 
-/** With a hash of what they belong to: a version before changes that and leaves them as they are. */
+/** Stores a hash of the state with its owners, because earlier versions replace the state without the owners. */
 const packOwners = (of: Uint8Array, owners: Counted["owners"]): Uint8Array<ArrayBuffer> =>
   of.length === 0 ? new Uint8Array() : pack([hashOf(of), owners ?? {}]);
 const PackedOwners = z.tuple([z.string(), Counted.shape.owners]);
 
-/** @throws where a version before wrote what they belong to. */
+/**
+ * Returns the state with its owners.
+ *
+ * @throws if an earlier version replaced the state.
+ */
 function withOwners(of: Uint8Array | undefined, packed: Uint8Array | undefined): Counted | undefined {
   const counted = unpackCounted(of);
   if (!counted) return undefined;
@@ -91,7 +93,7 @@ function withOwners(of: Uint8Array | undefined, packed: Uint8Array | undefined):
 
 const hashOf = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("base64url").slice(0, 11);
 
-/** The row of a vault that the totals count as `before`. */
+/** Returns the mark of a vault whose state in the totals is `before`. */
 export function changedFrom(before: Counted | undefined, now: Counted | undefined): ChangedVault {
   const packed = { before: packCounted(before), now: packCounted(now) };
   const ownersBefore = packOwners(packed.before, before?.owners);
@@ -103,9 +105,9 @@ export function changedFrom(before: Counted | undefined, now: Counted | undefine
 }
 
 /**
- * How the totals count a changed vault, and how its row has it. Undefined where only the vault's own row knows.
+ * Returns both states of a changed vault. Undefined if only the vault's own row has them.
  *
- * @param owners - Whether their owners are asked for: their columns were read.
+ * @param owners - True if the owners are needed; their columns must have been read.
  */
 export function readChanged(row: Partial<ChangedVault>, owners: boolean): Changed | undefined {
   const { before, now, ownersBefore, ownersNow, unkept } = row;
@@ -115,14 +117,14 @@ export function readChanged(row: Partial<ChangedVault>, owners: boolean): Change
       ? { before: withOwners(before, ownersBefore), now: withOwners(now, ownersNow) }
       : { before: unpackCounted(before), now: unpackCounted(now) };
   } catch {
-    return undefined; // no version of this service wrote it, or one before
+    return undefined; // The content is corrupt, or an earlier version wrote it.
   }
 }
 
 export type Changed = Change<Counted>;
 
-/** Whether both are counted alike. */
-export function countsAlike(one: Counted | undefined, other: Counted | undefined): boolean {
+/** Returns whether totals count both states equally. */
+export function countedEqually(one: Counted | undefined, other: Counted | undefined): boolean {
   const counted = (vault: Counted | undefined): string =>
     JSON.stringify(
       vault && [
@@ -138,11 +140,11 @@ export function countsAlike(one: Counted | undefined, other: Counted | undefined
 }
 
 /**
- * One transaction that writes or removes a vault's own row, and says so to the totals where they count it otherwise.
+ * Writes or removes a vault's row in one transaction, together with the mark if the totals count it differently now.
  *
- * @param change - The row as it stood, which the transaction must name by its ETag, and as it will. `marked`: it was
- *   counted otherwise a moment ago already, so that the row that says so is most likely there.
- * @returns The new ETags by row key.
+ * @param change - The row before, which one of the operations must name by its ETag, and after. `marked` is a hint that the
+ * mark already exists.
+ * @returns the new ETags by row key.
  * @throws as `Tables.transaction`.
  */
 export async function writeVault(
@@ -151,11 +153,11 @@ export async function writeVault(
   operations: readonly Operation[],
 ): Promise<Map<string, string>> {
   const { before, now } = change;
-  if (countsAlike(before, now)) return await tables.transaction(Vaults.table, VAULTS, operations);
+  if (countedEqually(before, now)) return await tables.transaction(Vaults.table, VAULTS, operations);
   const key = changedKey((now ?? before)!.name);
   const isHolder = sourceOf((now ?? before)!) !== "keyVault";
   const changed = changedFrom(isHolder ? undefined : before, now);
-  // The totals count it as it stood, unless such a row says otherwise: that keeps how they do.
+  // The totals count the previous state, unless a mark exists already. An existing mark keeps its `before`.
   const { before: _, ownersBefore: _owners, ...again } = changed;
   const row = { inserted: insert(ChangedVaults, key, changed), merged: merge(ChangedVaults, key, again) };
   return await writeMarked(row, change.marked === true, (mark) =>

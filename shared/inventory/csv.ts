@@ -6,14 +6,14 @@ type AssetView = z.infer<typeof Asset>;
 
 const json = (value: unknown): string => (value === null || value === undefined ? "" : JSON.stringify(value));
 
-/** A column named after the member it shows. */
+/** A column named like the member it shows. */
 const member = (
   name: Exclude<keyof AssetView, "tags" | "rotationPolicy" | "subjectAlternativeNames" | "credential">,
 ): Column<AssetView> => ({ label: name, value: (asset) => asset[name] });
 
 /**
- * Lists and objects are JSON text, but for the names of a certificate, which are told apart by blanks. A new column goes to
- * the end: people read them by position.
+ * The columns. Lists and objects are JSON text, except the names of a certificate, which are separated by spaces. Add new
+ * columns at the end, because users read them by position.
  */
 const csv = createCsv<AssetView>([
   member("id"),
@@ -55,8 +55,8 @@ const csv = createCsv<AssetView>([
   { label: "owners", value: ({ credential }) => credential?.owners?.join(" ") },
 ]);
 
-/** The inventory as a CSV file with a header line. */
+/** Returns the inventory as a CSV file with a header line. */
 export const assetsCsv = (assets: readonly AssetView[]): string => `${csv.header()}${csv.rows(assets)}\r\n`;
 
-/** The file's header line, for the description. */
+/** The header line, for the API description. */
 export const ASSETS_CSV_EXAMPLE = csv.header();

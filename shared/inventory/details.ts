@@ -4,30 +4,31 @@ import { type AssetRecord, isStale, sourceOf } from "./asset.ts";
 import type { ReadSevenths, VaultRecord } from "./vault.ts";
 
 /**
- * Details of keys and certificates, which no list entry has: most change only with their entry, but a rotation or
- * certificate policy changes without a sign. So a scheduled full scan reads a seventh of them anew each day.
+ * Schedules the reading of details of keys and certificates that lists do not contain. Most details change only together with
+ * their list entry, but rotation and certificate policies do not. So a scheduled full scan reads a seventh of all details each
+ * day.
  */
 
 const WEEK_DAYS = 7;
-/** A scan comes to a vault a little earlier or later than the one of the day before did. */
+/** A scan may reach a vault earlier or later than the scan of the day before. */
 const TOLERANCE_DAYS = 1 / 24;
-/** On its day of the week a seventh is not read that was read some hours ago. */
+/** A seventh that was read some hours ago is not read again on its day of the week. */
 const LEAST_DAYS = 0.5;
 
 export const ALL_SEVENTHS: ReadonlySet<number> = new Set(Array.from({ length: WEEK_DAYS }, (_, day) => day));
 export const NO_SEVENTHS: ReadonlySet<number> = new Set();
 
-/** Which seventh an asset belongs to: the day of the week, from Sunday on, on which it is read anew. */
+/** Returns the seventh of an asset: the day of the week, from Sunday, on which its details are read. */
 export function seventhOf(vaultName: string, name: string): number {
   return hash("sha256", `${vaultName}/${name}`.toLowerCase(), "buffer").readUInt32BE() % WEEK_DAYS;
 }
 
 /**
- * The sevenths that a scheduled full scan reads: that of the day, unless it would be young enough on the same day of the
- * next week too; each that would be too old tomorrow; and each of which nothing is known.
+ * Returns the sevenths that a scheduled full scan reads: the seventh of the day, unless it would still be recent enough on that
+ * day of the next week; each seventh that would be too old tomorrow; and each seventh without a known time.
  *
  * @param now - Unix milliseconds.
- * @param refreshDays - How old details may become.
+ * @param refreshDays - Maximum age of details in days.
  */
 export function dueSevenths(read: ReadSevenths | undefined, now: number, refreshDays: number): ReadonlySet<number> {
   if (!read) return ALL_SEVENTHS;
@@ -40,13 +41,13 @@ export function dueSevenths(read: ReadSevenths | undefined, now: number, refresh
   return new Set([...ALL_SEVENTHS].filter((seventh) => isDue(read[seventh]!, seventh)));
 }
 
-/** When an asset's details were read, or later where its list entry changed; ISO 8601. Undefined where that is not known. */
+/** Returns when an asset's details were read, or the later change of its list entry, in ISO 8601. Undefined if unknown. */
 export function detailsReadAt(
   asset: AssetRecord,
   vault: Pick<VaultRecord, "listedAt" | "details">,
 ): string | undefined {
   if (isStale(asset)) return undefined;
-  // All there is to know of these stands in their list.
+  // For these, the list contains all details.
   if (asset.type === "secret" || sourceOf(asset) !== "keyVault") return vault.listedAt[asset.type];
   const read = vault.details?.[asset.type]?.[seventhOf(asset.vaultName, asset.name)];
   if (!read) return undefined;

@@ -1,15 +1,15 @@
 import { DAY_SECONDS } from "../platform/time.ts";
 import type { AssetType } from "./asset.ts";
-import { type ExpiryRange, type Moment, rangeOf, STATUSES, type Status } from "./health.ts";
+import { type ExpiryRange, type Moment, rangeOf, STATUSES, type Status } from "./asset-status.ts";
 import { expiriesOf, type VaultRecord } from "./vault.ts";
 
-/** Stands for "no expiry" among the packed instants: the largest, so that it sorts last. */
+/** Stands for "no expiry" in packed expiries: the largest value, so that it sorts last. */
 export const UNSET = 0xffffffff;
 
 /**
- * The expiries of one vault's assets of one type, packed as ascending 32-bit unix seconds (until 2106, later ones count
- * as the last). Every total of an asset query is counted from these: one small row per vault, written only by that
- * vault's worker, where counters would drift with every message that comes twice.
+ * Packs the expiries of one vault's assets of one type as ascending 32-bit unix seconds (until 2106; later ones count as the
+ * last second). All totals of asset queries are counted from these: one small value per vault, written only by the vault's
+ * worker. Counters would become wrong with duplicate deliveries.
  */
 export function packExpiries(expiries: Iterable<number | undefined>): Uint8Array<ArrayBuffer> {
   const instants = Uint32Array.from(expiries, (expiry) => (expiry === undefined ? UNSET : packed32(expiry)));
@@ -18,7 +18,7 @@ export function packExpiries(expiries: Iterable<number | undefined>): Uint8Array
 
 const packed32 = (instant: number): number => Math.min(Math.max(instant, 0), UNSET - 1);
 
-/** How many of them lie in the range (all, when none is given). */
+/** Returns the number of expiries in the range, or of all. */
 export function countExpiries(packed: Uint8Array | undefined, range?: ExpiryRange): number {
   if (!packed) return 0;
   const instants = unpackExpiries(packed);
@@ -29,7 +29,7 @@ export function countExpiries(packed: Uint8Array | undefined, range?: ExpiryRang
   return set + (range.unset ? instants.length - end : 0);
 }
 
-/** How many of them end on each of so many days of UTC from this one on (a day is its number since 1970), added to `counts`. */
+/** Adds the number of assets that expire on each UTC day from the given one on to `counts`. Days are numbered since 1970. */
 export function addByDay(counts: number[], packed: Uint8Array | undefined, firstDay: number): void {
   if (!packed) return;
   const instants = unpackExpiries(packed);
@@ -40,7 +40,7 @@ export function addByDay(counts: number[], packed: Uint8Array | undefined, first
   }
 }
 
-/** The first so many instants that are not before `from`, in unix seconds; assets without an expiry have none. */
+/** Returns the first expiries from `from` on, in unix seconds. Assets without an expiry are left out. */
 export function nextExpiries(packed: Uint8Array | undefined, from: number, count: number): number[] {
   if (!packed) return [];
   const instants = unpackExpiries(packed);
@@ -48,7 +48,7 @@ export function nextExpiries(packed: Uint8Array | undefined, from: number, count
   return [...instants.subarray(first, Math.min(first + count, firstAtLeast(instants, UNSET)))];
 }
 
-/** Assets of one type in these vaults, counted by status. */
+/** Returns the numbers of assets of one type in these vaults by status. */
 export function healthOf(
   vaults: readonly Partial<VaultRecord>[],
   type: AssetType,
@@ -59,13 +59,13 @@ export function healthOf(
   return Object.fromEntries(STATUSES.map((status) => [status, count(status)])) as Record<Status, number>;
 }
 
-/** Ascending unix seconds, `UNSET` for those without an expiry. */
+/** Returns ascending unix seconds, `UNSET` for assets without an expiry. */
 export function unpackExpiries(packed: Uint8Array | undefined): Uint32Array {
-  // A copy, since decoded bytes may lie unaligned in a larger buffer.
+  // A copy, since decoded bytes may be unaligned in a larger buffer.
   return new Uint32Array(new Uint8Array(packed ?? []).buffer);
 }
 
-/** Index of the first instant that is not below `instant`. */
+/** Returns the index of the first expiry that is not before `instant`. */
 function firstAtLeast(instants: Uint32Array, instant: number): number {
   let low = 0;
   let high = instants.length;

@@ -1,27 +1,27 @@
 import { DAY_SECONDS } from "../platform/time.ts";
+import { END_OF_TIME, type ExpiryRange } from "./asset-status.ts";
 import { UNSET } from "./expiries.ts";
-import { END_OF_TIME, type ExpiryRange } from "./health.ts";
 
-/** Days whose instants are kept to the second: from the start of the first to the end of the last. Unix seconds. */
+/** A period whose expiries are kept to the second: from the start of its first day to the end of its last, in unix seconds. */
 export type Window = [from: number, before: number];
 
 /**
- * Expiries of many assets: how many end on each day of UTC, and within some days how many at each instant. Its size goes by
- * the days, not by the assets.
+ * Numbers of assets that expire on each UTC day, and in some periods at each second. The size depends on the number of days,
+ * not of assets.
  */
 export interface Histogram {
-  /** The instants, and starts of days, at which any end, ascending. Unix seconds. */
+  /** Ascending times, or starts of days, at which any asset expires. Unix seconds. */
   readonly at: ArrayLike<number>;
-  /** How many end at them. */
+  /** Number of assets that expire at each of these times. */
   readonly counts: ArrayLike<number>;
-  /** How many have no expiry. */
+  /** Number of assets without an expiry. */
   readonly unset: number;
 }
 
 /**
- * From packed expiries, whose largest instant stands for none.
+ * Returns the histogram of packed expiries.
  *
- * @param startOf - Where an instant outside of the windows is counted: at the start of its day, unless told otherwise.
+ * @param startOf - Returns the time under which an expiry outside of the windows is counted. Default: the start of its day.
  */
 export function histogramOf(
   packed: Iterable<Uint32Array>,
@@ -43,11 +43,11 @@ export function histogramOf(
   return { at: sorted.map(([at]) => at), counts: sorted.map(([, count]) => count), unset };
 }
 
-/** How many lie in the range; all, when none is given. Undefined where a bound lies within a day that is counted as one. */
+/** Returns the number of assets in the range, or of all. Undefined if a bound is within a day that is counted as a whole. */
 export function countIn(histogram: Histogram, windows: readonly Window[], range?: ExpiryRange): number | undefined {
   const { at, counts, unset } = histogram;
   const { before } = range ?? { before: END_OF_TIME };
-  // What ends later than 32 bits hold is counted as their last instant (expiries.ts).
+  // Expiries later than 32 bits can express count as the last second (expiries.ts).
   const from = Math.min(range?.from ?? 0, UNSET - 1);
   const days = new Set(
     [from, before].filter((bound) => !isWithin(windows, bound) && bound !== dayOf(bound)).map(dayOf),
@@ -61,11 +61,13 @@ export function countIn(histogram: Histogram, windows: readonly Window[], range?
   return found;
 }
 
-/** The end of the last window that ends before the instant; 0 where none does. */
+/** Returns the end of the last window that ends before the time, or 0. */
 export const gapStart = (windows: readonly Window[], instant: number): number =>
   windows.reduce((start, [, before]) => (before <= instant ? Math.max(start, before) : start), 0);
 
-/** As `countIn`, where what lies between two windows is counted as one: undefined where a bound lies there. */
+/**
+ * Same as `countIn` for histograms that count everything between two windows as one. Undefined if a bound is between windows.
+ */
 export function countBetween(
   histogram: Histogram,
   windows: readonly Window[],
@@ -89,7 +91,9 @@ const isWithin = (windows: readonly Window[], instant: number): boolean =>
 
 const dayOf = (instant: number): number => instant - (instant % DAY_SECONDS);
 
-/** As 32-bit words: how many, how many without an expiry, the steps from each to the next, and the counts. */
+/**
+ * Returns 32-bit words: the number of times, the number without an expiry, the differences between the times, and the counts.
+ */
 export function packHistograms(histograms: readonly Histogram[]): Uint32Array {
   const words: number[] = [];
   for (const { at, counts, unset } of histograms) {
@@ -100,7 +104,7 @@ export function packHistograms(histograms: readonly Histogram[]): Uint32Array {
   return Uint32Array.from(words);
 }
 
-/** Undefined where no version of this service wrote them. */
+/** Returns undefined if the data is corrupt. */
 export function unpackHistograms(words: Uint32Array): Histogram[] | undefined {
   const histograms: Histogram[] = [];
   for (let start = 0; start + 1 < words.length; ) {

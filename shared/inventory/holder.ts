@@ -1,44 +1,44 @@
 import { DAY_MS } from "../platform/time.ts";
 import { type AssetRecord, type AssetSource, type CredentialKind, sourceOf } from "./asset.ts";
-import type { Moment } from "./health.ts";
+import type { Moment } from "./asset-status.ts";
 import type { Scope } from "./scope.ts";
 import type { VaultRecord } from "./vault.ts";
 
 /**
- * Credentials that are no vault's are kept as a vault's assets are. What stands in the vault's place is a *holder*: a row of
- * Vaults with another source, which no list of vaults shows. So fences, packed expiries, fingerprints, results of checks, alerts
- * and the reconciliation hold for them as they are. A tenant's credentials are spread over up to 16 holders, so that a
- * change reads and writes a sixteenth of them.
+ * Credentials that are in no vault are stored like the assets of a vault. Their *holder* takes the place of the vault: a row of
+ * the table Vaults with another source, which no list of vaults shows. So fences, packed expiries, fingerprints, check results,
+ * alerts and reconciliation work for credentials without changes. A tenant's credentials are distributed over up to 16 holders,
+ * so that a change reads and writes a sixteenth of them.
  */
 
-/** Where the credentials come from that are no key vault's. */
+/** Sources of credentials that are in no key vault. */
 export const HOLDER_SOURCES = ["entra", "b2c"] as const satisfies AssetSource[];
 export type HolderSource = (typeof HOLDER_SOURCES)[number];
 
-/** A holder's "subscription": the partition of all credentials of a source. No subscription has such an id. */
+/** The "subscription" of a holder: the partition of all credentials of a source. No real subscription has such an ID. */
 export const holderSubscription = (source: HolderSource): string => source;
 
-/** The holders of a tenant's applications, by the first digit of the application's client id. */
+/** Returns the holder of an application's credentials, by the first digit of the client ID. */
 export const BUCKETS = "0123456789abcdef".split("");
 export const bucketOf = (appId: string): string => appId[0]!.toLowerCase();
 
-/** Longer than any key vault's name may be (24 characters), so it is none's. */
+/** Longer than any key vault name (24 characters), so that it can't collide with one. */
 export const holderName = (tenantId: string, bucket: string): string => `entra-${tenantId.toLowerCase()}-${bucket}`;
 
 /**
- * The same in a B2C tenant, where each kind of credential has holders of its own: one that can't be read leaves the others as
- * they are. Its applications are spread as the service's own tenant's are.
+ * Returns the holder of a B2C tenant's credentials. Each kind has its own holders, so that a kind that can't be read does not
+ * affect the others. Applications are distributed as in the service's own tenant.
  */
 export const b2cHolderName = (tenantId: string, kind: CredentialKind, bucket?: string): string =>
   `b2c-${tenantId}-${kind}${bucket === undefined ? "" : `-${bucket}`}`.toLowerCase();
 
-/** Of a holder of a B2C tenant the tenant's id. */
+/** Returns the tenant ID of a B2C tenant's holder. */
 export const b2cTenantOf = (holder: string): string | undefined => /^b2c-([0-9a-f-]{36})-/.exec(holder)?.[1];
 
-/** The name of a credential in its holder. */
+/** Returns the name of a credential in its holder. */
 export const credentialName = (appId: string, keyId: string): string => `${appId}-${keyId}`.toLowerCase();
 
-/** A holder nothing is known of yet. */
+/** Returns a holder without data. */
 export const newHolder = (
   { name, source, tenantId }: { name: string; source: HolderSource; tenantId: string },
   now: string,
@@ -67,22 +67,22 @@ export const newHolder = (
   pending: false,
 });
 
-/** Credentials that no complete reading has seen for so long leave counts and score. */
+/** Credentials that no complete discovery has seen for this time are excluded from counts and the score. */
 export const UNSEEN_AFTER_MS = 7 * DAY_MS;
 
-/** Why the assets of a vault, or the credentials of a holder, are in no count and in no score. */
+/** Why the assets of a vault, or the credentials of a holder, are excluded from counts and the score. */
 export const NOT_COUNTED = ["notSeen", "noLicense", "outOfScope"] as const;
 export type NotCounted = (typeof NOT_COUNTED)[number];
 
-/** What decides what counts. */
+/** Conditions that decide which vaults and holders count. */
 export interface Counting extends Pick<Moment, "now"> {
   licensed: boolean;
   scope: Scope;
 }
 
 /**
- * Undefined for what counts: every vault of a watched subscription, and a holder that was seen in the last 7 days, with a
- * PRO licence.
+ * Returns why a vault or holder is excluded. Undefined if it counts: every vault of a subscription in scope, and with a PRO
+ * license every holder seen in the last 7 days.
  */
 export function notCounted(
   vault: Pick<VaultRecord, "source" | "listedAt" | "subscriptionId">,
@@ -95,7 +95,10 @@ export function notCounted(
   return seen !== undefined && now - Date.parse(seen) <= UNSEEN_AFTER_MS ? undefined : "notSeen";
 }
 
-/** Of a vault's asset the tag that `ownerTag` names, of a credential its application's owners. */
+/**
+ * Returns the owner of an asset: for vault assets the value of the tag named by `ownerTag`, for credentials the owners of the
+ * application.
+ */
 export function ownersOf(asset: Pick<AssetRecord, "tags" | "credential">, ownerTag: string): string[] {
   if (asset.credential) return asset.credential.owners ?? [];
   const { tags } = asset;

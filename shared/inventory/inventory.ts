@@ -8,19 +8,19 @@ import { keyEnd } from "../platform/storage/keys.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import type { Settings } from "../settings/settings.ts";
 import { ASSET_TYPES, type AssetRecord, sourceOf } from "./asset.ts";
+import { NAME_PREFIX } from "./asset-keys.ts";
+import type { Moment } from "./asset-status.ts";
 import { type ChangeFilter, type LoggedChange, listChanges } from "./change-log.ts";
 import { countExpiries } from "./expiries.ts";
-import type { Moment } from "./health.ts";
-import { readKnown } from "./known.ts";
-import { NAME_PREFIX } from "./layout.ts";
 import { type AssetQueries, createAssetQueries } from "./query.ts";
 import { renewTotals } from "./renew-totals.ts";
 import { readScope } from "./scope.ts";
 import { expiriesOf, VAULTS, type VaultRecord, Vaults, vaultInSubscriptionKey } from "./vault.ts";
+import { readVaultRows } from "./vault-counts.ts";
 import { type AssetVersions, readVersions } from "./versions.ts";
 import { type InventoryWriter, type RecordChanges, VaultBusy } from "./write.ts";
 
-/** A vault with what the scope says of its subscription. */
+/** A vault with the scope data of its subscription. */
 export interface FoundVault {
   vault: Row<VaultRecord>;
   /** When its subscription left the scope, ISO 8601. */
@@ -28,38 +28,45 @@ export interface FoundVault {
   subscriptionName: string | undefined;
 }
 
-/** What is known of a subscription's vaults, whether it is in scope or not. */
+/** Numbers of a subscription's vaults, whether it is in scope or not. */
 export interface SubscriptionCounts {
   vaults: number;
-  /** Those of which the last scan could read no list. */
+  /** Vaults none of whose lists the last scan could read. */
   unreadable: number;
   assets: number;
-  /** Those of which an event arrived. */
+  /** Vaults that have sent an event. */
   withEvents: number;
 }
 
-/** The inventory's questions, and leaving it. Writing is the scans' (write.ts). */
+/** Queries of the inventory, and the removal of subscriptions. Scans write with write.ts. */
 export interface Inventory {
   assets: AssetQueries;
-  /** Now, and the thresholds in force. */
+  /** Returns the current time and thresholds. */
   moment(): Promise<Moment>;
-  /** Counts all vaults anew, for the questions that follow: one request per 1,000 of them and three. See `renewTotals`. */
+  /**
+   * Recomputes the stored totals, which make later queries cheaper: one request per 1,000 vaults and three more. See
+   * `renewTotals`.
+   */
   renewTotals(): Promise<void>;
-  /** Vaults by name. A request per 1,000 vaults, which are all counted, one for the scope and one for the page. */
+  /** Lists vaults by name. One request per 1,000 vaults, which are all counted, one for the scope and one for the page. */
   vaults(
     filter: { subscription?: string | undefined; outOfScope?: boolean | undefined; failing?: boolean | undefined },
     request: PageRequest,
   ): Promise<Page<FoundVault>>;
-  /** By lower-cased id, of those that have a vault. A request per 1,000 vaults. */
+  /** Returns counts by lower-case subscription ID, for subscriptions with vaults. One request per 1,000 vaults. */
   bySubscription(): Promise<Map<string, SubscriptionCounts>>;
-  /** The versions of an asset, read from its vault now; see `readVersions`. */
+  /** Reads the versions of an asset from its vault. See `readVersions`. */
   versions(id: string): Promise<AssetVersions>;
-  /** What was added, updated and removed, the newest first. @throws {Problem} invalidCursor */
+  /**
+   * Lists added, updated and removed assets, newest first.
+   *
+   * @throws {Problem} invalidCursor
+   */
   changes(filter: ChangeFilter, request: PageRequest): Promise<Page<LoggedChange>>;
   /**
-   * Takes a subscription's vaults and assets out of the inventory; answers how many. May be done again after a failure.
+   * Removes a subscription's vaults and assets from the inventory and returns their numbers. Can be repeated after a failure.
    *
-   * @throws {Problem} conflict while something else writes one of them.
+   * @throws {Problem} conflict while another worker writes one of the vaults.
    */
   forgetSubscription(subscriptionId: string): Promise<{ vaults: number; assets: number }>;
 }
@@ -72,9 +79,9 @@ export function createInventory(deps: {
   ownerTag: string;
   writer: InventoryWriter;
   keyVaults: Pick<KeyVaults, "open">;
-  /** Whether there is a PRO licence: credentials that are no vault's count only with one. */
+  /** Returns whether a PRO license is present. Without one, credentials that are in no vault don't count. */
   licensed: () => Promise<boolean>;
-  /** Run for every vault that leaves. */
+  /** Called for every removed vault. */
   vaultLeaves: (vault: VaultRecord) => Promise<RecordChanges>;
 }): Inventory {
   const { tables, clock, writer } = deps;
@@ -141,7 +148,7 @@ export function createInventory(deps: {
 
     async bySubscription() {
       const counts = new Map<string, SubscriptionCounts>();
-      const { vaults } = await readKnown(tables);
+      const { vaults } = await readVaultRows(tables);
       for (const vault of vaults) {
         if (sourceOf(vault) !== "keyVault") continue;
         const id = vault.subscriptionId.toLowerCase();
@@ -176,7 +183,7 @@ export function createInventory(deps: {
     },
   };
 
-  /** Undefined when it is not there any more, or was found in another subscription in the meantime. */
+  /** Undefined if the vault was removed or found in another subscription meanwhile. */
   async function forgetVault(name: string, subscriptionId: string, owner: string): Promise<AssetRecord[] | undefined> {
     const known = await writer.known(name);
     if (known.row?.subscriptionId.toLowerCase() !== subscriptionId.toLowerCase()) return undefined;

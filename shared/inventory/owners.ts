@@ -2,14 +2,14 @@ import { type AssetRecord, sourceOf } from "./asset.ts";
 import { ownersOf } from "./holder.ts";
 import type { OwnerCounts, VaultRecord } from "./vault.ts";
 
-/** A vault's row names so many owners of each type, those with the most assets; what the others have is one number. */
+/** Maximum number of owners per type in a vault's row: those with the most assets. The rest is one number. */
 const MAX_OWNERS = 200;
 
-/** The tag that names the owners of a vault's assets; of a directory's credentials none does. */
+/** Returns the tag that names the owners of a vault's assets. Credentials of directories have none. */
 export const ownerTagOf = (vault: Pick<VaultRecord, "source">, ownerTag: string): string =>
   sourceOf(vault) === "keyVault" ? ownerTag : "";
 
-/** An asset counts for its first owner, the one it is shown with. */
+/** Counts each asset for its first owner, which lists show. */
 export function countOwners(assets: Iterable<Pick<AssetRecord, "tags" | "credential">>, ownerTag: string): OwnerCounts {
   const counts = new Map<string, number>();
   for (const asset of assets) {
@@ -21,5 +21,5 @@ export function countOwners(assets: Iterable<Pick<AssetRecord, "tags" | "credent
   return { tag: ownerTag, owners: owners.slice(0, MAX_OWNERS), others };
 }
 
-/** The most first, then by name. */
+/** Largest first, then by name. */
 export const byCount = ([a, m]: [string, number], [b, n]: [string, number]): number => n - m || (a < b ? -1 : 1);

@@ -16,19 +16,27 @@ import {
   placesOf,
   sourceOf,
 } from "./asset.ts";
+import { expiryBounds, expiryPrefix, nameKey, namePrefix, partitions } from "./asset-keys.ts";
+import {
+  END_OF_TIME,
+  type ExpiryRange,
+  intersect,
+  type Moment,
+  rangeOf,
+  STATUSES,
+  type Status,
+} from "./asset-status.ts";
 import { detailsReadAt } from "./details.ts";
-import { END_OF_TIME, type ExpiryRange, intersect, type Moment, rangeOf, STATUSES, type Status } from "./health.ts";
 import { type Counting, type NotCounted, notCounted, ownersOf } from "./holder.ts";
-import { groupKey, hiddenGroups, type KnownGroups, keyOfGroup, readGroups, subscriptionOf } from "./known.ts";
-import { expiryBounds, expiryPrefix, nameKey, namePrefix, partitions } from "./layout.ts";
 import { readScope } from "./scope.ts";
 import { type AssetSummary, type SummaryFilter, summaryOf } from "./summary.ts";
 import { forEachType, VAULTS, type VaultRecord, Vaults, vaultKey } from "./vault.ts";
+import { type CountedGroups, groupKey, hiddenGroups, keyOfGroup, readGroups, subscriptionOf } from "./vault-counts.ts";
 
-/** Filters without an index of their own read at most this many pages of 1,000 rows in one call. */
+/** Maximum number of pages of 1,000 rows that one call reads for filters without an index. */
 const MAX_SCANNED_PAGES = 10;
 const PAGE_ROWS = 1000;
-/** Vaults' rows, where the totals don't say when they were last listed. */
+/** Vault rows read to find the last listings that the totals don't contain. */
 const READS_AT_ONCE = 8;
 
 export interface AssetFilter {
@@ -37,11 +45,11 @@ export interface AssetFilter {
   vault?: string;
   subscription?: string;
   source?: AssetSource;
-  /** True: those that count. False: those that leave counts and score, and only those. */
+  /** True: only assets that count. False: only assets excluded from counts and the score. */
   counted?: boolean;
-  /** Whether their subscription has left the scope; both when neither this nor `counted` is given. */
+  /** True: only assets whose subscription left the scope. If neither this nor `counted` is given, both. */
   outOfScope?: boolean;
-  /** Expires before this instant; assets without an expiry never match. */
+  /** Expires before this time. Assets without an expiry never match. */
   expiresBefore?: Date;
   expiresAfter?: Date;
   search?: string;
@@ -51,13 +59,13 @@ export interface AssetFilter {
   sort?: "name" | "expiresOn";
 }
 
-/** An asset with its vault's word on when it was last seen. */
+/** An asset with data of its vault, such as when it was last seen. */
 export interface FoundAsset {
   asset: AssetRecord;
   lastSeenAt: string | undefined;
-  /** When its details were read; undefined where that is not known, and in lists. */
+  /** When its details were read. Undefined if unknown, and in lists. */
   detailsReadAt?: string | undefined;
-  /** Why it is in no count and in no score; undefined where it is. */
+  /** Why the asset is excluded from counts and the score. Undefined if it counts. */
   notCounted: NotCounted | undefined;
   /** When its subscription left the scope, ISO 8601. */
   outOfScopeSince: string | undefined;
@@ -65,50 +73,53 @@ export interface FoundAsset {
 }
 
 const Cursor = z.object({
-  /** Hash of the filters it belongs to. */
+  /** Hash of the filters for which the cursor is valid. */
   f: z.string(),
-  /** The last answered row: its place in the order, and its type. */
+  /** The last returned row: its sort key and type. */
   k: z.string().max(1024),
   t: z.enum(ASSET_TYPES),
-  /** How many matches of the offset are still to be skipped, where a budget ended the call before. */
+  /** Remaining number of matches to skip for the offset, if the previous call stopped at its limit. */
   s: z.int().min(0).max(MAX_OFFSET).default(0),
   m: z.object({ now: z.number(), criticalDays: z.number(), warningDays: z.number() }),
 });
 
-/** The inventory in numbers. */
+/** Numbers of assets and vaults. */
 export interface InventoryFigures {
-  /** How many assets that count have each status, per type. */
+  /** Numbers of counted assets by type and status. */
   assets: Record<AssetType, Record<Status, number>>;
-  /** Key vaults that are known and in scope. */
+  /** Number of key vaults in scope. */
   vaults: number;
-  /** Those of which the last scan could read no list. */
+  /** Vaults none of whose lists the last scan could read. */
   unreadable: number;
-  /** Whether a vault is out of scope, or a holder's credentials don't count now. */
+  /** Returns whether a vault is out of scope or a holder's credentials are excluded at this time. */
   isUncounted(vault: Pick<VaultRecord, "name" | "subscriptionId">): boolean;
 }
 
-/** Questions about assets; each costs the same however many there are. */
+/** Queries of assets. The cost of each is independent of the number of assets. */
 export interface AssetQueries {
   /**
-   * Assets that match the filter, by name or expiry. Up to two requests per type and page of 1,000 rows skipped, and one
-   * for the totals; where those say too little, also one per 1,000 vaults.
+   * Lists assets that match the filter, by name or expiry. Up to two requests per type and page of 1,000 skipped rows, and one
+   * for the totals. If the totals are insufficient, also one per 1,000 vaults.
    *
-   * @param moment - Decides what a status means; a cursor goes on with that of its first page.
-   * @throws {Problem} invalidCursor for a cursor of other filters; invalidRequest for an order the filter rules out.
+   * @param moment - Decides the statuses. A cursor continues with that of the first page.
+   * @throws {Problem} invalidCursor for a cursor of other filters; invalidRequest for an order that the filter excludes.
    */
   list(filter: AssetFilter, request: PageRequest, moment: Moment): Promise<Page<FoundAsset>>;
-  /** One asset by id; undefined when there is none. Three point reads, up to five for a credential. */
+  /** Returns one asset by ID, or undefined. Three point reads, up to five for a credential. */
   get(id: string, moment: Pick<Moment, "now">): Promise<FoundAsset | undefined>;
-  /** One request for the totals; where those say too little, also one per 1,000 vaults. */
+  /** Returns counts of the inventory. One request for the totals. If they are insufficient, also one per 1,000 vaults. */
   figures(moment: Moment): Promise<InventoryFigures>;
-  /** All that counts and fits the filter, in numbers: one request per 1,000 vaults, one for changes, up to three for what ends next. */
+  /**
+   * Returns a summary of counted assets that match the filter. One request per 1,000 vaults, one for changes, and up to three
+   * for the assets that expire next.
+   */
   summary(filter: SummaryFilter, moment: Moment): Promise<AssetSummary>;
 }
 
 export function createAssetQueries(deps: {
   tables: Tables;
   ownerTag: string;
-  /** Whether there is a PRO licence. */
+  /** Returns whether a PRO license is present. */
   licensed: () => Promise<boolean>;
 }): AssetQueries {
   const { tables, ownerTag, licensed } = deps;
@@ -183,7 +194,7 @@ export function createAssetQueries(deps: {
       if (head.row && (!matches || matches(head.row))) {
         if (matched >= wanted) {
           more = true;
-          // Where nothing else is counted by rows, the one row beyond the page says all there is to know.
+          // If nothing else has to be counted by rows, one row beyond the page is enough.
           if (!unindexed || cursor) break;
         } else if (matched >= skipped) items.push(head.row);
         matched++;
@@ -260,17 +271,17 @@ export function createAssetQueries(deps: {
   };
 }
 
-/** What the answer says of an asset's vault, or of the holder that stands in its place. */
+/** Returns the vault's or holder's data in an asset's response. */
 async function vaultOf(
   { source, subscriptionId, vaultName, type }: AssetRecord,
-  known: KnownGroups,
+  known: CountedGroups,
 ): Promise<Pick<VaultRecord, "source" | "listedAt" | "subscriptionId"> | undefined> {
   if (sourceOf({ source }) !== "keyVault")
     return known.groups.find(({ name }) => name?.toLowerCase() === vaultName.toLowerCase());
   return { subscriptionId, listedAt: { [type]: await known.listedAt(vaultName, type) } };
 }
 
-/** Whether what counts or does not for this reason is asked for: both kinds of vaults unless told otherwise. */
+/** Returns whether the filter includes vaults with this reason for exclusion. By default both kinds are included. */
 function isWanted(reason: NotCounted | undefined, { counted, outOfScope }: AssetFilter): boolean {
   const isOut = reason === "outOfScope";
   if (outOfScope !== undefined && isOut !== outOfScope) return false;
@@ -283,7 +294,7 @@ function foundAsset(
   now: Counting,
 ): FoundAsset {
   const listedAt = vault?.listedAt[asset.type];
-  // A credential that a reading of changes found was seen after the last complete one.
+  // A credential that a later discovery of changes found was last seen then.
   const lastSeenAt = asset.credential && listedAt && listedAt < asset.firstSeenAt ? asset.firstSeenAt : listedAt;
   const isOfVault = sourceOf(asset) === "keyVault";
   return {
@@ -296,17 +307,17 @@ function foundAsset(
 }
 
 /**
- * How many rows of one type to ask for at once, where so many of all types are wanted and it has this share of them. The
- * types mix by chance, so it has two standard deviations more; where they don't, one more request follows.
+ * Returns the number of rows of one type to request first, from its share of all wanted rows. The types are mixed at random, so
+ * two standard deviations are added. If that is too few, one more request follows.
  */
 function rowsOfType(wanted: number, share: number): number {
-  // A version before writes vaults without a word to the totals, whose counts may then be anything for a while.
+  // Earlier versions write vaults without marking them for the totals, whose counts may be wrong for a while after an update.
   const part = Math.min(1, Math.max(0, share));
   const expected = part * wanted;
   return Math.min(wanted, Math.ceil(expected + 2 * Math.sqrt(expected * (1 - part))) + 1);
 }
 
-/** The range of expiry all of status, expiresBefore and expiresAfter leave; undefined when none of them is given. */
+/** Returns the range of expiries that matches status, expiresBefore and expiresAfter. Undefined if none of them is given. */
 function expiryRangeOf(filter: AssetFilter, moment: Moment): ExpiryRange | undefined {
   const ranges: ExpiryRange[] = [];
   if (filter.status) ranges.push(rangeOf(filter.status, moment));
@@ -319,7 +330,7 @@ function expiryRangeOf(filter: AssetFilter, moment: Moment): ExpiryRange | undef
   return ranges.length === 0 ? undefined : ranges.reduce(intersect);
 }
 
-/** The filters no index serves, as one test of a row; undefined when none of them is given. */
+/** Returns a predicate for the filters that have no index. Undefined if none of them is given. */
 function unindexedFilter(filter: AssetFilter, ownerTag: string): ((asset: AssetRecord) => boolean) | undefined {
   const tests: ((asset: AssetRecord) => boolean)[] = [];
   const { search, enabled, tag, owner } = filter;
@@ -340,7 +351,7 @@ function unindexedFilter(filter: AssetFilter, ownerTag: string): ((asset: AssetR
   return tests.length === 0 ? undefined : (asset) => tests.every((test) => test(asset));
 }
 
-/** The next row of one type's range, by its place in the order; `row` is undefined where a budget ended the range. */
+/** The next row of one type's range, by its sort key. `row` is undefined if the call's limit ended the range. */
 interface Head {
   key: string;
   type: AssetType;
@@ -350,7 +361,7 @@ interface Head {
 interface Stream {
   type: AssetType;
   heads: AsyncGenerator<Head>;
-  /** Whether the budget ended it before its range did. */
+  /** Whether the call's limit ended the range before its end. */
   cut: boolean;
 }
 
@@ -361,7 +372,7 @@ function stream(
   byExpiry: boolean,
   range: ExpiryRange | undefined,
   cursor: z.infer<typeof Cursor> | undefined,
-  /** How many to ask for at first, and how many may be wanted in all. */
+  /** Number of rows to request first, and the maximum that may be needed. */
   rows: { first: number; most: number },
   budget: { pages: number },
 ): Stream {
@@ -369,7 +380,7 @@ function stream(
   const bounds = range
     ? expiryBounds(type, range.from, range.before, range.unset)
     : { from: prefix, before: keyEnd(prefix) };
-  // Equal places are ordered by type, so a range of a later type begins at the cursor's place and others behind it.
+  // Equal sort keys are ordered by type. So a range of a later type starts at the cursor's key, and the others after it.
   const from =
     cursor === undefined
       ? { from: bounds.from }
@@ -390,7 +401,7 @@ function stream(
       const page = await pages.next();
       if (page.done) return;
       for (const row of page.value) yield { key: row.rowKey.slice(prefix.length), type, row };
-      // What was expected of this type was too little: from here on all that may be wanted.
+      // The first request returned too few rows. Continue with the maximum that may be needed.
       if (read === 0 && page.value.length === rows.first)
         pages = open({ after: page.value.at(-1)!.rowKey }, Math.max(1, rows.most - rows.first));
       read += page.value.length;
@@ -400,8 +411,8 @@ function stream(
 }
 
 /**
- * Merges the ranges in order. Once one of them was cut by the budget, what the others still hold may lie behind rows
- * nobody read, so the walk ends there and the next call goes on.
+ * Merges the ranges in order. After one of them ended at the call's limit, rows of the others may sort after rows that were not
+ * read. So the merge stops there and the next call continues.
  */
 async function* merge(streams: Stream[]): AsyncGenerator<Head> {
   const fronts = await Promise.all(streams.map(async (one) => ({ one, next: await one.heads.next() })));

@@ -4,6 +4,7 @@ import { inflate } from "../platform/storage/packed.ts";
 import { insert, type Operation, replace, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { type Clearable, set, writeTotals } from "../platform/storage/write-totals.ts";
 import { sourceOf } from "./asset.ts";
+import type { Moment } from "./asset-status.ts";
 import {
   CHANGED,
   ChangedVaults,
@@ -11,10 +12,9 @@ import {
   type Counted,
   changedFrom,
   changedKey,
-  countsAlike,
+  countedEqually,
   readChanged,
 } from "./changed-vaults.ts";
-import type { Moment } from "./health.ts";
 import type { Window } from "./histogram.ts";
 import { readScope, type Scope } from "./scope.ts";
 import { layoutOf, layoutOfSummary, type SummaryLayout, unpackSummary } from "./summary-totals.ts";
@@ -26,17 +26,18 @@ import {
   type TotalsRecord,
   TotalsRows,
   totalsOf,
-  unkeptTotals,
+  unusableTotals,
   windowsOf,
 } from "./totals.ts";
 import { VAULTS, Vaults, vaultKey } from "./vault.ts";
 
 /**
- * Computes the totals anew from the vaults' rows, and clears the rows of the vaults that they then count as they are. One
- * request per 1,000 vaults and 1,000 changed ones, one for each 90 of those, and three. Does nothing where a vault's row
- * can't be read: the reconciliation mends it.
+ * Recomputes the totals from the vaults' rows, and removes the marks of vaults whose current state they then contain. One
+ * request per 1,000 vaults, per 1,000 changed vaults and per 90 of those, and three more. Does nothing if a vault's row can't
+ * be read, which the reconciliation fixes.
  *
- * @throws the last conflict when others came between each time: what changed is then still counted from its own rows.
+ * @throws the last conflict if other writers interfered in every attempt. Changed vaults are then still counted from their own
+ * rows.
  */
 export async function renewTotals(tables: Tables, moment: Moment): Promise<void> {
   await repeatOnConflict(async () => {
@@ -46,36 +47,36 @@ export async function renewTotals(tables: Tables, moment: Moment): Promise<void>
 }
 
 /**
- * What is wrong with the totals, beside what their changed vaults say: nothing ever is but by a fault. Undefined, too,
- * where that can't be told, since others wrote meanwhile. Requests as `renewTotals`.
+ * Returns whether the totals are wrong, which only a bug or damaged storage can cause. Undefined if they are right, or if
+ * concurrent writes prevent the comparison. Requests as `renewTotals`.
  */
 export async function faultOfTotals(tables: Tables): Promise<"stale" | "unreadable" | undefined> {
   const found = await readAll(tables);
   if (!found) return undefined;
   if (found.unreadable || (found.record && !isReadable(found.record))) return "unreadable";
   const known = found.clearable.every(({ change }) => change !== undefined);
-  if (!known || !found.record || isOf(found.record, found.counted)) return undefined;
-  return (await standing(tables)).etag === found.etag ? "stale" : undefined;
+  if (!known || !found.record || countsExactly(found.record, found.counted)) return undefined;
+  return (await readStored(tables)).etag === found.etag ? "stale" : undefined;
 }
 
-/** The totals as they stand, and what they have to count. */
-interface Found extends Standing {
+/** The stored totals, and the state they should contain. */
+interface Found extends StoredTotals {
   scope: Scope;
-  /** The vaults as the totals count them, by `changedKey`. */
+  /** Vaults as the totals count them, by `changedKey`. */
   counted: Map<string, Counted>;
   clearable: Clearable<Counted>[];
-  /** Rows that tell of holders which a version before wrote or changed, and of those whose own says nothing. */
+  /** Operations that write the missing or outdated marks of holders, which earlier versions did not write. */
   unmarked: Operation[];
 }
 
 /**
- * The order is what makes it right. The totals' ETag is read first, then the vaults' rows, then those of changed vaults. A
- * vault without one of those was as it is now since before the first reading, or else the totals were written meanwhile
- * and the ETag does not fit any more. One with such a row is counted as that says, until the row is cleared in the same
- * transaction, by its ETag, which every further change replaces.
+ * Reads in an order that makes the result consistent: the ETag of the totals, then the vaults' rows, then the marks. A vault
+ * without a mark has not changed since before the first read; otherwise the totals were replaced and their ETag no longer
+ * matches. A vault with a mark is counted by the mark's state, until the mark is removed in the transaction that writes the
+ * totals, by its ETag, which every further change replaces.
  */
 async function readAll(tables: Tables): Promise<Found | undefined> {
-  const stood = await standing(tables);
+  const stored = await readStored(tables);
   const scope = await readScope(tables);
   const counted = new Map<string, Counted>();
   const holders = new Map<string, Counted>();
@@ -83,7 +84,7 @@ async function readAll(tables: Tables): Promise<Found | undefined> {
   const range = { partitionKey: VAULTS, from: vaultKey(""), before: keyEnd(vaultKey("")), select: COUNTED };
   for await (const rows of tables.pages(Vaults, { ...range, onCorrupt: () => unreadable++ }))
     for (const row of rows) (sourceOf(row) === "keyVault" ? counted : holders).set(changedKey(row.name), row);
-  // What it holds is not known; the reconciliation mends it.
+  // The content of such a row is unknown. The reconciliation fixes it.
   if (unreadable > 0) return undefined;
 
   const clearable: Clearable<Counted>[] = [];
@@ -101,23 +102,23 @@ async function readAll(tables: Tables): Promise<Found | undefined> {
         continue;
       }
       holders.delete(rowKey);
-      // A version before changes a vault's row and leaves this one as it is, so what it says is held against that one.
-      const now = countsAlike(read, change.now) ? change.now : await ownRow(tables, rowKey);
+      // Earlier versions change a vault's row without its mark, so the mark is compared with the row.
+      const now = countedEqually(read, change.now) ? change.now : await currentRow(tables, rowKey);
       if (!now || sourceOf(now) === "keyVault") clearable.push({ rowKey, etag, change: { ...change, now } });
-      else if (!countsAlike(now, change.now))
+      else if (!countedEqually(now, change.now))
         unmarked.push(replace(ChangedVaults, rowKey, changedFrom(undefined, now), etag));
     }
   }
   for (const [key, holder] of holders) {
     const at = clearable.findIndex(({ rowKey }) => rowKey === key);
-    const [standing] = at < 0 ? [] : clearable.splice(at, 1);
+    const [existing] = at < 0 ? [] : clearable.splice(at, 1);
     const mark = changedFrom(undefined, holder);
-    unmarked.push(standing ? replace(ChangedVaults, key, mark, standing.etag) : insert(ChangedVaults, key, mark));
+    unmarked.push(existing ? replace(ChangedVaults, key, mark, existing.etag) : insert(ChangedVaults, key, mark));
   }
-  return { ...stood, scope, counted, clearable, unmarked };
+  return { ...stored, scope, counted, clearable, unmarked };
 }
 
-const ownRow = (tables: Tables, changedRowKey: string) =>
+const currentRow = (tables: Tables, changedRowKey: string) =>
   tables.get(Vaults, VAULTS, vaultKey(changedRowKey.slice(CHANGED.length)));
 
 async function write(tables: Tables, found: Found, windows: Window[], summary: SummaryLayout): Promise<void> {
@@ -131,19 +132,19 @@ async function write(tables: Tables, found: Found, windows: Window[], summary: S
     counted,
     clearable,
     also: unmarked,
-    own: (rowKey) => ownRow(tables, rowKey),
+    own: (rowKey) => currentRow(tables, rowKey),
     recordOf: (vaults, sequence) => totalsOf(vaults, windows, sequence, summary),
-    unkept: unkeptTotals,
+    unkept: unusableTotals,
   });
 }
 
-interface Standing {
+interface StoredTotals {
   etag: string | undefined;
   record: TotalsRecord | undefined;
   unreadable: boolean;
 }
 
-async function standing(tables: Tables): Promise<Standing> {
+async function readStored(tables: Tables): Promise<StoredTotals> {
   try {
     const record = await tables.get(TotalsRows, VAULTS, TOTALS_KEY);
     return { etag: record?.etag, record, unreadable: false };
@@ -153,13 +154,13 @@ async function standing(tables: Tables): Promise<Standing> {
   }
 }
 
-/** Whether what is packed in them is what some version of this service wrote. */
+/** Returns whether the packed data can be read. */
 const isReadable = (record: TotalsRecord): boolean =>
   record.unkept === true ||
   (readTotals(record) !== undefined && (record.summary === undefined || unpackSummary(record.summary) !== undefined));
 
-/** Whether these totals, which can be read, count just these vaults. */
-function isOf(record: TotalsRecord, counted: ReadonlyMap<string, Counted>): boolean {
+/** Returns whether the totals count exactly these vaults. */
+function countsExactly(record: TotalsRecord, counted: ReadonlyMap<string, Counted>): boolean {
   if (record.unkept) return true;
   const kept = record.summary && unpackSummary(record.summary);
   const layout = kept && layoutOfSummary(kept);

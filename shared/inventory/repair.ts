@@ -6,6 +6,7 @@ import { keyEnd } from "../platform/storage/keys.ts";
 import type { Fence, Tables } from "../platform/storage/tables.ts";
 import { DAY_MS } from "../platform/time.ts";
 import { Assets, type AssetType } from "./asset.ts";
+import { AssetFences, fenceRange, nameKey, partitions, vaultOfFence } from "./asset-keys.ts";
 import {
   type AssetChange,
   type PendingEntry,
@@ -13,42 +14,43 @@ import {
   type RowChange,
   rowChanges,
   rowOperations,
-} from "./changes.ts";
-import { claimVault, conflictIsBusy, knownVault, LEASE_MS, openFence, VaultBusy } from "./claim.ts";
-import { AssetFences, fenceRange, nameKey, partitions, vaultOfFence } from "./layout.ts";
+} from "./asset-row-changes.ts";
 import { REMOVED, RemovedVaults, VAULTS, Vaults, vaultKey } from "./vault.ts";
+import { busyOnConflict, claimVault, LEASE_MS, openFence, readStoredVault, VaultBusy } from "./vault-claim.ts";
 
-/** Where a row of an asset is missing, stands and should not, or stands and is not as it should be. */
+/** An index row of an asset that is missing, superfluous or outdated. */
 export interface IndexEntry {
   type: AssetType;
   name: string;
-  /** The expiry it stands under, in unix seconds; undefined for none, and for a row by name. */
+  /** Expiry in the row's key, in unix seconds. Undefined for no expiry and for a row by name. */
   expiresOn: number | undefined;
-  /** The subscription in whose partition it was seen, where the vault is in another one or in none. */
+  /** Subscription of the partition in which the row was found, if the vault is in another one or in none. */
   subscriptionId?: string | undefined;
 }
 
-/** Rows that were written and removed. */
+/** Numbers of rows written and removed. */
 export interface Restored {
   written: number;
   removed: number;
 }
 
 const READS_AT_ONCE = 8;
-/** A taking that came late refuses a write though the vault is still this worker's: so it is made twice. */
+/**
+ * A delayed `take()` of another worker can make our write conflict while we still hold the claim. So the write is retried once.
+ */
 const WRITE_ATTEMPTS = 2;
-/** How long a fence outlives its vault's leaving: longer than any request, or any scan, can be under way. */
+/** How long a fence is kept after its vault was removed: longer than any request or scan can take. */
 const KEEP_FENCE_MS = DAY_MS;
 
-/** See `InventoryWriter.restore`. */
+/** Implements `InventoryWriter.restore`. */
 export async function restoreVault(
   tables: Tables,
   vaultName: string,
   entries: IndexEntry[],
   owner: string,
 ): Promise<Restored> {
-  const known = await knownVault(tables, vaultName);
-  // What a dead worker left is brought to an end by the next scan, which knows the vault as it is now.
+  const known = await readStoredVault(tables, vaultName);
+  // The next scan completes the work of a crashed worker, with the vault's current state.
   if (known.interrupted) throw new VaultBusy(vaultName, LEASE_MS);
   const named = entries.map(({ type, name, expiresOn }): PendingEntry => [type, name, expiresOn ?? null]);
   const gone = entries.map(({ type, name }): AssetChange => ({ type, name, before: undefined, after: undefined }));
@@ -60,17 +62,17 @@ export async function restoreVault(
   const open = (partitionKeys: string[]) =>
     partitionKeys.map((partitionKey) => openFence(tables, partitionKey, vaultName, randomUUID()));
 
-  return await conflictIsBusy(vaultName, async () => {
+  return await busyOnConflict(vaultName, async () => {
     if (!known.row) {
       const fences = open([...elsewhere, partitions.all, partitions.vault(vaultName)]);
       return await repeatOnConflict(async () => {
         for (const fence of fences) await fence.take();
-        // A worker that finds the vault claims it before it takes these fences, and writes only after that.
+        // A worker claims a vault before it takes these fences and writes. So this read detects it.
         if (await tables.get(Vaults, VAULTS, vaultKey(vaultName))) throw new VaultBusy(vaultName, LEASE_MS);
         return await writeEach(fences, removals);
       }, WRITE_ATTEMPTS);
     }
-    const rows = rowChanges(vaultName, await asTheyStand(tables, vaultName, entries), named);
+    const rows = rowChanges(vaultName, await readCurrentAssets(tables, vaultName, entries), named);
     const vault = withoutKeys(known.row);
     const claim = await claimVault(tables, known, vault, pendingEntries(rows, []), owner);
     const others = open(elsewhere);
@@ -87,8 +89,8 @@ export async function restoreVault(
   });
 }
 
-/** The named assets as the vault's own rows by name have them; undefined where there is none. */
-async function asTheyStand(tables: Tables, vaultName: string, entries: IndexEntry[]): Promise<AssetChange[]> {
+/** Returns the current state of the assets from the vault's own rows by name. Undefined states if there is no row. */
+async function readCurrentAssets(tables: Tables, vaultName: string, entries: IndexEntry[]): Promise<AssetChange[]> {
   const read = async ({ type, name }: IndexEntry): Promise<AssetChange> => {
     const row = await tables.get(Assets, partitions.vault(vaultName), nameKey(type, name, vaultName));
     const asset = row && withoutKeys(row);
@@ -107,7 +109,7 @@ async function writeEach(fences: Fence[], rows: RowChange[]): Promise<Restored> 
   return done;
 }
 
-/** Those that `InventoryWriter.removedAt` goes by. */
+/** Deletes removal markers older than a day (see `removedAt`). */
 export async function removeOldRemovals(tables: Tables): Promise<void> {
   const range = { partitionKey: VAULTS, from: REMOVED, before: keyEnd(REMOVED) };
   for await (const rows of tables.pages(RemovedVaults, { ...range, select: [] })) {
@@ -115,7 +117,7 @@ export async function removeOldRemovals(tables: Tables): Promise<void> {
   }
 }
 
-/** See `InventoryWriter.removeOldFences`. */
+/** Implements `InventoryWriter.removeOldFences`. */
 export async function removeOldFences(tables: Tables, partitionKeys: Iterable<string>): Promise<number> {
   const subscriptions = await subscriptionsOfVaults(tables);
   let removed = 0;
@@ -133,7 +135,7 @@ export async function removeOldFences(tables: Tables, partitionKeys: Iterable<st
   return removed;
 }
 
-/** Every vault's subscription, by its lower-cased name. One request per 1,000. */
+/** Returns every vault's subscription by lower-case name. One request per 1,000 vaults. */
 export async function subscriptionsOfVaults(tables: Tables): Promise<Map<string, string>> {
   const subscriptions = new Map<string, string>();
   const range = { partitionKey: VAULTS, from: vaultKey(""), before: keyEnd(vaultKey("")) };
@@ -143,7 +145,7 @@ export async function subscriptionsOfVaults(tables: Tables): Promise<Map<string,
   return subscriptions;
 }
 
-/** Whether there was one that nobody has written for a day, by the store's clock. */
+/** Removes a row that was not written for a day, by the store's clock. Returns whether it was removed. */
 export async function removeOldFence<T>(
   tables: Tables,
   fences: Entity<T>,
@@ -155,7 +157,7 @@ export async function removeOldFence<T>(
   try {
     return await tables.remove(fences, partitionKey, rowKey, found.row.etag);
   } catch (error) {
-    if (isConflict(error)) return false; // its vault has returned
+    if (isConflict(error)) return false; // The vault has returned.
     throw error;
   }
 }

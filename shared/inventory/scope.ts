@@ -4,40 +4,41 @@ import type { Tables } from "../platform/storage/tables.ts";
 import { VAULTS } from "./vault.ts";
 
 /**
- * Which subscriptions are watched, as settings, entries and configuration last came to. One row, so that everything which
- * counts or tells asks the same; no row of a vault or an asset says whether it is in scope. The room subscriptions writes it.
+ * The scope: which subscriptions are monitored, computed from settings, API entries and configuration. It is one row, so that
+ * all counts and notifications use the same scope. Rows of vaults and assets don't contain it. The module subscriptions writes
+ * it.
  */
 export const ScopeRecord = z.object({
-  /** True: every subscription that the identity may see. False: only the named ones. */
+  /** True: every subscription that the identity can read. False: only the named ones. */
   watchAll: z.boolean(),
-  /** Ids in lower case, sorted: those added through the API and those of AZURE_SUBSCRIPTION_IDS. */
+  /** IDs of subscriptions added through the API or in AZURE_SUBSCRIPTION_IDS. Lower case, sorted. */
   named: z.array(z.string()),
-  /** Since when only the named ones are watched, ISO 8601; absent while all are. */
+  /** Since when only the named subscriptions are in scope, ISO 8601. Absent while all are. */
   namedOnlySince: z.string().optional(),
-  /** When those left that were named once, ISO 8601, by id. Any other one left when `namedOnlySince` says. */
+  /** When formerly named subscriptions left the scope, ISO 8601, by ID. All others left at `namedOnlySince`. */
   left: z.record(z.string(), z.string()),
-  /** What people called them, by id. */
+  /** Names given by users, by ID. */
   names: z.record(z.string(), z.string()),
-  /** What the resource manager calls those that the identity was seen to see, by id. */
+  /** Display names in Azure of all subscriptions that the identity could ever read, by ID. */
   discovered: z.record(z.string(), z.string()),
-  /** Since when the identity does not see them any more, ISO 8601, by id. */
+  /** Since when the identity can no longer read a subscription, ISO 8601, by ID. */
   unseenSince: z.record(z.string(), z.string()),
 });
 export type ScopeRecord = z.infer<typeof ScopeRecord>;
 
 export const ScopeRows = entity("Vaults", ScopeRecord);
-/** Sorts right before the vaults, so that one range reads both. */
+/** Sorts right before the vaults, so that one range contains both. */
 export const SCOPE_KEY = "m!scope";
 
-/** What the scope says of a subscription. Ids in any case. */
+/** Answers questions about a subscription. IDs in upper or lower case. */
 export interface Scope {
-  /** When it left the scope, ISO 8601; undefined where it is watched. */
+  /** When it left the scope, ISO 8601. Undefined if it is in scope. */
   leftAt(subscriptionId: string): string | undefined;
-  /** What people called it, else what the resource manager does; undefined where neither is known. */
+  /** The name given by a user, or the display name in Azure. Undefined if neither is known. */
   nameOf(subscriptionId: string): string | undefined;
 }
 
-/** Without a record, before anything was ever watched, nothing has left. */
+/** Without a row, before the first scope was computed, no subscription has left. */
 export function scopeOf(record: ScopeRecord | undefined): Scope {
   const named = new Set(record?.named);
   return {
@@ -56,5 +57,5 @@ export function scopeOf(record: ScopeRecord | undefined): Scope {
 export const readScopeRow = (tables: Tables): Promise<Row<ScopeRecord> | undefined> =>
   tables.get(ScopeRows, VAULTS, SCOPE_KEY);
 
-/** One request. */
+/** Reads the scope. One request. */
 export const readScope = async (tables: Tables): Promise<Scope> => scopeOf(await readScopeRow(tables));

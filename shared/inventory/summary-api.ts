@@ -3,12 +3,12 @@ import { pageOf, pageParameters, queryInstant } from "../platform/http/paging.ts
 import { DAY_MS } from "../platform/time.ts";
 import { Asset, credentialView, subscriptionId, toInstant } from "./api.ts";
 import { ASSET_TYPES, assetId, SOURCES, sourceOf } from "./asset.ts";
+import { daysUntil, type Moment, statusOf } from "./asset-status.ts";
 import { CHANGE_KINDS, type LoggedChange } from "./change-log.ts";
-import { daysUntil, type Moment, statusOf } from "./health.ts";
 import type { AssetSummary } from "./summary.ts";
 import { NEXT_DAYS, PAST_DAYS } from "./summary-totals.ts";
 
-/** The summary of the inventory and its changes as the API shows them. */
+/** Schemas and views of the summary and the changes in the API. */
 
 const count = z.int().min(0);
 const ByStatus = z
@@ -16,7 +16,7 @@ const ByStatus = z
   .meta({ id: "AssetsByStatus", description: "By time until expiry and compliance policy, at request time." });
 const assets = count.meta({ description: "Number of assets." });
 
-/** Since when changes are counted where nothing is said, in days. */
+/** Default number of days for which changes are counted. */
 export const SUMMARY_DAYS = 7;
 
 export const SummaryQuery = z.strictObject({

@@ -2,53 +2,56 @@ import type { Tables } from "../platform/storage/tables.ts";
 import { sum } from "../platform/sum.ts";
 import { DAY_MS, DAY_SECONDS } from "../platform/time.ts";
 import { ASSET_TYPES, type AssetSource, type AssetType, sourceOf } from "./asset.ts";
+import { END_OF_TIME, type Moment, rangeOf, STATUSES } from "./asset-status.ts";
 import { addByDay, countExpiries, nextExpiries, UNSET, unpackExpiries } from "./expiries.ts";
-import { END_OF_TIME, type Moment, rangeOf, STATUSES } from "./health.ts";
 import { countBetween, type Histogram, type Window } from "./histogram.ts";
 import { type Counting, notCounted } from "./holder.ts";
+import { ownerTagOf } from "./owners.ts";
+import type { Scope } from "./scope.ts";
+import { bySize, LARGEST_VAULTS, NEXT_DAYS, PAST_DAYS, type SummaryTotals, unpackSummary } from "./summary-totals.ts";
+import { expiriesOf, forEachType } from "./vault.ts";
 import {
   groupOf,
   groupOfSubscription,
   hiddenGroups,
   keyOfGroup,
-  readKnown,
-  readTotalled,
+  readTotalsAndChanges,
+  readVaultRows,
   type SummaryRow,
   subscriptionOf,
-  type Totalled,
+  type TotalsAndChanges,
   type TotalsReading,
   type VaultGroup,
-} from "./known.ts";
-import { ownerTagOf } from "./owners.ts";
-import type { Scope } from "./scope.ts";
-import { bySize, LARGEST_VAULTS, NEXT_DAYS, PAST_DAYS, type SummaryTotals, unpackSummary } from "./summary-totals.ts";
-import { expiriesOf, forEachType } from "./vault.ts";
+} from "./vault-counts.ts";
 
-/** What a summary is counted from: the vaults' own rows, or the totals and the vaults that changed since. */
+/** The data of a summary, from the vaults' own rows or from the totals and the vaults that changed since. */
 export interface SummarySource {
   scope: Scope;
-  /** Those that count, and for some of which more was counted elsewhere than there is. */
+  /** Counted groups. Some have negative counts that correct the others. */
   groups: VaultGroup[];
-  /** Those whose assets stand among the others' and are not asked for, by `groupKey`. */
+  /** Keys (`groupKey`) of groups that are excluded although their assets are in the queried partitions. */
   hidden: ReadonlySet<string>;
   outOfScope: { vaults: number; assets: number };
-  /** Key vaults that count, those with the most assets first. */
+  /** Counted key vaults with the most assets, largest first. */
   largest: { name: string; subscriptionId: string; assets: number; group: VaultGroup }[];
   owners: {
-    /** Assets, by who owns them. */
+    /** Numbers of assets by owner. */
     counts: ReadonlyMap<string, number>;
     /** Assets of owners that a vault's row does not name. */
     others: number;
-    /** Assets whose owners were counted under the tag that names them now. */
+    /** Assets whose owners were counted under the current owner tag. */
     assets: number;
   };
-  /** How many end on each of the summary's days. */
+  /** Numbers of assets that expire on each day of the summary. */
   endsByDay: Record<AssetType, number[]>;
-  /** How many of each type end next, up to an instant before which `atLeast` of all of them do, or all that ever end. */
+  /**
+   * Returns how many assets of each type expire next, up to a time before which at least `atLeast` expire in total, or all that
+   * ever expire.
+   */
   ends(atLeast: number): Ends;
 }
 
-/** Unix seconds. */
+/** Numbers of assets by type that expire before a time in unix seconds. */
 export interface Ends {
   before: number;
   counts: Map<AssetType, number>;
@@ -60,17 +63,22 @@ export interface SourceFilter {
   source?: AssetSource | undefined;
 }
 
-interface Asked {
+interface CountContext {
   moment: Moment;
   licensed: boolean;
   ownerTag: string;
 }
 
-/** One request where nothing is filtered and the totals say all; else one per 1,000 vaults, and mostly one more. */
-export async function readSource(tables: Tables, filter: SourceFilter, asked: Asked): Promise<SummarySource> {
+/**
+ * Reads the data of a summary. One request without filters if the totals are sufficient. Otherwise one per 1,000 vaults, and
+ * mostly one more.
+ */
+export async function readSource(tables: Tables, filter: SourceFilter, context: CountContext): Promise<SummarySource> {
   const isFiltered = Object.values(filter).some((value) => value !== undefined);
-  const totalled = isFiltered ? undefined : await readTotalled(tables, SUMMARY_WITH_OWNERS);
-  return (totalled && sourceOfTotals(totalled, asked)) ?? (await sourceOfRows(tables, filter, asked));
+  const totalsAndChanges = isFiltered ? undefined : await readTotalsAndChanges(tables, SUMMARY_WITH_OWNERS);
+  return (
+    (totalsAndChanges && sourceOfTotals(totalsAndChanges, context)) ?? (await sourceOfRows(tables, filter, context))
+  );
 }
 
 const SUMMARY_WITH_OWNERS: TotalsReading<SummaryTotals> = {
@@ -79,9 +87,9 @@ const SUMMARY_WITH_OWNERS: TotalsReading<SummaryTotals> = {
   read: ({ summary }) => summary && unpackSummary(summary),
 };
 
-async function sourceOfRows(tables: Tables, filter: SourceFilter, asked: Asked): Promise<SummarySource> {
-  const { moment, licensed, ownerTag } = asked;
-  const { vaults, scope } = await readKnown(tables, { subscription: subscriptionOf(filter) }, ["owners"]);
+async function sourceOfRows(tables: Tables, filter: SourceFilter, context: CountContext): Promise<SummarySource> {
+  const { moment, licensed, ownerTag } = context;
+  const { vaults, scope } = await readVaultRows(tables, { subscription: subscriptionOf(filter) }, ["owners"]);
   const now = { now: moment.now, licensed, scope };
   const types = filter.type ? [filter.type] : ASSET_TYPES;
   const wanted = vaults.filter((vault) => filter.source === undefined || sourceOf(vault) === filter.source);
@@ -116,14 +124,17 @@ async function sourceOfRows(tables: Tables, filter: SourceFilter, asked: Asked):
         for (const type of types)
           for (const instant of nextExpiries(expiriesOf(vault, type), from, atLeast))
             addEvent(events, instant + 1, type, 1);
-      return endsOf(events, atLeast);
+      return nextExpiryCounts(events, atLeast);
     },
   };
 }
 
-/** Undefined where the totals are not exact now: then the vaults' rows are read. */
-function sourceOfTotals({ totals, scope, changed }: Totalled<SummaryTotals>, asked: Asked): SummarySource | undefined {
-  const { moment, licensed, ownerTag } = asked;
+/** Returns undefined if the totals are not exact at this time. Then the vaults' rows are read. */
+function sourceOfTotals(
+  { totals, scope, changed }: TotalsAndChanges<SummaryTotals>,
+  context: CountContext,
+): SummarySource | undefined {
+  const { moment, licensed, ownerTag } = context;
   const { windows, days } = totals;
   const now: Counting = { now: moment.now, licensed, scope };
   const today = Math.floor(moment.now / DAY_MS) - PAST_DAYS - totals.firstDay;
@@ -180,28 +191,29 @@ function sourceOfTotals({ totals, scope, changed }: Totalled<SummaryTotals>, ask
     endsByDay: forEachType((type) => endsByDay[type].slice(today, today + PAST_DAYS + NEXT_DAYS)),
     ends: (atLeast) => {
       const events = eventsOf(totals, changes, from);
-      // Behind the days that are counted one by one there may be any of those that end at all.
+      // After the days that are counted individually, any of the remaining assets may expire.
       const later = { from, before: END_OF_TIME, unset: false };
       for (const type of ASSET_TYPES) {
         const sooner = sum([...events.values()], (counts) => counts.get(type) ?? 0);
         addEvent(events, END_OF_TIME, type, sum(groups, (one) => one.count(type, later)) - sooner);
       }
-      return endsOf(events, atLeast);
+      return nextExpiryCounts(events, atLeast);
     },
   };
 }
 
 /**
- * Undefined where others may be among them: what the totals do not name comes behind the last that they do.
+ * Returns the largest vaults. Undefined if other vaults may be among them, because vaults that the totals do not list may be as
+ * large as the last listed one.
  */
 function largestOf(
   { largest, subscriptions, windows }: SummaryTotals,
-  changed: Totalled<SummaryTotals>["changed"],
+  changed: TotalsAndChanges<SummaryTotals>["changed"],
   changes: readonly { vault: SummaryRow; sign: 1 | -1 }[],
 ): SummarySource["largest"] | undefined {
   const kept = largest
     .filter(({ name }) => !changed.has(name.toLowerCase()))
-    .map(({ expiries, ...vault }) => ({ ...vault, group: alone(vault, expiries, windows) }));
+    .map(({ expiries, ...vault }) => ({ ...vault, group: singleVaultGroup(vault, expiries, windows) }));
   const renewed = changes
     .filter(({ vault, sign }) => sign === 1 && sourceOf(vault) === "keyVault")
     .map(({ vault }) => {
@@ -215,8 +227,8 @@ function largestOf(
   return isSure ? found : undefined;
 }
 
-/** A vault whose types are told together: they count as secrets. */
-const alone = (
+/** Returns the group of a vault whose types are counted together, as secrets. */
+const singleVaultGroup = (
   { subscriptionId }: { subscriptionId: string },
   expiries: Histogram,
   windows: readonly Window[],
@@ -256,7 +268,10 @@ function addDays(to: number[], packed: Uint8Array | undefined, firstDay: number,
   for (const [day, count] of counts.entries()) to[day]! += sign * count;
 }
 
-/** How many end up to each instant and since the one before: to the second while the totals know it, then by days. */
+/**
+ * Returns the number of assets that expire up to each time and after the previous one: to the second as far as the totals are
+ * exact, then by days.
+ */
 function eventsOf(
   { windows, days, subscriptions, firstDay }: SummaryTotals,
   changes: readonly { vault: SummaryRow; sign: 1 | -1 }[],
@@ -278,7 +293,7 @@ function eventsOf(
         const instant = at[index]!;
         if (instant >= exactUntil) continue;
         if (instant >= from) addEvent(events, instant + 1, type, counts[index]!);
-        // On the day on which they end to be known to the second, they are counted with the day, too.
+        // The day on which exact times end also counts them as a whole. Subtract them here.
         if (instant >= first * DAY_SECONDS) addEvent(events, (first + 1) * DAY_SECONDS, type, -counts[index]!);
       }
     }
@@ -296,7 +311,7 @@ function addEvent(events: Map<number, Map<AssetType, number>>, bound: number, ty
   counts.set(type, (counts.get(type) ?? 0) + count);
 }
 
-function endsOf(events: ReadonlyMap<number, ReadonlyMap<AssetType, number>>, atLeast: number): Ends {
+function nextExpiryCounts(events: ReadonlyMap<number, ReadonlyMap<AssetType, number>>, atLeast: number): Ends {
   const counts = new Map<AssetType, number>();
   for (const [before, some] of [...events].sort(([a], [b]) => a - b)) {
     for (const [type, count] of some) counts.set(type, (counts.get(type) ?? 0) + count);

@@ -3,57 +3,57 @@ import { ifPacked, pack, unpackBytes } from "../platform/storage/packed.ts";
 import { sum } from "../platform/sum.ts";
 import { DAY_MS, HOUR_MS } from "../platform/time.ts";
 import { ASSET_TYPES, type AssetType } from "./asset.ts";
+import type { Moment } from "./asset-status.ts";
 import type { Counted } from "./changed-vaults.ts";
 import { addByDay, countExpiries, UNSET, unpackExpiries } from "./expiries.ts";
-import type { Moment } from "./health.ts";
 import { gapStart, type Histogram, histogramOf, packHistograms, unpackHistograms, type Window } from "./histogram.ts";
 import { byCount } from "./owners.ts";
 import type { Scope } from "./scope.ts";
 import { expiriesOf, forEachType } from "./vault.ts";
 
 /**
- * What a summary, metrics and lists by type or status need of all key vaults, in a size that goes by days, subscriptions and
- * owners: kept beside the totals (totals.ts), written and renewed with them.
+ * Totals of all key vaults for summary, metrics and lists by type or status. Their size depends on the number of days,
+ * subscriptions and owners, not of assets. They are stored and renewed with the other totals (totals.ts).
  */
 
-/** Days that a summary counts one by one: those before today, and today with those after it. */
+/** Days that a summary counts individually: those before today, and today with those after it. */
 export const PAST_DAYS = 28;
 export const NEXT_DAYS = 91;
-/** A summary names so many vaults; twice as many are kept, since others may have shrunk or left until the next scan. */
+/** Number of vaults in a summary. Twice as many are stored, because others may shrink or be removed before the next scan. */
 export const LARGEST_VAULTS = 20;
 const KEPT_VAULTS = 2 * LARGEST_VAULTS;
 /** With more owners than this, a summary is counted from the vaults' rows. */
 const MAX_OWNERS = 5_000;
-/** Deflated; an entity has 1 MiB, most of it for the histograms of the totals. */
+/** Compressed. An entity has at most 1 MiB, most of it for the histograms of the totals. */
 const MAX_BYTES = 200_000;
-/** A scan ends at least so often; later everything is counted from the vaults' rows. */
+/** The totals are exact for this time after a scan. Later, everything is counted from the vaults' rows. */
 const HELD_FOR_MS = 36 * HOUR_MS;
 const HELD_DAYS = 3;
 
-/** Where the counts are exact, and what was out of scope when they were made. */
+/** The periods in which counts are exact, and what was out of scope when they were computed. */
 export interface SummaryLayout {
-  /** Around the instants at which a status begins or ends: within them expiries are kept to the second. */
+  /** Periods around the times at which a status starts or ends. Expiries within them are kept to the second. */
   windows: Window[];
-  /** The first of the days that are counted, in days since 1970. */
+  /** The first counted day, in days since 1970. */
   firstDay: number;
   isOut: (subscriptionId: string) => boolean;
 }
 
-/** Owners that one tag named. */
+/** Owners of assets under one owner tag. */
 export interface OwnersOfTag {
   tag: string;
-  /** Those with the most assets first. */
+  /** Owners with the most assets first. */
   owners: [name: string, assets: number][];
   /** Assets of owners that a vault's row does not name. */
   others: number;
-  /** All assets of the vaults and types whose owners this tag named. */
+  /** All assets of the vaults and types whose owners were counted under this tag. */
   assets: number;
 }
 
 export interface SummaryTotals extends Pick<SummaryLayout, "windows" | "firstDay"> {
-  /** How many end on each day from the first one on. */
+  /** Numbers of assets that expire on each day from the first one on. */
   days: Record<AssetType, number[]>;
-  /** Their histograms tell no more than the windows' instants and what lies between the windows. */
+  /** Their histograms have only the times within the windows and the sums between the windows. */
   subscriptions: {
     id: string;
     vaults: number;
@@ -61,9 +61,9 @@ export interface SummaryTotals extends Pick<SummaryLayout, "windows" | "firstDay
     isOut: boolean;
     expiries: Record<AssetType, Histogram>;
   }[];
-  /** Vaults in scope with the most assets, of all types together. */
+  /** Vaults in scope with the most assets of all types. */
   largest: { name: string; subscriptionId: string; assets: number; expiries: Histogram }[];
-  /** By tag; undefined where they are too many. */
+  /** By tag. Undefined if there are too many owners. */
   owners: OwnersOfTag[] | undefined;
 }
 
@@ -71,7 +71,10 @@ const Packed = z.object({
   windows: z.array(z.tuple([z.int(), z.int()])),
   firstDay: z.int(),
   days: z.object(forEachType(() => z.array(z.int()))),
-  /** With how many vaults, of how many the last scan could read no list, and whether it was out of scope. */
+  /**
+   * For each subscription: number of vaults, number of vaults none of whose lists could be read, and whether it was out of
+   * scope.
+   */
   subscriptions: z.array(z.tuple([z.string(), z.int(), z.int(), z.boolean()])),
   largest: z.array(z.tuple([z.string(), z.string(), z.int()])),
   owners: z
@@ -84,11 +87,11 @@ const Packed = z.object({
       }),
     )
     .optional(),
-  /** Of each subscription's types, then of the largest vaults. */
+  /** Histograms of each subscription's types, then of the largest vaults. */
   expiries: z.array(z.int()),
 });
 
-/** Where a summary from now on until the next scan needs exact counts. */
+/** Returns the periods in which a summary needs exact counts from now until the next scan. */
 export function layoutOf({ now, criticalDays, warningDays }: Moment, scope: Scope): SummaryLayout {
   return {
     windows: [0, criticalDays, warningDays].map((days) => {
@@ -100,13 +103,13 @@ export function layoutOf({ now, criticalDays, warningDays }: Moment, scope: Scop
   };
 }
 
-/** That of totals that were written before, to count the same again. */
+/** Restores the layout of stored totals, to recompute them identically. */
 export function layoutOfSummary({ windows, firstDay, subscriptions }: SummaryTotals): SummaryLayout {
   const out = new Set(subscriptions.flatMap(({ id, isOut }) => (isOut ? [id] : [])));
   return { windows, firstDay, isOut: (id) => out.has(id.toLowerCase()) };
 }
 
-/** Undefined where it would be too large. */
+/** Returns the packed totals. Undefined if they would be too large. */
 export function packSummary(
   vaults: readonly Counted[],
   { windows, firstDay, isOut }: SummaryLayout,
@@ -142,7 +145,7 @@ export function packSummary(
   return bytes.length <= MAX_BYTES ? bytes : undefined;
 }
 
-/** Undefined where no version of this service wrote it. */
+/** Returns undefined if the data is corrupt. */
 export function unpackSummary(bytes: Uint8Array): SummaryTotals | undefined {
   const packed = ifPacked(() => unpackBytes(bytes, Packed));
   if (!packed) return undefined;
@@ -168,7 +171,7 @@ export function unpackSummary(bytes: Uint8Array): SummaryTotals | undefined {
   };
 }
 
-/** The order in which a summary names vaults and subscriptions. */
+/** The order of vaults and subscriptions in a summary: most assets first. */
 export const bySize = (a: { name: string; assets: number }, b: { name: string; assets: number }): number =>
   b.assets - a.assets || (a.name < b.name ? -1 : 1);
 

@@ -2,18 +2,18 @@ import type { Row } from "../platform/storage/entity.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { sum } from "../platform/sum.ts";
 import { ASSET_TYPES, type AssetRecord, type AssetSource, Assets, type AssetType, SOURCES, sourceOf } from "./asset.ts";
+import { expiryBounds, partitions } from "./asset-keys.ts";
+import { type Moment, rangeOf, STATUSES, type Status } from "./asset-status.ts";
 import { type ChangeCounts, countChanges } from "./change-log.ts";
-import { type Moment, rangeOf, STATUSES, type Status } from "./health.ts";
 import { ownersOf } from "./holder.ts";
-import { groupKey, keyOfGroup, subscriptionOf, type VaultGroup } from "./known.ts";
-import { expiryBounds, partitions } from "./layout.ts";
 import { byCount } from "./owners.ts";
 import type { Scope } from "./scope.ts";
 import { readSource, type SummarySource } from "./summary-source.ts";
 import { bySize } from "./summary-totals.ts";
 import { forEachType } from "./vault.ts";
+import { groupKey, keyOfGroup, subscriptionOf, type VaultGroup } from "./vault-counts.ts";
 
-/** How many owners are named, those with the most assets; subscriptions; and assets that end next. */
+/** Maximum numbers of owners (those with the most assets), of subscriptions, and of assets that expire next. */
 const LARGEST_OWNERS = 20;
 const LARGEST_SUBSCRIPTIONS = 100;
 const NEXT = 10;
@@ -22,13 +22,13 @@ export interface SummaryFilter {
   type?: AssetType | undefined;
   subscription?: string | undefined;
   source?: AssetSource | undefined;
-  /** Since when changes are counted. */
+  /** Time since which changes are counted. */
   since: Date;
 }
 
 type ByStatus = Record<Status, number>;
 
-/** The inventory in numbers: what counts and fits the filter. */
+/** Counts of the assets that match the filter. */
 export interface AssetSummary {
   assets: number;
   byStatus: ByStatus;
@@ -46,24 +46,24 @@ export interface AssetSummary {
   };
   owners: {
     largest: { owner: string; assets: number }[];
-    /** `owners` is undefined where a vault has more of them than its row names. */
+    /** `owners` is undefined if a vault has more owners than its row contains. */
     others: { owners: number | undefined; assets: number };
     /** Assets without an owner. */
     none: number;
     /** Assets whose owners the next scan counts: they were last listed by an earlier version, or under another tag. */
     notCounted: number;
   };
-  /** How many of each type end on each day of UTC around today, today at `PAST_DAYS`. */
+  /** Numbers of assets by type that expire on each UTC day around today. Today is at index `PAST_DAYS`. */
   endsByDay: Record<AssetType, number[]>;
   endsNext: { asset: AssetRecord; owner: string | undefined; subscriptionName: string | undefined }[];
   changes: ChangeCounts;
-  /** What leaves counts and score since its subscription left the scope. */
+  /** Assets excluded because their subscription left the scope. */
   outOfScope: { vaults: number; assets: number };
 }
 
 /**
- * See `AssetQueries.summary`. What is counted, is counted from the totals or the vaults' rows (summary-source.ts); what ends
- * next and what changed is read.
+ * Implements `AssetQueries.summary`. Counts come from the totals or the vaults' rows (summary-source.ts). Assets that expire
+ * next and changes are read.
  */
 export async function summaryOf(
   filter: SummaryFilter,
@@ -162,8 +162,8 @@ function ownersIn(of: SummarySource["owners"], assets: number): AssetSummary["ow
 }
 
 /**
- * The assets that end next: counts say how many of each type to ask the index by expiry for. A request for each type that
- * has any of them, more only where very many that don't count lie between.
+ * Returns the assets that expire next. The counts tell how many of each type to request from the index by expiry. One request
+ * for each type with any of them, more only if many excluded assets are in between.
  */
 async function endsNext(
   tables: Tables,
@@ -189,7 +189,7 @@ async function endsNext(
   return found.flat().sort(byExpiry).slice(0, NEXT);
 }
 
-/** As lists that are ordered by expiry. */
+/** Sorted like lists ordered by expiry. */
 function byExpiry(a: AssetRecord, b: AssetRecord): number {
   const place = ({ name, vaultName, type }: AssetRecord) => `${name}!${vaultName}`.toLowerCase() + type;
   return a.expiresOn! - b.expiresOn! || (place(a) < place(b) ? -1 : 1);

@@ -3,43 +3,45 @@ import { entity } from "../platform/storage/entity.ts";
 import { deflate, ifPacked, inflate } from "../platform/storage/packed.ts";
 import { DAY_MS, DAY_SECONDS, HOUR_MS } from "../platform/time.ts";
 import { ASSET_TYPES, type AssetType } from "./asset.ts";
+import type { Moment } from "./asset-status.ts";
 import { CHANGED, type Counted } from "./changed-vaults.ts";
 import { UNSET, unpackExpiries } from "./expiries.ts";
-import type { Moment } from "./health.ts";
 import { type Histogram, histogramOf, packHistograms, unpackHistograms, type Window } from "./histogram.ts";
-import { SeenAt } from "./seen-at.ts";
+import { SeenAt } from "./last-listings.ts";
 import { packSummary, type SummaryLayout } from "./summary-totals.ts";
 import { expiriesOf, forEachType, Vaults } from "./vault.ts";
 
 /**
- * What all vaults' rows come to, so that a question about the whole inventory reads one row instead of all of them. Totals
- * are computed anew from the vaults' rows and written under their ETag; what changed since is in rows of its own
- * (changed-vaults.ts).
+ * Totals of all vaults' rows, so that a query of the whole inventory reads one row instead of all. They are recomputed from the
+ * vaults' rows and written under their ETag. Later changes are in rows of their own (changed-vaults.ts).
  */
 export const TotalsRecord = z.object({
-  /** New with each write. The row behind the changed vaults has the same one: so both ends of a reading are of one write. */
+  /**
+   * New with each write. The row after the marks of changed vaults has the same value, which proves that a range read belongs
+   * to one write.
+   */
   sequence: z.string(),
-  /** Days whose expiries are kept to the second: those in which a status begins or ends until the next scan. */
+  /** Days whose expiries are kept to the second: those in which a status starts or ends until the next scan. */
   windows: z.array(z.tuple([z.int(), z.int()])),
   subscriptions: z.array(z.object({ id: z.string(), vaults: z.int(), unreadable: z.int() })),
-  /** Deflated histograms of each subscription's certificates, keys and secrets. */
+  /** Compressed histograms of each subscription's certificates, keys and secrets. */
   expiries: z.instanceof(Uint8Array),
   /** When each vault was last listed; see SeenAt. */
   seenAt: z.instanceof(Uint8Array),
-  /** What a summary needs; see summary-totals.ts. Absent where it is too large, or a version before wrote them. */
+  /** Totals for a summary; see summary-totals.ts. Absent if too large, or in rows of earlier versions. */
   summary: z.instanceof(Uint8Array).optional(),
-  /** They are too large for a row, or not whole yet: everything is counted from the vaults' rows. */
+  /** True if the totals are too large for a row, or not complete yet. Then everything is counted from the vaults' rows. */
   unkept: z.boolean().optional(),
 });
 export type TotalsRecord = z.infer<typeof TotalsRecord>;
 export const TotalsRows = entity(Vaults.table, TotalsRecord);
 export const TotalsEnd = entity(Vaults.table, TotalsRecord.pick({ sequence: true }));
 
-/** Before and behind the rows of changed vaults, so that one range reads all, and the scope after them. */
+/** Keys before and after the marks of changed vaults, so that one range contains all of them, followed by the scope. */
 export const TOTALS_KEY = "k!totals";
 export const TOTALS_END_KEY = `${CHANGED}~`;
 
-/** All vaults of a subscription. */
+/** Totals of all vaults of a subscription. */
 export interface SubscriptionTotals {
   id: string;
   vaults: number;
@@ -53,10 +55,10 @@ export interface Totals {
   seenAt: SeenAt;
 }
 
-/** A scan ends at least so often; later, what would need these days is counted from the vaults' rows. */
+/** The windows cover this time after a scan. Later, queries that need these days count the vaults' rows. */
 const HELD_FOR_MS = 36 * HOUR_MS;
 
-/** The days in which a status begins or ends, from an hour before this moment on. */
+/** Returns the days in which a status starts or ends, from an hour before the given time on. */
 export function windowsOf({ now, criticalDays, warningDays }: Moment): Window[] {
   return [0, criticalDays, warningDays].map((days) => {
     const boundary = now + days * DAY_MS;
@@ -66,10 +68,14 @@ export function windowsOf({ now, criticalDays, warningDays }: Moment): Window[] 
   });
 }
 
-/** An entity has 1 MiB. */
+/** An entity has at most 1 MiB. */
 const MAX_BYTES = 900_000;
 
-/** The totals of these vaults. `summary`: where that is to be exact. */
+/**
+ * Returns the totals of these vaults.
+ *
+ * @param summary - Layout in which the summary is exact.
+ */
 export function totalsOf(
   vaults: Iterable<Counted>,
   windows: Window[],
@@ -96,13 +102,13 @@ export function totalsOf(
     seenAt: deflate(SeenAt.pack(all)),
   };
   const bytes = record.expiries.length + record.seenAt.length + 2 * JSON.stringify(record.subscriptions).length;
-  if (bytes > MAX_BYTES) return unkeptTotals(sequence);
+  if (bytes > MAX_BYTES) return unusableTotals(sequence);
   const packed = summary && packSummary(all, summary);
   return packed && bytes + packed.length <= MAX_BYTES ? { ...record, summary: packed } : record;
 }
 
-/** Totals that nobody goes by. */
-export const unkeptTotals = (sequence: string): TotalsRecord => ({
+/** Returns empty totals that readers ignore. */
+export const unusableTotals = (sequence: string): TotalsRecord => ({
   sequence,
   windows: [],
   subscriptions: [],
@@ -111,7 +117,7 @@ export const unkeptTotals = (sequence: string): TotalsRecord => ({
   unkept: true,
 });
 
-/** Undefined where no version of this service wrote it. */
+/** Returns undefined if the data is corrupt. */
 export function readTotals(record: TotalsRecord): Totals | undefined {
   const expiries = inflatedWords(record.expiries);
   const histograms = expiries && unpackHistograms(expiries);
@@ -127,15 +133,15 @@ export function readTotals(record: TotalsRecord): Totals | undefined {
   };
 }
 
-/** Undefined where no version of this service wrote it. */
+/** Returns undefined if the data is corrupt. */
 export function readSeenAt(packed: Uint8Array): SeenAt | undefined {
   const words = inflatedWords(packed);
   return words && SeenAt.unpack(words);
 }
 
-/** Undefined where no words were deflated. */
+/** Returns undefined if the data is not compressed words. */
 function inflatedWords(packed: Uint8Array): Uint32Array | undefined {
-  // A copy, since inflated bytes may lie unaligned in a larger buffer.
+  // A copy, since decompressed bytes may be unaligned in a larger buffer.
   const bytes = ifPacked(() => new Uint8Array(inflate(packed)));
   return bytes && bytes.length % Uint32Array.BYTES_PER_ELEMENT === 0 ? new Uint32Array(bytes.buffer) : undefined;
 }

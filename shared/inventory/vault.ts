@@ -1,9 +1,9 @@
 import * as z from "zod";
 import { entity } from "../platform/storage/entity.ts";
 import { ASSET_TYPES, type AssetType, SOURCES } from "./asset.ts";
-import { NAME_PREFIX } from "./layout.ts";
+import { NAME_PREFIX } from "./asset-keys.ts";
 
-/** Why one of a vault's lists (or the vault itself) could not be read, and what to do about it. */
+/** Why a list of a vault, or the vault itself, could not be read, with the remedy. */
 export const VaultFailure = z.object({
   code: z.string(),
   message: z.string(),
@@ -24,27 +24,27 @@ export const DiagnosticSetting = z.object({
     .meta({ description: "Days that the setting keeps them; absent where it says nothing." }),
 });
 
-/** Who owns a vault's assets of one type: what a summary of all vaults is counted from. */
+/** Numbers of a vault's assets of one type by owner, for summaries. */
 export const OwnerCounts = z.object({
-  /** The tag that named them: where another one does now, they are counted anew by the next scan. */
+  /** The owner tag of the counting. If another tag is configured now, the next scan recounts. */
   tag: z.string(),
   owners: z.array(z.tuple([z.string(), z.int()])),
-  /** Assets of owners that are not among them. */
+  /** Assets of owners that are not in the list. */
   others: z.int(),
 });
 export type OwnerCounts = z.infer<typeof OwnerCounts>;
 
 /**
- * Of each seventh of a vault's keys or certificates (details.ts), when all their details were last read, in unix seconds,
- * and a hash over the assets.
+ * For each seventh of a vault's keys or certificates (details.ts): when all its details were last read, in unix seconds, and a
+ * hash over the assets.
  */
 export const ReadSevenths = z.array(z.tuple([z.int(), z.string()])).length(7);
 export type ReadSevenths = z.infer<typeof ReadSevenths>;
 
-/** A vault as the resource manager describes it, beside what the scans know of it. */
+/** A stored vault: its description by the resource manager, and the results of scans. */
 export const VaultRecord = z.object({
   name: z.string(),
-  /** Absent: a key vault. Otherwise it is a holder of credentials; see holder.ts. */
+  /** Absent for key vaults. Otherwise the row is a holder of credentials; see holder.ts. */
   source: z.enum(SOURCES).optional(),
   id: z.string(),
   vaultUri: z.string(),
@@ -61,75 +61,72 @@ export const VaultRecord = z.object({
   publicNetworkAccess: z.string(),
   networkDefaultAction: z.string(),
   privateEndpoints: z.int(),
-  /** Read by full scans; undefined until one could. */
+  /** Read by full scans. Undefined until one succeeded. */
   diagnostics: z.array(DiagnosticSetting).optional(),
   /**
-   * When the resource manager was asked for what is said of the vault above, by the store's clock. Absent where a version
-   * before wrote it.
+   * When the description above was requested from the resource manager, by the store's clock. Absent in rows of earlier
+   * versions.
    */
   describedAt: z.string().optional(),
   firstSeenAt: z.string(),
-  /** The last listing of each kind that was read to its end: its assets' `lastSeenAt`. */
+  /** When each list was last read completely: `lastSeenAt` of its assets. */
   listedAt: perType(z.string()),
-  /** What each kind last failed with; absent after a good listing. */
+  /** The last failure of each list. Absent after a successful listing. */
   failures: perType(VaultFailure),
-  /** Failed scans in a row, and until when scans other than `force` leave it alone. */
+  /** Number of consecutive failed scans, and the end of the back-off for scans other than `force`. */
   failedScans: z.int(),
   retryAt: z.string().optional(),
-  /** When an event of the vault itself last led to a look at it; absent where none ever arrived. */
+  /** When an event of the vault itself last led to a re-scan. Absent if none ever arrived. */
   lastEventAt: z.string().optional(),
-  /** Hashes over all list entries and over all assets of a kind. */
+  /** Hashes over all list entries and over all assets, by type. */
   listings: perType(z.string()),
   contents: perType(z.string()),
-  /** Of keys and certificates; absent where a version before read them. */
+  /** For keys and certificates. Absent in rows of earlier versions. */
   details: z.object({ certificate: ReadSevenths.optional(), key: ReadSevenths.optional() }).optional(),
   /**
-   * Hashes over what was answered for all of a kind that make the assets that stand; absent where not all was read at once, or
-   * a version before did it.
+   * Hashes over the responses from which the stored assets of a type were derived. Absent if the responses were not read all at
+   * once, or in rows of earlier versions.
    */
   answers: perType(z.string()).optional(),
   certificateExpiries: z.instanceof(Uint8Array).optional(),
   keyExpiries: z.instanceof(Uint8Array).optional(),
   secretExpiries: z.instanceof(Uint8Array).optional(),
-  /** Who owns its assets; absent where a version before counted nobody. */
+  /** Owners of its assets. Absent in rows of earlier versions. */
   owners: perType(OwnerCounts).optional(),
-  /** The worker that is writing this vault's assets now. How long it may is told by the age of this row. */
+  /** The worker that is writing this vault's assets. The age of this row decides whether its claim is still valid. */
   lockOwner: z.string().optional(),
-  /** Written by earlier versions; nobody goes by it. */
+  /** Written by earlier versions and no longer used. */
   lockedUntil: z.string().optional(),
-  /** True while writes are under way: a worker that finds it finishes them with the PendingWrites rows. */
+  /** True while a write is in progress. A worker that finds it completes the write with the PendingWrites rows. */
   pending: z.boolean(),
-  /**
-   * What the keys begin with under which the worker writes what it changed, once a part of that is written: should it die, the
-   * next one removes that.
-   */
+  /** Key prefix of logged changes of which a part is written. If the worker crashes, the next one removes them. */
   changesKey: z.string().optional(),
-  /** The ETags of the vault's fences as the last worker left them; absent where nothing was ever written under one. */
+  /** ETags of the vault's fences as the last worker left them. Absent if nothing was written under a fence. */
   fences: z.object({ all: z.string(), subscription: z.string(), vault: z.string() }).optional(),
 });
 export type VaultRecord = z.infer<typeof VaultRecord>;
 
 export const Vaults = entity("Vaults", VaultRecord);
 
-/** The index entries a worker is about to write, so that the next one can clear what a dead one left. */
+/** Index entries that a worker announces before it writes them, so that the next worker can remove those of a crashed one. */
 export const PendingWrites = entity(
   "Vaults",
   z.object({
-    /** `PendingEntry`s, packed. */
+    /** Compressed `PendingEntry`s. */
     entries: z.instanceof(Uint8Array),
   }),
 );
 
-/** That a vault was removed, so that a scan planned before does not bring it back. Kept for a day. */
+/** Marks a removed vault for a day, so that a scan planned before does not add it again. */
 export const RemovedVaults = entity(
   "Vaults",
   z.object({
-    /** When the listing that lacked it was asked for. */
+    /** When the listing without the vault was requested. */
     listedAt: z.string(),
   }),
 );
 
-/** All vaults live in one partition, so that a vault's row and its copy change in one transaction. */
+/** All vaults are in one partition, so that a vault's row and its copy change in one transaction. */
 export const VAULTS = "vaults";
 export const vaultKey = (name: string): string => `${NAME_PREFIX}${name.toLowerCase()}`;
 export const vaultInSubscriptionKey = (subscriptionId: string, name: string): string =>
@@ -140,7 +137,7 @@ export const pendingPrefix = (name: string): string => `w!${name.toLowerCase()}!
 
 const COLUMN = { certificate: "certificateExpiries", key: "keyExpiries", secret: "secretExpiries" } as const;
 
-/** The packed expiries of one type. */
+/** Returns the packed expiries of one type. */
 export const expiriesOf = (vault: Partial<VaultRecord>, type: AssetType): Uint8Array | undefined => vault[COLUMN[type]];
 export const expiriesColumn = (type: AssetType): (typeof COLUMN)[AssetType] => COLUMN[type];
 

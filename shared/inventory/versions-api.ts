@@ -2,7 +2,7 @@ import * as z from "zod";
 import { toInstant } from "./api.ts";
 import type { AssetVersions as Found } from "./versions.ts";
 
-/** The versions of an asset as the API shows them. */
+/** Schemas and views of an asset's versions in the API. */
 
 const instant = z.iso.datetime().nullable();
 

@@ -6,20 +6,20 @@ import { MINUTE_MS } from "../platform/time.ts";
 import { isCredentialId, placesOf } from "./asset.ts";
 import { VAULTS, Vaults, vaultKey } from "./vault.ts";
 
-/** Versions of one asset that are read at most: 20 pages. */
+/** Maximum number of versions read of one asset: 20 pages. */
 const MAX_VERSIONS = 500;
-/** An answer must leave within the platform's 230 seconds. */
+/** The platform requires a response within 230 seconds. */
 const TIMEOUT_MS = MINUTE_MS;
 
 export interface AssetVersions {
-  /** The newest first. Key Vault dates them by the second and says no order within one. */
+  /** Newest first. Key Vault's times have whole seconds and no order within a second. */
   versions: ListedVersion[];
-  /** False where there are more than are read. */
+  /** False if there are more versions than were read. */
   complete: boolean;
 }
 
 /**
- * The versions of an asset as its vault lists them now: a call per 25.
+ * Lists the versions of an asset from its vault: one call per 25 versions.
  *
  * @throws {Problem} notFound; conflict for a directory's credential. {CloudFailure} when the vault can't be read.
  */

@@ -3,40 +3,43 @@ import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { type AssetRecord, type AssetType, fingerprint } from "./asset.ts";
+import type { Moment } from "./asset-status.ts";
 import { packExpiries } from "./expiries.ts";
-import type { Moment } from "./health.ts";
 import { type HolderSource, newHolder } from "./holder.ts";
 import { countOwners, ownerTagOf } from "./owners.ts";
 import { expiriesColumn, type VaultRecord } from "./vault.ts";
 import type { AssetChange, InventoryWriter, KnownVault, RecordChanges } from "./write.ts";
 
-/** What a holder should hold. */
+/** The wanted content of a holder. */
 export interface HolderContent {
   name: string;
   source: HolderSource;
   tenantId: string;
-  /** All of it; of types that are not among `types` nothing. */
+  /** All assets of the holder. There are none of types that are not in `types`. */
   assets: AssetRecord[];
   /** The types that a holder of this kind can have. */
   types: readonly AssetType[];
-  /** ISO 8601. */
+  /** When the credentials were read, ISO 8601. */
   now: string;
-  /** When all of it was last listed to the end. */
+  /** When all of them were last listed completely. */
   seenAt: string;
-  /** Names this worker in this one life to people who read the holder's row. */
+  /** Identifies this attempt of the worker in the holder's row. */
   owner: string;
 }
 
-/** What writing holders takes. */
+/** Dependencies of `writeHolder`. */
 export interface HolderWriting {
   writer: Pick<InventoryWriter, "known" | "apply" | "touch" | "assetsOf">;
-  /** Run before changed assets are claimed; what it answers writes what other rooms derive from the change. */
+  /**
+   * Called before changed assets are claimed. Returns the function that writes data derived from the change, such as compliance
+   * results.
+   */
   prepareChange: (change: {
     vault: VaultRecord;
     vaultBefore: VaultRecord | undefined;
     vaultGone: boolean;
   }) => Promise<RecordChanges>;
-  /** Makes sure that the run is still this worker's: what it read before is then no older than what stands. */
+  /** Verifies that the discovery run still belongs to this worker, so that its data is not older than the stored data. */
   confirm: () => Promise<void>;
 }
 
@@ -54,7 +57,7 @@ export interface HolderDiscoveryDeps {
 }
 
 /**
- * Brings a holder's credentials up to date. Where none of them changed, only the holder's row is written, in two requests.
+ * Updates a holder's credentials. If none of them changed, only the holder's row is written, with two requests.
  *
  * @throws {VaultBusy} while another worker writes them.
  */
@@ -93,7 +96,7 @@ export async function writeHolder(content: HolderContent, deps: HolderWriting): 
   );
 }
 
-/** @param half - Names of assets whose rows a dead worker may have written by half. */
+/** @param half - Names of assets of which a crashed worker may have written only some rows. */
 async function differences(
   type: AssetType,
   wanted: readonly AssetRecord[],

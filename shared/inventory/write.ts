@@ -4,8 +4,7 @@ import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import { type Operation, put, type Tables } from "../platform/storage/tables.ts";
 import { ASSET_TYPES, type AssetRecord, Assets, type AssetType } from "./asset.ts";
-import { changeOperations } from "./change-log.ts";
-import { writeVault } from "./changed-vaults.ts";
+import { namePrefix, partitions } from "./asset-keys.ts";
 import {
   type AssetChange,
   netChanges,
@@ -13,69 +12,76 @@ import {
   type RowChange,
   rowChanges,
   rowOperations,
-  withAnnounced,
-} from "./changes.ts";
-import {
-  type Claim,
-  claimVault,
-  conflictIsBusy,
-  etagsOf,
-  finished,
-  type KnownVault,
-  knownVault,
-  LEASE_MS,
-  VaultBusy,
-} from "./claim.ts";
-import { namePrefix, partitions } from "./layout.ts";
+  withAnnouncedRemovals,
+} from "./asset-row-changes.ts";
+import { changeOperations } from "./change-log.ts";
+import { writeVault } from "./changed-vaults.ts";
 import { type IndexEntry, type Restored, removeOldFences, removeOldRemovals, restoreVault } from "./repair.ts";
 import { expiriesColumn, RemovedVaults, removedKey, VAULTS, type VaultRecord, Vaults, vaultKey } from "./vault.ts";
+import {
+  busyOnConflict,
+  type Claim,
+  claimVault,
+  fenceEtags,
+  type KnownVault,
+  LEASE_MS,
+  readStoredVault,
+  releaseOperations,
+  VaultBusy,
+} from "./vault-claim.ts";
 
-export type { AssetChange } from "./changes.ts";
-export { type KnownVault, VaultBusy } from "./claim.ts";
+export type { AssetChange } from "./asset-row-changes.ts";
 export type { IndexEntry, Restored } from "./repair.ts";
+export { type KnownVault, VaultBusy } from "./vault-claim.ts";
 
 /**
- * Writes what another room derives from changed assets. May be run again for the same change.
+ * Writes data that another module derives from changed assets. May be called repeatedly for the same change.
  *
- * @param confirm - Makes sure that this worker still has the vault, for who had to read again what stands. Throws VaultBusy.
+ * @param confirm - Verifies that this worker still has the vault, for callers that read stored data again. Throws VaultBusy.
  */
 export type RecordChanges = (changes: AssetChange[], confirm: () => Promise<void>) => Promise<void>;
 
 /**
- * Run before the vault is claimed: what it reads is older than anything that a worker writes who takes the vault over, so
- * that a write that goes by it can be refused.
+ * Called before the vault is claimed. A worker that takes the vault over writes only after this call's reads, so that writes
+ * based on outdated reads can be rejected.
  */
 export type PrepareRecord = () => Promise<RecordChanges>;
 
 /**
- * The only writer of assets and vaults. A vault's rows change in this order: the claim (which index entries may stand from
- * now on), the copies in the partitions of all and of the subscription, what other rooms derive, the vault's own rows, and
- * last the vault's row with its totals and fingerprints, in the transaction that also ends the claim and writes down what
- * changed. A worker that dies
- * anywhere leaves the vault's row older than what it wrote, and the claim says what that was; the next one does it again.
- * Rows of assets are written under the fences of their partitions, so that nothing a dead or slow worker sent can be
- * applied once another one goes on.
+ * The only writer of assets and vaults. It writes a vault in this order:
+ * 1. The claim, which announces the index entries to be written.
+ * 2. The copies in the partitions of all assets and of the subscription.
+ * 3. Data that other modules derive.
+ * 4. The vault's own asset rows.
+ * 5. The vault's row with totals and fingerprints. This transaction also ends the claim and logs the changes.
+ *
+ * If a worker crashes, the vault's row is older than its writes and the claim says which they may be. The next worker repeats
+ * them. Asset rows are written under the fences of their partitions, so that late requests of a crashed or slow worker fail.
  */
 export interface InventoryWriter {
-  /** A vault's row as it is now, to read. */
+  /** Returns a vault's current row. */
   find(name: string): Promise<Row<VaultRecord> | undefined>;
   /**
-   * What a worker has to know before it reads the vault in the cloud. Takes over what a dead worker left.
+   * Reads a vault's stored state before the vault is read in the cloud. Takes over the unfinished work of a crashed worker.
    *
    * @throws {VaultBusy} while another worker holds the vault.
    */
   known(name: string): Promise<KnownVault>;
-  /** When the listing was asked for by which a vault was removed lately that is not known any more. */
+  /** Returns when the listing was requested after which a vault was removed, for recently removed vaults. */
   removedAt(name: string): Promise<string | undefined>;
-  /** One vault's assets of one type, by lower-cased name. */
+  /** Returns one vault's assets of one type, by lower-case name. */
   assetsOf(vaultName: string, type: AssetType): Promise<Map<string, AssetRecord>>;
-  /** Writes a vault of which no asset changed and nothing is derived: one transaction. @throws {VaultBusy} */
+  /**
+   * Writes a vault without changed assets, in one transaction.
+   *
+   * @throws {VaultBusy}
+   */
   touch(known: KnownVault, vault: VaultRecord): Promise<void>;
   /**
-   * Writes changed assets and then the vault, which is in the subscription where `known` has it, if that has it.
+   * Writes changed assets and then the vault. A known vault must be in the subscription that `known` has.
    *
-   * @param owner - Names this worker in this one life to people who read the vault's row.
-   * @throws {VaultBusy} when another worker has written the vault since `known`, or takes it over.
+   * @param owner - Identifies this attempt of the worker in the vault's row.
+   * @throws {VaultBusy} when another worker has written the vault since `known` was read, or takes it over.
    */
   apply(
     known: KnownVault,
@@ -85,32 +91,32 @@ export interface InventoryWriter {
     prepare: PrepareRecord,
   ): Promise<void>;
   /**
-   * Removes a vault and everything known of its assets. Its row forgets its fingerprints first: a scan that finds the vault
-   * again after a removal that never ended must read and write all of it. The fences stay, for removeOldFences.
+   * Removes a vault and its assets. Its fingerprints are removed first: if the removal does not finish and a scan finds the
+   * vault again, the scan must read and write all of it. The fences stay until `removeOldFences`.
    *
-   * @param listedAt - When the complete listing was asked for that lacked it, for `removedAt`.
-   * @returns the assets that left; none when the vault is not known.
+   * @param listedAt - When the complete listing without the vault was requested, for `removedAt`.
+   * @returns the removed assets; none if the vault is not stored.
    * @throws {VaultBusy} as `apply`.
    */
   forget(known: KnownVault, owner: string, prepare: PrepareRecord, listedAt?: string): Promise<AssetRecord[]>;
   /**
-   * Brings the rows of these assets in every partition back to what the vault's own rows by name say. Removes the entries
-   * named where they should not stand. Of a vault that is not known every row of these assets is removed.
+   * Rewrites all rows of these assets from the vault's own rows by name, and removes the given superfluous entries. For a vault
+   * that is not stored, removes every row of these assets.
    *
-   * @returns how many rows were written and removed, right ones written anew included.
-   * @throws {VaultBusy} while another worker writes the vault, or has not finished: the next scan does.
+   * @returns the numbers of rows written and removed, including rows that were right.
+   * @throws {VaultBusy} while another worker writes the vault, or has not finished; the next scan completes that work.
    */
   restore(vaultName: string, entries: IndexEntry[], owner: string): Promise<Restored>;
   /**
-   * Clears the fingerprints of these lists, so that the next scan of any mode reads and compares all of them.
+   * Removes the fingerprints of these lists, so that the next scan of any mode reads and compares all of them.
    *
    * @throws {VaultBusy} as `restore`.
    */
   forgetListings(vaultName: string, types: readonly AssetType[]): Promise<void>;
   /**
-   * Removes the fences in these partitions that were left more than a day ago and whose vault is not there any more, and
-   * what `removedAt` goes by of vaults that were removed more than a day ago. Answers how many fences. One request per 1,000
-   * of each and per 1,000 vaults, two for each that is removed.
+   * Removes fences in these partitions that are older than a day and whose vault no longer exists, and removal markers
+   * (`removedAt`) older than a day. Returns the number of fences. One request per 1,000 of each and per 1,000 vaults, two for
+   * each removed row.
    */
   removeOldFences(partitionKeys: Iterable<string>): Promise<number>;
 }
@@ -120,7 +126,7 @@ export function createInventoryWriter({
   clock = systemClock,
 }: {
   tables: Tables;
-  /** Dates what changed. */
+  /** Clock for the times of logged changes. */
   clock?: Clock;
 }): InventoryWriter {
   const find = (name: string) => tables.get(Vaults, VAULTS, vaultKey(name));
@@ -134,59 +140,59 @@ export function createInventoryWriter({
     return assets;
   }
 
-  /** Does the work under a claim of the vault, which says `standing` until the end and `end` from then on. */
-  async function underClaim(
+  /** Runs the work under a claim. The vault's row has the content `current` until the end, and `end` from then on. */
+  async function withClaim(
     known: KnownVault,
     work: {
-      standing: VaultRecord;
+      current: VaultRecord;
       end: VaultRecord | undefined;
       changes: AssetChange[];
       owner: string;
       prepare: PrepareRecord;
-      /** Written with the end. */
+      /** Written in the transaction that ends the claim. */
       also?: readonly Operation[];
     },
   ): Promise<void> {
-    const { standing, end, owner } = work;
-    const changes = withAnnounced(work.changes, known.pending);
-    const rows = rowChanges(standing.name, changes, known.pending);
+    const { current, end, owner } = work;
+    const changes = withAnnouncedRemovals(work.changes, known.pending);
+    const rows = rowChanges(current.name, changes, known.pending);
     const record = await work.prepare();
-    const claim = await claimVault(tables, known, standing, pendingEntries(rows, known.pending), owner);
-    await conflictIsBusy(standing.name, () =>
+    const claim = await claimVault(tables, known, current, pendingEntries(rows, known.pending), owner);
+    await busyOnConflict(current.name, () =>
       repeatOnConflict(async (attempt) => {
-        // A fence was not as the last worker should have left it, or another worker is taking the vault over.
+        // A fence differs from its last known state, or another worker is taking the vault over.
         if (attempt > 1) await claim.retake();
         await writeCopies(claim, rows);
         await record(changes, claim.confirm);
         await claim.fences.vault.write(rowOperations(rows), { beforeEach: claim.renew });
       }, 2),
     );
-    const logged = changeOperations(standing, netChanges(changes, known.pending), clock.now());
+    const logged = changeOperations(current, netChanges(changes, known.pending), clock.now());
     await claim.end(end, { changes: logged, also: work.also });
   }
 
   return {
     find,
     assetsOf,
-    known: (name) => knownVault(tables, name),
+    known: (name) => readStoredVault(tables, name),
 
     async removedAt(name) {
       return (await tables.get(RemovedVaults, VAULTS, removedKey(name)))?.listedAt;
     },
 
     async touch(known, vault) {
-      const fences = known.fences ? etagsOf(known.fences) : known.row?.fences;
-      await conflictIsBusy(vault.name, () =>
-        writeVault(tables, { before: known.row, now: vault }, finished(vault, fences, known.row?.etag)),
+      const fences = known.fences ? fenceEtags(known.fences) : known.row?.fences;
+      await busyOnConflict(vault.name, () =>
+        writeVault(tables, { before: known.row, now: vault }, releaseOperations(vault, fences, known.row?.etag)),
       );
     },
 
     async apply(known, vault, changes, owner, prepare) {
       if (known.row && known.row.subscriptionId.toLowerCase() !== vault.subscriptionId.toLowerCase())
         throw new TypeError("A vault that moved leaves its old subscription first.");
-      // Until the end the row keeps saying what it said: the totals and fingerprints of what is known to stand.
-      const standing = known.row ? withoutKeys(known.row) : unread(vault);
-      await underClaim(known, { standing, end: vault, changes, owner, prepare });
+      // Until the end, the row keeps the totals and fingerprints of the stored assets.
+      const current = known.row ? withoutKeys(known.row) : unlistedVault(vault);
+      await withClaim(known, { current, end: vault, changes, owner, prepare });
     },
 
     async forget(known, owner, prepare, listedAt) {
@@ -194,9 +200,9 @@ export function createInventoryWriter({
       const gone: AssetRecord[] = [];
       for (const type of ASSET_TYPES) gone.push(...(await assetsOf(known.row.name, type)).values());
       const changes = gone.map((before) => ({ type: before.type, name: before.name, before, after: undefined }));
-      const standing = unread(withoutKeys(known.row));
+      const current = unlistedVault(withoutKeys(known.row));
       const also = listedAt === undefined ? [] : [put(RemovedVaults, removedKey(known.row.name), { listedAt })];
-      await underClaim(known, { standing, end: undefined, changes, owner, prepare, also });
+      await withClaim(known, { current, end: undefined, changes, owner, prepare, also });
       return gone;
     },
 
@@ -211,8 +217,8 @@ export function createInventoryWriter({
         delete vault.listings[type];
         delete vault.contents[type];
       }
-      await conflictIsBusy(vaultName, () =>
-        tables.transaction(Vaults.table, VAULTS, finished(vault, row.fences, row.etag)),
+      await busyOnConflict(vaultName, () =>
+        tables.transaction(Vaults.table, VAULTS, releaseOperations(vault, row.fences, row.etag)),
       );
     },
 
@@ -223,7 +229,7 @@ export function createInventoryWriter({
   };
 }
 
-/** Both partitions side by side. Returns or throws only when neither writes any more. */
+/** Writes both partitions concurrently. Returns or throws only after both have stopped. */
 async function writeCopies({ fences, renew }: Claim, rows: RowChange[]): Promise<void> {
   const written = await Promise.allSettled(
     [fences.all, fences.subscription].map((fence) => fence.write(rowOperations(rows), { beforeEach: renew })),
@@ -231,8 +237,8 @@ async function writeCopies({ fences, renew }: Claim, rows: RowChange[]): Promise
   for (const one of written) if (one.status === "rejected") throw one.reason;
 }
 
-/** A vault's row before anything of it was written: known to exist, nothing listed. */
-const unread = (vault: VaultRecord): VaultRecord => ({
+/** Returns the row of a vault of which nothing is listed yet. */
+const unlistedVault = (vault: VaultRecord): VaultRecord => ({
   ...vault,
   listedAt: {},
   listings: {},

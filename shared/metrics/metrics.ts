@@ -5,7 +5,7 @@ import type { Compliance } from "../compliance/compliance.ts";
 import type { Discovery, EndedScan } from "../discovery/discovery.ts";
 import { isOver, SCAN_MODES, SCAN_STATUSES } from "../discovery/scan.ts";
 import { ASSET_TYPES } from "../inventory/asset.ts";
-import { STATUSES } from "../inventory/health.ts";
+import { STATUSES } from "../inventory/asset-status.ts";
 import type { Inventory } from "../inventory/inventory.ts";
 import type { InventoryFigures } from "../inventory/query.ts";
 import type { FailedMessages } from "../messages/failed-messages.ts";

@@ -1,148 +1,109 @@
-import type { IncomingHttpHeaders } from "node:http";
-import { promisify } from "node:util";
-import { brotliDecompress, gunzip, inflate } from "node:zlib";
+import http, { type IncomingMessage } from "node:http";
+import https from "node:https";
+import { addAbortSignal } from "node:stream";
 import type { HttpClient, PipelineRequest } from "@azure/core-rest-pipeline";
-import type { Dispatcher } from "undici";
-import { type ConnectionLimits, MOST_ANSWER_BYTES, openConnections } from "./connections.ts";
 
-/** There was no whole answer within the time of `PipelineRequest.timeout`. */
+/** Thrown when there is no whole answer within `PipelineRequest.timeout`. */
 export class AnswerTimeout extends Error {
   override readonly name = "AnswerTimeout";
 }
 
-/** A request as it goes out. */
-export interface OutgoingRequest {
-  url: string;
-  method: string;
-  headers: Record<string, string>;
-  body?: string | Uint8Array | undefined;
-  /** Milliseconds for the whole answer; 0 for no limit. */
-  timeout: number;
-  signal?: PipelineRequest["abortSignal"] | undefined;
-}
-
-export interface ReceivedAnswer {
-  status: number;
-  /** By lower-case names. */
-  headers: IncomingHttpHeaders;
-  text: string;
+export interface ConnectionLimits {
+  /** Most connections to one host; further requests wait. Without it there is one connection for each request in progress. */
+  perHost?: number;
+  /** Milliseconds after which an idle connection is closed. */
+  idleMs: number;
 }
 
 export interface Transport {
-  /** @throws the network's error as a RestError, AnswerTimeout, or an AbortError. */
-  exchange(request: OutgoingRequest): Promise<ReceivedAnswer>;
-  /** The same for the SDKs' clients. */
+  /** Throws `AnswerTimeout`, an `AbortError`, or the network's error as a `RestError`. */
   client: HttpClient;
+  /** Closes all connections. A later request opens a new connection. */
+  close(): void;
 }
 
+/** Largest answer in bytes. An instance has about 500 MB of memory. */
+export const MAX_ANSWER_BYTES = 128 * 1024 * 1024;
+
+const ALL_STATUSES = new Set([Number.POSITIVE_INFINITY]);
+
 /**
- * Sends requests over connections of its own, and reads each answer to its end as text. The SDKs' own client spends several
- * times the processor time on streams, progress and signals that nothing here uses, counts a request's time only to the
- * headers, and can't be stopped amid a compressed body.
+ * Creates an HTTP client with connections of its own. The default client of Azure's SDKs sends the requests. Unlike that
+ * client alone, `timeout` covers the body of the answer, and the size of an answer is limited.
  */
-export async function createTransport(limits: ConnectionLimits): Promise<Transport> {
-  const { createHttpHeaders, RestError } = await import("@azure/core-rest-pipeline");
-  const connections = openConnections(limits);
+export async function createTransport({ perHost = Infinity, idleMs }: ConnectionLimits): Promise<Transport> {
+  const { createDefaultHttpClient, createPipelineRequest, RestError } = await import("@azure/core-rest-pipeline");
+  const defaultClient = createDefaultHttpClient();
+  const options = { keepAlive: true, maxSockets: perHost, timeout: idleMs, proxyEnv: proxyOf(process.env) };
+  const [httpAgent, httpsAgent] = [new http.Agent(options), new https.Agent(options)];
 
-  function exchange({ url, method, headers, body, timeout, signal }: OutgoingRequest): Promise<ReceivedAnswer> {
-    return new Promise((resolve, reject) => {
-      const { origin, pathname, search } = new URL(url);
-      const parts: Buffer[] = [];
-      let status = 0;
-      let received: IncomingHttpHeaders = {};
-      let giveUp: (() => void) | undefined;
-      let stopped = false;
-
-      const stop = (error: Error) => {
-        settle();
-        reject(error);
-        stopped = true;
-        giveUp?.();
-      };
-      const fail = (error: NodeJS.ErrnoException) =>
-        stop(error.code === MISUSED ? error : new RestError(error.message, { code: nodeCode(error) }));
-      const onAbort = () => stop(new DOMException("The request was aborted.", "AbortError"));
-      const timer = timeout > 0 ? setTimeout(() => stop(new AnswerTimeout()), timeout) : undefined;
-      const settle = () => {
-        clearTimeout(timer);
-        signal?.removeEventListener("abort", onAbort);
-      };
-      signal?.addEventListener("abort", onAbort);
-
-      const outgoing = { origin, path: pathname + search, method: method as Dispatcher.HttpMethod, headers };
-      giveUp = connections(origin, body === undefined ? outgoing : { ...outgoing, body }, {
-        head(statusCode, answered) {
-          status = statusCode;
-          received = withoutRepetitions(answered);
-        },
-        data: (part) => void parts.push(part),
-        end() {
-          decoded(parts, received["content-encoding"]).then((text) => {
-            settle();
-            resolve({ status, headers: received, text });
-          }, fail);
-        },
-        failed: fail,
+  async function sendRequest(request: PipelineRequest) {
+    const stop = new AbortController();
+    const abort = () => stop.abort();
+    const timer = request.timeout > 0 ? setTimeout(() => stop.abort(new AnswerTimeout()), request.timeout) : undefined;
+    request.abortSignal?.addEventListener("abort", abort);
+    if (request.abortSignal?.aborted) abort();
+    // The answer is not compressed, so that an abort in the middle of it takes effect.
+    request.headers.set("accept-encoding", "identity");
+    const { url, method, headers, body } = request;
+    try {
+      const sent = createPipelineRequest({
+        url,
+        method,
+        headers,
+        body,
+        abortSignal: stop.signal,
+        allowInsecureConnection: true,
+        streamResponseStatusCodes: ALL_STATUSES,
       });
-      if (stopped) giveUp();
-    });
+      // `createPipelineRequest` ignores an agent.
+      sent.agent = url.startsWith("https:") ? httpsAgent : httpAgent;
+      const answer = await defaultClient.sendRequest(sent);
+      const text = await textOf(answer.readableStreamBody as IncomingMessage, stop.signal);
+      return { request, status: answer.status, headers: answer.headers, bodyAsText: text };
+    } catch (error) {
+      if (stop.signal.reason instanceof AnswerTimeout) throw stop.signal.reason;
+      const { code, message } = error as NodeJS.ErrnoException;
+      // The storage module reads from `request` whether an earlier attempt was sent.
+      if (error instanceof RestError) error.request = request;
+      else if (code !== undefined && CUT_ANSWER.has(code)) throw new RestError(message, { code, request });
+      throw error;
+    } finally {
+      clearTimeout(timer);
+      request.abortSignal?.removeEventListener("abort", abort);
+    }
   }
 
   return {
-    exchange,
-    client: {
-      async sendRequest(request) {
-        try {
-          const { status, headers, text } = await exchange({
-            url: request.url,
-            method: request.method,
-            headers: request.headers.toJSON({ preserveCase: true }),
-            body: (request.body ?? undefined) as string | Uint8Array | undefined,
-            timeout: request.timeout,
-            signal: request.abortSignal,
-          });
-          return { request, status, headers: createHttpHeaders(headers as Record<string, string>), bodyAsText: text };
-        } catch (error) {
-          // By it the storage's rooms tell whether a request was sent before.
-          if (error instanceof RestError) error.request = request;
-          throw error;
-        }
-      },
+    client: { sendRequest },
+    close() {
+      httpAgent.destroy();
+      httpsAgent.destroy();
     },
   };
 }
 
-/** `undici`'s code for what can't be sent at all. */
-const MISUSED = "UND_ERR_INVALID_ARG";
+/** Codes of an answer that ended early, or is too large. */
+const CUT_ANSWER = new Set(["ECONNRESET", "EMSGSIZE"]);
 
-/** What Node calls the same: https://nodejs.org/api/errors.html#common-system-errors */
-const NODE_CODES: Record<string, string> = {
-  UND_ERR_SOCKET: "ECONNRESET",
-  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: "ECONNRESET",
-  UND_ERR_CONNECT_TIMEOUT: "ETIMEDOUT",
-  UND_ERR_HEADERS_OVERFLOW: "HPE_HEADER_OVERFLOW",
-};
-
-function nodeCode({ code, name, message }: NodeJS.ErrnoException): string {
-  // It has no code of its own. An answer in chunks that ends with its connection amid them was cut.
-  if (name === "HTTPParserError") return message.includes("EOF") ? "ECONNRESET" : "HPE_INVALID";
-  return code === undefined ? "REQUEST_SEND_ERROR" : (NODE_CODES[code] ?? code);
-}
-
-/** Of a header that came more than once the first counts, as with Node for those that may come once only. */
-function withoutRepetitions(headers: Record<string, string | string[] | undefined>): IncomingHttpHeaders {
-  for (const name in headers) {
-    const value = headers[name];
-    if (typeof value === "object") headers[name] = value[0];
+async function textOf(body: IncomingMessage, signal: AbortSignal): Promise<string> {
+  const { socket } = body;
+  const parts: Buffer[] = [];
+  let size = 0;
+  for await (const part of addAbortSignal(signal, body)) {
+    size += part.length;
+    if (size > MAX_ANSWER_BYTES) throw Object.assign(new Error("The answer is too large."), { code: "EMSGSIZE" });
+    parts.push(part);
   }
-  return headers as IncomingHttpHeaders;
+  // An answer without a length ends with its connection, which must not be broken.
+  if (socket.errored) throw socket.errored;
+  return Buffer.concat(parts).toString();
 }
 
-/** We ask for no compression; a proxy on the way may do it all the same. */
-const DECODERS = { gzip: promisify(gunzip), deflate: promisify(inflate), br: promisify(brotliDecompress) };
-
-async function decoded(parts: Buffer[], encoding: string | undefined): Promise<string> {
-  const bytes = parts.length === 1 ? parts[0]! : Buffer.concat(parts);
-  const decode = DECODERS[encoding as keyof typeof DECODERS];
-  return (decode ? await decode(bytes, { maxOutputLength: MOST_ANSWER_BYTES }) : bytes).toString();
+/** Returns the environment's proxy under the names that Node reads. Azure's clients use one proxy for all addresses. */
+function proxyOf(environment: NodeJS.ProcessEnv) {
+  const names = ["HTTPS_PROXY", "ALL_PROXY", "HTTP_PROXY"].flatMap((name) => [name, name.toLowerCase()]);
+  const proxy = names.map((name) => environment[name]).find(Boolean);
+  const noProxy = environment.NO_PROXY || environment.no_proxy;
+  return proxy === undefined ? {} : { HTTPS_PROXY: proxy, HTTP_PROXY: proxy, ...(noProxy && { NO_PROXY: noProxy }) };
 }

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import type { ReconciliationStatus } from "./reconciliation.ts";
-import { STAGES, type WalkRecord } from "./walk.ts";
+import { STAGES, type WalkRecord } from "./walk-record.ts";
 
 const WalkView = z
   .object({

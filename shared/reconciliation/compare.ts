@@ -3,31 +3,31 @@ import { fingerprint } from "../inventory/asset.ts";
 import { type Entity, withoutKeys } from "../platform/storage/entity.ts";
 import type { Range, StorageCorrupt, Tables } from "../platform/storage/tables.ts";
 
-/** A row as a comparison sees it: two copies of one value have the same key and the same hash. */
+/** A row for comparisons: two copies of one value have the same key and the same hash. */
 export interface Entry {
   readonly key: string;
-  /** Undefined for a row that can't be read: it differs from every other. */
+  /** Undefined for a row that can't be read. It differs from every other row. */
   readonly hash: string | undefined;
   readonly etag: string;
 }
 
-/** What is wrong with a row of the whole, held against its parts. `unreadable`: it is there and does not fit its kind. */
+/** How a row of the combined partition differs from its parts. `unreadable`: it exists and does not fit its schema. */
 export type DifferenceKind = "missing" | "extra" | "stale" | "unreadable";
 
-/** One key of the whole or of a part, in the order of the keys. */
+/** The comparison's result for one key. Results are in the order of the keys. */
 export interface Compared {
   readonly key: string;
-  /** Undefined where both agree. */
+  /** Undefined if both sides agree. */
   readonly difference: DifferenceKind | undefined;
 }
 
-/** Parts whose first page is asked for at once. */
+/** Parts whose first page is requested concurrently. */
 const OPEN_AT_ONCE = 16;
 
-/** The hash of a row's value, every member of it. */
+/** Returns a hash over all members of a row's value. */
 export const hashOf = (row: object): string => fingerprint(withoutKeys(row));
 
-/** The rows of a range as entries, those that can't be read among them. One request a page, one page in memory. */
+/** Returns the rows of a range as entries, including unreadable ones. One request per page, with one page in memory. */
 export async function* entriesOf<T>(tables: Tables, entity: Entity<T>, range: Range): AsyncGenerator<Entry, void> {
   let unreadable: Entry[] = [];
   const onCorrupt = ({ rowKey, etag }: StorageCorrupt) => unreadable.push({ key: rowKey, hash: undefined, etag });
@@ -41,8 +41,8 @@ export async function* entriesOf<T>(tables: Tables, entity: Entity<T>, range: Ra
 }
 
 /**
- * Holds a whole against the parts it is made of, key by key: both sides are read in the order of their keys, so memory
- * holds a page of each. A key that stands in several parts agrees when one of them does.
+ * Compares a combined partition with its parts, key by key. Both sides are read in the order of their keys, so that memory
+ * contains one page of each. A key that several parts contain agrees if one of them agrees.
  */
 export async function* compareMerged(
   whole: AsyncIterable<Entry>,
@@ -61,7 +61,7 @@ export async function* compareMerged(
   }
 }
 
-/** What stands under one key in one or more parts. */
+/** The entries of one key in one or more parts. */
 interface Entries {
   readonly key: string;
   readonly hashes: readonly (string | undefined)[];
@@ -74,13 +74,13 @@ function differenceOf(standing: Entry | undefined, wanted: Entries | undefined):
   return wanted.hashes.includes(standing.hash) ? undefined : "stale";
 }
 
-/** The entries of all parts in the order of their keys, those of one key together. */
+/** Returns the entries of all parts in the order of their keys, grouped by key. */
 async function* merged(parts: readonly AsyncIterable<Entry>[]): AsyncGenerator<Entries, void> {
   const read = parts.map((part) => part[Symbol.asyncIterator]());
   const opened = await pMap(read, async (part) => ({ part, entry: (await part.next()).value as Entry | undefined }), {
     concurrency: OPEN_AT_ONCE,
   });
-  // The part that is next stands last, so that taking it is cheap with thousands of them.
+  // The next part is at the end of the list, so that removing it is cheap with thousands of parts.
   const heads = opened.filter((head): head is Head => head.entry !== undefined).sort((a, b) => byKey(b.entry, a.entry));
   while (heads.length > 0) {
     const { key } = heads.at(-1)!.entry;
@@ -100,7 +100,7 @@ interface Head {
   readonly entry: Entry;
 }
 
-/** Where a key belongs among the heads, which are sorted by descending key. */
+/** Returns the index at which a key belongs among the heads, which are sorted by descending key. */
 function placeOf(heads: readonly Head[], key: string): number {
   let low = 0;
   let high = heads.length;

@@ -14,8 +14,8 @@ import {
   type VaultState,
   VaultStates,
   vaultStateKey,
-} from "../compliance/layout.ts";
-import { type AssetState, assetKey, findingsHash, unpackDetails, unpackTallies } from "../compliance/pack.ts";
+} from "../compliance/compliance-rows.ts";
+import { type AssetState, assetKey, findingsHash, unpackDetails, unpackTallies } from "../compliance/packed-results.ts";
 import { isFailing } from "../compliance/vault-state.ts";
 import { findingRowsByCheck } from "../compliance/write-state.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
@@ -23,15 +23,15 @@ import type { Row } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import { remove, type StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS } from "../platform/time.ts";
-import { readStanding } from "./doubt.ts";
+import { readRowOrCorrupt } from "./suspected-differences.ts";
 
 const RANGES_AT_ONCE = 8;
-/** An evaluation that has written nothing for so long has died. */
+/** An evaluation that has written nothing for this time has crashed. */
 const EVALUATION_MS = MINUTE_MS;
-/** Sorts after everything a vault's name may be followed by in a key, and before every longer name. */
+/** Sorts after everything that can follow a vault's name in a key, and before every longer name. */
 const AFTER_NAME = '"';
 
-/** Lower-cased vault names, from <= name < before, as they stand in keys. */
+/** Lower-case vault names, from <= name < before, as in keys. */
 export interface NameRange {
   readonly from: string;
   /** Undefined: to the end. */
@@ -41,19 +41,19 @@ export const rangeOfVault = (name: string): NameRange => ({
   from: name.toLowerCase(),
   before: name.toLowerCase() + AFTER_NAME,
 });
-/** The names behind one, up to and with another. */
+/** Returns the range of names after one, up to and including another. */
 export const rangeBehind = (after: string | undefined, last: string | undefined): NameRange => ({
   from: after === undefined ? "" : after + AFTER_NAME,
   before: last === undefined ? undefined : last + AFTER_NAME,
 });
 
-/** A vault that the inventory has, and its assets as `<type>.<name>`. */
+/** A vault of the inventory, and its assets as `<type>.<name>`. */
 export interface EvaluatedVault {
   readonly vault: VaultRecord;
   readonly assets: ReadonlySet<string>;
 }
 
-/** What stands of one vault. */
+/** The stored results of one vault. */
 interface Results {
   row?: Row<VaultState>;
   /** Hashes of the details rows in their order, and all assets in them. */
@@ -61,16 +61,16 @@ interface Results {
   assets: Map<string, AssetState>;
   /** Hashes of findings rows by row key. */
   findings: Map<string, string>;
-  /** Rows of it that can't be read. */
+  /** Unreadable rows of the vault. */
   unreadable: { rowKey: string; etag: string }[];
 }
 
 /**
- * The vaults in a range of names whose results do not agree with each other or with the vault's assets, by lower-cased
- * name, with what is wrong. A request per check with assets and three more, and one per further 1,000 rows.
+ * Returns the vaults in a range of names whose results are inconsistent or don't match the vault's assets: lower-case name and
+ * problem. One request per check with assets and three more, and one per further 1,000 rows.
  *
- * @param known - The vaults of the inventory in the range; rows of any other should not stand.
- * @param left - Vaults of which nothing is said, since a scan is writing them.
+ * @param known - The inventory's vaults in the range. Rows of other vaults are superfluous.
+ * @param left - Vaults to skip, because a scan is writing them.
  */
 export async function inspectResults(
   tables: Tables,
@@ -90,19 +90,19 @@ export async function inspectResults(
 }
 
 /**
- * What tells one state of a vault's results from the next: the ETags of its own row and of its fence. Undefined while an
- * evaluation in several parts is under way.
+ * Returns a value that changes with every write of a vault's results: the ETags of its row and its fence. Undefined while an
+ * evaluation in several parts is in progress.
  */
 export async function resultsVersion(tables: Tables, vaultName: string): Promise<string | undefined> {
   const [own, fence] = await Promise.all([
-    readStanding(tables, VaultStates, STATE, vaultStateKey(vaultName)),
+    readRowOrCorrupt(tables, VaultStates, STATE, vaultStateKey(vaultName)),
     tables.aged(ResultFences, STATE, fenceKey(vaultName)),
   ]);
   if (fence?.row.open && fence.ageMs < EVALUATION_MS) return undefined;
   return `${own.row?.etag ?? own.unreadable?.etag} ${fence?.row.etag}`;
 }
 
-/** Removes the rows of a vault's results that can't be read, each as it was seen: an evaluation could not get past them. */
+/** Removes the unreadable rows of a vault's results by their ETags, because they would make every evaluation fail. */
 export async function removeUnreadable(tables: Tables, vaultName: string): Promise<void> {
   const standing = await readResults(tables, rangeOfVault(vaultName));
   for (const { rowKey, etag } of standing.get(vaultName.toLowerCase())?.unreadable ?? [])
@@ -168,7 +168,7 @@ async function readResults(tables: Tables, range: NameRange): Promise<Map<string
   return all;
 }
 
-/** The vault's name in `<prefix><vault>!<number>`; undefined for another kind of row. */
+/** Returns the vault's name in `<prefix><vault>!<number>`. Undefined for another kind of row. */
 function vaultIn(rowKey: string, prefix: string): string | undefined {
   return /^(.*)!\d{5}$/.exec(rowKey.slice(prefix.length))?.[1];
 }
@@ -177,11 +177,11 @@ function readable<T>(read: () => T): T | undefined {
   try {
     return read();
   } catch {
-    return undefined; // not what an evaluation wrote
+    return undefined; // The content is not that of an evaluation.
   }
 }
 
-/** What is wrong, in a few words for the audit log; undefined when all agrees. */
+/** Returns a short description of the problem for the audit log. Undefined if everything agrees. */
 function problemOf(results: Results, known: EvaluatedVault | undefined): string | undefined {
   const { row, details, assets, findings } = results;
   if (results.unreadable.length > 0) return "a row can't be read";
@@ -208,7 +208,7 @@ function dueOf(assets: ReadonlyMap<string, AssetState>): number | undefined {
   return due.length === 0 ? undefined : due.reduce((least, at) => Math.min(least, at));
 }
 
-/** Which checks the vault itself passes stands nowhere else, so of those only the failures are compared. */
+/** No other row contains which checks the vault itself passes, so only its failures are compared. */
 function talliesAgree(row: VaultState, assets: ReadonlyMap<string, AssetState>): boolean {
   const counted = new Map<number, { passed: number; failed: number }>();
   const count = (code: number, result: "passed" | "failed") => {
@@ -226,7 +226,7 @@ function talliesAgree(row: VaultState, assets: ReadonlyMap<string, AssetState>):
   if (!tallies) return false;
   for (const [code, { passed, failed }] of tallies) {
     const check = checkOfCode.get(code);
-    // A check of an earlier version counts nowhere; the next evaluation takes it out.
+    // Results of checks of an earlier version are ignored. The next evaluation removes them.
     if (!check) continue;
     if (check.resourceType === "vault") {
       if (failed !== (failures.has(code) ? 1 : 0)) return false;

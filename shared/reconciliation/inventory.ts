@@ -1,26 +1,26 @@
 import pMap from "p-map";
 import { ASSET_TYPES, type AssetRecord, Assets, type AssetType, contentOf, fingerprint } from "../inventory/asset.ts";
+import { expiryKey, NAME_PREFIX, nameKey, partitions } from "../inventory/asset-keys.ts";
 import { packExpiries } from "../inventory/expiries.ts";
-import { expiryKey, NAME_PREFIX, nameKey, partitions } from "../inventory/layout.ts";
 import { expiriesOf, forEachType, type VaultRecord } from "../inventory/vault.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { type DifferenceKind, hashOf } from "./compare.ts";
-import { indexRange, isIndexKey, parseIndexKey, readStanding } from "./doubt.ts";
+import { indexRange, isIndexKey, parseIndexKey, readRowOrCorrupt } from "./suspected-differences.ts";
 
 const READS_AT_ONCE = 8;
 
-/** What a vault's own partition says. */
+/** Problems found in a vault's own partition. */
 export interface InspectedVault {
-  /** Index rows that do not follow from the rows by name, or can't be read. */
+  /** Index rows that do not match the rows by name, or can't be read. */
   readonly rows: readonly string[];
-  /** Types whose fingerprint or packed expiries in the vault's row are not those of its rows. */
+  /** Types whose fingerprint or packed expiries in the vault's row do not match its rows. */
   readonly types: readonly AssetType[];
   /** Its assets, as `<type>.<name>`. */
   readonly assets: ReadonlySet<string>;
 }
 
-/** Holds a vault's partition and its row against the vault's rows by name. One request per 1,000 rows, two rows an asset. */
+/** Compares a vault's partition and its row with the vault's rows by name. One request per 1,000 rows, two rows per asset. */
 export async function inspectVault(tables: Tables, vault: VaultRecord): Promise<InspectedVault> {
   const doubted = new Set<string>();
   const byExpiry = new Map<string, string>();
@@ -48,7 +48,7 @@ export async function inspectVault(tables: Tables, vault: VaultRecord): Promise<
   }
   for (const key of byExpiry.keys()) doubted.add(key);
   const types = ASSET_TYPES.filter((type) => {
-    // Nothing was listed yet, or it is to be listed again: nothing is claimed.
+    // Nothing is listed yet, or the list is to be read again.
     if (!vault.contents[type]) return false;
     const { contents, expiries } = listed[type];
     return (
@@ -60,40 +60,40 @@ export async function inspectVault(tables: Tables, vault: VaultRecord): Promise<
 
 const sameBytes = (a: Uint8Array | undefined, b: Uint8Array): boolean => Buffer.compare(a ?? new Uint8Array(), b) === 0;
 
-/** An index row that is wrong. */
+/** A wrong index row. */
 export interface Fault {
   readonly partitionKey: string;
   readonly key: string;
   readonly kind: DifferenceKind;
-  /** The row's, where one stands. */
+  /** ETag of the row, if it exists. */
   readonly etag: string | undefined;
-  /** The vault's own row by name, from which this one follows; undefined where none should stand. */
+  /** The vault's own row by name of which this row should be a copy. Undefined if this row should not exist. */
   readonly follows: AssetRecord | undefined;
 }
 
-/** What a second look at doubted index rows of one vault found. */
+/** Result of the second check of suspected index rows of one vault. */
 export interface SecondLook {
   readonly faults: readonly Fault[];
-  /** Assets whose own row by name can't be read, or is not what its hash says. */
+  /** Assets whose own row by name can't be read or does not match its hash. */
   readonly broken: readonly { readonly type: AssetType; readonly name: string }[];
 }
 
 /**
- * Reads doubted rows once more and holds them against the vault's own rows by name.
+ * Reads suspected rows again and compares them with the vault's own rows by name.
  *
- * @param vault - The vault's row; undefined when the inventory has it no more, so that none of its rows should stand.
+ * @param vault - The vault's row. Undefined if the inventory no longer has it, so that all of its rows are superfluous.
  */
 export async function lookAgain(
   tables: Tables,
   vault: VaultRecord | undefined,
-  doubts: readonly { readonly partitionKey: string; readonly key: string }[],
+  suspected: readonly { readonly partitionKey: string; readonly key: string }[],
 ): Promise<SecondLook> {
   const broken = new Map<string, { type: AssetType; name: string }>();
   const faults = await pMap(
-    doubts,
+    suspected,
     async ({ partitionKey, key }): Promise<Fault | undefined> => {
       const [standing, follows] = await Promise.all([
-        readStanding(tables, Assets, partitionKey, key),
+        readRowOrCorrupt(tables, Assets, partitionKey, key),
         vault && followed(tables, vault, partitionKey, key),
       ]);
       if (follows === "broken") {
@@ -121,7 +121,7 @@ function kindOf(
   return hashOf(row) === hashOf(follows) ? undefined : "stale";
 }
 
-/** The vault's own row by name that this row should be a copy of; undefined when this row should not stand. */
+/** Returns the vault's own row by name of which this row should be a copy. Undefined if this row should not exist. */
 async function followed(
   tables: Tables,
   vault: VaultRecord,
@@ -132,7 +132,7 @@ async function followed(
   const index = parseIndexKey(key);
   const its = [partitions.all, partitions.subscription(subscriptionId), partitions.vault(vaultName)];
   if (!index || index.vault !== vaultName.toLowerCase() || !its.includes(partitionKey)) return undefined;
-  const own = await readStanding(
+  const own = await readRowOrCorrupt(
     tables,
     Assets,
     partitions.vault(vaultName),
@@ -144,7 +144,7 @@ async function followed(
   return key === expiryKey(index.type, own.row.expiresOn, index.name, vaultName) ? own.row : undefined;
 }
 
-/** Whether a row is what its key, its vault and its own hash say. */
+/** Returns whether a row matches its key, its vault and its own hash. */
 export function isItself(
   row: Row<AssetRecord> | AssetRecord,
   { type, name }: { type: AssetType; name: string },

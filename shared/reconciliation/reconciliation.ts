@@ -1,7 +1,7 @@
 import pMap from "p-map";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import { LINES_KEY, Lines, STATE } from "../compliance/layout.ts";
+import { LINES_KEY, Lines, STATE } from "../compliance/compliance-rows.ts";
 import { faultOfTotals, renewTotals } from "../inventory/renew-totals.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
@@ -9,9 +9,9 @@ import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { insert, type Operation, put, replace, type Tables } from "../platform/storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
-import { type Doubt, readStanding } from "./doubt.ts";
-import { createMender, type Restorers, type WalkIdentity } from "./mend.ts";
+import { createMender, type Restorers, type WalkIdentity } from "./repair-differences.ts";
 import { readDirectory, type StageContext, type Step, stepsOf } from "./stages.ts";
+import { readRowOrCorrupt, type SuspectedDifference } from "./suspected-differences.ts";
 import {
   BEFORE,
   type FaultCounts,
@@ -22,38 +22,38 @@ import {
   WALKS,
   type WalkRecord,
   Walks,
-} from "./walk.ts";
+} from "./walk-record.ts";
 
-/** A walk begins so long after the last one began, so that every vault is seen weekly even where one takes days. */
+/** Time from the start of one walk to that of the next, so that every vault is checked weekly even if a walk takes days. */
 const EVERY_MS = 3 * DAY_MS;
-/** A run ends with the first step after `runMs`; the next run goes on. */
+/** A run ends with the first step after `runMs`. The next run continues. */
 const LIMITS = { runMs: 4 * MINUTE_MS, rowsPerStep: 50_000, pauseMs: 2000 };
 const VAULTS_AT_ONCE = 4;
 
-/** The newest walk, and the last one that came to its end. */
+/** The newest walk, and the last complete one. */
 export interface ReconciliationStatus {
   readonly newest: WalkRecord | undefined;
   readonly completed: WalkRecord | undefined;
-  /** The record of one of them can't be read. */
+  /** Whether one of the two records can't be read. */
   readonly unreadable: boolean;
 }
 
 /**
- * The slow walk that finds and mends what no scan would: rows of the inventory and of compliance that do not follow from
- * the vaults' own rows, whatever put them there.
+ * Finds and repairs inconsistencies that no scan would find: rows of the inventory and of compliance that do not match the
+ * vaults' own rows, whatever caused them.
  *
- * It reads every row whole, so that a change of any member shows. With 5,000 vaults, 500,000 assets and 300 subscriptions
- * that is some 30,000 requests a walk, 70,000 a week: per vault its partition, its copy and its partition once more beside
- * its subscription's, a request per 1,000 rows of those, 6,000 for all subscriptions beside all assets, 5,300 for the names
- * of partitions, and for each 100 vaults one per check.
+ * A walk reads every row completely, so that a change of any member is found. With 5,000 vaults, 500,000 assets and 300
+ * subscriptions it takes some 30,000 requests, 70,000 a week: per vault its partition, its copy, and its partition again for
+ * the comparison with its subscription's, one request per 1,000 rows of those, 6,000 to compare all subscriptions with all
+ * assets, 5,300 for the names of partitions, and for each 100 vaults one per check.
  */
 export interface Reconciliation {
   /**
-   * Goes on with the walk under way for some minutes, or begins one when it is time. May run twice at once: who is second
-   * to write down a step leaves the walk to the other.
+   * Continues the current walk for some minutes, or starts one if it is due. Two calls may overlap: the second one to store a
+   * step leaves the walk to the other.
    */
   run(requestId: string): Promise<void>;
-  /** Two requests. */
+  /** Returns the newest walk and the last complete one. Two requests. */
   status(): Promise<ReconciliationStatus>;
 }
 
@@ -64,7 +64,7 @@ export interface ReconciliationDeps extends Restorers {
   readonly clock: Clock;
   readonly randomness: Randomness;
   readonly log: Logger;
-  /** Milliseconds a run may take, rows a step compares, and milliseconds between looks at a busy vault; for tests. */
+  /** Milliseconds a run may take, rows a step compares, and milliseconds between attempts at a busy vault; for tests. */
   readonly limits?: { readonly runMs?: number; readonly rowsPerStep: number; readonly pauseMs: number };
 }
 
@@ -73,13 +73,13 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
   const { runMs, rowsPerStep, pauseMs } = { ...LIMITS, ...deps.limits };
   const settle = createMender({ ...deps, pauseMs });
 
-  const read = (key: string) => readStanding(tables, Walks, WALKS, key);
+  const read = (key: string) => readRowOrCorrupt(tables, Walks, WALKS, key);
 
   async function walkDue(requestId: string): Promise<Row<WalkRecord> | undefined> {
     const { row: newest, unreadable } = await read(NEWEST);
     if (newest && !newest.finishedAt) return newest;
     const now = clock.now();
-    // A walk that began days from now is none that this service wrote down.
+    // A walk that starts days in the future was not written by this service.
     if (newest && Math.abs(now.getTime() - Date.parse(newest.startedAt)) < EVERY_MS) return undefined;
     const record: WalkRecord = {
       walkId: deps.randomness.ulid(now),
@@ -108,7 +108,7 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
     return { ...record, partitionKey: WALKS, rowKey: NEWEST, etag: etags.get(NEWEST)! };
   }
 
-  /** Where the walk before stood is lost with its record: this one looks at everything, in the record's place. */
+  /** The previous walk's position is lost with its record. This walk starts at the beginning and replaces the record. */
   async function startOver(record: WalkRecord, etag: string, requestId: string): Promise<Row<WalkRecord>> {
     log.warn("The record of the reconciliation can't be read; it starts over", { walkId: record.walkId });
     const event = {
@@ -120,7 +120,7 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
     return await audited(deps.audit, event, () => begin(record, [replace(Walks, NEWEST, record, etag)]));
   }
 
-  /** Results change with the rules; while nothing is evaluated, or all of it is about to be, they say nothing. */
+  /** Results change with the rules. While evaluation is off, or everything is about to be evaluated, they can't be compared. */
   async function isEvaluating(): Promise<boolean> {
     const { enableComplianceScanning } = await deps.settings.values();
     return enableComplianceScanning && (await tables.get(Lines, STATE, LINES_KEY))?.paused === false;
@@ -133,7 +133,7 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
     const compliance = await isEvaluating();
     let walk = begun;
     while (!walk.finishedAt) {
-      // Read anew for each stage: what the one before mended counts.
+      // Read again for each stage, to include repairs of the previous one.
       const context: StageContext = {
         tables,
         directory: await readDirectory(tables),
@@ -158,7 +158,7 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
     return { ...walk, mended, finishedAt: clock.now().toISOString() };
   }
 
-  /** Counts all vaults and results anew, now that their rows are looked at, and enters where totals said anything else. */
+  /** Recomputes all totals now that their rows are checked, and records wrong totals in the audit log. */
   async function mendTotals({ walkId, caller }: WalkIdentity): Promise<FaultCounts> {
     const { criticalExpiryDays, warningExpiryDays } = await deps.settings.values();
     const moment = { criticalDays: criticalExpiryDays, warningDays: warningExpiryDays };
@@ -188,13 +188,14 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
     return mended;
   }
 
-  /** The walk once a step's doubts are settled. */
+  /** Returns the walk after a step's suspected differences are resolved. */
   async function settled(walk: Row<WalkRecord>, step: Step, identity: WalkIdentity): Promise<Row<WalkRecord>> {
-    const byVault = new Map<string, Doubt[]>();
-    for (const doubt of step.doubts) byVault.set(doubt.vault, [...(byVault.get(doubt.vault) ?? []), doubt]);
+    const byVault = new Map<string, SuspectedDifference[]>();
+    for (const difference of step.suspected)
+      byVault.set(difference.vault, [...(byVault.get(difference.vault) ?? []), difference]);
     const outcomes = await pMap(
       byVault,
-      async ([vault, doubts]) => ({ vault, ...(await settle(vault, doubts, identity)) }),
+      async ([vault, suspected]) => ({ vault, ...(await settle(vault, suspected, identity)) }),
       { concurrency: VAULTS_AT_ONCE },
     );
     const left = outcomes.flatMap(({ vault, left: reason }) => (reason === undefined ? [] : [{ vault, reason }]));

@@ -1,55 +1,61 @@
 import pMap from "p-map";
 import { ASSET_TYPES, Assets } from "../inventory/asset.ts";
+import { partitions } from "../inventory/asset-keys.ts";
 import { countExpiries } from "../inventory/expiries.ts";
-import { partitions } from "../inventory/layout.ts";
 import { expiriesOf, VAULTS, type VaultRecord, Vaults, vaultInSubscriptionKey, vaultKey } from "../inventory/vault.ts";
 import type { Row } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import type { Range, Tables } from "../platform/storage/tables.ts";
 import { compareMerged, type Entry, entriesOf, hashOf } from "./compare.ts";
 import { type EvaluatedVault, inspectResults, type NameRange, rangeBehind } from "./compliance.ts";
-import { type Doubt, indexRange, isIndexKey, readStanding, rowDoubt } from "./doubt.ts";
 import { inspectVault } from "./inventory.ts";
-import type { Stage } from "./walk.ts";
+import {
+  indexRange,
+  isIndexKey,
+  readRowOrCorrupt,
+  type SuspectedDifference,
+  suspectedRow,
+} from "./suspected-differences.ts";
+import type { Stage } from "./walk-record.ts";
 
-/** Vaults inspected together, or fewer with so many assets: their names are in memory at once. */
+/** Vaults inspected together. Fewer if they have many assets, because their names are in memory at once. */
 const VAULTS_PER_STEP = 100;
 const ASSETS_PER_STEP = 20_000;
 const VAULTS_AT_ONCE = 4;
 const PARTITIONS_PER_STEP = 500;
-/** Rows of all parts of a comparison in memory at once; each part has at least the smaller page. */
+/** Rows of all parts of a comparison in memory at once. Each part has at least the smaller page. */
 const ROWS_IN_MEMORY = 50_000;
 const MIN_PAGE = 10;
 const MAX_PAGE = 1000;
-/** A step of a comparison ends after so many doubts. */
+/** A step of a comparison ends after this number of suspected differences. */
 const DOUBTS_PER_STEP = 5000;
 
-/** Sorts behind every index row of a partition. */
+/** Sorts after every index row of a partition. */
 const BEHIND_ALL = "~";
 
-/** Everything up to a position has been looked at once its step's doubts are settled. */
+/** A step's result. Everything up to its position is checked once its suspected differences are resolved. */
 export interface Step {
   readonly at: string;
   readonly after: string;
-  readonly doubts: readonly Doubt[];
+  readonly suspected: readonly SuspectedDifference[];
   readonly vaults: number;
   readonly rows: number;
-  /** The stage's last step. */
+  /** Whether it is the stage's last step. */
   readonly ends?: boolean;
 }
 
-/** Where a stage goes on. Both are empty at its beginning. */
+/** Where a stage continues. Both are empty at its start. */
 export interface Position {
   readonly at: string;
   readonly after: string;
 }
 
-/** The inventory's vaults by lower-cased name, as one reading found them. */
+/** The inventory's vaults by lower-case name, from one reading. */
 export interface Directory {
   readonly vaults: ReadonlyMap<string, { readonly name: string; readonly subscriptionId: string }>;
-  /** Vaults whose row can't be read: they are neither known nor unknown. */
+  /** Vaults whose row can't be read. They are neither known nor unknown. */
   readonly unreadable: ReadonlySet<string>;
-  /** Their names by lower-cased subscription id. */
+  /** Their names by lower-case subscription ID. */
   readonly bySubscription: ReadonlyMap<string, readonly string[]>;
 }
 
@@ -76,15 +82,15 @@ export async function readDirectory(tables: Tables): Promise<Directory> {
 export interface StageContext {
   readonly tables: Tables;
   readonly directory: Directory;
-  /** Whether results of compliance are looked at. */
+  /** Whether compliance results are compared. */
   readonly compliance: boolean;
-  /** A step of a comparison ends after so many rows. */
+  /** Maximum number of rows in a step of a comparison. */
   readonly rowsPerStep: number;
-  /** Removes fences in these partitions that vaults left days ago. */
+  /** Removes fences in these partitions whose vaults were removed days ago. */
   readonly removeOldFences: (partitionKeys: readonly string[]) => Promise<unknown>;
 }
 
-/** The steps of a stage from a position on. */
+/** Returns the steps of a stage from a position on. */
 export const stepsOf: Record<Stage, (context: StageContext, position: Position) => AsyncGenerator<Step, void>> = {
   vaults: vaultSteps,
   partitions: partitionSteps,
@@ -92,7 +98,7 @@ export const stepsOf: Record<Stage, (context: StageContext, position: Position) 
   all: allSteps,
 };
 
-/** Each vault's row against its copy, its own partition and its results; and rows of results of vaults nobody knows. */
+/** Compares each vault's row with its copy, its own partition and its results, and finds results of unknown vaults. */
 async function* vaultSteps(context: StageContext, { at }: Position): AsyncGenerator<Step, void> {
   const { tables } = context;
   let stray = at === "" ? await strayCopies(context) : [];
@@ -109,28 +115,28 @@ async function* vaultSteps(context: StageContext, { at }: Position): AsyncGenera
     for (const batch of batchesOf(page)) {
       const end = batch.at(-1)!.rowKey.slice(prefix.length);
       const step = await inspectBatch(context, batch, rangeBehind(last, end), unreadable);
-      yield { at: end, after: "", ...step, doubts: [...stray, ...step.doubts] };
+      yield { at: end, after: "", ...step, suspected: [...stray, ...step.suspected] };
       stray = [];
       last = end;
     }
   }
   const rest = await inspectBatch(context, [], rangeBehind(last, undefined), unreadable);
-  yield { at: last ?? "", after: "", ...rest, doubts: [...stray, ...rest.doubts], ends: true };
+  yield { at: last ?? "", after: "", ...rest, suspected: [...stray, ...rest.suspected], ends: true };
 }
 
-/** Copies that no vault's row stands behind. */
-async function strayCopies({ tables, directory }: StageContext): Promise<Doubt[]> {
-  const doubts: Doubt[] = [];
+/** Returns copies without a vault's row. */
+async function strayCopies({ tables, directory }: StageContext): Promise<SuspectedDifference[]> {
+  const suspected: SuspectedDifference[] = [];
   const prefix = "s!";
   const check = ({ rowKey }: { rowKey: string }) => {
     const vault = rowKey.slice(rowKey.lastIndexOf("!") + 1);
     const known = directory.vaults.get(vault);
     if (known && rowKey === vaultInSubscriptionKey(known.subscriptionId, known.name)) return;
-    if (!directory.unreadable.has(vault)) doubts.push({ about: "copy", vault, key: rowKey });
+    if (!directory.unreadable.has(vault)) suspected.push({ about: "copy", vault, key: rowKey });
   };
   const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix), onCorrupt: check };
   for await (const rows of tables.pages(Vaults, { ...range, select: ["name"] })) for (const row of rows) check(row);
-  return doubts;
+  return suspected;
 }
 
 function* batchesOf(vaults: readonly Row<VaultRecord>[]): Generator<Row<VaultRecord>[]> {
@@ -147,48 +153,48 @@ function* batchesOf(vaults: readonly Row<VaultRecord>[]): Generator<Row<VaultRec
   if (batch.length > 0) yield batch;
 }
 
-/** `unreadable`: vaults passed by so far whose own row can't be read; those are doubted once and forgotten here. */
+/** `unreadable`: vaults passed so far whose own row can't be read. Each is suspected once and then removed from this list. */
 async function inspectBatch(
   { tables, compliance }: StageContext,
   batch: readonly Row<VaultRecord>[],
   names: NameRange,
   unreadable: string[],
-): Promise<Pick<Step, "doubts" | "vaults" | "rows">> {
-  const doubts: Doubt[] = [];
+): Promise<Pick<Step, "suspected" | "vaults" | "rows">> {
+  const suspected: SuspectedDifference[] = [];
   const left = new Set(unreadable);
-  for (const vault of unreadable.splice(0)) doubts.push({ about: "vault", vault });
+  for (const vault of unreadable.splice(0)) suspected.push({ about: "vault", vault });
   const known = new Map<string, EvaluatedVault>();
   let rows = 0;
   await pMap(
     batch,
     async (row) => {
       const vault = row.name.toLowerCase();
-      // A scan writes it now, or one that died did: the next scan goes on from there.
+      // A scan is writing the vault, or one crashed. The next scan continues there.
       if (row.pending) return left.add(vault);
       const inspected = await inspectVault(tables, row);
       known.set(vault, { vault: row, assets: inspected.assets });
       rows += 2 * inspected.assets.size;
-      for (const key of inspected.rows) doubts.push(rowDoubt(partitions.vault(row.name), key));
-      if (inspected.types.length > 0) doubts.push({ about: "listings", vault });
+      for (const key of inspected.rows) suspected.push(suspectedRow(partitions.vault(row.name), key));
+      if (inspected.types.length > 0) suspected.push({ about: "listings", vault });
       const key = vaultInSubscriptionKey(row.subscriptionId, row.name);
-      const copy = await readStanding(tables, Vaults, VAULTS, key);
-      if (!copy.row || hashOf(copy.row) !== hashOf(row)) doubts.push({ about: "copy", vault, key });
+      const copy = await readRowOrCorrupt(tables, Vaults, VAULTS, key);
+      if (!copy.row || hashOf(copy.row) !== hashOf(row)) suspected.push({ about: "copy", vault, key });
       return undefined;
     },
     { concurrency: VAULTS_AT_ONCE },
   );
   if (compliance) {
     const wrong = await inspectResults(tables, names, known, left);
-    for (const vault of wrong.keys()) doubts.push({ about: "compliance", vault });
+    for (const vault of wrong.keys()) suspected.push({ about: "compliance", vault });
   }
-  return { doubts, vaults: batch.length, rows };
+  return { suspected, vaults: batch.length, rows };
 }
 
-/** Partitions of vaults and subscriptions that the inventory does not have: none of their rows should stand. */
+/** Finds partitions of vaults and subscriptions that the inventory does not have. All of their rows are superfluous. */
 async function* partitionSteps(context: StageContext, { at, after }: Position): AsyncGenerator<Step, void> {
   const { tables } = context;
   let passed = 0;
-  // Where fences of vaults that left may stand: in a known vault's own partition is only its own.
+  // Partitions that may contain fences of removed vaults. A known vault's own partition has only its own fence.
   let fenced: string[] = [];
   let last = at;
   if (at !== "" && after !== BEHIND_ALL) yield* strangerSteps(context, at, after);
@@ -199,15 +205,15 @@ async function* partitionSteps(context: StageContext, { at, after }: Position): 
     if (++passed % PARTITIONS_PER_STEP > 0) continue;
     await context.removeOldFences(fenced);
     fenced = [];
-    yield { at: last, after: BEHIND_ALL, doubts: [], vaults: 0, rows: 0 };
+    yield { at: last, after: BEHIND_ALL, suspected: [], vaults: 0, rows: 0 };
   }
   await context.removeOldFences(fenced);
-  yield { at: last, after: BEHIND_ALL, doubts: [], vaults: 0, rows: 0, ends: true };
+  yield { at: last, after: BEHIND_ALL, suspected: [], vaults: 0, rows: 0, ends: true };
 }
 
 const isVaultPartition = (partition: string): boolean => partition.startsWith(partitions.vault(""));
 
-/** Whether it is the partition of a vault or a subscription that the inventory does not have. */
+/** Returns whether it is the partition of a vault or a subscription that the inventory does not have. */
 function isStranger({ directory }: StageContext, partition: string): boolean {
   const id = partition.slice(partition.indexOf(":") + 1);
   if (isVaultPartition(partition)) return !directory.vaults.has(id) && !directory.unreadable.has(id);
@@ -219,7 +225,7 @@ async function* strangerSteps(context: StageContext, at: string, after: string):
     yield { ...step, at, after: step.ends ? BEHIND_ALL : step.after, ends: false };
 }
 
-/** Each subscription's partition against those of its vaults. */
+/** Compares each subscription's partition with those of its vaults. */
 async function* subscriptionSteps(context: StageContext, { at, after }: Position): AsyncGenerator<Step, void> {
   for (const [id, names] of [...context.directory.bySubscription].sort(([a], [b]) => (a < b ? -1 : 1))) {
     if (id < at || (id === at && after === BEHIND_ALL)) continue;
@@ -228,10 +234,10 @@ async function* subscriptionSteps(context: StageContext, { at, after }: Position
     for await (const step of comparison(context, partitions.subscription(id), parts, from))
       yield { ...step, at: id, after: step.ends ? BEHIND_ALL : step.after, ends: false };
   }
-  yield { at, after, doubts: [], vaults: 0, rows: 0, ends: true };
+  yield { at, after, suspected: [], vaults: 0, rows: 0, ends: true };
 }
 
-/** The partition of all assets against those of the subscriptions. */
+/** Compares the partition of all assets with those of the subscriptions. */
 async function* allSteps(context: StageContext, { after }: Position): AsyncGenerator<Step, void> {
   const parts = [...context.directory.bySubscription.keys()].map((id) => partitions.subscription(id));
   for await (const step of comparison(context, partitions.all, parts, after)) yield { ...step, at: "" };
@@ -246,7 +252,7 @@ async function* comparison(
   const pageSize = Math.min(MAX_PAGE, Math.max(MIN_PAGE, Math.floor(ROWS_IN_MEMORY / Math.max(1, parts.length))));
   const stream = (partition: string, size: number) =>
     indexEntries(tables, { ...indexRange(partition), ...(after === "" ? {} : { after }), pageSize: size });
-  let doubts: Doubt[] = [];
+  let suspected: SuspectedDifference[] = [];
   let rows = 0;
   let last = after;
   const compared = compareMerged(
@@ -256,13 +262,13 @@ async function* comparison(
   for await (const { key, difference } of compared) {
     rows++;
     last = key;
-    if (difference !== undefined) doubts.push(rowDoubt(whole, key));
-    if (rows < rowsPerStep && doubts.length < DOUBTS_PER_STEP) continue;
-    yield { after: last, doubts, vaults: 0, rows };
-    doubts = [];
+    if (difference !== undefined) suspected.push(suspectedRow(whole, key));
+    if (rows < rowsPerStep && suspected.length < DOUBTS_PER_STEP) continue;
+    yield { after: last, suspected, vaults: 0, rows };
+    suspected = [];
     rows = 0;
   }
-  yield { after: last, doubts, vaults: 0, rows, ends: true };
+  yield { after: last, suspected, vaults: 0, rows, ends: true };
 }
 
 async function* indexEntries(tables: Tables, range: Range): AsyncGenerator<Entry, void> {

@@ -4,22 +4,22 @@ import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import { type Operation, put, remove, replace, type Tables } from "../platform/storage/tables.ts";
 import { type DifferenceKind, hashOf } from "./compare.ts";
-import { readStanding } from "./doubt.ts";
+import { readRowOrCorrupt } from "./suspected-differences.ts";
 
-/** What is wrong with the copy of a vault's row under a key, and how to mend it; undefined when it is as it should be. */
+/** Returns the problem of the copy of a vault's row under a key, with its repair. Undefined if it is right. */
 export async function copyFault(
   tables: Tables,
   vault: Row<VaultRecord> | undefined,
   key: string,
 ): Promise<{ kind: DifferenceKind; mend: () => Promise<unknown> } | undefined> {
-  const copy = await readStanding(tables, Vaults, VAULTS, key);
+  const copy = await readRowOrCorrupt(tables, Vaults, VAULTS, key);
   const etag = copy.row?.etag ?? copy.unreadable?.etag;
   if (!vault || key !== vaultInSubscriptionKey(vault.subscriptionId, vault.name)) {
     return etag === undefined ? undefined : { kind: "extra", mend: () => tables.remove(Vaults, VAULTS, key, etag) };
   }
   if (copy.row && hashOf(copy.row) === hashOf(vault)) return undefined;
   const kind = copy.unreadable ? "unreadable" : copy.row ? "stale" : "missing";
-  // Both rows in one transaction, as every write of a vault: the copy, and the row it follows from as it was seen.
+  // Writes both rows in one transaction, like every write of a vault: the copy, and the unchanged row by its ETag.
   const rewrite: Operation[] = [
     replace(Vaults, vault.rowKey, withoutKeys(vault), vault.etag),
     put(Vaults, key, withoutKeys(vault)),
@@ -27,13 +27,13 @@ export async function copyFault(
   return { kind, mend: () => tables.transaction(Vaults.table, VAULTS, rewrite) };
 }
 
-/** From its copy, with nothing listed; without a copy it goes, and the next scan finds the vault anew. */
+/** Restores the row from its copy, with nothing listed. Without a copy, removes it, and the next scan finds the vault again. */
 export async function mendVaultRow(tables: Tables, name: string): Promise<void> {
   const key = vaultKey(name);
-  const { unreadable } = await readStanding(tables, Vaults, VAULTS, key);
+  const { unreadable } = await readRowOrCorrupt(tables, Vaults, VAULTS, key);
   if (!unreadable) return;
   const copy = await copyOf(tables, name);
-  // How the totals count it can't be told: until they are renewed its own row is asked.
+  // Its state in the totals is unknown. Its own row is read until the totals are renewed.
   const unknown = put(ChangedVaults, changedKey(name), { unkept: true });
   if (!copy) {
     await tables.transaction(Vaults.table, VAULTS, [remove(Vaults, key, unreadable.etag), unknown]);

@@ -1,5 +1,5 @@
 import { type AssetPlace, Assets, credentialIds, placesOf, sourceOf } from "../inventory/asset.ts";
-import { nameKey, partitions } from "../inventory/layout.ts";
+import { nameKey, partitions } from "../inventory/asset-keys.ts";
 import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../inventory/vault.ts";
 import { isServiceVault } from "../platform/azure/service-key-vault.ts";
 import type { VaultSecretsClients } from "../platform/azure/vault-secrets.ts";

@@ -1,6 +1,6 @@
 import { Assets } from "../inventory/asset.ts";
+import { expiryBounds, partitions } from "../inventory/asset-keys.ts";
 import { holderSubscription } from "../inventory/holder.ts";
-import { expiryBounds, partitions } from "../inventory/layout.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_SECONDS, SECOND_MS } from "../platform/time.ts";
 

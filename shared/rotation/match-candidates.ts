@@ -1,6 +1,6 @@
 import pMap from "p-map";
 import { type AssetRecord, Assets, isCredentialId, placesOf, sourceOf } from "../inventory/asset.ts";
-import { expiryBounds, nameKey, namePrefix, partitions } from "../inventory/layout.ts";
+import { expiryBounds, nameKey, namePrefix, partitions } from "../inventory/asset-keys.ts";
 import type { PasswordCredential } from "../platform/azure/graph.ts";
 import type { Logger } from "../platform/runtime.ts";
 import { keyEnd } from "../platform/storage/keys.ts";

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import pMap from "p-map";
 import * as z from "zod";
 import { Assets, sourceOf } from "../inventory/asset.ts";
-import { namePrefix, nameRange, partitions } from "../inventory/layout.ts";
+import { namePrefix, nameRange, partitions } from "../inventory/asset-keys.ts";
 import { VAULTS, Vaults } from "../inventory/vault.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";

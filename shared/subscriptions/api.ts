@@ -8,7 +8,7 @@ import { STEPS } from "./remedy.ts";
 import type { ScopeChange as Change, MovingSubscription } from "./scope.ts";
 import type { RemovedInventory } from "./subscriptions.ts";
 
-/** Subscriptions as the API takes and shows them. */
+/** Schemas and views of subscriptions in the API. */
 
 export const subscriptionId = z.guid("must be a subscription id (a GUID)");
 
@@ -133,7 +133,7 @@ export const RemovedSubscription = z
   })
   .meta({ id: "RemovedSubscription" });
 
-/** What somebody should know who has just narrowed the scope; null where nothing left. */
+/** Result for a user who has just narrowed the scope. Null if no subscription left. */
 const narrowed = (vaults: number, assets: number): string | null =>
   vaults === 0
     ? null

@@ -5,10 +5,10 @@ import type { ResourceManager, VaultResource } from "../platform/azure/resource-
 import type { Clock } from "../platform/runtime.ts";
 import { type Principal, type Remedy, remedyFor, type Step } from "./remedy.ts";
 
-/** One thing that was tried. `code`, `detail` and `remedy` are null where it worked. */
+/** One step of a connection test. `code`, `detail` and `remedy` are null if it succeeded. */
 export interface TestStep {
   step: Step;
-  /** ARM resource id of what it was tried on. */
+  /** ARM resource ID of the tested resource. */
   resource: string;
   ok: boolean;
   code: CloudFailure["code"] | null;
@@ -18,24 +18,24 @@ export interface TestStep {
 
 export interface ConnectionTest {
   subscriptionId: string;
-  /** Whether every step worked. */
+  /** Whether every step succeeded. */
   ok: boolean;
   /** ISO 8601. */
   testedAt: string;
-  /** ARM resource ids of the vaults whose lists were tried. */
+  /** ARM resource IDs of the vaults whose lists were tested. */
   sampledVaults: string[];
   steps: TestStep[];
 }
 
-/** Vaults whose lists are tried, spread over the first page of the listing. */
+/** Number of vaults whose lists are tested, spread over the first page of the listing. */
 export const SAMPLED_VAULTS = 5;
 
-/** Milliseconds for all steps together: an answer must leave within the platform's 230 seconds. */
+/** Milliseconds for all steps together. The platform requires a response within 230 seconds. */
 const TEST_TIMEOUT_MS = 120_000;
 
 /**
- * Tries, with the service's own identity, what a scan of the subscription needs. Reads one page of each list and nothing
- * of what the lists name.
+ * Tests, with the service's own identity, what a scan of the subscription needs. Reads one page of each list, and no details of
+ * its entries.
  */
 export async function testConnection(
   subscriptionId: string,
@@ -103,13 +103,13 @@ async function firstPage<T>(pages: AsyncGenerator<T>): Promise<T | undefined> {
   return first.done ? undefined : first.value;
 }
 
-/** `count` of the items, evenly spread. */
+/** Returns `count` of the items, evenly spread. */
 function sample<T>(items: readonly T[], count: number): T[] {
   if (items.length <= count) return [...items];
   return Array.from({ length: count }, (_, i) => items[Math.floor((i * items.length) / count)]!);
 }
 
-/** For the commands only: where no token can be had, every step says so itself. */
+/** Only used in commands. If no token can be acquired, every step reports that itself. */
 async function principalOf(identity: Identity): Promise<Principal | undefined> {
   try {
     const { objectId, credentialType } = await identity.describe();

@@ -11,35 +11,40 @@ export const STEPS = [
 ] as const;
 export type Step = (typeof STEPS)[number];
 
-/** Who a role is assigned to. */
+/** The identity to which a role is assigned. */
 export interface Principal {
   objectId: string;
   type: "ServicePrincipal" | "User";
 }
 
-/** What fixes a failed step. */
+/** The fix of a failed step. */
 export interface Remedy {
-  /** What to do, in words. */
+  /** The fix in words. */
   text: string;
-  /** The built-in role to assign; null where none helps, or where a custom role does, which `text` names. */
+  /** The built-in role to assign. Null if no role helps, or if it is a custom role, which `text` names. */
   roleDefinition: { name: string; id: string } | null;
-  /** ARM resource id of what to change. */
+  /** ARM resource ID of the resource to change. */
   scope: string;
-  /** The command for it; null where there is none. */
+  /** The command of the fix. Null if there is none. */
   azCliCommand: string | null;
 }
 
 /** https://learn.microsoft.com/azure/role-based-access-control/built-in-roles/security#key-vault-reader */
 const KEY_VAULT_READER = { name: "Key Vault Reader", id: "21090545-7ca7-4776-b22c-e363652d74d2" };
 
-/** What a scan needs of an access policy: https://learn.microsoft.com/azure/key-vault/general/assign-access-policy */
+/**
+ * Permissions that a scan needs in an access policy: https://learn.microsoft.com/azure/key-vault/general/assign-access-policy
+ */
 const POLICY_PERMISSIONS: Partial<Record<Step, string>> = {
   secretsListable: "--secret-permissions list",
   keysListable: "--key-permissions list get getrotationpolicy",
   certificatesListable: "--certificate-permissions list get",
 };
 
-/** Earlier ones use an API that Azure retires on 2027-02-27: https://github.com/Azure/azure-cli/issues/34020 */
+/**
+ * Required version of the Azure CLI. Earlier ones use an API that Azure retires on 2027-02-27:
+ * https://github.com/Azure/azure-cli/issues/34020
+ */
 const CLI_VERSION = "The command needs Azure CLI 2.90 or later.";
 
 export function remedyFor(
@@ -59,7 +64,7 @@ export function remedyFor(
       azCliCommand: `az keyvault network-rule add --name "${vault.name}" --ip-address "<outbound address of the service>"`,
     };
   }
-  // A subscription that the identity may not see at all answers 404 as well as 403.
+  // Azure returns 404 or 403 for a subscription that the identity can't read.
   const missingRole = failure.code === "accessDenied" || (failure.code === "notFound" && !vault);
   if (!missingRole) return inWords;
   if (vault && !vault.rbacAuthorization) {
@@ -80,7 +85,8 @@ export function remedyFor(
     };
   }
   const subscriptionId = scope.slice("/subscriptions/".length);
-  // The template assigns the roles to a service principal: a developer's sign-in takes the role that the template created.
+  // The template assigns the roles to a service principal. On a developer's machine, assign the role that the template created
+  // to the signed-in user.
   if (type === "User") {
     return {
       text: `Assign the custom role ${INVENTORY_ROLE} of this subscription to yourself. ${WATCH_TEMPLATE} creates the role.`,

@@ -11,9 +11,9 @@ import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_MS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
-import { readEntries } from "./entries.ts";
+import { readEntries } from "./added-subscriptions.ts";
 
-/** A subscription that leaves the scope or comes back to it, with what the inventory knows of it. */
+/** A subscription that leaves the scope or returns to it, with its counts in the inventory. */
 export interface MovingSubscription {
   subscriptionId: string;
   name: string | undefined;
@@ -21,34 +21,35 @@ export interface MovingSubscription {
   assets: number;
 }
 
-/** What another scope would be. */
+/** The effects of a different scope. */
 export interface ScopeChange {
   leaves: MovingSubscription[];
   returns: MovingSubscription[];
 }
 
 /**
- * Keeps the scope's row: what settings, entries and configuration come to. Whoever changes one of them refreshes it before
- * answering; what changes without a request is noticed by a timer (App Configuration) and by a new process (environment).
+ * Maintains the scope's row, which is computed from settings, API entries and configuration. A request that changes one of them
+ * refreshes the scope before it responds. Changes without a request are noticed by a timer (App Configuration) and by a new
+ * process (environment).
  */
 export interface ScopeKeeper {
   /**
-   * The scope as it is now, written down. Three requests where nothing changed. What leaves and comes back is entered in the
-   * audit log.
+   * Computes and stores the current scope. Three requests if nothing changed. Subscriptions that leave or return are recorded
+   * in the audit log.
    */
   refresh(caller: Caller): Promise<ScopeRecord>;
-  /** The scope as it was last written down, by the first call of a process as it is now. One request. */
+  /** Returns the stored scope. The first call of a process refreshes it. One request. */
   current(caller: Caller): Promise<ScopeRecord>;
-  /** What would leave and come back with this value of `watchAll`. Changes nothing. */
+  /** Returns which subscriptions would leave and return with this value of `watchAll`. Changes nothing. */
   preview(watchAll: boolean): Promise<ScopeChange>;
   /**
-   * Keeps what the resource manager calls the subscriptions that the identity sees now. No request where the scope that
-   * was read last says so already.
+   * Stores the display names of the subscriptions that the identity can read now. No request if the cached scope already has
+   * them.
    *
-   * @param complete - False where some of them could not be read: none is taken for unseen then.
+   * @param complete - False if some could not be read. Then no subscription counts as unseen.
    */
   discovered(seen: readonly { subscriptionId: string; displayName: string }[], complete: boolean): Promise<void>;
-  /** Forgets what is kept of subscriptions that left, or were not seen, before this instant and have no vault. */
+  /** Removes data of subscriptions that left the scope, or became unreadable, before this time and have no vault. */
   prune(before: Date): Promise<void>;
 }
 
@@ -63,10 +64,10 @@ export function createScopeKeeper(deps: {
   const { tables, settings, audit, clock } = deps;
   const inConfiguration = deps.config.AZURE_SUBSCRIPTION_IDS.map((id) => id.toLowerCase());
 
-  /** As this process read or wrote it last. */
+  /** The scope as this process last read or wrote it. */
   let latest: ScopeRecord | undefined;
 
-  /** The row is read first: whatever changes behind that, another refresh follows which this one can't overwrite. */
+  /** The row is read first. After any later change follows another refresh, which this one can't overwrite. */
   async function plan(): Promise<{ row: Row<ScopeRecord> | undefined; next: ScopeRecord }> {
     const row = await readScopeRow(tables);
     const [values, entries] = await Promise.all([settings.fresh(), readEntries(tables)]);
@@ -177,7 +178,10 @@ export function createScopeKeeper(deps: {
   };
 }
 
-/** The scope that follows. Whoever is watched again, and all while everything is, has never left. */
+/**
+ * Returns the new scope. Subscriptions that are in scope again, and all of them if everything is in scope, have no time of
+ * leaving.
+ */
 function scopeAfter(
   before: ScopeRecord | undefined,
   { watchAll, named, names }: Pick<ScopeRecord, "watchAll" | "named" | "names">,
@@ -192,7 +196,7 @@ function scopeAfter(
   return { watchAll, named, namedOnlySince: narrow?.namedOnlySince ?? now, left, names, ...kept };
 }
 
-/** Whether two scopes are one, whatever the order of their members. */
+/** Returns whether two scopes are equal, regardless of the order of their members. */
 function isSame(a: ScopeRecord, b: ScopeRecord): boolean {
   const text = (one: ScopeRecord) => {
     const maps = [one.left, one.names, one.discovered, one.unseenSince].map((map) => Object.entries(map).sort());
@@ -201,14 +205,14 @@ function isSame(a: ScopeRecord, b: ScopeRecord): boolean {
   return text(a) === text(b);
 }
 
-/** Before anything was written down, all were watched. */
+/** Before the first scope was stored, all subscriptions were in scope. */
 const watched = (scope: ScopeRecord | undefined): string =>
   !scope || scope.watchAll ? "all" : JSON.stringify(scope.named);
 
 const shown = (scope: ScopeRecord | undefined) =>
   scope ? { watchAll: scope.watchAll, named: scope.named.slice(0, MAX_ENTERED) } : undefined;
 
-/** Subscriptions that one entry of the audit log names. */
+/** Maximum number of subscriptions that one audit entry names. */
 const MAX_ENTERED = 100;
 
 const inNumbers = (moving: readonly MovingSubscription[]) => ({
@@ -218,6 +222,6 @@ const inNumbers = (moving: readonly MovingSubscription[]) => ({
   assets: moving.reduce((sum, one) => sum + one.assets, 0),
 });
 
-/** The instant before which whatever left is forgotten. */
+/** Returns the time before which subscriptions that left are removed. */
 export const forgottenBefore = (now: Date, retentionDays: number): Date =>
   new Date(now.getTime() - retentionDays * DAY_MS);

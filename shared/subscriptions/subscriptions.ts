@@ -16,17 +16,25 @@ import type { Clock } from "../platform/runtime.ts";
 import type { Row } from "../platform/storage/entity.ts";
 import { RowExists, type Tables } from "../platform/storage/tables.ts";
 import type { Settings } from "../settings/settings.ts";
+import {
+  readEntries,
+  SUBSCRIPTIONS_PARTITION,
+  type SubscriptionRecord,
+  SubscriptionRow,
+} from "./added-subscriptions.ts";
 import { type ConnectionTest, testConnection } from "./connection-test.ts";
-import { readEntries, SUBSCRIPTIONS_PARTITION, type SubscriptionRecord, SubscriptionRow } from "./entries.ts";
-import { type EndedScan, type LastScan, readLastScans, recordLastScan } from "./scans.ts";
+import { type EndedScan, type LastScan, readLastScans, recordLastScan } from "./last-scans.ts";
 import { createScopeKeeper, forgottenBefore, type ScopeChange } from "./scope.ts";
 
 export interface Subscription {
   /** Lower case. */
   subscriptionId: string;
-  /** As it was added, else its display name in Azure, else its id. */
+  /** The name with which it was added, else its display name in Azure, else its ID. */
   name: string;
-  /** `api`: added; `configuration`: named by AZURE_SUBSCRIPTION_IDS; `discovered`: seen, or known from earlier scans. */
+  /**
+   * `api`: added through the API. `configuration`: named in AZURE_SUBSCRIPTION_IDS. `discovered`: readable by the identity, or
+   * known from earlier scans.
+   */
   source: "configuration" | "api" | "discovered";
   state: "active" | "removing";
   /** Whether scans read it. */
@@ -35,112 +43,125 @@ export interface Subscription {
   outOfScopeSince: string | null;
   addedAt: string | null;
   addedBy: string | null;
-  /** The last scan of it that is over. */
+  /** The last ended scan of it. */
   lastScan: Omit<LastScan, "failure"> | null;
-  /** Why that one could not list its vaults. */
+  /** Why that scan could not list its vaults. */
   lastFailure: VaultFailure | null;
   counts: {
     vaults: number;
-    /** Those of which the last scan could read no list. */
+    /** Vaults none of whose lists the last scan could read. */
     vaultsUnreadable: number;
     assets: number;
-    /** Those whose changes arrive as events; null where events are not set up. */
+    /** Vaults whose changes arrive as events. Null if events are not set up. */
     vaultsWithEvents: number;
   };
   etag: string;
 }
 
-/** What becomes of a removed subscription's vaults and assets. */
+/** What happens to a removed subscription's vaults and assets. */
 export interface RemovedInventory {
   /**
-   * `kept`: it goes on being watched. `outOfScope`: they leave counts, score and alerts, and are forgotten after the
-   * retention. `removed`: they are forgotten.
+   * `kept`: the subscription stays in scope. `outOfScope`: they are excluded from counts, score and alerts, and deleted after
+   * the retention period. `removed`: they are deleted.
    */
   outcome: "removed" | "kept" | "outOfScope";
   vaults: number;
   assets: number;
 }
 
-/** What a scan is about when it is not told: the named ones, and with `all` every other one that the identity may see. */
+/**
+ * The scope of scans without an explicit list: the named subscriptions, and with `all` all others that the identity can read.
+ */
 export interface Watched {
   all: boolean;
   /** Lower case. */
   named: string[];
-  /** Those that the identity was ever seen to see, lower case. */
+  /** Subscriptions that the identity could ever read, in lower case. */
   discovered: string[];
 }
 
-/** The part of the inventory that belongs to subscriptions. */
+/** The inventory functions that this module needs. */
 export interface SubscriptionInventory {
-  /** By lower-cased id. */
+  /** By lower-case ID. */
   counts(): Promise<ReadonlyMap<string, SubscriptionCounts>>;
-  /** @throws {Problem} scanRunning while a scan covers the subscription: it would bring back what leaves. */
-  refuseWhileScanned(subscriptionId: string): Promise<void>;
-  /** Removes the subscription's vaults and assets; may be done again after a failure. */
+  /** @throws {Problem} scanRunning while a scan covers the subscription, because the scan would add its vaults again. */
+  rejectWhileScanned(subscriptionId: string): Promise<void>;
+  /** Removes the subscription's vaults and assets. Can be repeated after a failure. */
   forget(subscriptionId: string, caller: Caller): Promise<{ vaults: number; assets: number }>;
 }
 
-/** A page of subscriptions, with what the last scan of all that are watched says of their list. */
+/** A page of subscriptions, with the last scan of all and its failure. */
 export interface SubscriptionPage extends Page<Subscription> {
-  /** The last scan of all that is over; null before the first. */
+  /** The last ended scan of all. Null before the first. */
   lastScan: Omit<LastScan, "failure"> | null;
-  /** Why that one could not list the subscriptions, or not all of them. */
+  /** Why that scan could not list the subscriptions, or not all of them. */
   lastFailure: VaultFailure | null;
 }
 
 export interface Subscriptions {
   /**
-   * Lists those added, configured and discovered, by name. Four requests, and one per 1,000 vaults beyond the first.
+   * Lists added, configured and discovered subscriptions by name. Four requests, and one per 1,000 vaults beyond the first.
    *
-   * @param filter.unread - Only those that are watched and that their last scan did not read to its end, or that none has read
-   * yet; those with a failure come first. False: only the others.
+   * @param filter.unread - True: only subscriptions in scope that their last scan did not read completely or that no scan has
+   * read yet, those with a failure first. False: only the others.
    */
   list(filter: { unread?: boolean | undefined }, request: PageRequest): Promise<SubscriptionPage>;
-  /** Names those that are watched and that their last scan did not read to its end, or that none has read yet. */
+  /**
+   * Returns the titles of subscriptions in scope that their last scan did not read completely, or that no scan has read yet.
+   */
   unread(): Promise<{ names: string[]; isListRead: boolean }>;
   /** @throws {Problem} notFound */
   get(subscriptionId: string): Promise<Subscription>;
-  /** @throws {Problem} alreadyExists, or conflict while it is being removed. */
+  /**
+   * Adds a subscription.
+   *
+   * @throws {Problem} alreadyExists, or conflict while it is being removed.
+   */
   add(
     subscription: { subscriptionId: string; name: string },
     caller: Caller,
   ): Promise<Subscription & { watching: Watching }>;
   /**
-   * Removes a subscription that was added. Where it is not watched for another reason, its inventory leaves the scope. A
-   * removal that died is finished by the next call.
+   * Removes an added subscription. Unless it is in scope for another reason, its inventory leaves the scope. The next call
+   * completes an interrupted removal.
    *
-   * @param options.forget - Also forgets the inventory at once, and takes what was only discovered and is not watched or
-   * not seen any more.
+   * @param options.forget - Also deletes its inventory at once. Accepts discovered subscriptions that are out of scope or no
+   * longer readable, too.
    * @throws {Problem} notFound; conflict when only the configuration names it, or it was only discovered; preconditionFailed
-   * when `ifMatch` is stale; scanRunning while a scan covers what is to be forgotten, and then it stays as it was.
+   * when `ifMatch` is stale; scanRunning while a scan covers a subscription whose inventory is to be deleted, which then
+   * changes nothing.
    */
   remove(
     subscriptionId: string,
     caller: Caller,
     options?: { ifMatch?: string | undefined; forget?: boolean | undefined },
   ): Promise<{ inventory: RemovedInventory; watching: Watching }>;
-  /** What the identity can do there. @throws {Problem} notFound */
+  /**
+   * Tests what the identity can do in the subscription.
+   *
+   * @throws {Problem} notFound
+   */
   test(subscriptionId: string): Promise<ConnectionTest>;
-  /** What is watched, as it is written down. */
+  /** Returns the stored scope. */
   watched(): Promise<Watched>;
-  /** @throws {Problem} invalidRequest naming those that are not watched. */
+  /** @throws {Problem} invalidRequest with the subscriptions that are out of scope. */
   requireWatched(subscriptionIds: readonly string[]): Promise<void>;
-  /** What would leave the scope and come back with this value of `watchAll`. */
+  /** Returns which subscriptions would leave the scope and return with this value of `watchAll`. */
   previewWatchAll(watchAll: boolean): Promise<ScopeChange>;
-  /** Writes down what settings, entries and configuration come to now. */
+  /** Computes and stores the current scope. */
   refreshScope(caller: Caller): Promise<void>;
-  /** Keeps the names of what the identity sees; see ScopeKeeper. */
+  /** Stores the names of readable subscriptions; see ScopeKeeper. */
   discovered(seen: readonly { subscriptionId: string; displayName: string }[], complete: boolean): Promise<void>;
-  /** Keeps a scan that is over as the last of its subscriptions. */
+  /** Stores an ended scan as the last one of its subscriptions. */
   scanned(scan: EndedScan): Promise<void>;
-  /** Forgets the inventory of what left the scope before `outOfScopeRetentionDays`. */
+  /** Deletes the inventory of subscriptions that left the scope more than `outOfScopeRetentionDays` ago. */
   forgetOutOfScope(caller: Caller): Promise<void>;
 }
 
-/** What is watched, for whoever changes it. */
+/** The scope, for modules that change it. */
 export interface Watching {
   watchAll: boolean;
-  /** Those that are named, or with `watchAll` also those seen so far. */
+  /** The named subscriptions, or with `watchAll` also the discovered ones. */
   subscriptions: number;
   message: string;
 }
@@ -164,7 +185,7 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
 
   const rowOf = (subscriptionId: string) => tables.get(SubscriptionRow, SUBSCRIPTIONS_PARTITION, subscriptionId);
 
-  /** All there are, in no order, and the last scan of all. */
+  /** Returns all subscriptions, unsorted, and the last scan of all. */
   async function all(): Promise<{ found: Subscription[]; lastScanOfAll: LastScan | undefined }> {
     const [entries, scope, scans, counts] = await Promise.all([
       readEntries(tables),
@@ -198,7 +219,8 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
     }
     const found = await rowOf(subscriptionId);
     if (found) throw exists(found);
-    // An entry tells of an earlier version (before.ts): that question is settled before there can be one of this version.
+    // An entry is evidence of an earlier version (earlier-version.ts). So that question is answered before this version adds
+    // its first entry.
     await settings.fresh();
     const record = { subscriptionId, name: given.name, addedAt: clock.now().toISOString(), addedBy: caller.actor };
     const event = { type: "subscription.added", caller, target: target(subscriptionId), after: { name: given.name } };
@@ -239,7 +261,7 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
     return await audited(audit, event, leave, ({ inventory }) => ({ details: { inventory } }));
   }
 
-  /** What becomes of the inventory of a subscription that is marked: it is named no more. */
+  /** Handles the inventory of a subscription whose entry is marked as being removed. */
   async function leaving(
     row: Row<SubscriptionRecord>,
     marked: Row<SubscriptionRecord>,
@@ -252,9 +274,9 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
       return { outcome: "outOfScope", vaults, assets };
     }
     try {
-      await inventory.refuseWhileScanned(subscriptionId);
+      await inventory.rejectWhileScanned(subscriptionId);
     } catch (error) {
-      // The mark that this call made goes again.
+      // Removes the mark that this call set.
       if (marked !== row) {
         await tables.replace(SubscriptionRow, { ...row, etag: marked.etag });
         await keeper.refresh(caller);
@@ -269,7 +291,7 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
     return await matchedWrite(marked, ifMatch, SUBSCRIPTION);
   }
 
-  /** One that nobody added: its inventory can be forgotten where no scan would bring it back. */
+  /** Deletes the inventory of a discovered subscription, if no scan would add it again. */
   async function forgetDiscovered(subscriptionId: string, forget: boolean, caller: Caller) {
     if (inConfiguration.has(subscriptionId))
       throw new Problem("conflict", "AZURE_SUBSCRIPTION_IDS names this subscription. Take it out there.");
@@ -285,7 +307,7 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
         "conflict",
         "This subscription is watched: the next scan would bring its vaults back. Set watchAll to false first (PUT /api/settings/features).",
       );
-    await inventory.refuseWhileScanned(subscriptionId);
+    await inventory.rejectWhileScanned(subscriptionId);
     const event = {
       type: "subscription.removed",
       caller,
@@ -310,7 +332,7 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
     await keeper.refresh(caller);
     const failures: unknown[] = [];
     for (const [subscriptionId, { vaults, assets }] of await inventory.counts()) {
-      // Read for each: what came back to the scope meanwhile stays.
+      // Read for each subscription, so that one that returns to the scope meanwhile is kept.
       const leftAt = (await readScope(tables)).leftAt(subscriptionId);
       if (leftAt === undefined || Date.parse(leftAt) >= before.getTime()) continue;
       const event = {
@@ -320,7 +342,7 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
         details: { outOfScopeSince: leftAt, vaults, assets },
       };
       try {
-        await inventory.refuseWhileScanned(subscriptionId);
+        await inventory.rejectWhileScanned(subscriptionId);
         await audited(
           audit,
           event,
@@ -328,7 +350,7 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
           (gone) => ({ details: { outOfScopeSince: leftAt, ...gone } }),
         );
       } catch (error) {
-        // One that is being scanned or written is not the others'; the next run takes it.
+        // A subscription that is being scanned or written does not stop the others. The next run deletes it.
         failures.push(error);
       }
     }
@@ -393,7 +415,7 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
 }
 
 const SUBSCRIPTION = "The subscription";
-/** What no request asked for: a scan or a timer noticed it. */
+/** Changes that a scan or a timer noticed, without a request. */
 const SYSTEM: Caller = { actor: "system", requestId: "scope" };
 
 const target = (id: string) => ({ type: "subscription", id });
@@ -417,10 +439,10 @@ function watching({ watchAll, named, discovered, unseenSince }: ScopeRecord): Wa
   return { watchAll, subscriptions: named.length, message };
 }
 
-/** Scans that end so may have left vaults unread. */
+/** Scans with these statuses may have left vaults unread. */
 const CUT_SHORT: readonly string[] = ["timedOut", "cancelled"];
 
-/** Whether what is known of a watched subscription is not what its last scan would have found. */
+/** Returns whether the data of a subscription in scope may differ from what its last scan should have found. */
 const isUnread = ({ watched, lastScan, lastFailure }: Subscription): boolean =>
   watched && (lastFailure !== null || lastScan === null || CUT_SHORT.includes(lastScan.status));
 

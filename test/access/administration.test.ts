@@ -160,7 +160,7 @@ describe("an identity of single sign-on", () => {
     const identity = () => tables.get(Identity, "user", identityKey(PAIR));
     expect(await identity()).toMatchObject({ user: name, refused: true });
     const linking = update("admin", { sso: PAIR });
-    await expect(linking).rejects.toMatchObject({ code: "conflict", message: expect.stringContaining("is refused") });
+    await expect(linking).rejects.toMatchObject({ code: "conflict", message: expect.stringContaining("is blocked") });
     const { identities } = instance.access;
     const { items, total } = await identities.refusals(PAGE);
     expect([items, total]).toEqual([

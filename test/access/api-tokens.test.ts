@@ -7,7 +7,7 @@ import { USERS_PARTITION, User } from "../../shared/access/user.ts";
 import type { Actor, Role } from "../../shared/platform/http/endpoint.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
 import { DAY_MS } from "../../shared/platform/time.ts";
-import { startHeldProxy } from "../state/held-proxy.ts";
+import { startHeldProxy } from "../state/delaying-proxy.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
 import { type Deployment, HERE, type Instance, TestClock, useDeployments, whoIs } from "./instances.ts";
 

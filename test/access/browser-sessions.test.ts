@@ -6,7 +6,7 @@ import type { Actor } from "../../shared/platform/http/endpoint.ts";
 import { Problem } from "../../shared/platform/http/problem.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
 import { HOUR_MS } from "../../shared/platform/time.ts";
-import { startHeldProxy } from "../state/held-proxy.ts";
+import { startHeldProxy } from "../state/delaying-proxy.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
 import { ADMIN, type Deployment, from, HERE, type Instance, MINUTES, SECONDS, useDeployments } from "./instances.ts";
 

@@ -19,7 +19,7 @@ import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import { newestFirst } from "../../shared/platform/ulid.ts";
 import { liveIn } from "../azure/live-cloud.ts";
-import { asset, openRoom as openCompliance, vault } from "../compliance/support.ts";
+import { asset, openRoom as openCompliance, vault } from "../compliance/compliance-fixture.ts";
 import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import type { Steps } from "../support/mortal.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";

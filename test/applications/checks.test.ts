@@ -2,9 +2,9 @@ import type { Cloud } from "simulated-cloud/cloud.ts";
 import { appIdOf, type CompanyApplication, keyIdOf, objectIdOf } from "simulated-cloud/company/applications.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { liveIn } from "../azure/live-cloud.ts";
-import { walk } from "../compliance/support.ts";
+import { walk } from "../compliance/compliance-fixture.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, Deployment } from "./room.ts";
+import { caller, Deployment } from "./applications-fixture.ts";
 
 const ada = { owners: ["ada@acme.example"] };
 const secret = { name: "s", expiresInDays: 100 };
@@ -45,7 +45,7 @@ afterAll(async () => {
   await azurite?.stop();
 });
 
-test("what is wrong with an application's credentials is found, and mended when it is", async () => {
+test("violations of an application's credentials are found, and resolved when they are fixed", async () => {
   const { applications: room, compliance, inventory } = deployment.start();
   await room.discover(caller);
   const { tenantId } = await room.get(appIdOf("Good"));
@@ -88,7 +88,7 @@ test("what is wrong with an application's credentials is found, and mended when 
   expect([failed, passed > 20, score > 80]).toEqual([2, true, true]);
   expect((await inventory.vaults({}, { limit: 10, offset: 0, cursor: undefined })).total).toBe(0);
 
-  // Without a licence they leave the score.
+  // Without a license they are excluded from the score.
   deployment.licensed = false;
   expect(await walk(compliance)).toEqual([]);
   deployment.licensed = true;

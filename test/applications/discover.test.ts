@@ -1,13 +1,13 @@
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { appIdOf, keyIdOf } from "simulated-cloud/company/applications.ts";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
-import type { ReadApplication } from "../../shared/applications/read.ts";
-import { contentsOf } from "../../shared/applications/write.ts";
+import type { ReadApplication } from "../../shared/applications/read-graph.ts";
+import { contentsOf } from "../../shared/applications/write-bucket.ts";
 import type { Config } from "../../shared/platform/config/config.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
-import { applications, caller, Deployment, everything } from "./room.ts";
+import { applications, caller, Deployment, everything } from "./applications-fixture.ts";
 
 const APPS = 40;
 let storage: MovedStorage;
@@ -72,7 +72,7 @@ describe("a discovery", () => {
     expect(deployment.evaluations).toBe(1);
   });
 
-  test("that finds nothing changed reads Graph once, and neither reads nor writes an application's row", async () => {
+  test("without changes reads Graph once, and neither reads nor writes an application's row", async () => {
     const proxy = await startTableProxy(deployment.connectionString);
     onTestFinished(() => proxy.stop());
     deployment = new Deployment(proxy.connectionString, live);
@@ -91,7 +91,7 @@ describe("a discovery", () => {
     expect(graphCalls()).toBe(1);
   });
 
-  test("of changes brings in what is new, changed and gone, and asks for new owners only", async () => {
+  test("of changes adds new, changed and deleted applications, and reads new owners only", async () => {
     const process = deployment.start();
     await process.applications.discover(caller);
     deployment.messages.length = 0;
@@ -126,7 +126,7 @@ describe("a discovery", () => {
     expect(again).toMatchObject({ status: "completed", ...truth() });
   });
 
-  test("of changes is told of once something changed, whatever that was", async () => {
+  test("of changes notifies other modules after any change", async () => {
     const process = deployment.start();
     await process.applications.discover(caller);
     deployment.messages.length = 0;
@@ -148,7 +148,7 @@ describe("a discovery", () => {
     }
   });
 
-  test("asks for what changed again once it has listed everything in the place of a lost link", async () => {
+  test("reads the changes again after it has listed everything because of a lost link", async () => {
     const process = deployment.start();
     await process.applications.discover(caller);
     deployment.messages.length = 0;
@@ -159,7 +159,7 @@ describe("a discovery", () => {
     expect(graphCalls()).toBe(1);
   });
 
-  test("of changes that Graph can't tell now has failed and says why, and the next asks for the same again", async () => {
+  test("of changes that Graph can't return now fails with the reason, and the next one requests the same", async () => {
     const process = deployment.start();
     await process.applications.discover(caller);
     deployment.messages.length = 0;
@@ -184,7 +184,7 @@ describe("a discovery", () => {
     expect((await process.applications.get(appIdOf("App 008"))).app.displayName).toBe("Told of later");
   });
 
-  test("that is asked for while one is under way is that one", async () => {
+  test("requested while one is in progress returns that one", async () => {
     const process = deployment.start();
     await process.applications.handle({ mode: "full" }, caller);
     const { runId } = deployment.messages[0]!.message;
@@ -193,7 +193,7 @@ describe("a discovery", () => {
     expect(deployment.messages).toHaveLength(1);
   });
 
-  test("lists everything where the link is lost or may not be used", async () => {
+  test("lists everything if the link is lost or its use is denied", async () => {
     const process = deployment.start();
     await process.applications.discover(caller);
     deployment.messages.length = 0;
@@ -202,7 +202,7 @@ describe("a discovery", () => {
   });
 });
 
-test("applications that come in another order are nothing new", () => {
+test("does not count a different order of applications as a change", () => {
   const some = ["b", "c", "a"].map((appId): [string, ReadApplication] => [
     appId,
     { appId, objectId: appId, kind: "application", displayName: "App", credentials: [] },

@@ -12,8 +12,8 @@ import {
   APPS as PARTITION,
 } from "../../shared/applications/application.ts";
 import { Assets } from "../../shared/inventory/asset.ts";
+import { partitions } from "../../shared/inventory/asset-keys.ts";
 import { BUCKETS, bucketOf, holderName } from "../../shared/inventory/holder.ts";
-import { partitions } from "../../shared/inventory/layout.ts";
 import type { Config } from "../../shared/platform/config/config.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import type { Tables } from "../../shared/platform/storage/tables.ts";
@@ -21,9 +21,9 @@ import { configIn, liveIn } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
-import { applications, caller, Deployment, everything, mayDie } from "./room.ts";
+import { applications, caller, Deployment, everything, mayCrash } from "./applications-fixture.ts";
 
-/** Longer than a dead worker's lease on a run and on a holder. */
+/** Longer than a crashed worker's lease on a run and on a holder. */
 const LEASES_ENDED_MS = 61_000;
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
@@ -55,7 +55,7 @@ const truth = () => {
   return { apps: all.length, credentials: all.reduce((sum, one) => sum + one.secrets + one.certificates, 0) };
 };
 
-/** Everything that stands is what the directory has, each row once and in every place where it belongs. */
+/** Expects exactly the rows of the directory, each once and in every place where it belongs. */
 async function expectWhole(tables: Tables): Promise<void> {
   const rows = async <T>(range: Parameters<Tables["pages"]>[1], entity: Parameters<Tables["pages"]>[0]) => {
     const found = new Map<string, T>();
@@ -91,7 +91,7 @@ async function expectWhole(tables: Tables): Promise<void> {
   expect(await assets(partitions.subscription("entra"))).toEqual(inHolders);
 }
 
-/** Something of everything: new, renamed, gone, and other credentials. */
+/** Changes of every kind: new, renamed and deleted applications, and other credentials. */
 function change(round: number): void {
   const { directory } = live.cloud.control;
   directory.putApplication({ name: `Round ${round}`, secrets: [{ name: "s", expiresInDays: 50 }] });
@@ -106,42 +106,42 @@ function change(round: number): void {
 const KILLS = IS_CAMPAIGN ? 100 : 2;
 
 test(
-  `killed at writes drawn by the seed ${SEED}, a discovery is taken up again and all that stands is the directory's`,
+  `killed at writes drawn by the seed ${SEED}, a discovery is continued and the rows match the directory`,
   async () => {
     const dice = new Dice(SEED);
-    const counted = mayDie();
-    await deployment.start({ death: counted }).applications.discover(caller);
+    const counted = mayCrash();
+    await deployment.start({ crash: counted }).applications.discover(caller);
     deployment.messages.length = 0;
     change(0);
-    const changed = mayDie();
-    await deployment.scheduled("full", deployment.start({ death: changed }));
+    const changed = mayCrash();
+    await deployment.scheduled("full", deployment.start({ crash: changed }));
     const writes = changed.taken;
     expect(writes).toBeGreaterThan(100);
     for (let round = 1; round <= KILLS; round++) {
       change(round);
-      const death = mayDie(1 + Math.floor(((round - 1 + dice.next()) / KILLS) * writes * 0.95), dice.oneIn(2));
+      const crash = mayCrash(1 + Math.floor(((round - 1 + dice.next()) / KILLS) * writes * 0.95), dice.oneIn(2));
       const mode = dice.oneIn(2) ? "full" : "changes";
-      const dying = deployment.start({ death });
+      const dying = deployment.start({ crash });
       await dying.applications.handle({ mode }, caller).catch(() => {});
       await deployment.drain(dying).catch(() => {});
       await storage.move(LEASES_ENDED_MS);
       const process = deployment.start();
-      // The queue gives the message again; where it was never sent, the next timer begins anew or goes on.
+      // The queue redelivers the message. If it was never sent, the next timer starts a new run or continues.
       const run = await deployment.scheduled(mode, process);
-      expect(run, `write ${death.at} of ${writes}, ${mode}`).toMatchObject({ status: "completed", ...truth() });
+      expect(run, `write ${crash.at} of ${writes}, ${mode}`).toMatchObject({ status: "completed", ...truth() });
       await expectWhole(process.tables);
     }
   },
   300_000 + KILLS * 20_000,
 );
 
-test("a message that comes twice, on two hosts, is one run that reads Graph once", async () => {
+test("a duplicate message on two hosts leads to one run that reads Graph once", async () => {
   const [one, two] = [deployment.start(), deployment.start()];
   await one.applications.handle({ mode: "full" }, caller);
   const { message } = deployment.messages.shift()!;
   await Promise.all([one.applications.handle(message, caller), two.applications.handle(message, caller)]);
   expect(live.cloud.control.counts()).toMatchObject({ "graph.listApplications": 1, "graph.listServicePrincipals": 1 });
-  // Who came second comes again later, and finds it over.
+  // The second delivery is requeued and finds the run ended.
   expect(deployment.messages).toHaveLength(1);
   expect(deployment.messages[0]!.delaySeconds).toBeGreaterThan(30);
   await deployment.drain(two);
@@ -149,7 +149,7 @@ test("a message that comes twice, on two hosts, is one run that reads Graph once
   expect(deployment.evaluations).toBe(1);
 });
 
-test("a worker that was slow finishes nothing any more once another has its run", async () => {
+test("a slow worker can't finish once another one has its run", async () => {
   const [reading, allowed] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const slow = deployment.start({
     whileReading: async () => {
@@ -166,7 +166,7 @@ test("a worker that was slow finishes nothing any more once another has its run"
   await quick.applications.handle(message, caller);
   const again = deployment.messages.shift();
   expect(again).toMatchObject({ message: { runId: message.runId } });
-  // What is left of the slow worker's minute; the store tells its time to a second.
+  // The rest of the slow worker's minute. The store's times have whole seconds.
   expect(again!.delaySeconds).toBeGreaterThan(30);
   expect(again!.delaySeconds).toBeLessThan(45);
   await storage.move(LEASES_ENDED_MS);
@@ -180,7 +180,7 @@ test("a worker that was slow finishes nothing any more once another has its run"
   await expectWhole(quick.tables);
 });
 
-test("a taking that comes late after the rows were written: the run that goes on has alerts looked at all the same", async () => {
+test("after a late fence request during the writes, the continued run still requests the alerts' evaluation", async () => {
   const proxy = await startTableProxy(storage.azurite.connectionString(`faults${account++}`));
   deployment = new Deployment(proxy.connectionString, live, storage.move);
   const process = deployment.start();
@@ -206,7 +206,7 @@ test.each([
   ["deny", { kind: "deny" }, "accessDenied"],
   ["throttle", { kind: "throttle", retryAfterSeconds: 600 }, "throttled"],
   ["another shape", { kind: "garbage", as: "otherShape" }, "badResponse"],
-] as const)("where Graph answers %s, what was known stays and the run says what to do", async (_name, action, code) => {
+] as const)("if Graph returns %s, stored data stays and the run has a remedy", async (_name, action, code) => {
   const process = deployment.start();
   await process.applications.discover(caller);
   deployment.messages.length = 0;
@@ -228,7 +228,7 @@ test.each([
   expect(await deployment.scheduled("full", process)).toMatchObject({ status: "completed", ...truth() });
 });
 
-test("a discovery that can't sign in says so, and what was known stays", async () => {
+test("a discovery that can't sign in reports that, and stored data stays", async () => {
   await deployment.start().applications.discover(caller);
   deployment.messages.length = 0;
   const config = configIn(live.cloud, "another-secret");
@@ -239,7 +239,7 @@ test("a discovery that can't sign in says so, and what was known stays", async (
   });
 });
 
-test("service principals that can't be listed stay as they were known for 7 days", async () => {
+test("service principals that can't be listed are kept for 7 days", async () => {
   const name = "Signs SAML";
   live.cloud.control.directory.putApplication({ name, samlSigning: { expiresInDays: 90 } });
   onTestFinished(() => void live.cloud.control.directory.removeApplication(appIdOf(name)));
@@ -255,7 +255,7 @@ test("service principals that can't be listed stay as they were known for 7 days
   expect(await known(7 * DAY_MS + HOUR_MS)).toBe(0);
 });
 
-test("without a licence nothing begins, and credentials leave counts and say so; what began ends", async () => {
+test("without a license no run starts, and credentials leave the counts with a reason; a started run ends", async () => {
   const process = deployment.start();
   await process.applications.handle({ mode: "full" }, caller);
   deployment.licensed = false;
@@ -280,7 +280,7 @@ test("without a licence nothing begins, and credentials leave counts and say so;
   expect((await list(true)).total).toBe(truth().credentials);
 });
 
-test("credentials that nobody has seen for 7 days leave counts, and return when they are seen", async () => {
+test("credentials that were not seen for 7 days leave the counts, and return when they are seen", async () => {
   await deployment.start().applications.discover(caller);
   deployment.messages.length = 0;
   const count = async (aheadMs: number, counted = true) => {
@@ -292,12 +292,12 @@ test("credentials that nobody has seen for 7 days leave counts, and return when 
   const { items } = await count(7 * DAY_MS + HOUR_MS, false);
   expect(items.every(({ notCounted }) => notCounted === "notSeen")).toBe(true);
   expect(items).toHaveLength(truth().credentials);
-  // The timer of changes finds that everything was listed too long ago.
+  // The timer for changes finds that the last complete listing is too old.
   await deployment.scheduled("changes", deployment.start({ ahead: 8 * DAY_MS }));
   expect((await count(8 * DAY_MS + HOUR_MS)).total).toBe(truth().credentials);
 });
 
-test("a request does not wait longer than it says; its run goes on, and ends once", async () => {
+test("a request stops waiting after its limit; its run continues, and ends once", async () => {
   live.cloud.control.addFault({
     match: { operation: "graph.listApplications" },
     action: { kind: "latency", milliseconds: 600 },
@@ -316,7 +316,7 @@ test("a request does not wait longer than it says; its run goes on, and ends onc
   expect(live.cloud.control.counts()["graph.listApplications"]).toBe(1);
 });
 
-test("a message that failed for good ends its run as failed, and the next one begins", async () => {
+test("a message that failed five times ends its run as failed, and the next one starts", async () => {
   const process = deployment.start();
   await process.applications.handle({ mode: "full" }, caller);
   const { message } = deployment.messages.shift()!;

@@ -2,9 +2,9 @@ import { appIdOf, keyIdOf, secretValueOf } from "simulated-cloud/company/applica
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { licence } from "../support/licence.ts";
 import { Service } from "../support/service.ts";
-import { applications } from "./room.ts";
+import { applications } from "./applications-fixture.ts";
 
-/** A host that has a licence, and one that has none. */
+/** Hosts with and without a license. */
 let service: Service;
 let unlicensed: string;
 beforeAll(async () => {
@@ -18,7 +18,7 @@ afterAll(() => service?.stop());
 
 const BASE = "/api/automation/rotation";
 
-test("a discovery is asked for, followed and found in applications, assets and the audit log", async () => {
+test("a discovery is requested, followed and found in applications, assets and the audit log", async () => {
   const begun = await service.admin("POST", `${BASE}/discover`);
   expect([begun.status, begun.body]).toMatchObject([201, { status: "completed", apps: 12, failures: [] }]);
   const location = begun.headers.get("location")!;
@@ -62,18 +62,18 @@ test.each([
   "limit=0",
   "cursor=x",
   "unknown=1",
-])("a list with %s is refused", async (query) => {
+])("a list with %s is rejected", async (query) => {
   expect((await service.admin("GET", `${BASE}/apps?${query}`)).status).toBe(400);
 });
 
-test("a list is searched for 120 characters and an owner of 256, and no more", async () => {
+test("a list accepts a search of up to 120 characters and an owner of up to 256", async () => {
   const status = async (name: string, length: number) =>
     (await service.admin("GET", `${BASE}/apps?${name}=${"x".repeat(length)}`)).status;
   expect([await status("search", 120), await status("search", 121)]).toEqual([200, 400]);
   expect([await status("owner", 256), await status("owner", 257)]).toEqual([200, 400]);
 });
 
-test("without a licence only a run is told of, and credentials leave the counts", async () => {
+test("without a license only runs are visible, and credentials leave the counts", async () => {
   const token = await service.signIn({
     username: service.environment.BOOTSTRAP_ADMIN_USERNAME!,
     password: service.environment.BOOTSTRAP_ADMIN_PASSWORD!,

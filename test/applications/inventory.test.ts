@@ -7,18 +7,18 @@ import { createNotificationLog } from "../../shared/alerts/notification-log.ts";
 import type { RuleRecord } from "../../shared/alerts/rule.ts";
 import { readVaultSnapshot } from "../../shared/alerts/vault-changes.ts";
 import { assetsOfApplication } from "../../shared/applications/credentials.ts";
-import type { ReadApplication } from "../../shared/applications/read.ts";
+import type { ReadApplication } from "../../shared/applications/read-graph.ts";
 import { assetView } from "../../shared/inventory/api.ts";
 import { assetId, placesOf } from "../../shared/inventory/asset.ts";
+import { partitions } from "../../shared/inventory/asset-keys.ts";
 import { assetsCsv } from "../../shared/inventory/csv.ts";
 import { bucketOf, holderName } from "../../shared/inventory/holder.ts";
-import { partitions } from "../../shared/inventory/layout.ts";
 import type { Config } from "../../shared/platform/config/config.ts";
 import { liveIn } from "../azure/live-cloud.ts";
-import { assetRecord, vaultRecord, writeVault } from "../inventory/records.ts";
-import { openRoom } from "../reconciliation/room.ts";
+import { assetRecord, vaultRecord, writeVault } from "../inventory/write-assets.ts";
+import { openReconciliation } from "../reconciliation/reconciliation-fixture.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { applications, caller, Deployment, everything, type Process } from "./room.ts";
+import { applications, caller, Deployment, everything, type Process } from "./applications-fixture.ts";
 
 const DAY = 86_400;
 let azurite: TestStorage;
@@ -65,7 +65,7 @@ const rule = (change: Partial<RuleRecord>): RuleRecord => ({
   ...change,
 });
 
-/** What a rule would tell of that looks for the first time. */
+/** Returns the notifications of a rule's first evaluation. */
 async function told(change: Partial<RuleRecord>, licensed = true) {
   const { tables } = process;
   const snapshot = await readVaultSnapshot(tables, licensed);
@@ -88,7 +88,7 @@ async function told(change: Partial<RuleRecord>, licensed = true) {
   return items;
 }
 
-/** How many credentials of the directory expire between so many days from now. */
+/** Returns how many credentials of the directory expire in a range of days from now. */
 async function credentials(from: number, to: number): Promise<number> {
   const { items } = await process.inventory.assets.list(
     { source: "entra" },
@@ -101,7 +101,7 @@ async function credentials(from: number, to: number): Promise<number> {
   }).length;
 }
 
-test("rules about expiry find credentials beside a vault's secrets, and those about credentials nothing else", async () => {
+test("rules about expiry include credentials and vault secrets, and rules about credentials nothing else", async () => {
   const soon = await credentials(0, 30);
   const past = await credentials(-1000, 0);
   expect([soon, past].every((count) => count > 0)).toBe(true);
@@ -128,13 +128,13 @@ test("rules about expiry find credentials beside a vault's secrets, and those ab
   expect(lines[0]!.link!.url).toContain(items[0]!.credential!.appId);
 });
 
-test("without a licence rules tell of vaults' assets alone", async () => {
+test("without a license rules include only vault assets", async () => {
   expect((await told({}, false)).map(({ id }) => id)).toEqual(["kv-beside.secret.db"]);
   expect(await told({ alertType: "credentialExpiry" }, false)).toEqual([]);
 });
 
-test("the reconciliation finds nothing to mend, mends what is broken, and a discovery reads again what it must", async () => {
-  const room = openRoom(deployment.connectionString);
+test("the reconciliation finds nothing to repair, repairs planted faults, and a discovery reads again what it must", async () => {
+  const room = openReconciliation(deployment.connectionString);
   await room.walk();
   expect(room.events.filter(({ type }) => type === "inventory.mended")).toEqual([]);
   const holder = holderName(live.cloud.app.tenantId, bucketOf(appIdOf("App 003")));
@@ -153,7 +153,7 @@ test("the reconciliation finds nothing to mend, mends what is broken, and a disc
   await room.walk();
   expect(room.events.filter(({ type }) => type === "inventory.mended").length).toBeGreaterThan(0);
   room.events.length = 0;
-  // The holder's own row by name is lost: what should stand is known by Graph alone.
+  // The holder's own row by name is lost. Only Graph has the right data.
   await own.deleteEntity(partitions.vault(holder), one!.rowKey!);
   await room.walk();
   expect(room.events.some(({ details }) => "listedAgain" in (details ?? {}))).toBe(true);
@@ -166,7 +166,7 @@ test("the reconciliation finds nothing to mend, mends what is broken, and a disc
   expect((await process.inventory.assets.list({ source: "entra" }, everything, moment)).total).toBe(count);
 });
 
-test("an evaluation of everything judges no holder as a vault", async () => {
+test("an evaluation of everything does not evaluate a holder as a vault", async () => {
   const { score } = await process.compliance.evaluate(caller);
   const { items } = await process.compliance.violations({}, everything);
   expect(items.filter(({ resourceType, vaultName }) => resourceType === "vault" && vaultName !== "kv-beside")).toEqual(
@@ -175,7 +175,7 @@ test("an evaluation of everything judges no holder as a vault", async () => {
   expect(score!.failed).toBe(items.length);
 });
 
-test("a credential has one id, which leads to it and to nothing else", async () => {
+test("a credential has one ID that leads only to it", async () => {
   const moment = await process.inventory.moment();
   const { items } = await process.inventory.assets.list({ source: "entra" }, everything, moment);
   for (const { asset } of items.slice(0, 5)) {
@@ -196,7 +196,7 @@ test("a credential has one id, which leads to it and to nothing else", async () 
   expect(first).toContain(views[0]!.credential!.appId);
 });
 
-/** What the inventory has of one secret of an application. */
+/** Returns the inventory's record of one secret of an application. */
 function assetOf(given: Partial<ReadApplication["credentials"][number]>, holder: { tenantDomain?: string } = {}) {
   const credential = {
     keyId: "k-1",
@@ -227,7 +227,7 @@ test.each([{ tenantDomain: "contoso.onmicrosoft.com" }, {}])(
   },
 );
 
-test("a credential has its own name, the hint of its value and its thumbprint, where they are known", () => {
+test("a credential has its name, the hint of its value and its thumbprint, if known", () => {
   const credential = { displayName: "current", hint: "Ab1" };
   expect(assetOf({ ...credential, thumbprint: "00AB" })).toMatchObject({ thumbprint: "00AB", credential });
   const unknown = assetOf({});
@@ -235,7 +235,7 @@ test("a credential has its own name, the hint of its value and its thumbprint, w
   expect(unknown.credential).not.toHaveProperty("hint");
 });
 
-test("a credential was created when it begins to hold, where that is known", () => {
+test("the creation time of a credential is the start of its validity, if known", () => {
   expect(assetOf({ startsOn: 1_700_000_000 })).toMatchObject({ createdOn: 1_700_000_000, notBefore: 1_700_000_000 });
   expect(assetOf({}).createdOn).toBeUndefined();
 });

@@ -7,7 +7,7 @@ import { reasonsAgainst } from "../../shared/applications/rotatable.ts";
 import type { Config } from "../../shared/platform/config/config.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, Deployment, everything, type Process } from "./room.ts";
+import { caller, Deployment, everything, type Process } from "./applications-fixture.ts";
 
 let azurite: TestStorage;
 let live: { cloud: Cloud; config: Config };
@@ -54,7 +54,7 @@ const names = async (filter: ApplicationFilter) => {
 const inDays = (days: number) => new Date(Date.now() + days * 86_400_000);
 
 describe("the list of applications", () => {
-  test("is by name in any case, and each filter finds what it says", async () => {
+  test("is sorted by name ignoring case, and each filter returns its matches", async () => {
     const all = [
       "alpha",
       "Beta",
@@ -87,7 +87,7 @@ describe("the list of applications", () => {
   });
 
   test.each([{}, { rotatable: true }, { search: "a" }])(
-    "is walked with %o in any steps without skipping or repeating",
+    "with %o returns every application once, for any page size",
     async (filter) => {
       const wanted = await names(filter);
       for (const limit of [1, 2, 5]) {
@@ -113,7 +113,7 @@ describe("one application", () => {
   const reasons = async (name: string) =>
     (await process.applications.get(appIdOf(name))).reasons.map(({ code }) => code);
 
-  test("says what stands in the way of a rotation", async () => {
+  test("lists the reasons that prevent a rotation", async () => {
     expect(await reasons("alpha")).toEqual([]);
     expect(await reasons("Beta")).toEqual(["notOwner"]);
     expect(await reasons("gamma|delta/%")).toEqual(["noSecret"]);
@@ -127,23 +127,23 @@ describe("one application", () => {
     [["Directory.ReadWrite.All"], []],
     [["Application.ReadWrite.OwnedBy"], ["notOwner"]],
     [["Application.Read.All", ""], ["notPermitted"]],
-  ])("of another owner is rotated with the permissions %j but for %j", async (permissions, codes) => {
+  ])("of another owner can be rotated with the permissions %j except for %j", async (permissions, codes) => {
     const { app } = await process.applications.get(appIdOf("Beta"));
     const against = reasonsAgainst(app, { permissions, objectId: "the-service" }, Date.now());
     expect(against.map(({ code }) => code)).toEqual(codes);
   });
 
-  test("has the credentials of its service principal beside its own", async () => {
+  test("has the credentials of its service principal in addition to its own", async () => {
     const { app } = await process.applications.get(appIdOf("Saml"));
     expect(app.kind).toBe("application");
     expect(new Set(app.credentials.map(({ of }) => of))).toEqual(new Set(["application", "servicePrincipal"]));
   });
 
-  test("asks for its federated credentials and policies once a day", async () => {
+  test("reads its federated credentials and policies once a day", async () => {
     const id = appIdOf("gamma|delta/%");
     live.cloud.control.resetCounts();
     const found = await process.applications.get(id);
-    expect(live.cloud.control.counts().total).toBe(0); // the test before asked
+    expect(live.cloud.control.counts().total).toBe(0); // The previous test has read them.
     const view = applicationView(found, await process.applications.moment());
     expect(view).toMatchObject({
       federated: [{ name: "main", issuer: "https://i.example", subject: "s" }],
@@ -162,7 +162,7 @@ describe("one application", () => {
     live.cloud.control.clearFaults();
   });
 
-  test("that nobody has is not found, whatever the id", async () => {
+  test("with an unknown ID is not found", async () => {
     for (const id of [crypto.randomUUID(), "x", "a!b|c", "../..", "é"])
       await expect(process.applications.get(id)).rejects.toMatchObject({ code: "notFound" });
   });

@@ -5,7 +5,10 @@ const NOW = Date.parse("2026-11-21T10:00:00.000Z");
 const OWNER = "5a1c0d3e-0000-4000-8000-000000000001";
 const secret = { keyId: "k", kind: "secret" as const, of: "application" as const, expiresOn: NOW / 1000 + 86_400 };
 
-/** What stands in the way of an application with one secret, its identity having these permissions. */
+/**
+ * Returns the reasons that prevent a rotation of an application with one secret, for these permissions of the service's
+ * identity.
+ */
 const codes = (permissions: string[], owners: string[] | undefined, objectId: string | undefined = OWNER) =>
   reasonsAgainst(
     {
@@ -22,11 +25,11 @@ test.for([
   ["Directory.ReadWrite.All", []],
   ["Application.ReadWrite.OwnedBy", ["notOwner"]],
   ["Application.Read.All", ["notPermitted"]],
-] as const)("with the permission %s an application of others has the reasons %j", ([permission, reasons]) => {
+] as const)("with the permission %s an application of another owner has the reasons %j", ([permission, reasons]) => {
   expect(codes([permission], ["somebody-else"])).toEqual(reasons);
 });
 
-test("an owner's permission does for its own, and where a list need not name all owners", () => {
+test("a permission for owned applications is sufficient for those, and if a list of owners may be incomplete", () => {
   const owned = ["Application.ReadWrite.OwnedBy"];
   expect(codes(owned, ["somebody-else", OWNER], OWNER.toUpperCase())).toEqual([]);
   expect(codes(owned, undefined)).toEqual([]);
@@ -36,7 +39,7 @@ test("an owner's permission does for its own, and where a list need not name all
 });
 
 test.each(["AzureADandPersonalMicrosoftAccount", "PersonalMicrosoftAccount"])(
-  "an application of the audience %s has no room beside two secrets of its own, one that ends this very second among them",
+  "an application of the audience %s can't have a third secret, even if one of its two expires this second",
   (signInAudience) => {
     const until = (seconds: number) => ({ ...secret, expiresOn: NOW / 1000 + seconds });
     const beside = [

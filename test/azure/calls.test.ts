@@ -1,5 +1,4 @@
 import type { ServerResponse } from "node:http";
-import { gzipSync } from "node:zlib";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import * as z from "zod";
@@ -37,7 +36,7 @@ function vault(limits?: Partial<CallLimits>): VaultClient {
 const secretPage = (names: string[], nextLink?: string) =>
   JSON.stringify({ value: names.map((name) => ({ id: `${addressOf("kv-odd")}/secrets/${name}` })), nextLink });
 
-test("the first request already carries the token of the vault domain's scope", async () => {
+test("the first request has a token with the scope of the vault domain", async () => {
   server.answer((_, response) => response.writeHead(200, JSON_TYPE).end(secretPage(["a"])));
   expect((await all(vault().secrets())).map(({ name }) => name)).toEqual(["a"]);
   expect(server.requests.map(({ authorization }) => authorization)).toEqual([
@@ -51,21 +50,21 @@ test.each([
   ["plain http", () => `http://kv-odd.vault.localhost:${server.port}/secrets?page=2`],
   ["credentials before the host", () => `https://x:y@kv-odd.vault.localhost:${server.port}/secrets?page=2`],
   ["a host that only begins alike", () => `https://kv-odd.vault.localhost.evil.localhost:${server.port}/secrets`],
-])("a next page at %s is refused and nothing is sent there", async (_, link) => {
+])("a next page at %s fails, and no request is sent there", async (_, link) => {
   server.answer((_request, response) => response.writeHead(200, JSON_TYPE).end(secretPage(["a"], link())));
   const failure = await failureOf(all(vault().secrets()));
   expect(failure.code).toBe("foreignHost");
   expect(server.requests).toHaveLength(1);
 });
 
-test("a next page at another path of the vault than a list's is refused", async () => {
+test("a next page that is not a page of a list fails", async () => {
   const link = `${addressOf("kv-odd")}/secrets/a/backup`;
   server.answer((_, response) => response.writeHead(200, JSON_TYPE).end(secretPage(["a"], link)));
   expect((await failureOf(all(vault().secrets()))).code).toBe("badResponse");
   expect(server.requests).toHaveLength(1);
 });
 
-test("pages that lead in a circle end", async () => {
+test("pages that form a circle end with a failure", async () => {
   const [first, second] = [`${addressOf("kv-odd")}/secrets?p=1`, `${addressOf("kv-odd")}/secrets?p=2`];
   server.answer((request, response) =>
     response.writeHead(200, JSON_TYPE).end(secretPage(["a"], request.url?.includes("p=1") ? second : first)),
@@ -80,7 +79,7 @@ test("a redirect is not followed", async () => {
   expect(server.requests).toHaveLength(1);
 });
 
-test("a challenge neither fetches another token nor repeats the request", async () => {
+test("a challenge causes no other token and no retry", async () => {
   server.answer((_, response) =>
     response
       .writeHead(401, {
@@ -125,7 +124,7 @@ test.each([
   ],
   ["404", 404, { code: "VaultNotFound" }, "notFound", "deleted"],
   ["400", 400, { code: "BadParameter" }, "badResponse", "endpoints"],
-] as const)("%s is told apart, tried once, and says what to do", async (_, status, error, code, remedy) => {
+] as const)("%s has a code and a remedy of its own, and is not retried", async (_, status, error, code, remedy) => {
   server.answer((_request, response) =>
     response.writeHead(status, JSON_TYPE).end(JSON.stringify({ error: { ...error, message: "do not repeat me" } })),
   );
@@ -136,7 +135,7 @@ test.each([
   expect(server.requests).toHaveLength(1);
 });
 
-test("no part of an answer's text or of the token gets into a failure", async () => {
+test("a failure contains no text of the answer and no token", async () => {
   server.answer((_, response) =>
     response.writeHead(403, JSON_TYPE).end(JSON.stringify({ error: { code: "planted secret!", message: "planted" } })),
   );
@@ -146,7 +145,7 @@ test("no part of an answer's text or of the token gets into a failure", async ()
   expect(failure.cause).toBeUndefined();
 });
 
-test("a named wait is kept to, and the call succeeds after it", async () => {
+test("a call waits as long as Retry-After says, and then succeeds", async () => {
   server.answer((_, response, count) =>
     count < 3
       ? response.writeHead(429, { "retry-after": "0" }).end()
@@ -156,7 +155,7 @@ test("a named wait is kept to, and the call succeeds after it", async () => {
   expect(server.requests).toHaveLength(3);
 });
 
-test("429 without a named wait is tried five times in all", async () => {
+test("429 without Retry-After is sent five times", async () => {
   server.answer((_, response) => response.writeHead(429).end());
   expect((await failureOf(all(vault().secrets()))).code).toBe("throttled");
   expect(server.requests).toHaveLength(5);
@@ -165,7 +164,7 @@ test("429 without a named wait is tried five times in all", async () => {
 test.each([
   ["seconds", () => "600"],
   ["a date", () => new Date(Date.now() + 600_000).toUTCString()],
-])("a wait longer than the call may take fails at once and says how long, given as %s", async (_, retryAfter) => {
+])("a wait that is longer than the limit fails at once with the seconds, given as %s", async (_, retryAfter) => {
   server.answer((_request, response) => response.writeHead(503, { "retry-after": retryAfter() }).end());
   const failure = await failureOf(all(vault().secrets()));
   expect(failure.code).toBe("throttled");
@@ -175,7 +174,7 @@ test.each([
 });
 
 test.each([{}, { "retry-after": "0" }])(
-  "waits that add up to more than the call may take end it, none of them too long by itself: %j",
+  "short waits fail once their sum is longer than the limit: %j",
   async (headers) => {
     server.answer((_, response) => response.writeHead(429, headers).end());
     await failureOf(all(vault({ firstWaitMs: 10, totalWaitMs: 14 }).secrets()));
@@ -183,7 +182,7 @@ test.each([{}, { "retry-after": "0" }])(
   },
 );
 
-test("retries are logged without a token", async () => {
+test("retries are logged without the token", async () => {
   const parts = services();
   server.answer((_, response) => response.writeHead(500).end());
   await failureOf(
@@ -198,20 +197,20 @@ test("retries are logged without a token", async () => {
   expect(parts.log.lines.join()).not.toMatch(/token for|authorization/i);
 });
 
-test.each([500, 502, 503, 504, 408])("%i is tried three times, then unreachable", async (status) => {
+test.each([500, 502, 503, 504, 408])("%i is sent three times, then unreachable", async (status) => {
   server.answer((_, response) => response.writeHead(status).end("<html>"));
   expect((await failureOf(all(vault().certificates()))).code).toBe("unreachable");
   expect(server.requests).toHaveLength(3);
 });
 
-test("a connection that is reset is tried three times, then unreachable", async () => {
+test("a request whose connection is reset is sent three times, then unreachable", async () => {
   server.answer((request) => request.socket.destroy());
   expect((await failureOf(all(vault().secrets()))).code).toBe("unreachable");
   expect(server.requests).toHaveLength(3);
 });
 
 test("a name that does not resolve is unreachable", async () => {
-  // Some resolvers take their time over it.
+  // Some resolvers are slow for unknown names.
   const parts = services({ requestTimeoutMs: 2_000 });
   const config = { ...parts.config, cloud: { ...parts.config.cloud, keyVaultSuffix: "vault.invalid" } };
   const gone = createKeyVaults({ ...parts, config }).open({
@@ -223,13 +222,13 @@ test("a name that does not resolve is unreachable", async () => {
   expect(failure.remedy).toContain("DNS");
 });
 
-test("a port where nobody listens is unreachable", async () => {
+test("a closed port is unreachable", async () => {
   const gone = createKeyVaults(services()).open({ name: "kv-gone", vaultUri: "https://kv-gone.vault.localhost:1/" });
   const failure = await failureOf(all(gone.secrets()));
   expect([failure.code, failure.cloudCode]).toEqual(["unreachable", "ECONNREFUSED"]);
 });
 
-test("a certificate that is not the host's is unreachable", async () => {
+test("a host with the certificate of another host is unreachable", async () => {
   const config = testConfig({ AZURE_RESOURCE_MANAGER_ENDPOINT: `https://unnamed.localhost:${server.port}` });
   const failure = await failureOf(createResourceManager({ ...services(), config }).subscriptions());
   expect([failure.code, failure.cloudCode]).toEqual(["unreachable", "ERR_TLS_CERT_ALTNAME_INVALID"]);
@@ -238,14 +237,14 @@ test("a certificate that is not the host's is unreachable", async () => {
 test.each([
   ["before the headers", () => {}],
   [
-    "in the middle of a compressed body",
+    "in the middle of the body",
     (response: ServerResponse) => {
-      response.writeHead(200, { ...JSON_TYPE, "content-encoding": "gzip" });
-      response.write(gzipSync(secretPage(["a"])).subarray(0, 20));
+      response.writeHead(200, JSON_TYPE);
+      response.write(secretPage(["a"]).slice(0, 20));
     },
   ],
-] as const)("a server that hangs %s is cut off", async (_, hang) => {
-  // The first request of all also loads libraries and certificates, which takes longer than is given here.
+] as const)("a request to a server that hangs %s ends at the time limit", async (_, hang) => {
+  // The first request also loads libraries and certificates, which takes longer than this time limit.
   server.answer((_request, response) => response.writeHead(200, JSON_TYPE).end(secretPage([])));
   await all(vault().secrets());
   server.answer((_request, response) => hang(response));
@@ -262,7 +261,7 @@ test("an abort ends a call that hangs", async () => {
   expect(server.requests).toHaveLength(1);
 });
 
-test("an abort ends the wait for a retry", async () => {
+test("an abort ends the wait before a retry", async () => {
   const controller = new AbortController();
   server.answer((_, response) => {
     response.writeHead(429, { "retry-after": "30" }).end();
@@ -272,7 +271,7 @@ test("an abort ends the wait for a retry", async () => {
   expect(server.requests).toHaveLength(1);
 });
 
-test("nothing is sent once the caller has aborted", async () => {
+test("nothing is sent after an abort", async () => {
   server.answer((_, response) => response.writeHead(200, JSON_TYPE).end(secretPage(["a"])));
   expect((await failureOf(vault().key("a", AbortSignal.abort()))).code).toBe("timedOut");
   expect(server.requests).toHaveLength(0);
@@ -288,13 +287,13 @@ test.each([
   ["an id of another kind", JSON_TYPE, '{"value":[{"id":"https://kv-odd.vault.localhost/keys/a"}]}'],
   ["an expiry that is no number", JSON_TYPE, '{"value":[{"id":"https://v/secrets/a","attributes":{"exp":"soon"}}]}'],
   ["a link that is no text", JSON_TYPE, '{"value":[],"nextLink":7}'],
-] as const)("%s instead of a list is a bad response, tried once", async (_, headers, body) => {
+] as const)("%s instead of a list is a bad response and is not retried", async (_, headers, body) => {
   server.answer((_request, response) => response.writeHead(200, headers).end(body));
   expect((await failureOf(all(vault().secrets()))).code).toBe("badResponse");
   expect(server.requests).toHaveLength(1);
 });
 
-test("whatever JSON a vault answers, a call either succeeds or ends in a cloud failure", async () => {
+test("for any JSON of a vault, a call succeeds or throws a CloudFailure", async () => {
   const id = (kind: string) =>
     fc.constantFrom(`${addressOf("kv-odd")}/${kind}/a`, `${addressOf("kv-odd")}/${kind}/a/1`, "", null);
   const anything = fc.jsonValue({ maxDepth: 2 });
@@ -345,7 +344,7 @@ test("whatever JSON a vault answers, a call either succeeds or ends in a cloud f
   );
 });
 
-test("a client's first request keeps its body, on a retry too", async () => {
+test("a client's first request has its body, also when retried", async () => {
   const { SecretClient } = await import("@azure/keyvault-secrets");
   const { identity, log, config } = services();
   const { origin } = new URL(addressOf("kv-odd"));
@@ -378,7 +377,7 @@ test("a client's first request keeps its body, on a retry too", async () => {
   expect(bodies).toEqual(['{"value":"a value","attributes":{}}', '{"value":"a value","attributes":{}}']);
 });
 
-test("the resource manager's token goes to the resource manager alone", async () => {
+test("the resource manager's token is sent to the resource manager only", async () => {
   const manager = createResourceManager(services());
   server.answer((_, response) =>
     response

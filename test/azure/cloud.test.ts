@@ -107,7 +107,7 @@ function vault(name: string): VaultClient {
   return vaults.open({ name, vaultUri: `https://${name}.vault.localhost:${port}/` });
 }
 
-test("a first look at many vaults costs one token per service and not one challenge", async () => {
+test("reading many vaults for the first time needs one token per service and no challenge", async () => {
   const found = await allVaults(manager.vaults(PROD));
   const open = ["kv-sixty", "kv-mixed", "kv-loose", "kv-metrics"];
   await Promise.all(
@@ -125,14 +125,14 @@ test("a first look at many vaults costs one token per service and not one challe
   });
 });
 
-test("sixty secrets are three pages and every name once", async () => {
+test("sixty secrets are three pages with every name once", async () => {
   const names = (await all(vault("kv-sixty").secrets())).map(({ name }) => name);
   expect(names).toHaveLength(60);
   expect(new Set(names).size).toBe(60);
   expect(cloud.control.counts()["keyvault.listSecrets"]).toBe(3);
 });
 
-test("a secret's list entry has everything but the value, in whole seconds", async () => {
+test("a secret's list entry has all properties but the value, with times in whole seconds", async () => {
   const secret = (await all(vault("kv-mixed").secrets())).find(({ name }) => name === "full")!;
   const [known] = cloud.control.items("kv-mixed", "secrets");
   expect(secret).toEqual({
@@ -150,7 +150,7 @@ test("a secret's list entry has everything but the value, in whole seconds", asy
   expect(secret.expiresOn! - secret.notBefore!).toBe(29 * DAY_SECONDS);
 });
 
-test("what backs a certificate is marked as managed", async () => {
+test("objects that belong to a certificate are marked as managed", async () => {
   const [secrets, keys] = await Promise.all([all(vault("kv-mixed").secrets()), all(vault("kv-mixed").keys())]);
   const managed = (items: { name: string; managed: boolean }[]) =>
     items
@@ -161,7 +161,7 @@ test("what backs a certificate is marked as managed", async () => {
   expect(managed(keys)).toEqual(["told", "www"]);
 });
 
-test("keys tell type, size or curve, and version", async () => {
+test("keys have type, size or curve, and version", async () => {
   expect((await vault("kv-mixed").key("rsa")).read()).toMatchObject({
     keyType: "RSA",
     keySize: 3072,
@@ -173,7 +173,7 @@ test("keys tell type, size or curve, and version", async () => {
   expect(curve.operations).toContain("sign");
 });
 
-test("rotation policies are read, Key Vault's own default included", async () => {
+test("rotation policies are read, including Key Vault's default", async () => {
   expect((await vault("kv-mixed").rotationPolicy("rsa"))?.read()).toEqual({
     expiresIn: "P180D",
     lifetimeActions: expect.arrayContaining([{ action: "Rotate", timeAfterCreate: "P90D" }]),
@@ -184,7 +184,7 @@ test("rotation policies are read, Key Vault's own default included", async () =>
   expect(await vault("kv-mixed").rotationPolicy("no-such-key")).toBeUndefined();
 });
 
-test("a certificate tells what its X.509 and its policy say", async () => {
+test("a certificate has the properties of its X.509 and its policy", async () => {
   const [listed] = (await all(vault("kv-mixed").certificates())).filter(({ name }) => name === "www");
   const certificate = (await vault("kv-mixed").certificate("www")).read();
   expect(certificate).toMatchObject({
@@ -202,13 +202,13 @@ test("a certificate tells what its X.509 and its policy say", async () => {
   expect(listed!.thumbprint).toBe(certificate.thumbprint);
 });
 
-test("a certificate that only tells its contacts does not renew itself", async () => {
+test("a certificate that only notifies its contacts has autoRenew false", async () => {
   const certificate = (await vault("kv-mixed").certificate("told")).read();
   expect(certificate).toMatchObject({ autoRenew: false, keyType: "EC", keyCurve: "P-256" });
   expect(certificate.lifetimeActions).toEqual([{ action: "EmailContacts", daysBeforeExpiry: 30 }]);
 });
 
-test("a name that is not there is not found", async () => {
+test("an unknown name is notFound", async () => {
   expect((await failureOf(vault("kv-mixed").key("nope"))).cloudCode).toBe("KeyNotFound");
   expect((await failureOf(vault("kv-mixed").certificate("nope"))).code).toBe("notFound");
   expect((await failureOf(all(vault("kv-none").secrets()))).code).toBe("notFound");
@@ -218,7 +218,7 @@ test.each([
   ["kv-denied", "accessDenied"],
   ["kv-walled", "firewall"],
   ["kv-private", "firewall"],
-])("%s ends as %s after one call", async (name, code) => {
+])("%s fails with %s after one call", async (name, code) => {
   expect((await failureOf(all(vault(name).secrets()))).code).toBe(code);
   expect(cloud.control.counts().total).toBe(1);
 });
@@ -231,13 +231,13 @@ test.each([
   [{ kind: "garbage", as: "html" }, "badResponse", 1],
   [{ kind: "garbage", as: "truncated" }, "badResponse", 1],
   [{ kind: "garbage", as: "otherShape" }, "badResponse", 1],
-] satisfies [FaultAction, string, number][])("%j ends as %s after %i calls", async (action, code, calls) => {
+] satisfies [FaultAction, string, number][])("%j fails with %s after %i calls", async (action, code, calls) => {
   cloud.control.addFault({ match: { vault: "kv-mixed" }, action });
   expect((await failureOf(all(vault("kv-mixed").keys()))).code).toBe(code);
   expect(cloud.control.counts()["keyvault.listKeys"]).toBe(calls);
 });
 
-test("a vault that throttles for a moment is read to the end", async () => {
+test("a vault that throttles for a short time is read completely", async () => {
   cloud.control.addFault({
     match: { vault: "kv-sixty" },
     action: { kind: "throttle", retryAfterSeconds: 0 },
@@ -248,7 +248,7 @@ test("a vault that throttles for a moment is read to the end", async () => {
   expect(cloud.control.counts()["keyvault.listSecrets"]).toBe(5);
 });
 
-test("a vault whose next page is elsewhere fails, and elsewhere hears nothing", async () => {
+test("a vault whose next page has an address on another host fails, and no request is sent to that host", async () => {
   cloud.control.addFault({ match: { vault: "kv-sixty" }, action: { kind: "foreignNextLink" } });
   expect((await failureOf(all(vault("kv-sixty").secrets()))).code).toBe("foreignHost");
   cloud.control.addFault({ match: { operation: "arm.listVaults" }, action: { kind: "foreignNextLink" } });
@@ -256,14 +256,14 @@ test("a vault whose next page is elsewhere fails, and elsewhere hears nothing", 
   expect(cloud.control.foreignRequests()).toEqual([]);
 });
 
-test("a vault whose address is elsewhere is listed and not opened", async () => {
+test("a vault with an address outside the cloud's domain is listed but not opened", async () => {
   const lured = (await allVaults(manager.vaults(PROD))).find(({ name }) => name === "kv-lured")!;
   const vaults = createKeyVaults({ config, identity, log: recordingLog() });
   expect((await failureOf((async () => vaults.open(lured))())).code).toBe("foreignHost");
   expect(cloud.control.foreignRequests()).toEqual([]);
 });
 
-test("all subscriptions are found, page by page, and one by its id", async () => {
+test("subscriptions are listed page by page, and one is read by its ID", async () => {
   expect(await manager.subscriptions()).toMatchObject({
     subscriptions: [
       { subscriptionId: PROD, displayName: "Production", state: "Enabled", tenantId: cloud.app.tenantId },
@@ -275,7 +275,7 @@ test("all subscriptions are found, page by page, and one by its id", async () =>
   expect(await manager.subscription(PROD)).toMatchObject({ displayName: "Production" });
 });
 
-test("an unknown subscription is not found, and a denied one says which role it takes", async () => {
+test("an unknown subscription is notFound, and the failure of a denied one names the role", async () => {
   const unknown = await failureOf(manager.subscription("5f0c3f5e-0000-4000-8000-00000000dead"));
   expect([unknown.code, unknown.cloudCode]).toEqual(["notFound", "SubscriptionNotFound"]);
   const denied = await failureOf(allVaults(manager.vaults(DENIED)));
@@ -284,7 +284,7 @@ test("an unknown subscription is not found, and a denied one says which role it 
   expect(denied.remedy).toContain("infra/azure/watch/subscription.bicep");
 });
 
-test("a vault's settings are read, and what is left out means what Azure documents", async () => {
+test("a vault's settings are read, and missing settings have their documented defaults", async () => {
   const byName = new Map((await allVaults(manager.vaults(PROD))).map((found) => [found.name, found]));
   expect(byName.get("kv-mixed")).toMatchObject({
     location: "northeurope",
@@ -325,7 +325,7 @@ test.each([
   expect(cloud.control.counts()["arm.diagnosticSettings"]).toBe(1);
 });
 
-test("one vault is read as the list has it; one that is not there is not found, and nothing but a vault is asked for", async () => {
+test("one vault has the same description as in the list; an unknown vault is notFound, and other resource IDs are rejected", async () => {
   const listed = (await allVaults(manager.vaults(PROD))).find(({ name }) => name === "kv-loose")!;
   expect(await manager.vault(listed.id.replace("resourceGroups", "resourcegroups"))).toEqual(listed);
   const gone = manager.vault(listed.id.replace("kv-loose", "kv-gone"));
@@ -334,7 +334,7 @@ test("one vault is read as the list has it; one that is not there is not found, 
   expect(cloud.control.counts()["arm.getVault"]).toBe(2);
 });
 
-test("diagnostic settings are asked for a vault's resource id only", async () => {
+test("diagnostic settings are read for the resource ID of a vault only", async () => {
   await expect(manager.diagnosticSettings(`/subscriptions/${PROD}/../x`)).rejects.toThrow(TypeError);
   expect(cloud.control.counts().total).toBe(0);
 });

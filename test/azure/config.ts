@@ -1,9 +1,9 @@
 import type { CallLimits } from "../../shared/platform/azure/calls.ts";
 import { type Config, loadConfig } from "../../shared/platform/config/config.ts";
 
-// Apart from what stands on vitest, for processes that tests start.
+// Free of vitest, because processes that tests start use this file too.
 
-/** The patience of production, without its waits: only where nothing is answered does a test say how long is enough. */
+/** The limits of production without their waits. */
 export const IMPATIENT: Partial<CallLimits> = { firstWaitMs: 1 };
 
 export function testConfig(environment: Record<string, string | undefined>): Config {

@@ -30,19 +30,19 @@ test.each([
   expect(asCloudFailure(failure, { operation: "something else", resource: "x" })).toBe(failure);
 });
 
-test("the room loads no cloud SDK before one is used", () => {
-  const rooms = ["failure", "identity", "key-vault", "resource-manager"].map(
-    (name) => new URL(`../../shared/azure/${name}.ts`, import.meta.url).href,
+test("importing the modules loads no cloud SDK", () => {
+  const modules = ["failure", "identity", "key-vault", "resource-manager"].map(
+    (name) => new URL(`../../shared/platform/azure/${name}.ts`, import.meta.url).href,
   );
   const script = `
     import { registerHooks } from "node:module";
     const loaded = [];
     registerHooks({ load(url, context, next) { loaded.push(url); return next(url, context); } });
-    for (const room of ${JSON.stringify(rooms)}) await import(room);
+    for (const module of ${JSON.stringify(modules)}) await import(module);
     console.log(JSON.stringify(loaded));`;
   const loaded: string[] = JSON.parse(
     execFileSync(process.execPath, ["--input-type=module", "--eval", script], { encoding: "utf8" }),
   );
-  expect(loaded.filter((url) => url.endsWith("/shared/azure/key-vault.ts"))).toHaveLength(1);
+  expect(loaded.filter((url) => url.endsWith("/shared/platform/azure/key-vault.ts"))).toHaveLength(1);
   expect(loaded.filter((url) => url.includes("/@azure/"))).toEqual([]);
 });

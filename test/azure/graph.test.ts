@@ -120,13 +120,13 @@ describe("reading", () => {
     expect(countOf("listApplications")).toBe(1);
   });
 
-  test("an application is found by either id, one that is not there by none", async () => {
+  test("an application is found by either ID, and an unknown ID returns undefined", async () => {
     expect((await graph.application({ objectId: payments }))?.displayName).toBe("Payments");
     expect((await graph.application({ appId: appIdOf("Payments") }))?.objectId).toBe(payments);
     expect(await graph.application({ objectId: appIdOf("Payments") })).toBeUndefined();
   });
 
-  test("of the service principals those with credentials of their own are told", async () => {
+  test("only service principals with credentials of their own are listed", async () => {
     const found = await all(graph.servicePrincipals());
     expect(found.map(({ displayName, keys }) => [displayName, keys.map(({ usage }) => usage)])).toEqual([
       ["Saml", ["Sign", "Verify"]],
@@ -140,12 +140,12 @@ describe("reading", () => {
     expect((await graph.owners(payments)).map(({ id }) => id)).toContain(cloud.app.objectId);
   });
 
-  test("those with federated credentials are found with one request", async () => {
+  test("applications with federated credentials are found with one request", async () => {
     expect(await all(graph.federatedApplications())).toEqual([payments]);
     expect(cloud.control.requests({ operation: "graph.listFederatedApplications" })).toHaveLength(1);
   });
 
-  test("what changed since a link, once, and who is gone", async () => {
+  test("changes since a link are returned once, with the deleted objects", async () => {
     const link = (await pagesOf(graph.changes(undefined))).at(-1)!.deltaLink!;
     const { control } = cloud;
     const appId = control.directory.putApplication({ name: "Fleeting" });
@@ -162,7 +162,7 @@ describe("reading", () => {
     expect(await pagesOf(graph.changes(second.at(-1)!.deltaLink!))).toMatchObject([{ changed: [], removed: [] }]);
   });
 
-  test("a delta link that is not known any more asks for everything again", async () => {
+  test("an expired delta link requires a new complete listing", async () => {
     const link = (await pagesOf(graph.changes(undefined)))[0]!.deltaLink!;
     cloud.control.directory.forgetDeltaLinks();
     expect((await failureOf(pagesOf(graph.changes(link)))).code).toBe("resyncRequired");
@@ -181,7 +181,7 @@ describe("reading", () => {
     expect((await failureOf(pagesOf(graph.changes(elsewhere)))).code).toBe("badResponse");
   });
 
-  test("a missing permission is named", async () => {
+  test("the failure names the missing permission", async () => {
     cloud.control.directory.set({ permissions: ["Application.ReadWrite.OwnedBy"] });
     expect(await all(graph.applications())).not.toEqual([]);
     const delta = await failureOf(pagesOf(graph.changes(undefined)));
@@ -189,7 +189,7 @@ describe("reading", () => {
     expect(await graph.passwordPolicy(payments)).toBe("unknown");
   });
 
-  test("its own rights stand in its token", async () => {
+  test("its own permissions are read from its token", async () => {
     const { objectId, permissions } = await graph.rights();
     expect(objectId).toBe(cloud.app.objectId);
     expect(permissions).toEqual(cloud.control.directory.settings().permissions);
@@ -197,11 +197,11 @@ describe("reading", () => {
 });
 
 describe("policies", () => {
-  test("nothing is limited where there is none", async () => {
+  test("there is no limit without policies", async () => {
     expect(await graph.passwordPolicy(payments)).toEqual({ allowed: true });
   });
 
-  test("the tenant's counts, the application's own before it, and neither for older applications than it says", async () => {
+  test("the application's policy replaces the tenant's, and neither applies to older applications than it says", async () => {
     cloud.control.directory.set({ policy: { longestDays: 60 } });
     expect(await graph.passwordPolicy(payments)).toEqual({ allowed: true, longestDays: 60 });
     cloud.control.directory.changeApplication(payments, { policy: { longestDays: 120, additionRefused: true } });
@@ -212,7 +212,7 @@ describe("policies", () => {
     expect(await graph.passwordPolicy(objectIdOf("Young"))).toEqual({ allowed: true, longestDays: 60 });
   });
 
-  test("what they refuse is said to be refused by them", async () => {
+  test("a secret that a policy rejects is reported as rejected by the policy", async () => {
     cloud.control.directory.set({ policy: { longestDays: 60 } });
     expect((await failureOf(add(payments))).code).toBe("lifetimePolicy");
     cloud.control.directory.set({ policy: { additionRefused: true } });
@@ -252,7 +252,7 @@ describe("writing", () => {
     },
   );
 
-  test("waits where it is told to", async () => {
+  test("waits as long as the answer says", async () => {
     cloud.control.addFault({
       match: { operation: "graph.addPassword" },
       action: { kind: "throttle", retryAfterSeconds: 0 },
@@ -268,7 +268,7 @@ describe("writing", () => {
     { kind: "failAfter", status: 500 },
     { kind: "failAfter", status: 503 },
     { kind: "garbage", as: "html" },
-  ] as const)("is never sent again when nobody knows whether it was done: %o", async (action) => {
+  ] as const)("is never retried if the outcome is unknown: %o", async (action) => {
     const had = secretsOf("Payments").length;
     cloud.control.addFault({ match: { operation: "graph.addPassword" }, action, times: 1 });
     const failure = await failureOf(add(payments, "lost"));
@@ -277,7 +277,7 @@ describe("writing", () => {
     expect(secretsOf("Payments").length).toBe(action.kind === "garbage" ? had : had + 1);
   });
 
-  test("a third secret of an application with personal accounts has no room, in every form of the refusal", async () => {
+  test("a third secret of an application with personal accounts is rejected as noRoomForSecret, in every form of the answer", async () => {
     expect((await failureOf(add(objectIdOf("Personal")))).code).toBe("noRoomForSecret");
     for (const as of ["twoCredentials", "credentialLimit", "tooLarge"]) {
       cloud.control.clearFaults();
@@ -287,7 +287,7 @@ describe("writing", () => {
     expect(secretsOf("Personal")).toHaveLength(2);
   });
 
-  test("an application of others is left alone, and what it takes is said", async () => {
+  test("an application of another owner is not changed, and the failure names the permission", async () => {
     const failure = await failureOf(add(objectIdOf("Foreign")));
     expect(failure.code).toBe("accessDenied");
     expect(failure.remedy).toContain("an owner of the application");
@@ -299,7 +299,7 @@ describe("writing", () => {
 describe("proving", () => {
   const live = () => secretValueOf("Payments", "live");
 
-  test("the code of Entra decides", async () => {
+  test("Entra's code decides", async () => {
     expect(await prove(appIdOf("Payments"), live())).toEqual({ kind: "accepted" });
     expect(await prove(appIdOf("Payments"), `${live()}x`)).toEqual({ kind: "notYet" });
     expect(await prove(appIdOf("Payments"), secretValueOf("Payments", "old"))).toEqual({ kind: "expired" });
@@ -310,7 +310,7 @@ describe("proving", () => {
     expect(await elsewhere).toMatchObject({ kind: "impossible", code: 90002 });
   });
 
-  test("who is blocked after authentication has shown a good secret", async () => {
+  test("an application that is blocked after authentication has a valid secret", async () => {
     expect(await prove(appIdOf("Blocked"), secretValueOf("Blocked", "s"))).toEqual({ kind: "accepted" });
     expect(await prove(appIdOf("Blocked"), "wrong")).toEqual({ kind: "notYet" });
   });
@@ -321,12 +321,12 @@ describe("proving", () => {
     { kind: "reset" },
     { kind: "garbage", as: "html" },
     { kind: "garbage", as: "otherShape" },
-  ] as const)("an answer that says nothing of the secret is no evidence: %o", async (action) => {
+  ] as const)("an answer that says nothing about the secret is no evidence: %o", async (action) => {
     cloud.control.addFault({ match: { operation: "entra.token", item: appIdOf("Payments") }, action });
     expect(await prove(appIdOf("Payments"), live())).toEqual({ kind: "unclear" });
   });
 
-  test("a secret that is expired by the cloud's time says so", async () => {
+  test("a secret that is expired by the cloud's clock is reported as expired", async () => {
     const made = await add(payments, "short", 1);
     cloud.control.moveClock(2 * DAY * 1000);
     expect(await prove(appIdOf("Payments"), made.secretText)).toEqual({ kind: "expired" });
@@ -343,7 +343,7 @@ describe("an odd server", () => {
       limits: IMPATIENT,
     });
 
-  test("an application without its ids fails the list, one without anything else does not", async () => {
+  test("an application without its IDs fails the list, and other missing members do not", async () => {
     const entry = { id: payments, appId: appIdOf("Payments"), passwordCredentials: [], keyCredentials: [] };
     server.answer((_, response) => response.writeHead(200, JSON_TYPE).end(JSON.stringify({ value: [entry] })));
     expect(await all(odd().applications())).toMatchObject([{ displayName: "", passwords: [], keys: [] }]);
@@ -352,19 +352,19 @@ describe("an odd server", () => {
     expect((await failureOf(all(odd().applications()))).code).toBe("badResponse");
   });
 
-  test("one application that is not what is documented is no mistake of ours", async () => {
+  test("an undocumented answer about one application is a bad response, not an error of this program", async () => {
     server.answer((_, response) => response.writeHead(200, JSON_TYPE).end(JSON.stringify({ id: payments })));
     expect((await failureOf(odd().application({ objectId: payments }))).code).toBe("badResponse");
     expect((await failureOf(odd().rights())).code).toBe("badResponse");
   });
 
-  test("a service that asks for another try may have done what was asked", async () => {
+  test("after an answer that asks for a retry, the change may have been applied", async () => {
     server.answer((_, response) => response.writeHead(503, { ...JSON_TYPE, "retry-after": "0" }).end("{}"));
     const failure = await failureOf(odd().addPassword(payments, { displayName: "new", expiresOn: inDays(90) }));
     expect([failure.unclear, server.requests.length]).toEqual([true, 1]);
   });
 
-  test("each sign-in has a connection of its own", async () => {
+  test("each sign-in uses a connection of its own", async () => {
     const connections = new Set<unknown>();
     server.answer((request, response) => {
       connections.add(request.socket);
@@ -377,7 +377,7 @@ describe("an odd server", () => {
       }),
     );
     for (let times = 0; times < 3; times++) {
-      // A connection that were kept would be free by then.
+      // A kept connection would be free by then.
       await delay(20);
       expect(await signIn(appIdOf("Payments"), "a~secret+with/odd=parts", "tenant")).toEqual({ kind: "accepted" });
     }
@@ -391,13 +391,13 @@ async function pagesOf(pages: AsyncIterable<ApplicationChanges>): Promise<Applic
   return found;
 }
 
-/** Within a minute. */
+/** Times of the last minute. */
 function inDaysAbout(days: number): number {
   const wanted = inDays(days);
   return expect.toSatisfy((value: number) => Math.abs(value - wanted) < 60) as number;
 }
 
-test("a limit of Graph is one, whatever else the answer says", () => {
+test("a limit of Graph is throttling, whatever else the answer says", () => {
   const body = JSON.stringify({ error: { code: "Directory_ConcurrencyViolation" } });
   const header = (name: string) => (name === "retry-after" ? "7" : undefined);
   const target = { operation: "add a secret", resource: "application" };
@@ -408,7 +408,7 @@ test("a limit of Graph is one, whatever else the answer says", () => {
   });
 });
 
-test("a key of a custom policy shows its certificate's thumbprint, in upper-case hexadecimal, where it is one", () => {
+test("a key of a custom policy has its certificate's thumbprint in upper-case hexadecimal", () => {
   const x5t = Buffer.from("00ab".repeat(10), "hex").toString("base64url");
   const key = { kid: "k", kty: "RSA", nbf: 1_700_000_000, exp: 0 };
   const keys = [{ ...key, x5t, x5c: ["MII"] }, { ...key, x5t: "AAA" }, key];

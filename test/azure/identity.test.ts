@@ -32,7 +32,7 @@ test("parallel first calls for a scope share one token request, and later ones n
   expect(cloud.control.counts()["entra.token"]).toBe(1);
 });
 
-test("a token of a failed request is asked for again by the next call", async () => {
+test("the next call requests a token again after a failed request", async () => {
   const credential = await createIdentity(configIn(cloud, cloud.app.clientSecret)).credential();
   const fault = cloud.control.addFault({ match: { operation: "entra.token" }, action: { kind: "deny" } });
   expect((await failureOf(credential.getToken(SCOPE))).code).toBe("unauthenticated");
@@ -54,7 +54,7 @@ test("the application is described by its token's claims and never by the token"
   expect(JSON.stringify(description)).not.toContain("eyJ");
 });
 
-/** An application's configuration whose sign-in service answers this token. */
+/** Returns the configuration of an application whose sign-in service answers this token. */
 function signedInAs(token: object): Config {
   server.answer((request, response) => {
     const tenant = `https://${request.headers.host}/${cloud.app.tenantId}`;
@@ -73,13 +73,13 @@ test.each([
   [{ app_displayname: "Lifecycle", xms_mirid: "/subscriptions/1/userAssignedIdentities/id-app" }, "Lifecycle"],
   [{ xms_mirid: "/subscriptions/1/userAssignedIdentities/id-app" }, "id-app"],
   [{}, undefined],
-])("whose token has the claims %j has the name %s", async (claims, name) => {
+])("an identity with the claims %j has the name %s", async (claims, name) => {
   const token = `e30.${Buffer.from(JSON.stringify(claims)).toString("base64url")}.`;
   const description = await createIdentity(signedInAs({ access_token: token, expires_in: 3600 })).describe();
   expect(description.name).toBe(name);
 });
 
-test("a token that still holds is used while there is no newer one, and no longer", async () => {
+test("a valid token is used until it expires if there is no newer one", async () => {
   const credential = await createIdentity(signedInAs({ access_token: "first", expires_in: 60 })).credential();
   expect((await credential.getToken(SCOPE))?.token).toBe("first");
   server.answer((_, response) => response.writeHead(400, { "content-type": "application/json" }).end("{}"));
@@ -94,7 +94,7 @@ test("a token that still holds is used while there is no newer one, and no longe
 test.each([
   [360, 1],
   [300, 2],
-])("another tenant's token that ends in %i seconds is asked for by %i of two calls", async (seconds, requests) => {
+])("another tenant's token that expires in %i seconds is requested by %i of two calls", async (seconds, requests) => {
   const registration = { tenantId: cloud.app.tenantId, clientId: cloud.app.clientId, clientSecret: "secret" };
   const there = signedInAs({ access_token: "token", expires_in: seconds });
   const credential = await createRegistrationIdentity(there, registration).credential();
@@ -102,7 +102,7 @@ test.each([
   expect(server.requests).toHaveLength(requests);
 });
 
-test("with the platform's identity endpoint in the environment it is the managed identity", async () => {
+test("the managed identity is used if the platform's identity endpoint is in the environment", async () => {
   const description = await createIdentity(config).describe();
   expect(description).toMatchObject({ credentialType: "managedIdentity", tenantId: cloud.app.tenantId });
   expect(description.clientId).not.toBe(cloud.app.clientId);
@@ -110,7 +110,7 @@ test("with the platform's identity endpoint in the environment it is the managed
   expect(cloud.control.counts()["entra.token"]).toBeUndefined();
 });
 
-test("a user-assigned identity is asked for by its client id", async () => {
+test("a user-assigned identity is requested by its client ID", async () => {
   const other = "11111111-2222-4333-8444-555555555555";
   const credential = await createIdentity({ ...config, AZURE_CLIENT_ID: other }).credential();
   const failure = await failureOf(credential.getToken(SCOPE));
@@ -127,10 +127,10 @@ test("a wrong client secret is unauthenticated, with Entra's code and without th
   expect(`${failure.stack}${JSON.stringify(failure)}`).not.toContain("planted");
 });
 
-test("who runs it without any sign-in is told of az login first", async () => {
+test("without any sign-in, the remedy names az login first", async () => {
   const { IDENTITY_ENDPOINT: endpoint, PATH: programs } = process.env;
   delete process.env.IDENTITY_ENDPOINT;
-  // No tool of the machine that runs this, and nothing of its network.
+  // Hides the tools and the network of this machine.
   Object.assign(process.env, { PATH: "", AZURE_TOKEN_CREDENTIALS: "dev" });
   try {
     const failure = await failureOf((await createIdentity(config).credential()).getToken(SCOPE));
@@ -148,7 +148,7 @@ test("a sign-in service where nobody listens is unreachable", async () => {
   expect(failure.code).toBe("unreachable");
 });
 
-test("a sign-in service that hangs is cut off", async () => {
+test("a sign-in service that hangs is unreachable after the time limit", async () => {
   cloud.control.addFault({ match: { operation: "entra.token" }, action: { kind: "hang" } });
   const identity = createIdentity(configIn(cloud, cloud.app.clientSecret), { timeoutMs: 200 });
   const failure = await failureOf((await identity.credential()).getToken(SCOPE));

@@ -1,14 +1,15 @@
 import type { ServerResponse } from "node:http";
+import type { Vault } from "@azure/arm-keyvault";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { planListed } from "../../shared/discovery/plan-vaults.ts";
 import { PlannedVault } from "../../shared/discovery/scan.ts";
-import { createKeyVaults, type UnreadableEntry } from "../../shared/platform/azure/key-vault.ts";
+import { createKeyVaults } from "../../shared/platform/azure/key-vault.ts";
 import { createResourceManager, vaultPage } from "../../shared/platform/azure/resource-manager.ts";
 import { SEED } from "../support/cases.ts";
 import { type OddServer, startOddServer } from "./odd-server.ts";
 import { all, failureOf, IMPATIENT, plainIdentity, recordingLog, testConfig } from "./services.ts";
 
-/** Lists that do not end, and lists with odd entries. */
+/** Lists that do not end, and lists with undocumented entries. */
 
 let server: OddServer;
 beforeAll(async () => {
@@ -31,7 +32,7 @@ const manager = () => createResourceManager(services());
 const answerJson = (response: ServerResponse, body: unknown) =>
   response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(body));
 
-/** Ways to read each list there is. */
+/** The lists, each with a function that reads it. */
 const LISTS: [string, (signal?: AbortSignal) => Promise<unknown>][] = [
   ["secrets", (signal) => all(vault().secrets(signal))],
   ["keys", (signal) => all(vault().keys(signal))],
@@ -43,7 +44,7 @@ async function* pagesOf<T>(pages: AsyncIterable<T>): AsyncGenerator<T[]> {
   for await (const page of pages) yield [page];
 }
 
-/** Every page has a next one, at an address of its own. */
+/** Returns a page with a link to a next page at a new address. */
 function endless(request: { url?: string | undefined; headers: { host?: string } }, page: number) {
   const url = new URL(request.url ?? "/", `https://${request.headers.host}`);
   url.searchParams.set("page", String(page));
@@ -51,7 +52,7 @@ function endless(request: { url?: string | undefined; headers: { host?: string }
 }
 
 describe.each(LISTS)("a list of %s that does not end", (_, read) => {
-  test("ends with the caller's time, whatever page it has come to", async () => {
+  test("ends when the caller's signal is aborted, on any page", async () => {
     const controller = new AbortController();
     server.answer((request, response, count) => {
       if (count === 20) controller.abort();
@@ -61,7 +62,7 @@ describe.each(LISTS)("a list of %s that does not end", (_, read) => {
     expect(server.requests).toHaveLength(20);
   });
 
-  test("is a bad answer when its links lead in a circle, or nowhere", async () => {
+  test("is a bad response if its links form a circle or are invalid", async () => {
     server.answer((request, response, count) => answerJson(response, endless(request, count % 3)));
     expect((await failureOf(read())).code).toBe("badResponse");
     expect(server.requests.length).toBeLessThanOrEqual(5);
@@ -71,42 +72,45 @@ describe.each(LISTS)("a list of %s that does not end", (_, read) => {
   });
 });
 
-test("a list that goes on for ever without a limit of time ends too", async () => {
+test("a list without end and without a signal ends at the limit of pages", async () => {
   server.answer((request, response, count) => answerJson(response, endless(request, count)));
   const failure = await failureOf(all(vault().secrets()));
   expect([failure.code, failure.message]).toEqual(["badResponse", expect.stringContaining("has more than 4000 pages")]);
   expect(server.requests).toHaveLength(4000);
 });
 
-describe("an odd entry of a vault's list", () => {
+describe("an entry of a vault's list that the client can't parse, or that is not what the service documents,", () => {
   const good = (name: string) => ({ id: `${vaultAddress()}/secrets/${name}`, attributes: { enabled: true } });
   const odd = [
-    ["a wrong expiry", () => ({ ...good("odd"), attributes: { exp: "soon" } }), "odd"],
-    ["tags that are a list of numbers", () => ({ ...good("odd"), tags: 7 }), "odd"],
-    ["no identifier", () => ({ attributes: {} }), undefined],
-    ["an identifier of another kind", () => ({ ...good("odd"), id: `${vaultAddress()}/keys/odd` }), "odd"],
-    ["nothing", () => null, undefined],
-    ["a text", () => "odd", undefined],
+    ["a wrong expiry", () => ({ ...good("odd"), attributes: { exp: "soon" } })],
+    ["an expiry that no date can hold", () => ({ ...good("odd"), attributes: { exp: 1e300 } })],
+    ["tags that are a number", () => ({ ...good("odd"), tags: 7 })],
+    ["no identifier", () => ({ attributes: {} })],
+    ["an identifier of another kind", () => ({ ...good("odd"), id: `${vaultAddress()}/keys/odd` })],
+    ["a name that no object can have", () => ({ ...good("odd"), id: `${vaultAddress()}/secrets/a_b` })],
+    ["null", () => null],
+    ["a text", () => "odd"],
   ] as const;
 
-  test.each(odd)("(%s) is told, and the others are read on every page", async (_, entry, name) => {
+  test.each(odd)("(%s) fails its page, after the pages before it were read", async (_, entry) => {
     server.answer((request, response) => {
       const last = request.url?.includes("page=2");
       answerJson(response, {
-        value: last ? [good("c")] : [good("a"), entry(), good("b")],
+        value: last ? [good("b"), entry(), good("c")] : [good("a")],
         nextLink: last ? null : `${vaultAddress()}/secrets?page=2`,
       });
     });
-    const unreadable: UnreadableEntry[] = [];
-    const secrets = await all(vault().secrets(undefined, (one) => unreadable.push(one)));
-    expect(secrets.map((secret) => secret.name)).toEqual(["a", "b", "c"]);
-    expect(unreadable.map((one) => [one.name, one.failure.code])).toEqual([[name, "badResponse"]]);
-    // For who does not ask about odd entries, the list has failed.
-    expect((await failureOf(all(vault().secrets()))).code).toBe("badResponse");
+    const read: string[] = [];
+    const reading = async () => {
+      for await (const page of vault().secrets()) read.push(...page.map(({ name }) => name));
+    };
+    expect((await failureOf(reading())).code).toBe("badResponse");
+    expect(read).toEqual(["a"]);
+    expect(server.requests).toHaveLength(2);
   });
 });
 
-describe("an odd vault in the resource manager's list", () => {
+describe("an undocumented vault in the resource manager's list", () => {
   const described = (name: string, change: (properties: Record<string, unknown>) => void = () => {}) => {
     const properties: Record<string, unknown> = {
       tenantId: "5f0c3f5e-0000-4000-8000-00000000000a",
@@ -143,40 +147,54 @@ describe("an odd vault in the resource manager's list", () => {
     };
   };
 
-  test("costs only itself, and what is not needed of it costs nothing", async () => {
+  test("costs only itself, if the client can parse it", async () => {
     server.answer((_, response) =>
       answerJson(response, {
         value: [
           described("kv-a"),
-          described("kv-no-sku", (properties) => delete properties.sku),
-          described("kv-no-permissions", (properties) => {
-            properties.accessPolicies = [{ objectId: "o" }];
+          described("kv-wrong-address", (properties) => {
+            properties.vaultUri = 7;
           }),
-          { ...described("kv-list"), tags: [1, 2] },
+          described("kv-no-policies", (properties) => delete properties.accessPolicies),
           { ...described("kv-nameless"), name: 7 },
           described("kv-z"),
         ],
       }),
     );
     const [page] = await all(pagesOf(manager().vaults(SUBSCRIPTION)));
-    expect(page!.vaults.map(({ name }) => name)).toEqual(["kv-a", "kv-no-permissions", "kv-z"]);
+    expect(page!.vaults.map(({ name }) => name)).toEqual(["kv-a", "kv-no-policies", "kv-z"]);
+    expect(page!.vaults[0]).toMatchObject({
+      sku: "standard",
+      createdOn: "2026-01-01T00:00:00.000Z",
+      updatedOn: "2026-01-02T00:00:00.000Z",
+      networkDefaultAction: "Deny",
+      privateEndpoints: 1,
+      softDeleteRetentionDays: 90,
+      tags: { owner: "team" },
+    });
     expect(page!.unreadable.map(({ name, failure }) => [name, failure.code])).toEqual([
-      ["kv-no-sku", "badResponse"],
-      ["kv-list", "badResponse"],
+      ["kv-wrong-address", "badResponse"],
       [undefined, "badResponse"],
     ]);
-    expect(page!.unreadable[0]!.failure.message).toContain("properties.sku");
+    expect(page!.unreadable[0]!.failure.message).toContain("properties.vaultUri");
   });
 
-  test("is planned as that vault's failure and takes no vault out; one without a name is its subscription's", () => {
+  test.each([
+    ["no SKU", () => described("kv-odd", (properties) => delete properties.sku)],
+    ["no properties", () => ({ ...described("kv-odd"), properties: undefined })],
+    ["null", () => null],
+  ])("fails the list if the client can't parse it: %s", async (_, entry) => {
+    server.answer((_request, response) => answerJson(response, { value: [described("kv-a"), entry()] }));
+    expect((await failureOf(all(pagesOf(manager().vaults(SUBSCRIPTION))))).code).toBe("badResponse");
+  });
+
+  test("is planned as that vault's failure and removes no vault; a vault without a name is the subscription's failure", () => {
     const known = new Map([
       ["kv-gone", undefined],
       ["kv-no-sku", undefined],
     ]);
-    const page = vaultPage(
-      [described("kv-a"), described("kv-no-sku", (properties) => delete properties.sku)],
-      SUBSCRIPTION,
-    );
+    const noSku = described("kv-no-sku", (properties) => delete properties.sku);
+    const page = vaultPage([described("kv-a"), noSku] as unknown as Vault[], SUBSCRIPTION);
     const plan = planListed(SUBSCRIPTION, page, known, "full", "2026-11-21T00:00:00.000Z");
     expect(plan.vaults.map(({ name, action, failure }) => [name, action, failure?.code])).toEqual([
       ["kv-a", "scan", undefined],
@@ -184,26 +202,26 @@ describe("an odd vault in the resource manager's list", () => {
       ["kv-no-sku", "fail", "badResponse"],
     ]);
     expect(plan.subscriptions).toEqual([{ subscriptionId: SUBSCRIPTION, vaults: 1 }]);
-    const nameless = vaultPage([described("kv-a"), null], SUBSCRIPTION);
+    const nameless = vaultPage([described("kv-a"), { name: 7 }] as unknown as Vault[], SUBSCRIPTION);
     const careful = planListed(SUBSCRIPTION, nameless, known, "full", "2026-11-21T00:00:00.000Z");
     expect(careful.vaults.map(({ name }) => name)).toEqual(["kv-a"]);
     expect(careful.subscriptions).toMatchObject([{ failure: { code: "badResponse" } }]);
   });
 
-  test("never ends the scan of the others: 5,000 answers of which one member is changed", () => {
+  test("never stops the scan of the other vaults: 5,000 answers with one changed member", () => {
     const draw = dice(SEED);
     const kinds = { read: 0, unreadable: 0, nameless: 0 };
     for (let count = 0; count < 5_000; count++) {
       const answer = { value: [described("kv-a"), described("kv-b"), described("kv-c")] };
       mutate(answer.value[1]!, draw);
-      const entries = JSON.parse(JSON.stringify(answer)).value as unknown[];
+      const entries = JSON.parse(JSON.stringify(answer)).value as Vault[];
       const page = vaultPage(entries, SUBSCRIPTION);
       const plan = planListed(SUBSCRIPTION, page, new Map(), "full", "2026-11-21T00:00:00.000Z");
       const names = plan.vaults.filter(({ action }) => action === "scan").map(({ name }) => name);
       expect(names, `seed ${SEED}, answer ${count}: ${JSON.stringify(entries[1])}`).toEqual(
         expect.arrayContaining(["kv-a", "kv-c"]),
       );
-      // What is planned is what a row and a message can hold.
+      // Rows and messages can store the planned vaults.
       for (const planned of plan.vaults) PlannedVault.parse(planned);
       expect(page.vaults.length + page.unreadable.length).toBe(3);
       if (page.vaults.length === 3) kinds.read++;
@@ -217,20 +235,16 @@ describe("an odd vault in the resource manager's list", () => {
   });
 });
 
-test("an odd subscription in the list of subscriptions costs only itself", async () => {
+test("a subscription that is not what the service documents costs only itself, if the client can parse it", async () => {
+  const good = { subscriptionId: SUBSCRIPTION, displayName: "Good" };
   server.answer((_, response) =>
-    answerJson(response, {
-      value: [
-        { subscriptionId: SUBSCRIPTION, displayName: "Good" },
-        { subscriptionId: 7 },
-        { subscriptionId: "../../etc" },
-        null,
-      ],
-    }),
+    answerJson(response, { value: [good, { subscriptionId: 7 }, { subscriptionId: "../../etc" }] }),
   );
   const { subscriptions, unreadable } = await manager().subscriptions();
   expect(subscriptions.map((one) => one.displayName)).toEqual(["Good"]);
-  expect(unreadable.map(({ code }) => code)).toEqual(["badResponse", "badResponse", "badResponse"]);
+  expect(unreadable.map(({ code }) => code)).toEqual(["badResponse", "badResponse"]);
+  server.answer((_, response) => answerJson(response, { value: [good, null] }));
+  expect((await failureOf(manager().subscriptions())).code).toBe("badResponse");
 });
 
 const ODD_VALUES: readonly unknown[] = [
@@ -253,7 +267,7 @@ const ODD_VALUES: readonly unknown[] = [
   { __proto__: null, constructor: 1 },
 ];
 
-/** Replaces one member, drawn from all there are at any depth. */
+/** Replaces one member at a random place of any depth. */
 function mutate(value: object, draw: (below: number) => number): void {
   const places: [Record<string, unknown>, string][] = [];
   const walk = (at: object) => {
@@ -267,7 +281,7 @@ function mutate(value: object, draw: (below: number) => number): void {
   parent[name] = ODD_VALUES[draw(ODD_VALUES.length)];
 }
 
-/** Numbers that follow from a seed. https://en.wikipedia.org/wiki/Xorshift */
+/** Returns random numbers from a seed. https://en.wikipedia.org/wiki/Xorshift */
 function dice(seed: number): (below: number) => number {
   let state = seed | 1;
   return (below) => {

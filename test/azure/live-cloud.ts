@@ -6,27 +6,27 @@ import type { Config } from "../../shared/platform/config/config.ts";
 import { CLOUD_KEYS } from "../support/test-app.ts";
 import { testConfig } from "./config.ts";
 
-/** Starts the stand-in cloud and makes this process live in it, with the app's managed identity. */
+/** Starts the simulated cloud, and gives this process the app's managed identity there. */
 export async function liveIn(options: CloudOptions): Promise<{ cloud: Cloud; config: Config }> {
   const cloud = await startCloud({ keys: CLOUD_KEYS, ...options });
   await enter(cloud);
   return { cloud, config: configIn(cloud) };
 }
 
-/** Makes this process live in a cloud that runs, such as that of a `Service`. */
+/** Gives this process the managed identity of a running cloud, such as the cloud of a `Service`. */
 export async function enter(cloud: Cloud): Promise<void> {
   process.env.IDENTITY_ENDPOINT = cloud.environment.IDENTITY_ENDPOINT;
   process.env.IDENTITY_HEADER = cloud.environment.IDENTITY_HEADER;
   await forgetManagedIdentity();
 }
 
-/** The configuration of an app in this cloud, with an application's secret where one is given. */
+/** Returns the configuration of an app in this cloud, optionally with an application's secret. */
 export function configIn(cloud: Cloud, clientSecret?: string): Config {
   const application = { AZURE_CLIENT_ID: cloud.app.clientId, AZURE_CLIENT_SECRET: clientSecret };
   return testConfig({ ...cloud.environment, ...(clientSecret ? application : {}) });
 }
 
-/** MSAL keeps a managed identity's endpoint and tokens for the whole process, which may have lived in another cloud before. */
+/** Clears MSAL's managed identity endpoint and tokens, which MSAL keeps for the whole process. */
 async function forgetManagedIdentity(): Promise<void> {
   const library = createRequire(import.meta.resolve("@azure/identity")).resolve("@azure/msal-node/package.json");
   const keeper = async (name: string, member: string) => {

@@ -11,7 +11,7 @@ import { plainIdentity } from "./services.ts";
 let cloud: Cloud;
 let sender: MailSender;
 let server: OddServer;
-/** Of the odd server. */
+/** Port of the odd server. */
 let odd: MailSender;
 beforeAll(async () => {
   server = await startOddServer();
@@ -39,7 +39,7 @@ const mailTo = (...to: string[]) => ({
 });
 
 describe("the provider", () => {
-  test("one recipient stands in To, and of several none sees another", async () => {
+  test("one recipient is in To, and several recipients don't see each other", async () => {
     const [one, several] = [mailTo("ada@acme.example"), mailTo("ada@acme.example", "grace@acme.example")];
     for (const mail of [one, several]) expect(["accepted", "succeeded"]).toContain((await sender.send(mail)).kind);
     const kept = cloud.control.mails();
@@ -49,7 +49,7 @@ describe("the provider", () => {
     ]);
   });
 
-  test("is asked for the outcome of a mail it has, and of one it has not", async () => {
+  test("returns the outcome of a known mail, and notFound for an unknown mail", async () => {
     const mail = mailTo("ada@acme.example");
     expect(await sender.outcome(mail.operationId)).toEqual({ kind: "notFound" });
     await sender.send(mail);
@@ -58,7 +58,7 @@ describe("the provider", () => {
   });
 });
 
-describe("what else may answer", () => {
+describe("other answers", () => {
   const answer = (status: number, headers: Record<string, string> = {}, body: object = {}) =>
     server.answer((_, response: ServerResponse) =>
       response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(body)),
@@ -82,12 +82,12 @@ describe("what else may answer", () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  test("where nobody lets us ask for a mail's outcome, it is said who may", async () => {
+  test("a denied query of a mail's outcome names the role", async () => {
     answer(403, {}, error);
     expect(await odd.outcome(randomUUID())).toMatchObject({ reason: expect.stringContaining("Service Owner") });
   });
 
-  test("a mail that was taken counts as taken, whatever the look at it says", async () => {
+  test("an accepted mail stays accepted, whatever the first query of its outcome returns", async () => {
     server.answer((request, response) => {
       const operation = `https://${request.headers.host}/emails/operations/1?api-version=1`;
       if (request.method === "POST")
@@ -99,7 +99,7 @@ describe("what else may answer", () => {
     expect(await odd.send(mailTo("ada@acme.example"))).toEqual({ kind: "accepted" });
   });
 
-  test("who answers a question with a page knows nothing of the mail's outcome", async () => {
+  test("an HTML page as the answer says nothing about the mail's outcome", async () => {
     answer(200, {}, { page: "Sign in" });
     expect(await odd.outcome(randomUUID())).toMatchObject({ kind: "unknown" });
   });

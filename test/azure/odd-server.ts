@@ -8,12 +8,12 @@ export interface OddServer {
   port: number;
   /** Every request, oldest first. */
   requests: { host: string; url: string; authorization: string | undefined }[];
-  /** Answers from now on; forgets the requests before. */
+  /** Sets the answer, and forgets earlier requests. */
   answer(handler: (request: IncomingMessage, response: ServerResponse, count: number) => void): void;
   stop(): Promise<void>;
 }
 
-/** A TLS server that says whatever a test wants, for answers the stand-in cloud is too well-behaved to give. */
+/** Starts a TLS server with any answer that a test needs, for answers that the simulated cloud never gives. */
 export async function startOddServer(): Promise<OddServer> {
   const { key, certificate } = serverCertificate(CLOUD_KEYS);
   const requests: OddServer["requests"] = [];

@@ -6,9 +6,9 @@ import { createKeyVaults } from "../../shared/platform/azure/key-vault.ts";
 import { type OddServer, startOddServer } from "./odd-server.ts";
 import { all, failureOf, IMPATIENT, plainIdentity, recordingLog, testConfig } from "./services.ts";
 
-/** The `host:port` of each tunnel that the proxy was asked for. */
+/** The `host:port` of each tunnel that was requested of the proxy. */
 const tunnels: string[] = [];
-/** Requests for a tunnel to `host` that fail: with an answer, or with a closed connection where there is none. */
+/** Number of requests for a tunnel to `host` that fail, with an answer or a closed connection. */
 let refusals: { host: string; times: number; answer?: string | undefined } = { host: "", times: 0 };
 const proxy = createServer().on("connect", ({ url }, socket, head) => {
   tunnels.push(url!);
@@ -46,27 +46,29 @@ beforeEach(() => {
 });
 
 let vaults = 0;
-/** A vault that no test has a connection to. A second try of a test would otherwise use the connections of its first. */
+/** Returns the name of a vault that no test has a connection to. A retried test also needs a new vault. */
 const newVault = (name: string) => `kv-${name}-${++vaults}`;
 const hostOf = (vault: string) => `${vault}.vault.localhost`;
-/** The tunnels to one vault: the proxy also gets requests that other modules of this process send. */
+/** Returns the tunnels to one vault. Other modules of this process also send requests to the proxy. */
 const tunnelsTo = (vault: string) => tunnels.filter((target) => target === `${hostOf(vault)}:${server.port}`);
 
-const secretsOf = async (vault: string) => {
+const open = (vault: string) => {
   const config = testConfig({ AZURE_KEY_VAULT_SUFFIX: "vault.localhost" });
-  const { open } = createKeyVaults({ config, identity: plainIdentity, log: recordingLog(), limits: IMPATIENT });
-  return await all(open({ name: vault, vaultUri: `https://${hostOf(vault)}:${server.port}` }).secrets());
+  const vaults = createKeyVaults({ config, identity: plainIdentity, log: recordingLog(), limits: IMPATIENT });
+  return vaults.open({ name: vault, vaultUri: `https://${hostOf(vault)}:${server.port}` });
 };
+const secretsOf = async (vault: string) => await all(open(vault).secrets());
 
-test("where the environment names a proxy, vaults are read through it, over connections that are kept", async () => {
-  const vault = newVault("behind");
-  expect(await secretsOf(vault)).toMatchObject([{ name: "a" }]);
-  expect(await secretsOf(vault)).toMatchObject([{ name: "a" }]);
-  expect(tunnelsTo(vault)).toHaveLength(1);
+test("a vault is read through the proxy of the environment, over a tunnel that is used again", async () => {
+  const name = newVault("behind");
+  const vault = open(name);
+  expect(await all(vault.secrets())).toMatchObject([{ name: "a" }]);
+  expect(await all(vault.secrets())).toMatchObject([{ name: "a" }]);
+  expect(tunnelsTo(name)).toHaveLength(1);
   expect(server.requests).toHaveLength(2);
 });
 
-test("hosts that NO_PROXY names are asked directly", async () => {
+test("the proxy is not used for a host that NO_PROXY names", async () => {
   expect(await secretsOf("kv-direct")).toMatchObject([{ name: "a" }]);
   expect(tunnelsTo("kv-direct")).toEqual([]);
 });
@@ -74,7 +76,7 @@ test("hosts that NO_PROXY names are asked directly", async () => {
 test.each([
   ["hangs up", undefined],
   ["answers that it can't reach the host", "HTTP/1.1 503 Unavailable\r\nContent-Length: 0\r\n\r\n"],
-])("a proxy that %s is asked again, as often as any host", async (_, answer) => {
+])("a request through a proxy that %s is retried as often as any other", async (_, answer) => {
   const refused = newVault("refused");
   refusals = { host: hostOf(refused), times: 2, answer };
   expect(await secretsOf(refused)).toMatchObject([{ name: "a" }]);

@@ -24,14 +24,14 @@ afterEach(() => {
   cloud.control.resetCounts();
 });
 
-test("a vault that can't be read is its failure, and is asked again", async () => {
+test("keys of a vault that can't be read throw its failure, and the next call reads again", async () => {
   const ours = keys();
   cloud.control.addFault({ match: { operation: "keyvault.getSecret" }, action: { kind: "deny" }, times: 1 });
   expect((await failureOf(ours.current())).code).toBe("accessDenied");
   expect((await ours.current()).key).toHaveLength(32);
 });
 
-test("the key is made once, is the same in every process, and is read once in each", async () => {
+test("the key is created once, is the same in every process, and is read once by each process", async () => {
   const [one, two] = [keys(), keys()];
   const first = await one.current();
   expect(await two.current()).toEqual(first);
@@ -42,7 +42,7 @@ test("the key is made once, is the same in every process, and is read once in ea
   expect(cloud.control.counts().total ?? 0).toBe(0);
 });
 
-test("a version that is added signs from then on, and those before are still known", async () => {
+test("an added version signs from then on, and earlier versions still verify", async () => {
   const before = await keys().current();
   const name = await vault.writeSecret("row-signing", randomBytes(32).toString("base64"), "text/plain");
   const ours = keys();
@@ -50,7 +50,7 @@ test("a version that is added signs from then on, and those before are still kno
   expect(await ours.named(before.name)).toEqual(before.key);
 });
 
-test("what is no key of the vault is none", async () => {
+test("a value that is no key is rejected", async () => {
   for (const name of ["", "x", "../other", "0".repeat(32)]) expect(await keys().named(name)).toBeUndefined();
   await vault.writeSecret("row-signing", "short", "text/plain");
   expect((await failureOf(keys().current())).code).toBe("badResponse");

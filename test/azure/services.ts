@@ -6,7 +6,7 @@ import type { Logger } from "../../shared/platform/runtime.ts";
 
 export { IMPATIENT, testConfig } from "./config.ts";
 
-/** An identity whose tokens any server may see: the odd server checks none. */
+/** An identity with fake tokens. The odd server checks no tokens. */
 export const plainIdentity: Identity = {
   credential: async () => ({
     getToken: async (scopes) => ({ token: `token for ${[scopes].flat().join(" ")}`, expiresOnTimestamp: Infinity }),
@@ -14,7 +14,7 @@ export const plainIdentity: Identity = {
   describe: () => Promise.reject(new Error("Not asked for here.")),
 };
 
-/** Keeps its lines, so that a test can read what was said. */
+/** Returns a logger that keeps its lines. */
 export function recordingLog(): Logger & { lines: string[] } {
   const lines: string[] = [];
   const write = (message: string, fields?: Record<string, unknown>) => {
@@ -29,7 +29,7 @@ export async function all<T>(pages: AsyncIterable<T[]>): Promise<T[]> {
   return items;
 }
 
-/** The vaults of a subscription, all of which must be readable. */
+/** Returns the vaults of a subscription, all of which must be readable. */
 export async function allVaults(pages: AsyncIterable<VaultPage>): Promise<VaultResource[]> {
   const vaults: VaultResource[] = [];
   for await (const page of pages) {
@@ -39,7 +39,7 @@ export async function allVaults(pages: AsyncIterable<VaultPage>): Promise<VaultR
   return vaults;
 }
 
-/** The failure that the work ends with; anything else fails the test. */
+/** Returns the failure of the work. Any other result fails the test. */
 export async function failureOf(work: Promise<unknown>): Promise<CloudFailure> {
   const error = await work.then(
     () => new Error("It succeeded."),

@@ -61,19 +61,19 @@ test("a new version inherits nothing, and all versions are listed without values
   expect(await vault.read("present", before!.version)).toMatchObject({ value: "value-of-old", tags: { team: "shop" } });
 });
 
-test("what ends after 2038, and begins after it, is written as it is", async () => {
+test("dates after 2038 are written unchanged", async () => {
   const dates = { notBefore: 2_147_483_648, expiresOn: 4_102_444_800 };
   expect(await vault.write("far", { value: "value-of-far", ...dates })).toMatchObject(dates);
   expect(await vault.read("far")).toMatchObject({ ...dates, enabled: true });
 });
 
-test("more versions than a page holds are all listed", async () => {
+test("versions on several pages are all listed", async () => {
   for (let at = 0; at < 27; at++) await vault.write("often", { value: `value-of-${at}` });
   const versions = await vault.versions("often");
   expect(new Set(versions.map(({ version }) => version)).size).toBe(27);
 });
 
-test("what is not there reads as undefined, and removing it is done already", async () => {
+test("an unknown secret reads as undefined, and its deletion succeeds", async () => {
   expect(await vault.read("never")).toBeUndefined();
   expect(await vault.versions("never")).toEqual([]);
   expect(await vault.deleted("never")).toBeUndefined();
@@ -81,7 +81,7 @@ test("what is not there reads as undefined, and removing it is done already", as
   await vault.recover("never");
 });
 
-test("a version that is switched off says so, and can be switched on again", async () => {
+test("reading a disabled version fails with `disabled`, and the version can be enabled again", async () => {
   const { version } = await vault.write("off", { value: "value-of-off", tags: { kept: "yes" } });
   await vault.enable("off", version, false);
   expect((await failureOf(vault.read("off"))).code).toBe("disabled");
@@ -90,7 +90,7 @@ test("a version that is switched off says so, and can be switched on again", asy
   expect(await vault.read("off")).toMatchObject({ value: "value-of-off", enabled: true });
 });
 
-test("a deleted secret holds its name until it is recovered", async () => {
+test("the name of a deleted secret can't be used until the secret is recovered", async () => {
   await vault.write("gone", { value: "value-of-gone", tags: { owner: "us" } });
   await vault.remove("gone");
   expect(await vault.read("gone")).toBeUndefined();
@@ -102,7 +102,7 @@ test("a deleted secret holds its name until it is recovered", async () => {
   expect(await vault.read("gone")).toMatchObject({ value: "value-of-gone" });
 });
 
-test("a write whose answer is lost is not sent again", async () => {
+test("a write without an answer is not retried", async () => {
   cloud.control.addFault({ match: { operation: "keyvault.setSecret" }, action: { kind: "loseAnswer" } });
   const failure = await failureOf(vault.write("once", { value: "value-of-once" }));
   expect(failure).toMatchObject({ code: "unreachable", unclear: true });
@@ -110,24 +110,24 @@ test("a write whose answer is lost is not sent again", async () => {
   expect(await vault.versions("once")).toHaveLength(1);
 });
 
-test("a write that was refused for now is sent again", async () => {
+test("a write that was throttled is retried", async () => {
   cloud.control.addFault({ match: { operation: "keyvault.setSecret" }, action: { kind: "throttle" }, times: 2 });
   await vault.write("patient", { value: "value-of-patient" });
   expect(await vault.versions("patient")).toHaveLength(1);
 });
 
-test("a missing role is named", async () => {
+test("the failure names the missing role", async () => {
   cloud.control.addFault({ match: { operation: "keyvault.setSecret" }, action: { kind: "deny" } });
   const failure = await failureOf(vault.write("refused", { value: "value-of-refused" }));
   expect(failure).toMatchObject({ code: "accessDenied", cloudCode: "ForbiddenByRbac" });
   expect(failure.remedy).toContain("Key Vault Secrets Officer");
 });
 
-test("what backs a certificate is marked as managed", async () => {
+test("a certificate's secret is marked as managed", async () => {
   expect(await vault.versions("www")).toMatchObject([{ managed: true }]);
 });
 
-test("the service's own vault is refused in every spelling, and foreign addresses are", () => {
+test("the service's own vault is rejected in every spelling, and so are addresses on other hosts", () => {
   const own = new URL(config.SERVICE_KEY_VAULT_URL!);
   const name = own.hostname.split(".")[0]!;
   for (const vaultUri of [own.href, own.origin, `https://${own.host.toUpperCase()}/`, `https://${own.hostname}`]) {
@@ -143,6 +143,6 @@ test("the service's own vault is refused in every spelling, and foreign addresse
   );
 });
 
-test("no value is in any line of the log", () => {
+test("no log line contains a value", () => {
   expect(log.lines.join("\n")).not.toContain("value-of-");
 });

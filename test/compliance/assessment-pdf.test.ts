@@ -5,7 +5,7 @@ import { drawTrend } from "../../shared/compliance/report/trend.ts";
 import { drawn } from "../support/drawn-pdf.ts";
 import { pdfText } from "../support/pdf-text.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { openRoom } from "./support.ts";
+import { openRoom } from "./compliance-fixture.ts";
 
 let storage: TestStorage;
 let nothingYet: Assessment;
@@ -29,10 +29,10 @@ const textOf = async (scope: Partial<Assessment["scope"]>, history: Assessment["
 };
 const subscriptions = (count: number) => Array.from({ length: count }, (_, at) => `Team-${at}`);
 const day = (date: string, score: number) => ({ date, score, passed: 1, failed: 1, total: 2, edition: 1 });
-/** As it reads, whatever line its words are on. */
+/** The text of the report without line breaks. */
 const flat = (text: string) => text.replaceAll(/\s+/g, " ");
 
-test("the scope names the first twelve subscriptions, and counts the others", async () => {
+test("the scope lists the first twelve subscriptions, and counts the others", async () => {
   const few = flat(await textOf({ vaults: 3, subscriptions: subscriptions(12) }));
   expect(few).toContain(`3 key vaults with what they hold, of 12 subscriptions: ${subscriptions(12).join(", ")}`);
   expect(few).not.toMatch(/Team-11 and/);
@@ -41,30 +41,30 @@ test("the scope names the first twelve subscriptions, and counts the others", as
   expect(many).not.toContain("Team-12");
 });
 
-test("the scope says whether applications of directories were looked at", async () => {
+test("the scope says whether application credentials were included", async () => {
   const applications = "credentials of applications in directories";
   expect(flat(await textOf({ directories: 1 }))).toContain(applications);
   expect(flat(await textOf({ directories: 0 }))).not.toContain(applications);
 });
 
-test("the trend has its first and its last day, and says how the score went", async () => {
+test("the trend has its first and its last day, and the change of the score", async () => {
   const text = await textOf({}, [day("2026-11-19", 71.5), day("2026-11-20", 60), day("2026-11-21", 82.25)]);
   expect(text.split("\n")).toEqual(expect.arrayContaining(["0", "50", "100", "2026-11-19", "2026-11-21", "82.3"]));
   expect(flat(text)).toContain("3 days: 71.5 at first, 82.3 at last, between 60.0 and 82.3.");
   expect(flat(await textOf({}, [day("2026-11-21", 80)]))).toContain("There is one day's score only");
 });
 
-test("each figure of the trend's scale stands at the middle of its line", async () => {
+test("each label of the trend's scale is centered on its line", async () => {
   const history = [day("2026-11-19", 71.5), day("2026-11-20", 60)];
   const [page] = await drawn((sheet) => drawTrend(sheet, history));
   const lines = page!.rules.filter(({ y, toY }) => y === toY);
   const figures = page!.texts.filter(({ text }) => /^(0|50|100)$/.test(text));
   expect(figures).toHaveLength(3);
-  // A figure is 0.7 of its size of 7.5 points high.
+  // The height of digits is 0.7 of the font size of 7.5 points.
   for (const [at, { y }] of figures.entries()) expect(Math.abs(y + (0.7 * 7.5) / 2 - lines[at]!.y)).toBeLessThan(1);
 });
 
-test("a reason names its controls once, whether its own text begins with them or not", async () => {
+test("a reason lists its controls once, whether or not its own text starts with them", async () => {
   const text = flat(await textOf({}));
   expect(text).toContain("secret-expired critical 8.6.3: change passwords of applications");
   expect(text).toContain("vault-rbac medium 7.2.4, 7.2.5.1: Microsoft's regulatory policy sets");

@@ -4,9 +4,9 @@ import { ASSET_CHECKS, CHECKS, successorsOf } from "../../shared/compliance/chec
 import { vaultChecks } from "../../shared/compliance/checks/vault.ts";
 import type { AssetRecord } from "../../shared/inventory/asset.ts";
 import type { VaultRecord } from "../../shared/inventory/vault.ts";
-import { asset, context, credential, DAY, inDays, vault } from "./support.ts";
+import { asset, context, credential, DAY, inDays, vault } from "./compliance-fixture.ts";
 
-/** What makes the good resource fail each check; everything it passes without. */
+/** Changes to the good resource that make each check fail. Without changes it passes everything. */
 const VAULT_FAILURES: Record<string, Partial<VaultRecord>> = {
   "vault-soft-delete": { softDelete: false },
   "vault-purge-protection": { purgeProtection: false },
@@ -16,7 +16,7 @@ const VAULT_FAILURES: Record<string, Partial<VaultRecord>> = {
   "vault-private-endpoint": { privateEndpoints: 0 },
   "vault-audit-logging": { diagnostics: [{ name: "metrics", auditEvents: false }] },
 };
-/** What is known of references to the good resource, and to one that fails the checks of them. */
+/** References to the good resource, and to one that fails the checks of references. */
 const use = { unused: false, evidence: "A log has it read within 90 days." };
 const GOOD_REFERENCES: ReferenceFacts = { resolved: 2, unresolved: 0, examples: [], use };
 const BAD_REFERENCES: ReferenceFacts = {
@@ -115,7 +115,7 @@ const ASSET_FAILURES: Record<string, { fails: Partial<AssetRecord>; passes?: Par
   "b2c-key-near-expiry-critical": { fails: { expiresOn: inDays(6) } },
 };
 
-/** An asset as the check asks for it, of a vault or of an application. */
+/** Returns an asset that the check applies to, of a vault or of an application. */
 const assetFor = (check: AssetCheck, change: Partial<AssetRecord>): AssetRecord =>
   asset("kv", check.resourceType, "a", {
     ...(check.source && { source: check.source, notBefore: inDays(-100), credential: credential() }),
@@ -138,7 +138,7 @@ describe("every check has a resource that fails it and one that passes", () => {
   });
 });
 
-test("time alone changes a result at the instant its evaluation says, and not before", () => {
+test("a result that depends on time changes at its `changesAt`, and not before", () => {
   const lifetimes: Partial<AssetRecord>[] = [
     { expiresOn: inDays(45), createdOn: inDays(-700) },
     { expiresOn: inDays(20), notBefore: inDays(-720) },
@@ -163,7 +163,7 @@ test("time alone changes a result at the instant its evaluation says, and not be
   expect(changes).toBeGreaterThan(15);
 });
 
-test("what could not be read fails no check", () => {
+test("data that could not be read fails no check", () => {
   const bare = { contentType: "x", expiresOn: undefined, createdOn: undefined, rotationPolicy: undefined };
   const unread = { ...bare, keyType: undefined, keySize: undefined, issuer: undefined, validityMonths: undefined };
   for (const check of ASSET_CHECKS.filter(({ id }) => !id.includes("expiry-set"))) {
@@ -176,7 +176,7 @@ test("what could not be read fails no check", () => {
   expect(vaultChecks.find(({ id }) => id === "vault-audit-logging")!.evaluate(unseen).result).toBe("notApplicable");
 });
 
-test("one finding is one violation: of an expiry, however far it is, and of a vault that keeps nothing deleted", () => {
+test("one finding is one violation: of an expiry, whatever the remaining time, and of a vault without recovery", () => {
   const far = [-1, 0, 1, 7, 7.5, 30, 30.5];
   const said = far.map((days) => {
     const resource = { asset: asset("kv", "secret", "a", { expiresOn: inDays(days) }), vaultUsesRbac: true };
@@ -188,7 +188,7 @@ test("one finding is one violation: of an expiry, however far it is, and of a va
   });
   const [expired, critical, warning] = ["secret-expired", "secret-near-expiry-critical", "secret-near-expiry-warning"];
   expect(said).toEqual([[expired], [critical], [critical], [critical], [warning], [warning], []]);
-  // As it gets worse, what says it goes on with what said it before.
+  // As it gets worse, the later check continues the violation of the earlier one.
   expect(successorsOf(warning)).toEqual([critical, expired]);
   expect(successorsOf(critical)).toEqual([expired]);
 
@@ -197,13 +197,13 @@ test("one finding is one violation: of an expiry, however far it is, and of a va
   expect(failing({ softDelete: false, purgeProtection: false })).toEqual(["vault-soft-delete"]);
   expect(failing({ purgeProtection: false })).toEqual(["vault-purge-protection"]);
   expect(successorsOf("vault-purge-protection")).toEqual(["vault-soft-delete"]);
-  // A check of an earlier version, of which people may have been told.
+  // A check of an earlier version, of which users may have been notified.
   expect(successorsOf("vault-recoverable")).toEqual(["vault-soft-delete", "vault-purge-protection"]);
   const all = [...CHECKS.map(({ id }) => id), "vault-recoverable"].flatMap(successorsOf);
   expect(all.filter((id) => !CHECKS.some((check) => check.id === id))).toEqual([]);
 });
 
-test("what a B2C tenant says no end of fails nothing that asks for one", () => {
+test("a B2C credential without a known expiry fails no check that requires one", () => {
   const policyKey = credential({ kind: "policyKey", of: undefined as never });
   for (const check of ASSET_CHECKS.filter(({ source }) => source === "b2c")) {
     const resource = { ...assetFor(check, { expiresOn: undefined, credential: policyKey }), notBefore: inDays(-900) };
@@ -211,14 +211,14 @@ test("what a B2C tenant says no end of fails nothing that asks for one", () => {
   }
 });
 
-test("an expiry no calendar holds is evidence like any other", () => {
+test("an expiry outside of the calendar is valid evidence", () => {
   const resource = { asset: asset("kv", "key", "a", { expiresOn: 253_402_300_799 + DAY * 1e9 }), vaultUsesRbac: true };
   expect(ASSET_CHECKS.find(({ id }) => id === "key-expired")!.evaluate(resource, context).evidence).toContain(
     "second ",
   );
 });
 
-test("the title of a violation says the failure, with the policy's days", () => {
+test("the title of a violation states the failure, with the policy's days", () => {
   const evidence = ({ fails }: { fails: Partial<AssetRecord> }, id: string): string => {
     const check = ASSET_CHECKS.find((one) => one.id === id)!;
     const resource = { asset: asset("kv", "secret", "one", fails), vaultUsesRbac: true, references: GOOD_REFERENCES };
@@ -239,12 +239,12 @@ test("the title of a violation says the failure, with the policy's days", () => 
   }
 });
 
-test("codes and ids tell checks apart", () => {
+test("codes and IDs of checks are unique", () => {
   expect(new Set(CHECKS.map(({ code }) => code)).size).toBe(CHECKS.length);
   expect(new Set(CHECKS.map(({ id }) => id)).size).toBe(CHECKS.length);
   for (const { id, code } of CHECKS) {
     expect(id).toMatch(/^[a-z0-9]+(-[a-z0-9]+)+$/);
-    // It was that of a check of an earlier version, whose rows may stand.
+    // The code of a check of an earlier version, whose rows may still exist.
     expect(code).not.toBe(3);
   }
 });

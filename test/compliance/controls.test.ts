@@ -18,13 +18,13 @@ const idsOf = (checkId: string, framework: FrameworkId) =>
     .filter((one) => one.framework === framework)
     .map((one) => one.control);
 
-test("a range of ids stands for each of them, whatever the depth", () => {
+test("a range of IDs expands to each of them, at any depth", () => {
   expect(expandIds("3.6.1, 3.7.5-3.7.8")).toEqual(["3.6.1", "3.7.5", "3.7.6", "3.7.7", "3.7.8"]);
   expect(expandIds("7.2.1-7.2.6, 7.2.5.1")).toEqual(["7.2.1", "7.2.2", "7.2.3", "7.2.4", "7.2.5", "7.2.6", "7.2.5.1"]);
   expect(expandIds("CM-3(6), IA-2")).toEqual(["CM-3(6)", "IA-2"]);
 });
 
-test("the control of a check is the one its framework's version gives it", () => {
+test("the control of a check is that of its framework's version", () => {
   expect(FRAMEWORK_IDS.filter((id) => id.startsWith("cis")).map((id) => idsOf("key-expiry-set-rbac", id))).toEqual([
     ["8.1"],
     ["3.3.1"],
@@ -46,7 +46,7 @@ test("the control of a check is the one its framework's version gives it", () =>
   expect(idsOf("vault-soft-delete", "soc-2")).toEqual(["CC6.1"]);
 });
 
-test("a check has a control, or the reason why it has none", () => {
+test("every check has a control, or a reason why it has none", () => {
   for (const { id } of CHECKS) {
     const reason = UNMAPPED[id];
     expect([id, controlsOfCheck(id).length > 0, reason === undefined]).toEqual([
@@ -61,14 +61,14 @@ test("a check has a control, or the reason why it has none", () => {
   }
 });
 
-test("every critical check is asked for by some framework", () => {
+test("every critical check belongs to a framework", () => {
   const critical = CHECKS.filter(({ severity }) => severity === "critical");
   expect(critical).toHaveLength(8);
   expect(critical.filter(({ id }) => controlsOfCheck(id).length === 0)).toEqual([]);
   expect(idsOf("secret-expired", "pci-dss-4.0.1")).toEqual(["8.6.3"]);
   expect(idsOf("key-expired", "pci-dss-4.0.1")).toEqual(["3.7.4", "3.7.5"]);
   expect(idsOf("certificate-expired", "mcsb-v3")).toEqual(["DP-7"]);
-  // What has an expiration date passes the benchmark's recommendation, also once that has passed.
+  // An asset with an expiration date passes the benchmark's recommendation, even after that date.
   for (const cis of FRAMEWORK_IDS.filter((id) => id.startsWith("cis")))
     expect(idsOf("secret-expired", cis)).toEqual([]);
 });
@@ -89,7 +89,7 @@ test("every mapped check exists, every control has a title and each of its check
   }
 });
 
-test("what only a person can tell is there without a check", () => {
+test("manual controls are listed without a check", () => {
   const manual = controlsOf("cis-azure-5.0.0")
     .filter(({ checks }) => checks.size === 0)
     .map(({ id }) => id);
@@ -97,21 +97,21 @@ test("what only a person can tell is there without a check", () => {
 });
 
 test.each(Object.entries(compliancePages()))(
-  "docs/%s is what the code says: npm run compliance-page writes it",
+  "docs/%s matches the code; npm run compliance-page writes it",
   (name, text) => {
     const page = readFileSync(path.resolve(import.meta.dirname, "../../docs", name), "utf8");
     expect(page, "Run npm run compliance-page.").toBe(text);
   },
 );
 
-test("no sentence of docs/compliance.md stands there twice", () => {
+test("docs/compliance.md contains no sentence twice", () => {
   const sentences = compliancePages()["compliance.md"]!.match(/[A-Z][^.|]{40,}\./g)!;
   expect(sentences.length).toBeGreaterThan(30);
   expect(sentences.filter((one, at) => sentences.indexOf(one) !== at)).toEqual([]);
 });
 
-/** What a page of a framework's violations costs where each check has few, in a store so large that nothing lies together. */
-test("the asset checks of a framework lie in at most 13 stretches, however many others fail between", () => {
+/** The cost of a page of a framework's violations if each check has few, in a store so large that no rows are adjacent. */
+test("the asset checks of a framework are in at most 13 ranges, however many others fail in between", () => {
   const assetChecks = CHECKS.filter(({ resourceType }) => resourceType !== "vault");
   for (const framework of FRAMEWORK_IDS) {
     const mine = assetChecks.map(({ id }) => idsOf(id, framework).length > 0);

@@ -6,7 +6,7 @@ import type { PoisonMessage } from "../../shared/messages/failed-messages.ts";
 import { parse } from "../../shared/platform/http/input.ts";
 import type { Reply } from "../../shared/platform/http/reply.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { asset, caller, inDays, openRoom, type Room, vault } from "./support.ts";
+import { asset, caller, inDays, openRoom, type Room, vault } from "./compliance-fixture.ts";
 
 let azurite: TestStorage;
 let room: Room;
@@ -30,7 +30,7 @@ afterAll(() => azurite.stop());
 
 const declared = (name: string) => endpoints.find((one) => one.name === name)!;
 
-/** Calls an endpoint with input as it comes over HTTP, and requires the answer to hold what is declared and no more. */
+/** Calls an endpoint with HTTP input, and requires the response to match its declaration exactly. */
 async function call(name: string, input: { query?: object; body?: object; params?: Record<string, string> } = {}) {
   const endpoint = declared(name);
   const reply: Reply = await endpoint.handle({
@@ -47,7 +47,7 @@ async function call(name: string, input: { query?: object; body?: object; params
   return { ...reply, json };
 }
 
-test("every answer is what its endpoint declares", async () => {
+test("every response matches its endpoint's declaration", async () => {
   expect((await call("getComplianceScore", { query: { history: "30" } })).json.history).toHaveLength(1);
   expect((await call("listViolations", { query: { severity: "critical", limit: "5" } })).json.total).toBe(1);
   expect((await call("listViolations", { query: { framework: "mcsb-v3" } })).json.total).toBe(4);
@@ -69,14 +69,14 @@ test.each([
   ["exportFramework", "text/csv; charset=utf-8; header=present", /^\uFEFF"framework"/],
   ["reportViolations", "application/pdf", /^%PDF-/],
   ["reportFramework", "application/pdf", /^%PDF-/],
-])("%s answers a file to keep", async (name, type, begins) => {
+])("%s returns a file", async (name, type, begins) => {
   const { content, headers } = await call(name, { params: { framework_id: "soc-2" } });
   expect(content!.type).toBe(type);
   expect(Buffer.from(content!.data).toString("utf8")).toMatch(begins);
   expect(headers!["Content-Disposition"]).toMatch(/^attachment; filename="(violations|soc-2)\.(csv|pdf)"$/);
 });
 
-test("an exemption is made, read, listed and removed", async () => {
+test("an exemption is created, read, listed and removed", async () => {
   const body = {
     check_id: "certificate-expired",
     scope: { type: "asset", id: "kv.certificate.c" },
@@ -123,19 +123,19 @@ test.each([
     "createExemption",
     { body: { checkId: "x", scope: { type: "all" }, category: "waiver", reason: "r", until: "tomorrow" } },
   ],
-])("%s refuses %o", async (name, input) => {
+])("%s rejects %o", async (name, input) => {
   await expect(call(name, input)).rejects.toMatchObject({ code: "invalidRequest" });
 });
 
-test("reading is for every user, exempting for operators, evaluating for administrators", () => {
+test("reading is allowed for every user, exemptions for operators, evaluations for administrators", () => {
   for (const { method, route, access } of endpoints) {
     const changing = route.startsWith("compliance/exemptions") ? "operator" : "admin";
     expect(access).toBe(method === "GET" ? "user" : changing);
   }
 });
 
-test("timers and queue hand on to the room", async () => {
-  // The room of failed messages hands on what is readable: test/messages.
+test("timers and queue call the module", async () => {
+  // The handling of failed messages is tested in test/messages.
   const failedMessages = {
     receive: (message: PoisonMessage, _schema: unknown, handle: (body: unknown) => Promise<void>) =>
       handle(message.body),

@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { STATE, TOTALS_KEY, TotalsRows, VaultStates, vaultStateKey } from "../../shared/compliance/layout.ts";
+import { STATE, TOTALS_KEY, TotalsRows, VaultStates, vaultStateKey } from "../../shared/compliance/compliance-rows.ts";
 import { VAULTS, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { asset, caller, DAY, firstPage, openRoom, type Room, START, vault } from "./support.ts";
+import { asset, caller, DAY, firstPage, openRoom, type Room, START, vault } from "./compliance-fixture.ts";
 
 let azurite: TestStorage;
 let connectionString: string;
@@ -22,7 +22,7 @@ beforeEach(() => {
 
 const plain = (vaultName: string) => asset(vaultName, "secret", "a", { contentType: undefined });
 
-test("a small estate is evaluated before the answer, which holds the score", async () => {
+test("a small inventory is evaluated before the response, which contains the score", async () => {
   room.settings.enableComplianceScanning = false;
   await room.scan(vault("kv-1"), [plain("kv-1")]);
   await room.scan(vault("kv-2"), [plain("kv-2")]);
@@ -38,21 +38,21 @@ test("a small estate is evaluated before the answer, which holds the score", asy
     { ...event, outcome: "intent" },
     { ...event, outcome: "success" },
   ]);
-  // The message that would finish what this process left undone finds nothing to do.
+  // The message that would complete the work after a crash finds nothing to do.
   expect(room.delays.at(-1)).toBe(300);
   expect(await room.drain()).toEqual([{ kind: "everything", evaluationId: answer.evaluationId }]);
 });
 
-test("an evaluation that its process left undone is finished by a message", async () => {
+test("a message completes an evaluation whose process crashed", async () => {
   await room.scan(vault("kv-1"), [plain("kv-1")]);
   await room.scan(vault("kv-2"), [plain("kv-2")]);
   room.clock.at += 1000;
   const { evaluationId } = await room.compliance.evaluate(caller);
-  // As if the process had died before the second vault.
+  // The process crashes before the second vault.
   const tables = createTables({ connectionString });
   const state = (await tables.get(VaultStates, STATE, vaultStateKey("kv-2")))!;
   await tables.replace(VaultStates, { ...state, evaluationId: undefined });
-  // The totals were told nothing of it.
+  // The totals are not marked.
   await tables.remove(TotalsRows, STATE, TOTALS_KEY);
   expect((await room.compliance.score()).evaluation).toMatchObject({ status: "running", vaultsLeft: 1 });
   const messages = await room.drain();
@@ -60,7 +60,9 @@ test("an evaluation that its process left undone is finished by a message", asyn
   expect((await room.compliance.score()).evaluation).toMatchObject({ status: "completed", vaultsLeft: 0 });
 });
 
-test("a large one is queued, tells how far it is, and names what failed for good", { timeout: 300_000 }, async () => {
+test("a large inventory is evaluated through the queue, with its progress and the vaults that failed five times", {
+  timeout: 300_000,
+}, async () => {
   for (let at = 0; at < 22; at++) await room.scan(vault(`kv-${at}`), [plain(`kv-${at}`)]);
   room.clock.at += 1000;
   const { evaluationId, status, score } = await room.compliance.evaluate(caller);
@@ -77,7 +79,7 @@ test("a large one is queued, tells how far it is, and names what failed for good
   expect((await room.compliance.score()).evaluation).toMatchObject({ vaultsLeft: 0, status: "partial" });
 });
 
-test("while a scan writes a vault its evaluation waits, and then sees what the scan wrote", async () => {
+test("the evaluation of a vault waits while a scan writes it, and then includes the scan's changes", async () => {
   await room.scan(vault("kv"), [plain("kv")]);
   const tables = createTables({ connectionString });
   const writer = createInventoryWriter({ tables });
@@ -89,7 +91,7 @@ test("while a scan writes a vault its evaluation waits, and then sees what the s
     const write = await room.compliance.prepareChange({ vault: before, vaultBefore: before, vaultGone: false });
     return async (...changed) => {
       await write(...changed);
-      // The vault's own rows still hold the secret as it was.
+      // The vault's own rows still have the secret's previous state.
       await room.compliance.handle({ kind: "vault", vault: "kv" });
       expect(room.delays.at(-1)).toBeGreaterThan(0);
       expect((await room.compliance.violations({}, firstPage())).total).toBe(0);
@@ -99,7 +101,7 @@ test("while a scan writes a vault its evaluation waits, and then sees what the s
   expect((await room.compliance.violations({}, firstPage())).total).toBe(0);
 });
 
-test("a vault the inventory has no more is taken out by an evaluation of everything", async () => {
+test("an evaluation of everything removes a vault that the inventory no longer has", async () => {
   await room.scan(vault("kv"), [plain("kv")]);
   const tables = createTables({ connectionString });
   await tables.remove(Vaults, VAULTS, vaultKey("kv"));
@@ -107,7 +109,7 @@ test("a vault the inventory has no more is taken out by an evaluation of everyth
   expect(await room.compliance.score()).toMatchObject({ total: 0 });
 });
 
-test("evaluations of one vault at the same time come to the same results", async () => {
+test("concurrent evaluations of one vault lead to the same results", async () => {
   await room.scan(vault("kv"), [plain("kv")]);
   room.clock.at += 1000;
   await Promise.all(
@@ -116,7 +118,7 @@ test("evaluations of one vault at the same time come to the same results", async
   expect(await room.compliance.score()).toMatchObject({ failed: 1 });
 });
 
-test("new violations are handed over once settled, oldest first, in parts, without exempted ones", async () => {
+test("new violations are returned once settled, oldest first, in parts, without exempted ones", async () => {
   const { violations, cursor: start } = await room.compliance.newViolations(undefined, 10);
   expect(violations).toEqual([]);
   await room.scan(vault("kv-1"), [asset("kv-1", "secret", "a", { contentType: undefined, tags: { owner: "ops" } })]);
@@ -148,17 +150,17 @@ test("new violations are handed over once settled, oldest first, in parts, witho
   expect((await room.compliance.newViolations(start, 1)).violations).toMatchObject([
     { tags: { owner: "ops" }, severity: "low", vaultName: "kv-1", firstSeenAt: new Date(START).toISOString() },
   ]);
-  // The last minutes come again, since evaluations end at different times; later they do not.
+  // Violations of the last minutes are returned again, since evaluations end at different times. Later they are not.
   expect((await room.compliance.newViolations(cursor, 10)).violations).toHaveLength(3);
   room.clock.at += 3_600_000;
   ({ cursor } = await room.compliance.newViolations(cursor, 10));
   expect((await room.compliance.newViolations(cursor, 10)).violations).toEqual([]);
-  // What goes on failing is not new.
+  // A continued failure is not new.
   await room.compliance.evaluate(caller);
   expect((await room.compliance.newViolations(cursor, 10)).violations).toEqual([]);
 });
 
-test("a new violation is handed over though another of its asset, or of its check, is exempted", async () => {
+test("a new violation is returned although another one of its asset, or of its check, is exempted", async () => {
   const { cursor } = await room.compliance.newViolations(undefined, 10);
   const exempted = (checkId: string, id: string, days: number) => ({
     checkId,

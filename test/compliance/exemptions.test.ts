@@ -1,13 +1,13 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import * as z from "zod";
 import type { AuditEvent } from "../../shared/audit/audit.ts";
+import { STATE, TABLE, vaultStateKey } from "../../shared/compliance/compliance-rows.ts";
 import { createExemptions, type ExemptionRequest } from "../../shared/compliance/exemptions.ts";
-import { STATE, TABLE, vaultStateKey } from "../../shared/compliance/layout.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { entity } from "../../shared/platform/storage/entity.ts";
 import { removeUnreadable } from "../../shared/reconciliation/compliance.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { asset, caller, firstPage, openRoom, type Room, SUBSCRIPTION, vault } from "./support.ts";
+import { asset, caller, firstPage, openRoom, type Room, SUBSCRIPTION, vault } from "./compliance-fixture.ts";
 
 let azurite: TestStorage;
 let room: Room;
@@ -33,7 +33,7 @@ const request = (scope: ExemptionRequest["scope"], change: Partial<ExemptionRequ
   until: new Date(room.clock.at + 3_600_000),
   ...change,
 });
-/** No row of compliance. */
+/** A partition without rows of compliance. */
 const Spoiled = entity(TABLE, z.object({ name: z.int() }));
 const state = async () => {
   const [{ failed, exempted, total }, { items, total: listed }] = await Promise.all([
@@ -49,7 +49,7 @@ test.each([
   [{ type: "vault" as const, id: "kv-1" }, ["kv-1.secret.a", "kv-1.secret.b"]],
   [{ type: "subscription" as const, id: SUBSCRIPTION }, ["kv-1.secret.a", "kv-1.secret.b", "kv-2.secret.a"]],
   [{ type: "all" as const }, ["kv-1.secret.a", "kv-1.secret.b", "kv-2.secret.a"]],
-])("an exemption of %o leaves the score at once, stays listed, and ends by itself", async (scope, covered) => {
+])("an exemption of %o leaves the score at once, stays listed, and expires automatically", async (scope, covered) => {
   const before = await state();
   expect(before).toMatchObject({ failed: 3, exempted: 0, listed: 3, marked: [] });
   const exemption = await room.compliance.exemptions.create(request(scope), caller);
@@ -67,7 +67,7 @@ test.each([
   expect((await room.compliance.exemptions.get(exemption.id)).active).toBe(false);
 });
 
-test("removing one brings its violations back at once, and both are in the audit log before and after", async () => {
+test("removing an exemption restores its violations at once, and the audit log has both changes", async () => {
   const before = await state();
   const { id } = await room.compliance.exemptions.create(request({ type: "asset", id: "kv-1.secret.b" }), caller);
   expect((await state()).exempted).toBe(1);
@@ -95,7 +95,7 @@ test("an exempted asset is counted once under two exemptions, and only while it 
   expect(await state()).toMatchObject({ failed: 2, exempted: 1, marked: ["kv-1.secret.a"] });
 });
 
-test("an asset's exemption outlives its vault's leaving", async () => {
+test("an asset's exemption is kept when its vault is removed", async () => {
   await room.compliance.exemptions.create(request({ type: "asset", id: "kv-1.secret.a" }), caller);
   await room.leave("kv-1");
   expect(await state()).toMatchObject({ failed: 1, exempted: 0, listed: 1 });
@@ -106,7 +106,7 @@ test("an asset's exemption outlives its vault's leaving", async () => {
   expect(await state()).toMatchObject({ failed: 1, exempted: 0 });
 });
 
-test("an asset's exemption is found again when its vault's results can't be read and are written anew", async () => {
+test("an asset's exemption is restored when its vault's results can't be read and are rewritten", async () => {
   await room.compliance.exemptions.create(request({ type: "asset", id: "kv-1.secret.a" }), caller);
   await room.compliance.exemptions.create(request({ type: "asset", id: "kv-2.secret.a" }), caller);
   const before = await state();
@@ -120,7 +120,7 @@ test("an asset's exemption is found again when its vault's results can't be read
   expect(await state()).toMatchObject({ failed: 2, exempted: 1, marked: ["kv-2.secret.a"] });
 });
 
-test("an asset's exemption waits for a vault that has left and whose results can't be read", async () => {
+test("an asset's exemption is kept for a removed vault whose results can't be read", async () => {
   await room.compliance.exemptions.create(request({ type: "asset", id: "kv-1.secret.a" }), caller);
   await room.leave("kv-1");
   await room.tables.put(Spoiled, STATE, vaultStateKey("kv-1"), { name: 7 });
@@ -131,7 +131,7 @@ test("an asset's exemption waits for a vault that has left and whose results can
   expect(await state()).toMatchObject({ failed: 1, exempted: 1, marked: ["kv-1.secret.a"] });
 });
 
-test("a check has one exemption per scope; once ended it is replaced", async () => {
+test("a check has one exemption per scope, which is replaced once it has expired", async () => {
   await room.compliance.exemptions.create(request({ type: "vault", id: "kv-1" }), caller);
   await expect(room.compliance.exemptions.create(request({ type: "vault", id: "KV-1" }), caller)).rejects.toMatchObject(
     {
@@ -145,7 +145,7 @@ test("a check has one exemption per scope; once ended it is replaced", async () 
   expect((await state()).exempted).toBe(2);
 });
 
-test("of two made at once for one scope, one stands", async () => {
+test("of two exemptions created at once for one scope, one succeeds", async () => {
   const results = await Promise.allSettled(
     [1, 2, 3].map(() => room.compliance.exemptions.create(request({ type: "asset", id: "kv-1.secret.a" }), caller)),
   );
@@ -168,7 +168,7 @@ test.each<[string, ExemptionRequest["scope"], Partial<ExemptionRequest>]>([
   ["body.scope.id", { type: "asset", id: "kv-1.secret.none" }, {}],
   ["body.scope.id", { type: "asset", id: "kv-1.key.a" }, {}],
   ["body.scope.id", { type: "asset", id: "kv-1.secret.a" }, { checkId: "vault-rbac" }],
-])("what can't be is refused, naming %s: %o %o", async (path, scope, change) => {
+])("an invalid exemption is rejected with the path %s: %o %o", async (path, scope, change) => {
   await expect(room.compliance.exemptions.create(request(scope, change), caller)).rejects.toMatchObject({
     code: "invalidRequest",
     errors: [{ path }],
@@ -191,20 +191,17 @@ describe("a removal whose exemption another request renews after its intent", ()
     return { id, etag, events, exemptions };
   };
 
-  test.each([undefined, "*"])(
-    "takes the renewed one out where it is bound to no state (If-Match %s)",
-    async (ifMatch) => {
-      const { id, events, exemptions } = await renewed();
-      await exemptions.end(id, caller, ifMatch);
-      expect(events).toMatchObject([
-        { outcome: "intent", before: { reason: "Legacy system" } },
-        { outcome: "success", before: { reason: "Renewed" } },
-      ]);
-      await expect(exemptions.get(id)).rejects.toMatchObject({ code: "notFound" });
-    },
-  );
+  test.each([undefined, "*"])("removes the renewed one if it has no condition (If-Match %s)", async (ifMatch) => {
+    const { id, events, exemptions } = await renewed();
+    await exemptions.end(id, caller, ifMatch);
+    expect(events).toMatchObject([
+      { outcome: "intent", before: { reason: "Legacy system" } },
+      { outcome: "success", before: { reason: "Renewed" } },
+    ]);
+    await expect(exemptions.get(id)).rejects.toMatchObject({ code: "notFound" });
+  });
 
-  test("is refused where it is bound to a state", async () => {
+  test("is rejected if it has a condition", async () => {
     const { id, etag, events, exemptions } = await renewed();
     await expect(exemptions.end(id, caller, etag)).rejects.toMatchObject({ code: "preconditionFailed" });
     expect(events.map(({ outcome }) => outcome)).toEqual(["intent", "refused"]);

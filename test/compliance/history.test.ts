@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { readHistory, recordDay } from "../../shared/compliance/history.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { openRoom } from "./support.ts";
+import { openRoom } from "./compliance-fixture.ts";
 
 let storage: TestStorage;
 beforeAll(async () => {
@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => storage.stop());
 
-test("a day's score lies where every version has kept it, so that an upgrade loses none", async () => {
+test("a day's score is stored where every version stored it, so that an upgrade loses none", async () => {
   const connectionString = storage.connectionString();
   const tables = createTables({ connectionString });
   const { compliance } = openRoom(connectionString);

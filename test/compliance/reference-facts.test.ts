@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { expect, test } from "vitest";
 import { factsOf, packReferences, type Reference, unpackReferences } from "../../shared/compliance/references.ts";
 
-/** Names that can't be packed well. */
+/** Names that can't be compressed well. */
 const noise = (at: number, length: number) =>
   Array.from({ length: Math.ceil(length / 64) }, (_, part) =>
     createHash("sha256").update(`${at}/${part}`).digest("hex"),
@@ -16,7 +16,7 @@ const references = (count: number): Reference[] =>
     evidence: `app (webApp), ${noise(at + 0.5, 250)}: SecretNotFound`,
   }));
 
-test("however many assets of a vault apps name, what is kept of it has room in its row, and counts each", () => {
+test("references to any number of assets of a vault fit into its row, and all are counted", () => {
   const whole: Reference = { asset: undefined, resolved: false, evidence: "store (appConfiguration), A: NotFound" };
   const given = [whole, ...references(4000)];
   const facts = factsOf(given);
@@ -27,11 +27,11 @@ test("however many assets of a vault apps name, what is kept of it has room in i
   const counted = [...facts.values()];
   expect(counted.reduce((all, one) => all + one.unresolved, 0)).toBe(3001);
   expect(counted.reduce((all, one) => all + one.resolved, 0)).toBe(1000);
-  // Reading it again gives the same.
+  // Reading it again returns the same.
   expect(packReferences(factsOf(given))!.length).toBe(packed.length);
 });
 
-test("as many as there is room for are told one by one, with examples", () => {
+test("references that fit are listed individually, with examples", () => {
   const facts = factsOf(references(500));
   expect(facts.size).toBe(500);
   expect([...facts.values()].filter(({ examples }) => examples.length === 1)).toHaveLength(375);

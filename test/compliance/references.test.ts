@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { AssetUse, Reference } from "../../shared/compliance/references.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { asset, openRoom, type Room, vault } from "./support.ts";
+import { asset, openRoom, type Room, vault } from "./compliance-fixture.ts";
 
 let storage: TestStorage;
 let room: Room;
 let asked = 0;
-/** What the room of dependencies knows now. */
+/** Known references from dependency discovery. */
 let known: (Reference | AssetUse)[] = [];
 
 beforeAll(async () => {
@@ -34,7 +34,7 @@ const changed = async (references: typeof known, assets: string[]) => {
   await room.drain();
 };
 
-test("a reference that can't be followed is a violation of what it names, for as long as that is so", async () => {
+test("a reference that can't be resolved is a violation of its target until it is resolved", async () => {
   const one = asset("kv-one", "secret", "db");
   const certificate = asset("kv-one", "certificate", "web");
   await room.scan(vault("kv-one"), [one, certificate]);
@@ -56,7 +56,7 @@ test("a reference that can't be followed is a violation of what it names, for as
   ]);
   expect((await room.compliance.score()).total).toBe(before.total + 3);
 
-  // A scan goes by what is stored: the secret that was asked for is there now, and nobody was asked.
+  // A scan uses the stored references: the missing secret exists now, and dependency discovery was not queried.
   asked = 0;
   await room.scan(vault("kv-one"), [one, certificate, asset("kv-one", "secret", "gone")]);
   expect(asked).toBe(0);
@@ -73,7 +73,7 @@ test("a reference that can't be followed is a violation of what it names, for as
   expect((await room.compliance.score()).total).toBe(total - 2);
 });
 
-test("a new vault, and one that is evaluated whole, ask what is known", async () => {
+test("a new vault, and one that is evaluated completely, reads the known references", async () => {
   known = [named("secret.late", false)];
   await room.scan(vault("kv-two"), [asset("kv-two", "secret", "late")]);
   expect((await failing()).map((text) => text.split(":")[0])).toEqual(["secret-reference-resolved kv-two.secret.late"]);
@@ -82,13 +82,13 @@ test("a new vault, and one that is evaluated whole, ask what is known", async ()
   expect(await failing()).toEqual([]);
 });
 
-test("what refers to a vault that nobody knows is no violation of any", async () => {
+test("a reference to an unknown vault is no violation", async () => {
   await room.compliance.referencesChanged("kv-nowhere", ["secret.x"]);
   await room.drain();
   expect(await failing()).toEqual([]);
 });
 
-test("a secret that logs have not seen read is a violation until one has; that they say nothing is none", async () => {
+test("a secret without a read in the logs is a violation until it is read; without logs there is none", async () => {
   const unused = async () =>
     (await room.compliance.violations({}, page)).items
       .filter(({ checkId }) => checkId === "secret-unused")

@@ -6,11 +6,11 @@ import { retiredVersionsIn } from "template-checks/api-versions.ts";
 import { parseBicep } from "template-checks/bicep/parse.ts";
 import { afterAll, describe, expect, test } from "vitest";
 import { CHECKS, checkOfId } from "../../shared/compliance/checks/all.ts";
-import type { AssetFacts } from "../../shared/compliance/facts.ts";
+import type { AssetFacts } from "../../shared/compliance/finding-facts.ts";
 import type { Target } from "../../shared/compliance/remedies/remediation.ts";
 import { skipWithout } from "../support/tools.ts";
-import { mistakesOfOrder, takingLines } from "./order.ts";
-import { inDays, START } from "./support.ts";
+import { inDays, START } from "./compliance-fixture.ts";
+import { mistakesOfOrder, takingLines } from "./remedy-order.ts";
 
 const APP = "33333333-3333-3333-3333-333333333333";
 const KEY = "44444444-4444-4444-4444-444444444444";
@@ -20,8 +20,9 @@ const remedy = (checkId: string, facts: AssetFacts = {}, change: Partial<Target>
   checkOfId.get(checkId)!.remedy({ vault: "kv-pay", name: "db", facts, now: START, ...change });
 
 /**
- * Runs lines in a shell, whatever its locale.
- * @returns the words of each command. The commands of the remedies are functions that only print their arguments.
+ * Runs lines in a shell, in any locale. The commands of the remedies are functions that only print their arguments.
+ *
+ * @returns the words of each command.
  */
 function run(shell: string, cli: string, folder: string): string[][] {
   const script = `
@@ -44,7 +45,7 @@ function run(shell: string, cli: string, folder: string): string[][] {
 const folder = mkdtempSync(path.join(tmpdir(), "remedies-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-describe.each(["sh", "bash"])("remedies in %s", (shell) => {
+describe.each(["sh", "bash"])("remediations in %s", (shell) => {
   const withShell = test.skipIf(shell === "bash" && skipWithout("bash"));
   const canary = path.join(folder, "canary");
   const hostile = [
@@ -66,10 +67,10 @@ describe.each(["sh", "bash"])("remedies in %s", (shell) => {
     const said = run(shell, remedies.map(({ cli }) => cli).join("\n"), folder);
     expect(existsSync(canary), remedies.map(({ cli }) => cli).join("\n")).toBe(false);
     const words = said.flat().flatMap((word) => [word, word.slice(word.indexOf("=") + 1)]);
-    // An older sh, such as dash, does not know $'…'. It reads another word then, but still one that does nothing.
+    // An older sh, such as dash, does not support $'…'. It reads a different word then, which is also harmless.
     const isKnown = (name: string) => shell === "bash" || !/[\p{Cc}\p{Cf}]/u.test(name);
     const wanted = ofApplication ? [APP] : names.filter(isKnown);
-    // What is about the vault alone asks for its id by its name; ids of applications also stand in addresses.
+    // Commands for a vault query its ID by name. IDs of applications are also part of URLs.
     const isNamed = (name: string) => (word: string) =>
       ofApplication ? word.includes(name) : [name, `pe-${name}`, "resource-id"].includes(word);
     for (const name of wanted) expect(words.some(isNamed(name)), name).toBe(true);
@@ -81,7 +82,7 @@ describe.each(["sh", "bash"])("remedies in %s", (shell) => {
   });
 });
 
-test("templates are Bicep, and stand only where one changes the resource", async () => {
+test("templates are valid Bicep, and only exist if one changes the resource", async () => {
   const withTemplate: string[] = [];
   for (const check of CHECKS) {
     for (const name of ["db", `it's \${x}\n\\`]) {
@@ -95,11 +96,11 @@ test("templates are Bicep, and stand only where one changes the resource", async
     }
   }
   const types = [...new Set(withTemplate.map((id) => id.split("-")[0]))];
-  // Of keys and certificates none changes one that is there.
+  // No template of keys and certificates changes an existing one.
   expect(types.sort()).toEqual(["secret", "vault"]);
 });
 
-describe("no remedy takes anything away before its replacement works", () => {
+describe("no remediation takes anything away before its replacement works", () => {
   const credential = `${APP}-${KEY}`;
   const targets = [
     { vault: "kv-pay", name: "db" },
@@ -127,7 +128,7 @@ describe("no remedy takes anything away before its replacement works", () => {
     expect([...new Set(remedies.flatMap(mistakesOfOrder))]).toEqual([]);
   });
 
-  test("those that take something away are among them", () => {
+  test("the tested remediations include some that take something away", () => {
     const taking = walked.filter(([, remedies]) => remedies.some((one) => takingLines(one).length > 0));
     expect(taking.map(([id]) => id)).toEqual(
       expect.arrayContaining([
@@ -145,27 +146,27 @@ describe("no remedy takes anything away before its replacement works", () => {
   });
 });
 
-describe("a remedy is for the resource at hand", () => {
+describe("a remediation matches its resource", () => {
   test.each([
     ["RSA", "--kty RSA --size 3072"],
     ["RSA-HSM", "--kty RSA-HSM --size 3072"],
     ["EC", "--kty EC --curve P-256"],
     ["EC-HSM", "--kty EC-HSM --curve P-256"],
     ["oct-HSM", "--kty RSA-HSM --size 3072"],
-  ])("a weak %s key becomes one of its own kind", (keyType, wanted) => {
+  ])("a weak %s key is replaced by one of its own kind", (keyType, wanted) => {
     const { cli, bicep, bicepNote } = remedy("key-type", { keyType });
     expect(cli).toContain(`az keyvault key create --vault-name kv-pay --name db ${wanted} --expires `);
     expect(bicep).toBeNull();
-    expect(bicepNote).toContain("leaves as it is");
+    expect(bicepNote).toContain("does not change an existing key");
   });
 
-  test("what may still be valid gets a date, what is too old a new version", () => {
+  test("an asset that may still be valid gets a date, a too old one a new version", () => {
     const young = remedy("secret-expiry-set-rbac", { from: inDays(-100) });
     expect(young.cli).toBe(
       "az keyvault secret set-attributes --vault-name kv-pay --name db --expires 2027-05-20T00:00:00Z",
     );
     const nearly = remedy("secret-expiry-set-rbac", { from: inDays(-660) });
-    // 730 days after it became valid, no later.
+    // At most 730 days after its activation.
     expect(nearly.cli).toContain("--expires 2027-01-30T10:00:00Z");
     const old = remedy("secret-expiry-set-rbac", { from: inDays(-900) });
     expect(old.cli).toMatch(/^az keyvault secret set --vault-name kv-pay --name db --file '<.+>' --expires /);
@@ -173,7 +174,7 @@ describe("a remedy is for the resource at hand", () => {
     expect(remedy("key-validity-period", { from: inDays(-710) }).cli).toContain("az keyvault key rotate ");
   });
 
-  test("a client secret goes by its ids, a service principal's by its own command, a B2C tenant's after a sign-in there", () => {
+  test("a client secret is identified by its IDs, with the service principal's command or a sign-in to the B2C tenant if needed", () => {
     const target = { vault: `entra-${TENANT}-3`, name: `${APP}-${KEY}` };
     const ofApp = remedy("client-secret-expired", {}, target);
     expect(ofApp.cli.split("\n")).toEqual([

@@ -5,7 +5,7 @@ import { violationsCsv } from "../../shared/compliance/report/csv.ts";
 import { createComplianceReports, MAX_PDF_VIOLATIONS } from "../../shared/compliance/report/reports.ts";
 import { pdfText } from "../support/pdf-text.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { asset, caller, inDays, openRoom, type Room, vault, walk } from "./support.ts";
+import { asset, caller, inDays, openRoom, type Room, vault, walk } from "./compliance-fixture.ts";
 
 let storage: TestStorage;
 let room: Room;
@@ -44,7 +44,7 @@ beforeAll(async () => {
 });
 afterAll(() => storage.stop());
 
-test("the CSV has a line for each violation, and no cell that a spreadsheet runs", async () => {
+test("the CSV has a line for each violation, and no cell that a spreadsheet executes", async () => {
   const all = await walk(room.compliance);
   const { csv, nextCursor } = await reportsOf(room).violationsCsv({}, undefined);
   expect(nextCursor).toBeNull();
@@ -55,7 +55,7 @@ test("the CSV has a line for each violation, and no cell that a spreadsheet runs
   expect(some.trimEnd().split("\r\n").length).toBe(2);
 });
 
-test("the framework's CSV has a line for each control and check, and says who has to look", async () => {
+test("the framework's CSV has a line for each control and check, and marks manual controls", async () => {
   const { id, csv } = await reportsOf(room).frameworkCsv("CIS-Azure-6.0.0");
   expect(id).toBe("cis-azure-6.0.0");
   const lines = controlsOf(id).reduce((sum, { checks }) => sum + Math.max(1, checks.size), 0);
@@ -63,7 +63,7 @@ test("the framework's CSV has a line for each control and check, and says who ha
   expect(csv).toContain('"cis-azure-6.0.0","8.3.10","Managed HSM is used when required","manual"');
 });
 
-test("an assessor's report has scope, period, method, every control's result, and evidence with what is left out", async () => {
+test("an assessor's report has scope, period, method, every control's result, and evidence with its limits", async () => {
   const { id, data } = await reportsOf(room).frameworkPdf("pci-dss-4.0.1", 30);
   const text = await pdfText(data);
   expect(await PDFDocument.load(data).then((document) => document.getTitle())).toBe("Assessment: PCI DSS 4.0.1");
@@ -74,7 +74,7 @@ test("an assessor's report has scope, period, method, every control's result, an
     "did not read 1 subscription: Finance. Vaults may be missing from this report.",
     "could read nothing of 2 key vaults",
     "Method",
-    "Limits: checks see how things are set",
+    "Limits: checks inspect configurations",
     "kv-pay.secret.expired-00",
     "and 5 more: GET /compliance/violations/csv?check=secret-expired",
     "key-expired.asset.kv-pay.key.signing",
@@ -88,7 +88,7 @@ test("an assessor's report has scope, period, method, every control's result, an
   expect(controls.find((control) => control.id === "3.7.5")).toMatchObject({ exempted: 1, failed: 0 });
 });
 
-test("a PDF of violations names its filters and how to mend, and one of too many is refused", async () => {
+test("a PDF of violations has its filters and remediations, and too many violations are rejected", async () => {
   const text = await pdfText(await reportsOf(room).violationsPdf({ check: "secret-expired" }));
   for (const words of ["check secret-expired", "25 open (25 critical", "az keyvault secret set --vault-name kv-pay"])
     expect(text, words).toContain(words);

@@ -1,11 +1,11 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { SEVERITIES } from "../../shared/compliance/check.ts";
+import { STATE, TOTALS_KEY, TotalsRows } from "../../shared/compliance/compliance-rows.ts";
 import { FRAMEWORK_IDS } from "../../shared/compliance/controls.ts";
-import { STATE, TOTALS_KEY, TotalsRows } from "../../shared/compliance/layout.ts";
 import type { AssetRecord } from "../../shared/inventory/asset.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
-import { asset, caller, firstPage, inDays, openRoom, type Room, SUBSCRIPTION, vault } from "./support.ts";
+import { asset, caller, firstPage, inDays, openRoom, type Room, SUBSCRIPTION, vault } from "./compliance-fixture.ts";
 
 let azurite: TestStorage;
 let proxy: TableProxy;
@@ -23,14 +23,14 @@ beforeEach(async () => {
 });
 afterEach(() => proxy.stop());
 
-/** What compliance asked of the table service, as method and path. */
+/** The table requests of compliance, as method and path. */
 async function asked(work: () => Promise<unknown>): Promise<string[]> {
   proxy.requests.length = 0;
   await work();
   return proxy.requests.map(({ method, path }) => `${method} ${path.replace(/\(.+\)$/, "(row)")}`);
 }
 
-/** Secrets of which each fails something else. */
+/** Secrets that each fail a different check. */
 const assets = (vaultName: string, count: number): AssetRecord[] =>
   Array.from({ length: count }, (_, at) => {
     const name = `a-${String(at).padStart(3, "0")}`;
@@ -50,10 +50,10 @@ const assets = (vaultName: string, count: number): AssetRecord[] =>
     }
   });
 
-test("a vault never seen costs one request, a changed one three, an unchanged one none", async () => {
+test("a new vault costs one request, a changed one three, an unchanged one none", async () => {
   await room.scan(vault("warm-up"), []);
   expect(await asked(() => room.scan(vault("kv"), assets("kv", 140)))).toEqual(["POST $batch"]);
-  // As a scan's end does: from then on the vault is as the totals count it.
+  // As at the end of a scan: from then on the totals count the vault's current state.
   await room.compliance.renewTotals();
   const changed = assets("kv", 140).with(70, asset("kv", "secret", "a-070", { contentType: "other" }));
   expect(await asked(() => room.scan(vault("kv"), changed))).toEqual([
@@ -64,14 +64,14 @@ test("a vault never seen costs one request, a changed one three, an unchanged on
   expect(await asked(() => room.scan(vault("kv"), changed))).toEqual([]);
 });
 
-test("told of a change again, only the fence is written", async () => {
+test("if a change is reported again, only the fence is written", async () => {
   await room.scan(vault("warm-up"), []);
   const requests = await asked(() => room.scan(vault("kv"), assets("kv", 20), { twice: true }));
   expect(requests.filter((request) => request.startsWith("POST"))).toHaveLength(1);
   expect(requests.filter((request) => request.startsWith("PUT"))).toHaveLength(1);
 });
 
-test("score, frameworks and the first page under every filter stay within seven requests", {
+test("score, frameworks and the first page under every filter take at most seven requests", {
   timeout: 300_000,
 }, async () => {
   // Few failures of each check, with many of others between: the most ranges a page can need.
@@ -87,7 +87,7 @@ test("score, frameworks and the first page under every filter stay within seven 
     await room.scan(of, [...few, ...between]);
   }
   await room.compliance.renewTotals();
-  // One of them for the scope, which is one row.
+  // One request is for the scope, which is one row.
   expect(await asked(() => room.compliance.score())).toHaveLength(2);
   expect(await asked(() => room.compliance.score(30))).toHaveLength(3);
   expect(await asked(() => room.compliance.frameworks(firstPage()))).toHaveLength(2);
@@ -116,7 +116,7 @@ test("score, frameworks and the first page under every filter stay within seven 
   }
 });
 
-test("totals that can't be read are asked for once, before every vault's row is", async () => {
+test("unreadable totals are requested once, before every vault's row is read", async () => {
   await room.scan(vault("kv"), assets("kv", 6));
   await room.compliance.renewTotals();
   const { sequence } = (await room.tables.get(TotalsRows, STATE, TOTALS_KEY))!;
@@ -124,7 +124,7 @@ test("totals that can't be read are asked for once, before every vault's row is"
   expect(await asked(() => room.compliance.score())).toHaveLength(3);
 });
 
-test("of a thousand assets those that crossed a line are read, and no others", async () => {
+test("of a thousand assets only those that passed a threshold are read", async () => {
   await room.scan(vault("kv-1"), assets("kv-1", 300));
   await room.scan(vault("kv-2"), [...assets("kv-2", 300), asset("kv-2", "secret", "due", { expiresOn: inDays(30.5) })]);
   room.clock.at += 86_400_000;
@@ -135,7 +135,7 @@ test("of a thousand assets those that crossed a line are read, and no others", a
   expect(requests.filter((request) => request === "POST $batch")).toHaveLength(1);
 });
 
-test("a lost answer to the writing of results changes nothing about them", async () => {
+test("a lost response to the write of results does not change them", async () => {
   await room.scan(vault("warm-up"), []);
   proxy.fail(["LostAnswer"], ({ path }) => path === "$batch");
   await room.scan(vault("kv"), assets("kv", 12));

@@ -2,8 +2,8 @@ import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { SEVERITIES, WEIGHTS } from "../../shared/compliance/check.ts";
 import { CHECKS } from "../../shared/compliance/checks/all.ts";
+import { Details, detailsKey, Findings, STATE } from "../../shared/compliance/compliance-rows.ts";
 import { controlsOfCheck, FRAMEWORK_IDS } from "../../shared/compliance/controls.ts";
-import { Details, detailsKey, Findings, STATE } from "../../shared/compliance/layout.ts";
 import type { ViolationFilter } from "../../shared/compliance/violations.ts";
 import type { AssetRecord } from "../../shared/inventory/asset.ts";
 import type { VaultRecord } from "../../shared/inventory/vault.ts";
@@ -23,7 +23,7 @@ import {
   type Room,
   vault,
   walk,
-} from "./support.ts";
+} from "./compliance-fixture.ts";
 
 let azurite: TestStorage;
 const accounts = Array.from({ length: 64 }, (_, at) => `results${at}`);
@@ -42,7 +42,7 @@ type Estate = Map<string, { vault: VaultRecord; assets: AssetRecord[] }>;
 
 const failing = (pairs: Pair[]) => pairs.filter(({ result }) => result === "fail");
 
-/** The room's answers, all of them, against what follows from the resources alone. */
+/** Compares all responses of the module with the expected results of the resources. */
 async function expectAnswersOf(room: Room, estate: Estate, at = context): Promise<void> {
   const pairs = pairsOf(estate.values(), at);
   const weight = (of: Pair[]) => of.reduce((sum, { check }) => sum + WEIGHTS[check.severity], 0);
@@ -117,7 +117,7 @@ const anyStep = fc.oneof(
   { weight: 1, arbitrary: fc.constant({ kind: "evaluate" as const }) },
 );
 
-test("after any changes, told once or twice, score and violations are what the resources give", {
+test("after any changes, reported once or twice, score and violations match the resources", {
   timeout: 300_000,
 }, async () => {
   await fc.assert(
@@ -262,14 +262,14 @@ test("check, vault, subscription, resource, owner and exempted filter alone and 
   expect(byTwo).toBeGreaterThan(0);
 });
 
-test("what is open and what is exempted in the list is what the score says", async () => {
+test("the list's numbers of open and exempted violations equal those of the score", async () => {
   const room = await withOwners();
   const { failed, exempted } = await room.compliance.score();
   const list = await room.compliance.violations({}, firstPage(1));
   expect([list.open, list.exempted, list.total]).toEqual([failed, exempted, failed + exempted]);
 });
 
-test("an owner is as of the evaluation, and findings of before say none", async () => {
+test("owners are those of the evaluation, and findings of earlier versions have none", async () => {
   const room = await withOwners();
   const owned = async (owner: string) =>
     (await room.compliance.violations({ owner }, firstPage())).items.map(({ id }) => id);
@@ -279,14 +279,14 @@ test("an owner is as of the evaluation, and findings of before say none", async 
     "secret-content-type.kv-b.secret.three",
     "secret-content-type.kv-b.secret.two",
   ]);
-  // As an earlier version wrote them.
+  // The findings of an earlier version.
   for await (const rows of room.tables.pages(Findings, { partitionKey: STATE, from: "1!", before: "2!" })) {
     for (const { facts: _, ...row } of rows) await room.tables.replace(Findings, row);
   }
   expect(await owned("bob")).toEqual(["vault-purge-protection.kv-b"]);
 });
 
-test("another owner of an asset that fails as before is the owner at once", async () => {
+test("a new owner of a failing asset is shown at once", async () => {
   const room = fresh();
   const owned = (owner: string) => [asset("kv", "secret", "a", { contentType: undefined, tags: { owner } })];
   await room.scan(vault("kv"), owned("ada"));
@@ -295,7 +295,7 @@ test("another owner of an asset that fails as before is the owner at once", asyn
   expect(items.map(({ owner }) => owner)).toEqual(["bob"]);
 });
 
-test("evaluations are followed by their ids, earlier ones and those of many vaults as well, for as long as scans are kept", async () => {
+test("evaluations can be read by ID, earlier ones and those of many vaults too, as long as scans are kept", async () => {
   const room = fresh();
   for (let at = 0; at < 21; at++) await room.scan(vault(`kv-${at}`), []);
   const first = await room.compliance.evaluate(caller);
@@ -324,11 +324,11 @@ test("evaluations are followed by their ids, earlier ones and those of many vaul
   room.clock.at += 91 * 86_400_000;
   await room.compliance.runDue();
   await expect(room.compliance.evaluation(first.evaluationId)).rejects.toMatchObject({ code: "notFound" });
-  // The newest stands in the score.
+  // The score contains the newest evaluation.
   expect((await room.compliance.evaluation(second.evaluationId)).status).toBe("completed");
 });
 
-test("a violation says what fails, where, since when, by which controls and how to mend it", async () => {
+test("a violation contains the failure, its resource, time, controls and remediation", async () => {
   const room = fresh();
   await room.scan(vault("kv-Pay"), [asset("kv-Pay", "secret", "Db-Password", { expiresOn: undefined })]);
   room.clock.at += 3_600_000;
@@ -355,7 +355,7 @@ test("a violation says what fails, where, since when, by which controls and how 
   expect(items[0]!.frameworks).toEqual(expect.arrayContaining(["pci-dss-4.0.1", "soc-2"]));
 });
 
-test("a walk neither skips nor repeats what did not change while other violations come and go", async () => {
+test("paging neither skips nor repeats unchanged violations while others arise and end", async () => {
   const room = fresh();
   const names = Array.from({ length: 40 }, (_, at) => `s${String(at).padStart(2, "0")}`);
   const secrets = (without: string[], more: string[] = []) =>
@@ -377,7 +377,7 @@ test("a walk neither skips nor repeats what did not change while other violation
   expect(seen).toEqual(names);
 });
 
-test("a cursor of other filters is refused, and so is one that was altered", async () => {
+test("a cursor of other filters is rejected, and so is a modified one", async () => {
   const room = fresh();
   await room.scan(vault("kv", { privateEndpoints: 0, purgeProtection: false }), []);
   const { nextCursor } = await room.compliance.violations({}, firstPage(1));
@@ -388,7 +388,7 @@ test("a cursor of other filters is refused, and so is one that was altered", asy
   await expect(room.compliance.violations({}, at(`x${nextCursor}`))).rejects.toMatchObject({ code: "invalidCursor" });
 });
 
-test("where a call ended before the whole offset was skipped, its cursor skips the rest", async () => {
+test("if a call ends before the whole offset is skipped, its cursor skips the rest", async () => {
   const room = await withOwners();
   const filter = { owner: "ada" };
   const all = await walk(room.compliance, filter);
@@ -399,7 +399,7 @@ test("where a call ended before the whole offset was skipped, its cursor skips t
   expect([items, items.length]).toEqual([all.slice(3, 4), 1]);
 });
 
-test("a vault with thousands of failing secrets is listed whole, in order, after a change as well", {
+test("a vault with thousands of failing secrets is listed completely, in order, and after a change too", {
   timeout: 300_000,
 }, async () => {
   const room = fresh();
@@ -420,7 +420,7 @@ test("a vault with thousands of failing secrets is listed whole, in order, after
   expect(await names()).toEqual(["only"]);
 });
 
-test("a vault whose results were half written is made whole by the next evaluation", async () => {
+test("the next evaluation completes half-written results of a vault", async () => {
   const connectionString = azurite.connectionString(free.pop()!);
   const room = openRoom(connectionString);
   const secrets = ["a", "b", "c"].map((name) => asset("kv", "secret", name, { contentType: undefined }));
@@ -431,7 +431,7 @@ test("a vault whose results were half written is made whole by the next evaluati
   await expectAnswersOf(room, new Map([["kv", { vault: vault("kv"), assets: changed }]]));
 });
 
-test("a framework's controls pass, fail, do not apply or need a person", async () => {
+test("a framework's controls pass, fail, are not applicable or manual", async () => {
   const room = fresh();
   await room.scan(vault("kv-1", { privateEndpoints: 0 }), [asset("kv-1", "secret", "a")]);
   await room.scan(vault("kv-2"), [asset("kv-2", "secret", "a", { expiresOn: undefined })]);
@@ -454,26 +454,26 @@ test("a framework's controls pass, fail, do not apply or need a person", async (
   expect(framework).toMatchObject({ controlsTotal: 14, controlsByStatus: { manual: 3, fail: 2 } });
   const { items, total } = await room.compliance.frameworks(firstPage());
   expect(total).toBe(10);
-  // Two vaults' soft delete and purge protection, one date that is set, one secret that has not expired.
+  // Two vaults' soft delete and purge protection, one expiration date that is set, one secret that has not expired.
   expect(items.find(({ id }) => id === "soc-2")).toMatchObject({ name: "SOC 2", failed: 1, passed: 4 + 1 + 1 });
   await expect(room.compliance.framework("cis")).rejects.toMatchObject({ code: "notFound" });
 });
 
-test("nothing to judge is a score of 100 over nothing", async () => {
+test("without results, the score is 100", async () => {
   const room = fresh();
   expect(await room.compliance.score()).toMatchObject({ score: 100, total: 0, evaluatedAt: null, evaluation: null });
   expect(await room.compliance.violations({}, firstPage())).toMatchObject({ items: [], total: 0, nextCursor: null });
   expect(CHECKS.length).toBeGreaterThan(30);
 });
 
-test("what arose in two evaluations of a vault at one instant is told, of the first one too", async () => {
+test("violations that arose in two evaluations of a vault at the same time are all returned", async () => {
   const room = fresh();
   const [a, b] = ["a", "b"].map((name) => asset("kv", "secret", name)) as [AssetRecord, AssetRecord];
   const failing = (one: AssetRecord) => asset("kv", "secret", one.name, { contentType: undefined });
   await room.scan(vault("kv"), [a, b]);
   const { cursor } = await room.compliance.newViolations(undefined, 1);
   room.clock.at += 1000;
-  // As two tries of one evaluation, of which the second goes on from what the first one wrote.
+  // Like two attempts of one evaluation, of which the second continues after the first one's write.
   await room.scan(vault("kv"), [failing(a), b]);
   await room.scan(vault("kv"), [failing(a), failing(b)]);
   const { violations } = await room.compliance.newViolations(cursor, 100);

@@ -1,6 +1,13 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { EDITION } from "../../shared/compliance/checks/all.ts";
-import { DayScores, type EvaluateMessage, HISTORY, LINES_KEY, Lines, STATE } from "../../shared/compliance/layout.ts";
+import {
+  DayScores,
+  type EvaluateMessage,
+  HISTORY,
+  LINES_KEY,
+  Lines,
+  STATE,
+} from "../../shared/compliance/compliance-rows.ts";
 import type { AssetRecord } from "../../shared/inventory/asset.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import {
@@ -16,7 +23,7 @@ import {
   START,
   vault,
   walk,
-} from "./support.ts";
+} from "./compliance-fixture.ts";
 
 let azurite: TestStorage;
 let room: Room;
@@ -36,7 +43,7 @@ const sent = (messages: EvaluateMessage[]) =>
 const sets = async () =>
   (await walk(room.compliance)).map(({ checkId, resourceName }) => `${resourceName}: ${checkId}`).sort();
 
-test("day by day only what crossed a line is evaluated, and the violations are right every day", async () => {
+test("day by day only assets that passed a threshold are evaluated, and the violations are right every day", async () => {
   const assets = [
     secret("soon", { expiresOn: inDays(32.5) }),
     secret("later", { expiresOn: inDays(200) }),
@@ -66,7 +73,7 @@ test("day by day only what crossed a line is evaluated, and the violations are r
   });
 });
 
-test("a timer that comes twice, or late, evaluates nothing twice and misses nothing", async () => {
+test("a timer that runs twice, or late, evaluates nothing twice and misses nothing", async () => {
   await room.scan(vault("kv"), [secret("a", { expiresOn: inDays(10) }), secret("b", { expiresOn: inDays(300) })]);
   room.clock.at = START + 20 * DAY * 1000;
   await room.compliance.runDue();
@@ -76,7 +83,7 @@ test("a timer that comes twice, or late, evaluates nothing twice and misses noth
   expect(sent(await room.drain())).toEqual([]);
 });
 
-test("a changed policy evaluates what lies between the old and the new line, once all instances feel it", async () => {
+test("a changed policy evaluates the assets between the old and the new threshold, once all instances use it", async () => {
   const days = [3, 6, 9, 20, 40, 60, 100];
   await room.scan(
     vault("kv"),
@@ -95,7 +102,7 @@ test("a changed policy evaluates what lies between the old and the new line, onc
   expect(await sets()).toEqual(["s3: secret-near-expiry-critical", "s6: secret-near-expiry-warning"]);
 });
 
-test("a policy changed and changed back leaves no trace of what was judged in between", async () => {
+test("a policy that is changed and reverted leaves no results of the time in between", async () => {
   await room.scan(vault("kv"), [secret("a", { expiresOn: inDays(40) })]);
   room.settings.warningExpiryDays = 50;
   await room.compliance.policyChanged(["warningExpiryDays"]);
@@ -112,7 +119,7 @@ test("other settings evaluate nothing", async () => {
   expect(await room.drain()).toEqual([]);
 });
 
-test("switched off, scans and timers evaluate nothing and asking is a conflict; switched on, everything is made up for", async () => {
+test("while evaluation is off, scans and timers evaluate nothing and requests are a conflict; once on, everything is evaluated", async () => {
   await room.scan(vault("kv"), [secret("a", {})]);
   room.settings.enableComplianceScanning = false;
   await room.scan(vault("kv"), [secret("a", { expiresOn: undefined })]);
@@ -127,7 +134,7 @@ test("switched off, scans and timers evaluate nothing and asking is a conflict; 
   expect(await sets()).toEqual(["a: secret-expiry-set-rbac", "b: secret-content-type"]);
 });
 
-test("switching on through the settings makes up for everything too", async () => {
+test("turning evaluation on in the settings evaluates everything too", async () => {
   room.settings.enableComplianceScanning = false;
   await room.scan(vault("kv"), [secret("a", { expiresOn: undefined })]);
   room.settings.enableComplianceScanning = true;
@@ -136,14 +143,14 @@ test("switching on through the settings makes up for everything too", async () =
   expect(await sets()).toEqual(["a: secret-expiry-set-rbac"]);
 });
 
-test("a vault that leaves while evaluation is off leaves the answers as well", async () => {
+test("a vault that is removed while evaluation is off is removed from the results too", async () => {
   await room.scan(vault("kv", { privateEndpoints: 0 }), []);
   room.settings.enableComplianceScanning = false;
   await room.leave("kv");
   expect(await room.compliance.score()).toMatchObject({ total: 0 });
 });
 
-test("the score of each day is kept, and today's is as it is now", async () => {
+test("the score of each day is stored, and today's is current", async () => {
   await room.scan(vault("kv"), [secret("a", { contentType: undefined })]);
   await room.compliance.recordScore();
   room.clock.at = START + 2 * DAY * 1000;
@@ -153,7 +160,7 @@ test("the score of each day is kept, and today's is as it is now", async () => {
     { date: "2026-11-21", score: expect.any(Number), passed: passed - 1, failed: 1, total, edition: EDITION },
     { date: "2026-11-23", score, passed, failed, total, edition: EDITION },
   ]);
-  // That of a framework of which nothing fails, since nothing that fails is asked for by it.
+  // The score of a framework without failures, because it requires none of the failing checks.
   const pci = await room.compliance.framework("pci-dss-4.0.1", 30);
   expect(pci.history?.map(({ date, failed }) => [date, failed])).toEqual([
     ["2026-11-21", 0],
@@ -163,7 +170,7 @@ test("the score of each day is kept, and today's is as it is now", async () => {
   expect((await room.compliance.score()).history).toBeUndefined();
 });
 
-test("days of before frameworks were kept have no score of one, and say no edition", async () => {
+test("days before scores of frameworks were stored have none, and no edition", async () => {
   await room.tables.put(DayScores, HISTORY, "2026-11-20", {
     date: "2026-11-20",
     score: 90,
@@ -176,7 +183,7 @@ test("days of before frameworks were kept have no score of one, and say no editi
   expect((await room.compliance.framework("soc-2", 30)).history).toHaveLength(1);
 });
 
-test("where the checks are others than what stands was judged by, everything is evaluated anew, once", async () => {
+test("if the checks changed, everything is evaluated again, once", async () => {
   await room.scan(vault("kv"), [secret("a", { contentType: undefined })]);
   const row = (await room.tables.get(Lines, STATE, LINES_KEY))!;
   const { edition: _, ...before } = row;
@@ -188,7 +195,7 @@ test("where the checks are others than what stands was judged by, everything is 
   expect((await room.drain()).map(({ kind }) => kind)).toEqual(["crossed"]);
 });
 
-test("a violation that gets worse has not ended: another check goes on with it, until the asset is renewed", async () => {
+test("a violation that gets worse continues under another check, until the asset is renewed", async () => {
   const told = async (days: number, checkId: string) => {
     await room.scan(vault("kv", { softDelete: false, purgeProtection: false }), [
       secret("a", { expiresOn: inDays(days) }),
@@ -206,6 +213,6 @@ test("a violation that gets worse has not ended: another check goes on with it, 
   expect(await told(-1, warning)).toEqual([warning, "vault-recoverable"]);
   expect(await told(-1, critical)).toEqual([critical, "vault-recoverable"]);
   expect(await told(90, critical)).toEqual(["vault-recoverable"]);
-  // What was the worse is over when it is but near again.
+  // The worse violation ends once its asset only expires soon.
   expect(await told(20, critical)).toEqual(["vault-recoverable"]);
 });

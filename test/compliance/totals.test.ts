@@ -13,7 +13,7 @@ import {
   totalsRange,
   VaultStates,
   vaultStateKey,
-} from "../../shared/compliance/layout.ts";
+} from "../../shared/compliance/compliance-rows.ts";
 import { faultOfTotals, renewTotals } from "../../shared/compliance/renew-totals.ts";
 import { SCOPE_KEY, ScopeRows } from "../../shared/inventory/scope.ts";
 import { VAULTS } from "../../shared/inventory/vault.ts";
@@ -24,7 +24,7 @@ import { put, type Range, type Tables } from "../../shared/platform/storage/tabl
 import { IS_CAMPAIGN } from "../support/cases.ts";
 import { held } from "../support/held-tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { asset, caller, openRoom, type Room, SUBSCRIPTION, vault } from "./support.ts";
+import { asset, caller, openRoom, type Room, SUBSCRIPTION, vault } from "./compliance-fixture.ts";
 
 const OTHER = "22222222-2222-2222-2222-222222222222";
 const NAMES = ["kv-a", "kv-b", "kv-c"];
@@ -47,7 +47,7 @@ beforeAll(async () => {
 });
 afterAll(() => storage?.stop());
 
-/** The same questions by the totals, and by the vaults' own rows alone. */
+/** Compares the results from the totals with those from the vaults' own rows. */
 function askers({ tables, clock }: Room) {
   const counts = { totals: 0, walks: 0 };
   const over = (pages: (range: Range, read: () => unknown) => unknown) =>
@@ -104,7 +104,7 @@ const steps = fc.array(
   { minLength: 6, maxLength: 12 },
 );
 
-test("whatever renewals meet, die and come late, the score is what the vaults' rows come to", async () => {
+test("after any concurrent writes, crashes and late requests during renewals, the score equals that of the vaults' rows", async () => {
   const room = openRoom(storage.connectionString("schedules"));
   const asked = askers(room);
   let evaluationId: string | undefined;
@@ -156,7 +156,7 @@ async function exempt(
   const until = new Date(room.clock.at + hours * HOUR);
   const request = { checkId: "secret-content-type", scope, category: "waiver" as const, reason: "Legacy", until };
   await room.compliance.exemptions.create(request, caller).catch((error: unknown) => {
-    // Of a vault or an asset that is not there, or that has one.
+    // Of a vault or an asset that does not exist, or has no violations.
     if (!(error instanceof Problem)) throw error;
   });
 }
@@ -168,12 +168,12 @@ async function changes({ tables }: Room): Promise<string[]> {
   return found;
 }
 
-test("a store without totals is counted from its vaults, and from the totals after the next scan; what is lost is found", async () => {
+test("a store without totals is counted from its vaults, and from the totals after the next scan; lost rows are found", async () => {
   const room = openRoom(storage.connectionString("upgraded"));
   const asked = askers(room);
   const { counts } = asked;
   for (const [at, name] of NAMES.entries()) await scan(room, name, at + 1);
-  // As a version before wrote it: of no vault a word that it changed.
+  // The state written by an earlier version, without marks of changed vaults.
   for (const key of await changes(room)) await room.tables.remove(ChangedRows, STATE, key);
   await exempt(room, { type: "vault", id: "kv-a" }, 100);
   await expectRight(asked);
@@ -186,7 +186,7 @@ test("a store without totals is counted from its vaults, and from the totals aft
   await expectRight(asked);
   expect(counts).toEqual({ totals: 6, walks: 2 });
 
-  // The one that was evaluated last leaves: which one was before it, the vaults' rows say.
+  // The vault that was evaluated last is removed. The vaults' rows tell which one was before it.
   await renewTotals(room.tables, { changed: true });
   room.clock.at += HOUR;
   await scan(room, "kv-c", 2);
@@ -195,13 +195,13 @@ test("a store without totals is counted from its vaults, and from the totals aft
   await expectRight(asked);
   expect(counts).toEqual({ totals: 8, walks: 4 });
 
-  // Nothing has changed: nothing is written.
+  // Nothing has changed, so nothing is written.
   await renewTotals(room.tables, { changed: true });
   const { etag } = (await room.tables.get(TotalsRows, STATE, TOTALS_KEY))!;
   await renewTotals(room.tables, { changed: true });
   expect((await room.tables.get(TotalsRows, STATE, TOTALS_KEY))!.etag).toBe(etag);
 
-  // A row that is lost: the reconciliation finds it and evaluates the vault anew, which the totals count already.
+  // A row is lost. The reconciliation finds that and evaluates the vault again, which the totals already count.
   await room.tables.remove(VaultStates, STATE, vaultStateKey("kv-a"));
   await room.compliance.restore("kv-a");
   await expectRight(asked);
@@ -217,7 +217,7 @@ test("a store without totals is counted from its vaults, and from the totals aft
   expect(await faultOfTotals(room.tables)).toBe("stale");
 });
 
-test("an exemption made while all is counted anew, and an evaluation that failed at a vault, leave the score to the totals", async () => {
+test("the score still comes from the totals after an exemption during a renewal, and after an evaluation that failed at a vault", async () => {
   const room = openRoom(storage.connectionString("apart"));
   const asked = askers(room);
   const at = room.clock.now().toISOString();
@@ -253,7 +253,7 @@ test("an exemption made while all is counted anew, and an evaluation that failed
   await failedAt([]);
   await expectRight(asked);
   expect(asked.counts).toEqual({ totals: 4, walks: 0 });
-  // Which of the many it is that are still before the evaluation, the vaults' rows say.
+  // The vaults' rows tell which of many vaults the evaluation has not covered yet.
   await failedAt(["kv-3"]);
   await expectRight(asked);
   expect(asked.counts).toEqual({ totals: 6, walks: 2 });

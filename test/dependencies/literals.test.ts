@@ -18,7 +18,7 @@ import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { IMPATIENT, recordingLog } from "../azure/services.ts";
-import { assetRecord, vaultRecord, writeVault } from "../inventory/records.ts";
+import { assetRecord, vaultRecord, writeVault } from "../inventory/write-assets.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { Deployment, everything } from "./discovery-fixture.ts";
 

@@ -1,23 +1,23 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { RENEWAL_MS } from "../../shared/discovery/claims.ts";
-import { TOGETHER_MS, VAULTS_AT_ONCE } from "../../shared/discovery/work.ts";
+import { TOGETHER_MS, VAULTS_AT_ONCE } from "../../shared/discovery/scan-worker.ts";
+import { RENEWAL_MS } from "../../shared/discovery/vault-claims.ts";
 import { leastCalls, measuredCompany, PER_VAULT } from "../support/measured-company.ts";
 import { ADMIN, Service } from "../support/service.ts";
 
-/** More than are read at once. `npm run bench -- calls` counts all 36. */
+/** More vaults than one invocation reads at once. `npm run bench -- calls` counts all 36. */
 const VAULTS = 18;
 
-/** What a scan may cost in calls to the cloud and requests to the tables, over vaults of 140 assets. */
+/** Limits of a scan's calls to the cloud and requests to the tables, for vaults of 140 assets. */
 let service: Service;
 beforeAll(async () => {
-  // Messages are held as long as on the platform: on a slow machine none comes a second time and is counted twice.
+  // Messages stay hidden as long as on the platform, so that on a slow machine none is delivered and counted twice.
   service = await Service.start({ tableProxy: true, company: measuredCompany(VAULTS) });
   await service.signIn(ADMIN);
   await service.admin("GET", "/auth/me");
 });
 afterAll(() => service?.stop());
 
-/** A scan with all that it sets off, and nothing else. */
+/** Counts the requests of a scan and all that it starts. */
 async function counted(mode: string) {
   service.cloud.control.resetCounts();
   service.forgetTables();
@@ -30,8 +30,8 @@ async function counted(mode: string) {
 }
 
 /**
- * What only a slow machine asks for at most: renewals of the claims of vaults, and after 15 seconds for each vault that goes on
- * in a message the claim's way there and back.
+ * Additional requests on a slow machine: lease renewals, and after 15 seconds the requests for vaults that continue in
+ * messages.
  */
 const whenSlow = ({ startedAt, finishedAt }: { startedAt: string; finishedAt: string }): number => {
   const took = Date.parse(finishedAt) - Date.parse(startedAt);
@@ -39,19 +39,19 @@ const whenSlow = ({ startedAt, finishedAt }: { startedAt: string; finishedAt: st
 };
 
 /**
- * What only a first scan in a new account asks for: whichever requests find no table make it, and come again. How many are on
- * their way by then is the machine's.
+ * Additional requests of a first scan in a new account: each request that finds no table creates the table and is repeated.
+ * Their number depends on timing.
  */
 const whenNew = (requests: { path: string }[]): number => 2 * requests.filter(({ path }) => path === "Tables").length;
 
 const least = leastCalls(VAULTS);
 
-describe("a scan's cost", () => {
-  test("first full scan: few more calls than the least possible, few table requests per asset", async () => {
+describe("the cost of a scan", () => {
+  test("first full scan: few more calls than the minimum, few table requests per asset", async () => {
     const { scan, counts, total, tables } = await counted("full");
     expect(scan).toMatchObject({
       status: "completed",
-      // The first: at a second try there is nothing left to add.
+      // Only a first attempt can be measured: at a second one there is nothing left to add.
       progress: { assetsFound: VAULTS * PER_VAULT, assetsAdded: VAULTS * PER_VAULT, vaultsDone: VAULTS },
     });
     expect(total, JSON.stringify(counts)).toBeLessThanOrEqual(1.05 * least.full);
@@ -64,7 +64,7 @@ describe("a scan's cost", () => {
     expect(tables.length - whenSlow(scan) - whenNew(tables)).toBeLessThanOrEqual(0.15 * VAULTS * PER_VAULT);
   });
 
-  test("unchanged delta: the lists alone, no asset written, at most six table requests a vault", async () => {
+  test("unchanged delta scan: only the lists, no asset written, at most six table requests per vault", async () => {
     const { scan, counts, total, tables } = await counted("delta");
     expect(scan).toMatchObject({
       status: "completed",
@@ -76,18 +76,17 @@ describe("a scan's cost", () => {
     expect(tables.length - whenSlow(scan)).toBeLessThanOrEqual(6 * VAULTS);
   });
 
-  test("delta with one changed secret: no detail read but those of what changed, one vault written", async () => {
+  test("delta scan with one changed secret: only the details of the changed secret are read, and one vault is written", async () => {
     service.cloud.control.putSecret("kv-0003", { name: "new-one", expiresInDays: 9 });
     const { scan, total } = await counted("delta");
     expect(scan.progress).toMatchObject({ assetsAdded: 1, assetsUpdated: 0, assetsRemoved: 0 });
     expect(total).toBeLessThanOrEqual(1.05 * least.lists + 1);
   });
 
-  test("unchanged full scan: all details read, nothing of the assets written or even read", async () => {
+  test("unchanged full scan: all details are read, no assets are read or written", async () => {
     const { scan, total, tables } = await counted("full");
     expect(scan.progress).toMatchObject({ assetsAdded: 0, assetsUpdated: 0, assetsRemoved: 0 });
-    // What a full scan reads beside the assets, the diagnostic settings, did not change either: nothing is evaluated. Its
-    // end only counts the totals of the results anew.
+    // The diagnostic settings did not change either, so nothing is evaluated. The end only recomputes the totals.
     const ofTotals = ({ path, filter }: { path: string; filter: string | undefined }) =>
       `${path} ${filter}`.includes("RowKey='4!totals'") || `${filter}`.includes("RowKey ge '4!totals!'");
     expect(tables.filter((one) => one.path.startsWith("Compliance") && !ofTotals(one))).toEqual([]);
@@ -96,7 +95,7 @@ describe("a scan's cost", () => {
   });
 });
 
-describe("an asset query's cost", () => {
+describe("the cost of an asset query", () => {
   const all = "type=secret&status=healthy&vault=kv-0003&subscription=";
   test.each([
     ["no filter", ""],
@@ -120,7 +119,7 @@ describe("an asset query's cost", () => {
     expect(own.length, JSON.stringify(own, null, 1)).toBeLessThanOrEqual(6 + 1);
   });
 
-  test("an offset costs one more per 1,000 skipped", async () => {
+  test("an offset costs one more request per 1,000 skipped", async () => {
     const { body, tableRequests } = await service.admin("GET", "/api/assets/discovery/assets?limit=100&offset=2000");
     expect(body.items).toHaveLength(100);
     expect(tableRequests().length).toBeGreaterThan(1);

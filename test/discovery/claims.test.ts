@@ -11,15 +11,15 @@ import {
   scanPartition,
   VaultMessage,
 } from "../../shared/discovery/scan.ts";
-import { VaultBusy } from "../../shared/inventory/claim.ts";
+import { VaultBusy } from "../../shared/inventory/vault-claim.ts";
 import { entity } from "../../shared/platform/storage/entity.ts";
 import { StorageCorrupt } from "../../shared/platform/storage/tables.ts";
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { endHangingWorkers, startHanging, untilTestEnds } from "./hanging-workers.ts";
-import { caller, HERE, type Rooms, scanRooms } from "./rooms.ts";
+import { caller, createScanFixture, HERE, type ScanFixture } from "./scan-fixture.ts";
 
-/** What workers and messages that are lost are told by: the age of rows, as storage counts it. */
+/** Recovery of crashed workers and lost messages, which the watch detects by the age of rows in storage. */
 
 const ACCOUNTS = Array.from({ length: 24 }, (_, at) => `account${at}`);
 
@@ -31,17 +31,17 @@ beforeAll(async () => {
 afterAll(() => storage?.stop());
 
 let connection: string;
-let rooms: Rooms;
+let fixture: ScanFixture;
 beforeEach(() => {
   connection = storage.azurite.connectionString(ACCOUNTS[used++]!);
-  rooms = scanRooms(connection);
+  fixture = createScanFixture(connection);
 });
 
 endHangingWorkers();
 
-/** A worker that takes the message and then hangs in its first vault, as one that died does. */
+/** Starts a worker that takes the message and then hangs in its first vault, like a crashed one. */
 async function hangsIn(message: { scanId: string; index: string }): Promise<void> {
-  const worker = scanRooms(connection);
+  const worker = createScanFixture(connection);
   const reached = new Promise<void>((resolve) => {
     worker.cloud.keyVaults.open = () => {
       resolve();
@@ -55,60 +55,60 @@ async function* hang(): AsyncGenerator<never> {
   yield await untilTestEnds();
 }
 
-describe("a worker that died", () => {
-  test("is noticed a minute later; its vault goes on, and the scan's other vaults with it", async () => {
-    rooms.settings.discoveryMaxWorkers = 1;
-    const scanId = await rooms.planned();
-    const [message] = rooms.take(QUEUES.vaults);
+describe("a crashed worker", () => {
+  test("is detected after a minute, and its vault and the other vaults of the scan continue", async () => {
+    fixture.settings.discoveryMaxWorkers = 1;
+    const scanId = await fixture.planned();
+    const [message] = fixture.take(QUEUES.vaults);
     await hangsIn(message!.message);
     await storage.move(40 * SECOND_MS);
-    await rooms.watch();
-    expect(rooms.sent).toEqual([]);
+    await fixture.watch();
+    expect(fixture.sent).toEqual([]);
     await storage.move(25 * SECOND_MS);
-    await rooms.watch();
-    await rooms.watch();
-    expect(rooms.sent).toEqual([{ queue: QUEUES.vaults, message: { scanId, index: "000000" }, delaySeconds: 0 }]);
-    await rooms.deliver();
-    expect(await rooms.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 3 });
+    await fixture.watch();
+    await fixture.watch();
+    expect(fixture.sent).toEqual([{ queue: QUEUES.vaults, message: { scanId, index: "000000" }, delaySeconds: 0 }]);
+    await fixture.deliver();
+    expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 3 });
   });
 
-  test("holds up no other chain of the scan", async () => {
-    rooms.settings.discoveryMaxWorkers = 2;
-    const scanId = await rooms.planned();
-    const [dead, alive] = rooms.take(QUEUES.vaults);
+  test("does not delay any other worker of the scan", async () => {
+    fixture.settings.discoveryMaxWorkers = 2;
+    const scanId = await fixture.planned();
+    const [dead, alive] = fixture.take(QUEUES.vaults);
     await hangsIn(dead!.message);
-    await rooms.hand(alive!);
-    expect(await rooms.discovery.progress(scanId)).toMatchObject({ status: "running", vaultsDone: 2 });
+    await fixture.hand(alive!);
+    expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "running", vaultsDone: 2 });
   });
 
-  test("is no worker that renews its claim, however long its vault takes", async () => {
+  test("is not assumed while a worker renews its lease, however long its vault takes", async () => {
     vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
     try {
-      const scanId = await rooms.planned();
-      const [message] = rooms.take(QUEUES.vaults);
+      const scanId = await fixture.planned();
+      const [message] = fixture.take(QUEUES.vaults);
       await hangsIn(message!.message);
       const etag = async () =>
-        (await rooms.tables.get(PlannedVaults, scanPartition(scanId), claimedKey("000000")))?.etag;
+        (await fixture.tables.get(PlannedVaults, scanPartition(scanId), claimedKey("000000")))?.etag;
       for (let renewal = 0; renewal < 4; renewal++) {
         await storage.move(30 * SECOND_MS);
         const before = await etag();
         vi.advanceTimersByTime(20 * SECOND_MS);
         await expect.poll(etag).not.toBe(before);
-        await rooms.watch();
+        await fixture.watch();
       }
-      expect(rooms.sent).toEqual([]);
+      expect(fixture.sent).toEqual([]);
     } finally {
       vi.useRealTimers();
     }
   });
 });
 
-test("a handler of what failed for good that dies before it sends the next vault is noticed as any worker is", async () => {
-  rooms.settings.discoveryMaxWorkers = 1;
-  const scanId = await rooms.planned();
-  const [message] = rooms.take(QUEUES.vaults);
+test("a poison handler that crashes before it sends the next vault is recovered like any worker", async () => {
+  fixture.settings.discoveryMaxWorkers = 1;
+  const scanId = await fixture.planned();
+  const [message] = fixture.take(QUEUES.vaults);
   let ended = false;
-  const dying = scanRooms(connection, (tables) => ({
+  const dying = createScanFixture(connection, (tables) => ({
     ...tables,
     transaction: async (...of) => {
       if (ended) throw new Error("died");
@@ -118,84 +118,84 @@ test("a handler of what failed for good that dies before it sends the next vault
   }));
   await expect(dying.run.vaultFailed(scanId, message!.message.index)).rejects.toThrow("died");
   await storage.move(65 * SECOND_MS);
-  await rooms.watch();
-  expect(rooms.sent).toMatchObject([{ queue: QUEUES.vaults, message: { scanId } }]);
-  await rooms.deliver();
-  expect(await rooms.discovery.progress(scanId)).toMatchObject({ status: "partial", vaultsDone: 3 });
+  await fixture.watch();
+  expect(fixture.sent).toMatchObject([{ queue: QUEUES.vaults, message: { scanId } }]);
+  await fixture.deliver();
+  expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "partial", vaultsDone: 3 });
 });
 
-test("a scan whose row is broken fails the watch, which looks after the others all the same", async () => {
+test("a scan with an invalid row fails the watch, which still checks the other scans", async () => {
   const [broken, other] = [
-    await rooms.discovery.start({ mode: "force" }, caller),
-    await rooms.discovery.start({ mode: "force" }, caller),
+    await fixture.discovery.start({ mode: "force" }, caller),
+    await fixture.discovery.start({ mode: "force" }, caller),
   ];
-  rooms.sent.length = 0;
+  fixture.sent.length = 0;
   const Broken = entity(Scans.table, z.object({ status: z.string() }));
-  await rooms.tables.put(Broken, scanPartition(broken.scanId), SCAN_ROW, { status: "nonsense" });
-  expect((await rooms.active.all()).map(({ scanId }) => scanId)).toEqual([broken.scanId, other.scanId]);
+  await fixture.tables.put(Broken, scanPartition(broken.scanId), SCAN_ROW, { status: "nonsense" });
+  expect((await fixture.active.all()).map(({ scanId }) => scanId)).toEqual([broken.scanId, other.scanId]);
   await storage.move(11 * MINUTE_MS);
-  await expect(rooms.watch()).rejects.toThrow(StorageCorrupt);
-  expect(rooms.sent).toMatchObject([{ queue: QUEUES.plan, message: { scanId: other.scanId } }]);
+  await expect(fixture.watch()).rejects.toThrow(StorageCorrupt);
+  expect(fixture.sent).toMatchObject([{ queue: QUEUES.plan, message: { scanId: other.scanId } }]);
 });
 
 describe("a vault's message", () => {
-  test("that nobody has begun is lost only after longer than the platform hides a dead worker's", async () => {
-    const scanId = await rooms.planned();
-    const [, ...others] = rooms.take(QUEUES.vaults);
-    for (const message of others) await rooms.hand(message);
+  test("that no worker has started counts as lost only after the platform would have redelivered it", async () => {
+    const scanId = await fixture.planned();
+    const [, ...others] = fixture.take(QUEUES.vaults);
+    for (const message of others) await fixture.hand(message);
     await storage.move(10 * MINUTE_MS + 30 * SECOND_MS);
-    await rooms.watch();
-    expect(rooms.sent).toEqual([]);
+    await fixture.watch();
+    expect(fixture.sent).toEqual([]);
     await storage.move(MINUTE_MS);
-    await rooms.watch();
-    expect(rooms.take(QUEUES.vaults)).toMatchObject([{ message: { scanId, index: "000000" } }]);
+    await fixture.watch();
+    expect(fixture.take(QUEUES.vaults)).toMatchObject([{ message: { scanId, index: "000000" } }]);
   });
 
-  test("that was lost and comes after all is done once: the other one ends at a glance", async () => {
-    const scanId = await rooms.planned();
-    const [message] = rooms.take(QUEUES.vaults);
+  test("that was considered lost and arrives late is processed once: the duplicate ends at once", async () => {
+    const scanId = await fixture.planned();
+    const [message] = fixture.take(QUEUES.vaults);
     await storage.move(12 * MINUTE_MS);
-    await rooms.watch();
-    // The watch sends lost messages side by side, so in any order.
-    const again = rooms.take(QUEUES.vaults).find((one) => one.message.index === message!.message.index);
+    await fixture.watch();
+    // The watch sends lost messages concurrently, so in any order.
+    const again = fixture.take(QUEUES.vaults).find((one) => one.message.index === message!.message.index);
     await hangsIn(message!.message);
     let opened = 0;
-    rooms.cloud.keyVaults.open = () => {
+    fixture.cloud.keyVaults.open = () => {
       opened++;
-      throw new Error("Nobody may look at a vault that is in hand.");
+      throw new Error("No other worker may read a vault with an active worker.");
     };
-    await rooms.hand(again!);
+    await fixture.hand(again!);
     expect(opened).toBe(0);
-    expect(await rooms.discovery.progress(scanId)).toMatchObject({ vaultsDone: 0 });
+    expect(await fixture.discovery.progress(scanId)).toMatchObject({ vaultsDone: 0 });
   });
 
-  test("waits half a minute at most for another worker of the vault, and counts as waiting, not as dead", async () => {
-    const scanId = await rooms.planned();
-    const [message] = rooms.take(QUEUES.vaults);
-    rooms.writer.known = async (name) => {
+  test("waits at most half a minute for another worker of the vault, and does not count as lost meanwhile", async () => {
+    const scanId = await fixture.planned();
+    const [message] = fixture.take(QUEUES.vaults);
+    fixture.writer.known = async (name) => {
       throw new VaultBusy(name, 3 * HOUR_MS);
     };
-    await rooms.hand(message!);
-    expect(rooms.take(QUEUES.vaults)).toEqual([
+    await fixture.hand(message!);
+    expect(fixture.take(QUEUES.vaults)).toEqual([
       { queue: QUEUES.vaults, message: { scanId, index: "000000" }, delaySeconds: 30 },
     ]);
     await storage.move(2 * MINUTE_MS);
-    await rooms.watch();
-    expect(rooms.sent).toEqual([]);
+    await fixture.watch();
+    expect(fixture.sent).toEqual([]);
   });
 });
 
-test("after an outage each worker sends for what it had in hand, however many come again together", async () => {
+test("after an outage each worker sends messages only for its own vaults, however many are redelivered at once", async () => {
   const names = Array.from({ length: 24 }, (_, at) => `kv-${String(at).padStart(2, "0")}`);
-  rooms.cloud.vaults.set(HERE, names);
-  rooms.settings.discoveryMaxWorkers = 12;
-  const scanId = await rooms.planned();
-  const messages = rooms.take(QUEUES.vaults);
+  fixture.cloud.vaults.set(HERE, names);
+  fixture.settings.discoveryMaxWorkers = 12;
+  const scanId = await fixture.planned();
+  const messages = fixture.take(QUEUES.vaults);
   expect(messages).toHaveLength(12);
-  // Ten of them are through with their first vault and have a second one in hand when storage fails.
+  // Ten workers have finished their first vault and claimed a second one when storage fails.
   const working = messages.slice(0, 10);
   for (const { message } of working) {
-    const worker = scanRooms(connection);
+    const worker = createScanFixture(connection);
     await worker.clockCatchesUp();
     const { known } = worker.writer;
     const begun = new Set<string>();
@@ -205,43 +205,43 @@ test("after an outage each worker sends for what it had in hand, however many co
     };
     await expect(worker.run.scanVaults(message, 1)).rejects.toThrow("storage is away");
   }
-  expect(rooms.sent).toEqual([]);
-  for (const { message } of working) await rooms.run.scanVaults(message, 2);
-  expect(new Set(rooms.sent.map(({ message }) => message.index)).size).toBe(10);
-  expect(rooms.sent).toHaveLength(10);
-  await rooms.deliver();
-  for (const one of messages.slice(10)) await rooms.hand(one);
-  await rooms.deliver();
-  expect(await rooms.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 24 });
+  expect(fixture.sent).toEqual([]);
+  for (const { message } of working) await fixture.run.scanVaults(message, 2);
+  expect(new Set(fixture.sent.map(({ message }) => message.index)).size).toBe(10);
+  expect(fixture.sent).toHaveLength(10);
+  await fixture.deliver();
+  for (const one of messages.slice(10)) await fixture.hand(one);
+  await fixture.deliver();
+  expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 24 });
 });
 
-test("messages and claims of the version before go on as they are", async () => {
-  const scanId = await rooms.planned();
-  const messages = rooms.take(QUEUES.vaults).map(({ message }) => message);
+test("messages and claims of the previous version still work", async () => {
+  const scanId = await fixture.planned();
+  const messages = fixture.take(QUEUES.vaults).map(({ message }) => message);
   for (const { index } of messages) {
     const {
       worker: _,
       begun: __,
       ...row
-    } = (await rooms.tables.get(PlannedVaults, scanPartition(scanId), claimedKey(index)))!;
-    await rooms.tables.replace(PlannedVaults, row);
+    } = (await fixture.tables.get(PlannedVaults, scanPartition(scanId), claimedKey(index)))!;
+    await fixture.tables.replace(PlannedVaults, row);
     const vault = { name: row.name, subscriptionId: row.subscriptionId, action: row.action, resource: {}, chain: 0 };
-    await rooms.run.scanVaults(VaultMessage.parse({ scanId, index, vault }), index === "000001" ? 2 : 1);
+    await fixture.run.scanVaults(VaultMessage.parse({ scanId, index, vault }), index === "000001" ? 2 : 1);
   }
-  expect(await rooms.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 3 });
+  expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 3 });
 });
 
-describe("whatever the clocks of those who wrote them say", () => {
+describe("regardless of the clocks of the hosts that wrote the rows", () => {
   const hoursAhead = () => new Date(Date.now() + 10 * HOUR_MS).toISOString();
 
-  test("the watch goes on when a vault that seemed lost ends in this moment", async () => {
-    const scanId = await rooms.planned();
+  test("the watch continues when a vault that seemed lost finishes at that moment", async () => {
+    const scanId = await fixture.planned();
     await storage.move(12 * MINUTE_MS);
     let raced = 0;
-    const racing = scanRooms(connection, (tables) => ({
+    const racing = createScanFixture(connection, (tables) => ({
       ...tables,
       replace: async (entity, row) => {
-        // Its worker marks the first one before the watch does.
+        // The worker changes the first row before the watch does.
         if (row.rowKey === claimedKey("000000") && raced++ === 0) await tables.replace(entity, { ...row });
         return await tables.replace(entity, row);
       },
@@ -257,27 +257,27 @@ describe("whatever the clocks of those who wrote them say", () => {
     expect((await racing.active.all()).map((one) => one.scanId)).toEqual([scanId]);
   });
 
-  test("a scan that was lost at its birth holds up the next one for a minute only", async () => {
-    const { scanId } = await rooms.discovery.start({ mode: "full" }, caller);
-    await rooms.tables.remove(Scans, scanPartition(scanId), SCAN_ROW);
-    await rooms.tables.modify(ActiveScans, ACTIVE, ACTIVE, (row) => ({
+  test("a scan whose process crashed while creating it delays the next scan by at most a minute", async () => {
+    const { scanId } = await fixture.discovery.start({ mode: "full" }, caller);
+    await fixture.tables.remove(Scans, scanPartition(scanId), SCAN_ROW);
+    await fixture.tables.modify(ActiveScans, ACTIVE, ACTIVE, (row) => ({
       looks: [],
       scans: row!.scans.map((scan) => ({ ...scan, createdAt: hoursAhead() })),
     }));
-    await expect(rooms.discovery.start({ mode: "full" }, caller)).rejects.toMatchObject({ code: "scanRunning" });
+    await expect(fixture.discovery.start({ mode: "full" }, caller)).rejects.toMatchObject({ code: "scanRunning" });
     await storage.move(61 * SECOND_MS);
-    await rooms.watch();
-    expect(await rooms.active.all()).toEqual([]);
-    await rooms.discovery.start({ mode: "full" }, caller);
+    await fixture.watch();
+    expect(await fixture.active.all()).toEqual([]);
+    await fixture.discovery.start({ mode: "full" }, caller);
   });
 
-  test("times that a scan says are the store's", async () => {
+  test("the times of a scan are those of the store", async () => {
     await storage.move(HOUR_MS);
-    await rooms.clockCatchesUp();
+    await fixture.clockCatchesUp();
     const begun = Date.now();
-    const scan = await rooms.scan("full");
+    const scan = await fixture.scan("full");
     const told = [scan.createdAt, scan.startedAt, scan.finishedAt].map((at) => Date.parse(at!) - begun);
-    // The store tells whole seconds.
+    // The store's times have whole seconds.
     for (const ahead of told) expect(ahead).toBeGreaterThan(HOUR_MS - 5 * SECOND_MS);
     expect(Date.parse(scan.deadline!) - Date.parse(scan.startedAt!)).toBe(HOUR_MS);
   });

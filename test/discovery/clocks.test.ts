@@ -5,7 +5,7 @@ import { movedClock } from "../support/moved-clock.ts";
 import { Service } from "../support/service.ts";
 
 const VAULTS = 6;
-/** The platform's: so long the message of a process that died stays hidden. */
+/** As on the platform: the message of a crashed process stays hidden for this time. */
 const MESSAGE_LEASE_SECONDS = 600;
 
 const storageClock = movedClock();
@@ -39,10 +39,10 @@ async function addWrongHost(): Promise<void> {
   await service.addHost({ ...hostClock.environment, NODE_OPTIONS: options });
 }
 
-test("a host ten minutes ahead, set back by an hour and killed amid a scan, holds it up for two minutes", async () => {
+test("a host whose clock is ten minutes ahead, then set back by an hour, and that is killed during a scan delays it by two minutes", async () => {
   await hostClock.add(10 * MINUTE_MS);
   await addWrongHost();
-  // The second vault of each chain never answers: there the host is killed.
+  // The second vault of each worker never responds. Then the host is killed.
   const hanging = service.cloud.control.addFault({
     match: { operation: "keyvault.listSecrets" },
     action: { kind: "latency", milliseconds: 600_000 },
@@ -72,7 +72,7 @@ test("a host ten minutes ahead, set back by an hour and killed amid a scan, hold
   const scan = await status();
   expect(scan).toMatchObject({ status: "completed", progress: { vaultsDone: VAULTS, assetsFound: VAULTS * 10 } });
 
-  // Every instant is the store's, whichever host wrote it.
+  // All times are the store's, whichever host wrote them.
   const ended = Date.now() + moved;
   for (const at of [scan.createdAt, scan.startedAt, scan.finishedAt].map((instant) => Date.parse(instant))) {
     expect(at).toBeGreaterThanOrEqual(begun - 2 * SECOND_MS);

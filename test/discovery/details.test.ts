@@ -6,7 +6,7 @@ import { IS_CAMPAIGN } from "../support/cases.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { runWeek, UNTOLD, WHOLE_WEEK } from "../support/week.ts";
 
-/** What scheduled scans read of what no list tells of, and when they see it. */
+/** Details that no list shows a change of: which of them scheduled full scans read, and when changes are found. */
 
 let storage: TestStorage;
 beforeAll(async () => {
@@ -16,14 +16,17 @@ afterAll(() => storage?.stop());
 
 describe("the sevenths that a scheduled full scan reads", () => {
   const SUNDAY = Date.parse("2026-11-22T01:30:00Z");
-  /** How often each seventh is read in so many days of a full scan a day, and the longest time between two readings. */
+  /**
+   * Returns how often each seventh is read in a number of days with a daily full scan, and the longest time between two
+   * readings.
+   */
   function readings(refreshDays: number, days: number, skip: (day: number) => boolean = () => false, first = SUNDAY) {
     let read: ReadSevenths = [...ALL_SEVENTHS].map(() => [first / 1000, ""]);
     const times = new Array<number>(7).fill(0);
     let longest = 0;
     for (let day = 1; day <= days; day++) {
       if (skip(day)) continue;
-      // A scan waits some minutes, up to five, to begin.
+      // Scans start with a delay of up to five minutes.
       const now = SUNDAY + day * DAY_MS + ((day * 7919) % 300) * 1000;
       const due = dueSevenths(read, now, refreshDays);
       read = read.map(([at], seventh) => {
@@ -48,29 +51,29 @@ describe("the sevenths that a scheduled full scan reads", () => {
     expect(longest).toBeLessThanOrEqual(refreshDays + 0.01);
   });
 
-  test("of days without a scan are read with the next one", () => {
+  test("of days without a scan are read by the next scan", () => {
     expect(readings(7, 28, (day) => day === 9 || day === 10).longest).toBeCloseTo(9, 1);
     expect(readings(7, 28, (day) => day % 7 !== 0)).toMatchObject({ times: [4, 4, 4, 4, 4, 4, 4] });
   });
 
-  test("keep the promise after a scan that was asked for at any hour", () => {
+  test("keep the promised interval after a scan that a user started at any hour", () => {
     for (let hour = 0; hour < 24; hour++) {
       const { longest } = readings(7, 28, undefined, SUNDAY + hour * HOUR_MS);
-      // But for the hour in which a scan may come to a vault.
+      // Allows for the hour within which a scan may reach a vault.
       expect(longest, `${hour} h`).toBeLessThanOrEqual(7 + 1 / 24);
     }
   });
 
-  test("are all of them where nothing is known of when they were read", () => {
+  test("are all sevenths if the last reading is unknown", () => {
     expect(dueSevenths(undefined, SUNDAY, 7)).toBe(ALL_SEVENTHS);
   });
 });
 
-/** A campaign runs a week of 500 changes. */
+/** A campaign runs a week with 500 changes. */
 const WEEK = IS_CAMPAIGN ? WHOLE_WEEK : { vaults: 2, secrets: 16, keys: 10, certificates: 10, changes: 45 };
 const PROMISED_DAYS = 7;
 
-test(`in a week of ${WEEK.changes} changes each is seen in the promised time, at little more than half the operations`, async () => {
+test(`in a week of ${WEEK.changes} changes each is found in the promised time, with little more than half of the operations`, async () => {
   const { seen, unseen, operations, whole } = await runWeek({
     connectionString: storage.connectionString("week"),
     ...WEEK,

@@ -32,7 +32,7 @@ beforeAll(async () => {
   expect((await service.scan({ mode: "full" })).status).toBe("completed");
 });
 afterAll(() => service?.stop());
-// Also of a test that failed: its faults are not those of the next.
+// Also after a failed test: its faults must not affect the next one.
 afterEach(() => service.cloud.control.clearFaults());
 
 const assetIds = async () => (await service.all("/api/assets/discovery/assets")).map((asset) => asset.id);
@@ -47,8 +47,8 @@ const results = async (scanId: string) =>
     ]),
   );
 
-describe("a vault in trouble is that vault's failure, and what was known of it stays", () => {
-  test("denied, walled, throttling, garbage, foreign nextLink, resetting, failing, vanished from its address", async () => {
+describe("a vault that can't be read fails alone, and its stored assets stay", () => {
+  test("for access denied, firewall, throttling, invalid JSON, foreign nextLink, reset connections, server errors, and unknown host", async () => {
     const before = await assetIds();
     const { control } = service.cloud;
     control.addFault({ match: { vault: "kv-throttles", operation: "keyvault.*" }, action: { kind: "throttle" } });
@@ -88,7 +88,7 @@ describe("a vault in trouble is that vault's failure, and what was known of it s
     expect(await assetIds()).toEqual(before);
   });
 
-  test("a scan after it leaves the failed ones alone for a while, and force tries them again", async () => {
+  test("later scans skip the failed vaults for a while, and force retries them", async () => {
     service.cloud.control.resetCounts();
     const delta = await service.scan({ mode: "delta" });
     expect((await results(delta.scanId)).get("kv-denied")).toMatchObject({ outcome: "skipped" });
@@ -98,7 +98,7 @@ describe("a vault in trouble is that vault's failure, and what was known of it s
     expect((await results(forced.scanId)).get("kv-denied")).toMatchObject({ outcome: "succeeded" });
   });
 
-  test("a throttle with Retry-After is waited out", async () => {
+  test("a throttled request is repeated after Retry-After", async () => {
     service.cloud.control.addFault({
       match: { vault: "kv-fine" },
       action: { kind: "throttle", retryAfterSeconds: 1 },
@@ -108,13 +108,13 @@ describe("a vault in trouble is that vault's failure, and what was known of it s
   });
 });
 
-test("storage that is busy for a while delays a scan, and is no failure of it", async () => {
+test("busy storage delays a scan and does not fail it", async () => {
   service.tables.fail(Array(6).fill("ServerBusy"), ({ path }) => path === "Subscriptions()");
   expect((await service.scan({ mode: "delta" })).status).toBe("completed");
 });
 
-describe("what leaves the cloud leaves the inventory", () => {
-  test("one secret gone, one changed, one new, told in the results", async () => {
+describe("deletions in the cloud", () => {
+  test("one deleted, one changed and one new secret appear in the results", async () => {
     const { control } = service.cloud;
     control.remove("kv-fine", "secrets", "s-00");
     control.putSecret("kv-fine", { name: "s-99", expiresInDays: 2 });
@@ -139,7 +139,7 @@ describe("what leaves the cloud leaves the inventory", () => {
     expect(owned).toHaveLength(30);
   });
 
-  test("a vault that is gone from a complete listing, with its assets", async () => {
+  test("remove a vault that is missing from a complete listing, with its assets", async () => {
     service.cloud.control.removeVault("kv-vanishes");
     const scan = await service.scan({ mode: "delta" });
     expect(scan.progress).toMatchObject({ assetsRemoved: 31 });
@@ -148,7 +148,7 @@ describe("what leaves the cloud leaves the inventory", () => {
     expect((await service.all("/api/assets/discovery/vaults")).map((vault) => vault.name)).not.toContain("kv-vanishes");
   });
 
-  test("but nothing while its subscription can't be listed", async () => {
+  test("remove nothing while the subscription can't be listed", async () => {
     const before = await assetIds();
     service.cloud.control.addFault({
       match: { operation: "arm.listVaults", subscription: B },
@@ -163,8 +163,8 @@ describe("what leaves the cloud leaves the inventory", () => {
   });
 });
 
-describe("scans side by side", () => {
-  test("a second one over the same subscriptions is 409 with the first one's id; another subscription's and force may run", async () => {
+describe("concurrent scans", () => {
+  test("a second scan of the same subscriptions is 409 with the first one's id; scans of another subscription and force scans run", async () => {
     service.cloud.control.addFault({
       match: { operation: "keyvault.*" },
       action: { kind: "latency", milliseconds: 1000 },
@@ -185,7 +185,7 @@ describe("scans side by side", () => {
       expect((await service.scanEnds(scan.body.scanId)).status).toBe("completed");
   });
 
-  test("a cancelled scan begins no further vault and says so", async () => {
+  test("a canceled scan starts no further vault and has the status cancelled", async () => {
     service.cloud.control.addFault({
       match: { operation: "keyvault.*" },
       action: { kind: "latency", milliseconds: 1000 },
@@ -202,7 +202,7 @@ describe("scans side by side", () => {
     await service.admin("DELETE", "/api/settings/all");
   });
 
-  test("the list has them all, newest first", async () => {
+  test("the list has all scans, newest first", async () => {
     const scans = await service.all("/api/assets/discovery/scans");
     const created = scans.map((scan) => scan.createdAt);
     expect(created).toEqual([...created].sort().reverse());

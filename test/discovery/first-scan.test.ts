@@ -7,13 +7,13 @@ import { newestFirst } from "../../shared/platform/ulid.ts";
 import { mortal, type Steps } from "../support/mortal.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { Service } from "../support/service.ts";
-import { everything, type Rooms, scanRooms } from "./rooms.ts";
+import { createScanFixture, everything, type ScanFixture } from "./scan-fixture.ts";
 
 const company: Company = {
   subscriptions: [{ name: "Only", vaults: [{ name: "kv-one", secrets: [{ name: "one" }] }] }],
 };
 
-/** As the platform does each minute. Returns when the function has run. */
+/** Runs the timer, as the platform does every minute. Returns when its function has run. */
 async function watch(url: string): Promise<void> {
   const answer = await fetch(`${url}/__host/timers/watchScans`, { method: "POST" });
   expect(await answer.json()).toEqual({ succeeded: true });
@@ -24,7 +24,7 @@ describe("the service with an empty store", () => {
   afterAll(() => service?.stop());
   const scans = () => service.all("/api/assets/discovery/scans");
 
-  test("two hosts start one full scan by themselves, and none after it", { timeout: 150_000 }, async () => {
+  test("two hosts start one full scan automatically, and none after it", { timeout: 150_000 }, async () => {
     service = await Service.start({ company, hosts: 2, env: { FIRST_SCAN: "on" } });
     await Promise.all(service.hosts.flatMap(({ url }) => [watch(url), watch(url)]));
     await expect.poll(scans, { timeout: 150_000 }).toHaveLength(1);
@@ -45,7 +45,7 @@ describe("the service with FIRST_SCAN=off", () => {
   afterAll(() => service?.stop());
   const scans = () => service.all("/api/assets/discovery/scans");
 
-  test("starts no scan, and with it switched on none either once there was a scan", { timeout: 150_000 }, async () => {
+  test("starts no scan, and after FIRST_SCAN is turned on none if there was a scan", { timeout: 150_000 }, async () => {
     service = await Service.start({ company, env: { FIRST_SCAN: "off" } });
     await watch(service.url);
     await service.settled();
@@ -68,16 +68,16 @@ describe("an instance that crashes", () => {
   afterAll(() => storage?.stop());
   let used = 0;
 
-  const list = async (rooms: Rooms) => (await rooms.discovery.list(everything)).items;
+  const list = async (fixture: ScanFixture) => (await fixture.discovery.list(everything)).items;
 
-  /** What the timer of another instance finds after a minute, after two, and once lost messages are sent again. */
-  async function laterOn(rooms: Rooms): Promise<void> {
+  /** Runs the timer of another instance after a minute, after two, and once lost messages are sent again. */
+  async function laterOn(fixture: ScanFixture): Promise<void> {
     for (const passed of [61 * SECOND_MS, 61 * SECOND_MS, 11 * MINUTE_MS]) {
       await storage.move(passed);
-      await rooms.clockCatchesUp();
-      await rooms.startFirstScan("later");
-      await rooms.watch();
-      await rooms.deliver();
+      await fixture.clockCatchesUp();
+      await fixture.startFirstScan("later");
+      await fixture.watch();
+      await fixture.deliver();
     }
   }
 
@@ -89,11 +89,11 @@ describe("an instance that crashes", () => {
       for (let dieAt = 1; ; dieAt++) {
         const connection = storage.azurite.connectionString(ACCOUNTS[used++]!);
         const steps: Steps = { taken: 0, dieAt, when };
-        const first = scanRooms(connection, (tables) => mortal(tables, steps, (method) => WRITES.has(method)));
+        const first = createScanFixture(connection, (tables) => mortal(tables, steps, (method) => WRITES.has(method)));
         await first.startFirstScan("crashed").catch(() => undefined);
         if (!steps.dead) break;
         crashes++;
-        const other = scanRooms(connection);
+        const other = createScanFixture(connection);
         if ((await other.tables.partitions("Scans").next()).value !== undefined) claims++;
         await laterOn(other);
         expect([dieAt, await list(other)]).toMatchObject([dieAt, [{ status: "completed", trigger: "schedule" }]]);
@@ -113,7 +113,7 @@ describe("an instance that crashes", () => {
       Promise.withResolvers<void>(),
       Promise.withResolvers<void>(),
     ];
-    const faster = scanRooms(connection, (tables) => ({
+    const faster = createScanFixture(connection, (tables) => ({
       ...tables,
       async insert(...args) {
         const row = await tables.insert(...args);
@@ -122,7 +122,7 @@ describe("an instance that crashes", () => {
         return row;
       },
     }));
-    const slower = scanRooms(connection, (tables) => ({
+    const slower = createScanFixture(connection, (tables) => ({
       ...tables,
       async insert(...args) {
         await claimed.promise;
@@ -146,7 +146,7 @@ describe("an instance that crashes", () => {
     const connection = storage.azurite.connectionString(ACCOUNTS[used++]!);
     const [held, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     let inserts = 0;
-    const slow = scanRooms(connection, (tables) => ({
+    const slow = createScanFixture(connection, (tables) => ({
       ...tables,
       async insert(...args) {
         if (++inserts === 2) {
@@ -158,7 +158,7 @@ describe("an instance that crashes", () => {
     }));
     const starting = slow.startFirstScan("slow");
     await held.promise;
-    const other = scanRooms(connection);
+    const other = createScanFixture(connection);
     await laterOn(other);
     expect(await list(other)).toMatchObject([{ status: "completed" }]);
     released.resolve();
@@ -169,35 +169,35 @@ describe("an instance that crashes", () => {
   });
 
   test("the first scan starts where a requested scan was lost before it was stored", async () => {
-    const rooms = scanRooms(storage.azurite.connectionString(ACCOUNTS[used++]!));
-    await rooms.clockCatchesUp();
-    const createdAt = rooms.clock.now().toISOString();
-    await rooms.active.enter({ scanId: "01KB9Z6Q4V3N8S7T5W2X1Y0Z9A", mode: "full", workers: 0, createdAt });
-    await rooms.startFirstScan("first");
-    expect(await list(rooms)).toEqual([]);
-    await laterOn(rooms);
-    expect(await list(rooms)).toMatchObject([{ status: "completed", trigger: "schedule" }]);
+    const fixture = createScanFixture(storage.azurite.connectionString(ACCOUNTS[used++]!));
+    await fixture.clockCatchesUp();
+    const createdAt = fixture.clock.now().toISOString();
+    await fixture.active.enter({ scanId: "01KB9Z6Q4V3N8S7T5W2X1Y0Z9A", mode: "full", workers: 0, createdAt });
+    await fixture.startFirstScan("first");
+    expect(await list(fixture)).toEqual([]);
+    await laterOn(fixture);
+    expect(await list(fixture)).toMatchObject([{ status: "completed", trigger: "schedule" }]);
   });
 
-  test("no scan starts by itself where all scans were purged", async () => {
+  test("no scan starts automatically after all scans were purged", async () => {
     const connection = storage.azurite.connectionString(ACCOUNTS[used++]!);
-    const rooms = scanRooms(connection);
-    await rooms.startFirstScan("first");
-    await rooms.deliver();
-    const [scan] = await list(rooms);
-    expect(await rooms.tables.remove(Scans, SCAN_LIST, newestFirst(scan!.scanId))).toBe(true);
-    const other = scanRooms(connection);
+    const fixture = createScanFixture(connection);
+    await fixture.startFirstScan("first");
+    await fixture.deliver();
+    const [scan] = await list(fixture);
+    expect(await fixture.tables.remove(Scans, SCAN_LIST, newestFirst(scan!.scanId))).toBe(true);
+    const other = createScanFixture(connection);
     await laterOn(other);
     expect(await list(other)).toEqual([]);
   });
 
-  test("an instance leaves a scan alone that another one has just claimed", async () => {
+  test("an instance does not start a scan that another one has just claimed", async () => {
     const connection = storage.azurite.connectionString(ACCOUNTS[used++]!);
     const steps: Steps = { taken: 0, dieAt: 1, when: "after" };
-    await scanRooms(connection, (tables) => mortal(tables, steps, (method) => WRITES.has(method)))
+    await createScanFixture(connection, (tables) => mortal(tables, steps, (method) => WRITES.has(method)))
       .startFirstScan("slow")
       .catch(() => undefined);
-    const other = scanRooms(connection);
+    const other = createScanFixture(connection);
     await other.startFirstScan("quick");
     expect(await list(other)).toEqual([]);
     await storage.move(61 * SECOND_MS);

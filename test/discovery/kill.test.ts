@@ -20,7 +20,7 @@ const company: Company = {
   ],
 };
 
-/** Longer than a dead worker's lease on a vault. */
+/** Longer than a crashed worker's lease on a vault. */
 const LEASES_ENDED_MS = 20_000;
 
 const storageClock = movedClock();
@@ -30,7 +30,7 @@ beforeAll(async () => {
     tableProxy: true,
     company,
     lease: 1,
-    // What watches over scans each minute is part of what goes on with them.
+    // The watch, which runs every minute, is needed to recover scans.
     schedules: true,
     env: { DISCOVERY_MAX_WORKERS: "3" },
     storageEnv: storageClock.environment,
@@ -40,7 +40,7 @@ afterAll(async () => {
   await service?.stop();
   storageClock.remove();
 });
-// A first try that failed may have left its host dead and its scan under way.
+// A failed first attempt may have left its host killed and its scan running.
 beforeEach(async () => {
   service.tables.heal();
   service.cloud.control.clearFaults();
@@ -53,7 +53,7 @@ beforeEach(async () => {
 const ROUNDS = IS_CAMPAIGN ? 40 : 2;
 
 test(
-  `killed at ${ROUNDS} writes drawn by the seed ${SEED}, every scan still ends, and the inventory is that of the cloud`,
+  `killed at ${ROUNDS} writes drawn by the seed ${SEED}, every scan still ends, and the inventory equals the cloud`,
   async () => {
     const dice = new Dice(SEED);
     const scans = TableClient.fromConnectionString(service.azurite.connectionString(), "Scans", {
@@ -64,7 +64,7 @@ test(
     let amongVaults = 0;
     for (let round = 0; round < ROUNDS; round++) {
       changeEveryVault(round);
-      // Each such part of the writes that a scan of such changes makes has its kill; the first scan makes many more.
+      // One kill in each equal part of the writes of such a scan. The first scan makes many more writes.
       const write = 1 + Math.floor(((round + dice.next()) / ROUNDS) * WRITES);
       const isApplied = dice.oneIn(2);
       const started = await service.admin("POST", "/api/assets/discovery/scan", {
@@ -78,7 +78,7 @@ test(
       };
       await killedAtWrite(write, isApplied, isOver);
 
-      // What the dead process left: a scan that is not over.
+      // The killed process left a scan that is not over.
       const { status } = await scans.getEntity<{ status: string }>(`scan:${scanId}`, "0");
       const vaultsDone = await rowsOf(scans, `PartitionKey eq 'scan:${scanId}' and RowKey ge '3!' and RowKey lt '4'`);
       kills.push(`write ${write}${isApplied ? "" : ", not made"}: ${status}, ${vaultsDone} of ${VAULTS} vaults done`);
@@ -98,7 +98,7 @@ test(
   60_000 + ROUNDS * 200_000,
 );
 
-test("killed while a look waits, another host does it: a new secret is there without a scan, after its event alone", async () => {
+test("a re-scan that waits when its host is killed is run by another host: a new secret appears after its event, without a scan", async () => {
   const storage = service.azurite.connectionString();
   await service.cloud.control.deliverEvents({ connectionString: storage, queue: "vault-events" });
   await service.scan({ mode: "delta" });
@@ -109,7 +109,7 @@ test("killed while a look waits, another host does it: a new secret is there wit
   await expect.poll(wanted, { timeout: 150_000 }).toBe(1);
   await service.hosts.splice(0)[0]!.stop("SIGKILL");
   await service.addHost();
-  // The vault was read by the scans of before just now, so that the look waits for half a minute.
+  // The earlier scans have just read the vault, so that the re-scan waits for half a minute.
   await storageClock.add(31_000);
   await expect.poll(wanted, { timeout: 150_000 }).toBe(0);
   const { body } = await service.admin("GET", "/api/assets/discovery/assets/kv-0.secret.from-an-event");
@@ -125,10 +125,12 @@ test("killed while a look waits, another host does it: a new secret is there wit
   await service.cloud.control.deliverEvents(undefined);
 });
 
-/** Fewer than a scan that finds a few changes in each of the eight vaults makes, so that each kill interrupts it. */
+/**
+ * Fewer writes than a scan makes that finds a few changes in each of the eight vaults, so that each kill interrupts the scan.
+ */
 const WRITES = 48;
 
-/** Something to add, to change and to remove in every vault. */
+/** Adds, changes and removes something in every vault. */
 function changeEveryVault(round: number): void {
   for (let index = 0; index < VAULTS; index++) {
     const vault = `kv-${index}`;
@@ -138,7 +140,10 @@ function changeEveryVault(round: number): void {
   }
 }
 
-/** Kills the only host at its n-th write to the tables from now on, which is made or not. Resolves when it is dead. */
+/**
+ * Kills the only host at its n-th write to the tables from now on, before or after storage applies it. Resolves when the host
+ * has ended.
+ */
 async function killedAtWrite(write: number, isApplied: boolean, isOver: () => Promise<boolean>): Promise<void> {
   const [host] = service.hosts.splice(0);
   let writes = 0;
@@ -161,7 +166,7 @@ async function rowsOf(client: TableClient, filter: string): Promise<number> {
   return count;
 }
 
-/** Every list and total of the inventory, against what the cloud holds. */
+/** Compares every list and total of the inventory with the cloud. */
 async function expectInventoryOfTheCloud(): Promise<void> {
   const expected = new Map<string, string>();
   for (let index = 0; index < VAULTS; index++) {

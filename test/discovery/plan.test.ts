@@ -6,7 +6,7 @@ import { MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { mortal, type Steps } from "../support/mortal.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
-import { caller, everything, HERE, type Rooms, scanRooms, THERE } from "./rooms.ts";
+import { caller, createScanFixture, everything, HERE, type ScanFixture, THERE } from "./scan-fixture.ts";
 
 const ACCOUNTS = Array.from({ length: 100 }, (_, at) => `account${at}`);
 
@@ -17,14 +17,14 @@ beforeAll(async () => {
 });
 afterAll(() => storage?.stop());
 
-let rooms: Rooms;
+let fixture: ScanFixture;
 beforeEach(() => {
-  rooms = scanRooms(storage.azurite.connectionString(ACCOUNTS[used++]!));
+  fixture = createScanFixture(storage.azurite.connectionString(ACCOUNTS[used++]!));
 });
 
 describe("a plan", () => {
-  test("two messages for one plan at the same time: one plan stands, every vault is scanned once", async () => {
-    const { discovery, sent } = rooms;
+  test("delivered twice at the same time is written once, and every vault is scanned once", async () => {
+    const { discovery, sent } = fixture;
     const { scanId } = await discovery.start({ mode: "full" }, caller);
     sent.length = 0;
     let arrived = 0;
@@ -32,42 +32,42 @@ describe("a plan", () => {
     const both = new Promise<void>((resolve) => {
       go = resolve;
     });
-    rooms.cloud.whileListing = async () => {
+    fixture.cloud.whileListingVaults = async () => {
       if (++arrived === 4) go();
       await both;
     };
-    await Promise.all([1, 2].map(() => rooms.plan(scanId).then(go)));
+    await Promise.all([1, 2].map(() => fixture.plan(scanId).then(go)));
     expect(
       sent
         .filter(({ queue }) => queue === QUEUES.vaults)
         .map(({ message }) => message.index)
         .sort(),
     ).toEqual(["000000", "000001", "000002"]);
-    await rooms.deliver();
+    await fixture.deliver();
     expect(await discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 3 });
   });
 
-  test("one that was overtaken while it listed the vaults writes nothing over the scan that runs", async () => {
-    const { discovery, run, sent } = rooms;
+  test("that another one overtook while it listed the vaults does not overwrite the running scan", async () => {
+    const { discovery, run, sent } = fixture;
     const { scanId } = await discovery.start({ mode: "full" }, caller);
     sent.length = 0;
     let overtaken = false;
-    rooms.cloud.whileListing = async () => {
+    fixture.cloud.whileListingVaults = async () => {
       if (overtaken) return;
       overtaken = true;
       await run.scan(scanId, 1);
     };
     await run.scan(scanId, 1);
     expect(overtaken).toBe(true);
-    expect(rooms.cloud.looked).toBe(3);
+    expect(fixture.cloud.secretListings).toBe(3);
     expect(await discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsTotal: 3, vaultsDone: 3 });
     expect((await discovery.results(scanId, everything)).page.items).toHaveLength(3);
   });
 
-  test("a duplicate message starts no vault again; a second delivery of the plan's own does", async () => {
-    const { discovery, run, sent } = rooms;
+  test("starts no vault again after a duplicate message, but does after the message's second delivery", async () => {
+    const { discovery, run, sent } = fixture;
     const { scanId } = await discovery.start({ mode: "full" }, caller);
-    await rooms.plan(scanId);
+    await fixture.plan(scanId);
     sent.length = 0;
     await run.scan(scanId, 1);
     expect(sent).toEqual([]);
@@ -75,8 +75,8 @@ describe("a plan", () => {
     expect(sent.filter(({ queue }) => queue === QUEUES.vaults)).toHaveLength(3);
   });
 
-  test("while it waits for workers, the watch adds no messages to the one that is waiting", async () => {
-    const { discovery, run, watch, sent, settings } = rooms;
+  test("that waits for workers gets no additional messages from the watch", async () => {
+    const { discovery, run, watch, sent, settings } = fixture;
     settings.discoveryMaxWorkers = 1;
     const busy = await discovery.start({ mode: "full" }, caller);
     await run.plan(busy.scanId, 1);
@@ -89,7 +89,7 @@ describe("a plan", () => {
       expect(sent.filter(({ queue }) => queue === QUEUES.plan)).toHaveLength(1);
       await storage.move(4 * MINUTE_MS);
     }
-    // The message is lost: only then another one comes, and no more than one.
+    // Only a lost message is replaced, by one message.
     await storage.move(11 * MINUTE_MS);
     sent.length = 0;
     await watch();
@@ -98,79 +98,79 @@ describe("a plan", () => {
   });
 });
 
-/** What a room changes storage with. */
+/** The calls that change storage. */
 const WRITES = ["insert", "put", "replace", "remove", "modify", "transaction", "write"];
-/** Every so many steps one death. */
+/** One crash per this number of steps. */
 const STRIDE = IS_CAMPAIGN ? 1 : 9;
 
-describe("a scan in the invocation of its one message", () => {
+describe("a scan within the invocation of its one message", () => {
   const names = (count: number) => Array.from({ length: count }, (_, at) => `kv-${String(at).padStart(2, "0")}`);
 
-  test("is planned, scanned and ended by it, and sends no other", async () => {
-    rooms.cloud.vaults.set(HERE, names(12));
-    const { scanId } = await rooms.discovery.start({ mode: "full" }, caller);
-    expect(rooms.take(QUEUES.plan)).toHaveLength(1);
-    await rooms.run.scan(scanId, 1);
-    expect(rooms.sent).toEqual([]);
-    expect(rooms.cloud.looked).toBe(12);
-    expect(await rooms.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 12 });
+  test("is planned, scanned and ended there, and sends no other message", async () => {
+    fixture.cloud.vaults.set(HERE, names(12));
+    const { scanId } = await fixture.discovery.start({ mode: "full" }, caller);
+    expect(fixture.take(QUEUES.plan)).toHaveLength(1);
+    await fixture.run.scan(scanId, 1);
+    expect(fixture.sent).toEqual([]);
+    expect(fixture.cloud.secretListings).toBe(12);
+    expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 12 });
   });
 
-  test("has ten vaults in hand at once, sends messages for further workers, and never more than there may be", async () => {
-    rooms.cloud.vaults.set(HERE, names(16));
-    rooms.settings.discoveryMaxWorkers = 12;
+  test("scans ten vaults at once, sends messages for further workers, and never exceeds the limit", async () => {
+    fixture.cloud.vaults.set(HERE, names(16));
+    fixture.settings.discoveryMaxWorkers = 12;
     let now = 0;
     let most = 0;
-    rooms.cloud.whileLooking = async () => {
+    fixture.cloud.whileListingSecrets = async () => {
       most = Math.max(most, ++now);
-      // Only ten together go on.
+      // Only ten together can continue.
       while (most < 10) await delay(5);
       now--;
     };
-    const { scanId } = await rooms.discovery.start({ mode: "full" }, caller);
-    rooms.take(QUEUES.plan);
-    const first = rooms.run.scan(scanId, 1);
-    await expect.poll(() => rooms.sent.length).toBe(2);
-    await Promise.all([first, ...rooms.take(QUEUES.vaults).map((one) => rooms.hand(one))]);
+    const { scanId } = await fixture.discovery.start({ mode: "full" }, caller);
+    fixture.take(QUEUES.plan);
+    const first = fixture.run.scan(scanId, 1);
+    await expect.poll(() => fixture.sent.length).toBe(2);
+    await Promise.all([first, ...fixture.take(QUEUES.vaults).map((one) => fixture.hand(one))]);
     expect(most).toBeGreaterThanOrEqual(10);
     expect(most).toBeLessThanOrEqual(12);
-    expect(await rooms.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 16 });
-    expect(rooms.cloud.looked).toBe(16);
+    expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 16 });
+    expect(fixture.cloud.secretListings).toBe(16);
   });
 
-  test("hands on what it does not finish in some seconds, each vault to a message, and goes on with one", async () => {
-    rooms.cloud.vaults.set(HERE, names(9));
-    rooms.settings.discoveryMaxWorkers = 3;
+  test("hands off what it does not finish in some seconds, one message per vault, and continues with one worker", async () => {
+    fixture.cloud.vaults.set(HERE, names(9));
+    fixture.settings.discoveryMaxWorkers = 3;
     let later: Promise<void> | undefined;
     const seconds = async () => {
       await storage.move(16 * SECOND_MS);
-      await rooms.clockCatchesUp();
+      await fixture.clockCatchesUp();
     };
-    // No vault is done before the time has passed.
-    rooms.cloud.whileLooking = () => {
+    // No vault finishes before the time has passed.
+    fixture.cloud.whileListingSecrets = () => {
       later ??= seconds();
       return later;
     };
-    const { scanId } = await rooms.discovery.start({ mode: "full" }, caller);
-    rooms.take(QUEUES.plan);
-    await rooms.run.scan(scanId, 1);
-    expect(rooms.sent).toHaveLength(2);
-    expect(await rooms.discovery.progress(scanId)).toMatchObject({ status: "running", vaultsDone: 7 });
-    await rooms.deliver();
-    expect(await rooms.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 9 });
-    expect(rooms.cloud.looked).toBe(9);
+    const { scanId } = await fixture.discovery.start({ mode: "full" }, caller);
+    fixture.take(QUEUES.plan);
+    await fixture.run.scan(scanId, 1);
+    expect(fixture.sent).toHaveLength(2);
+    expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "running", vaultsDone: 7 });
+    await fixture.deliver();
+    expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 9 });
+    expect(fixture.cloud.secretListings).toBe(9);
   });
 
-  test("whose beginning is written, cancelled, and told it was not written, is scanned and ended nevertheless", async () => {
+  test("is scanned and ended even if the response to its start was lost and it was canceled at that moment", async () => {
     const connection = storage.azurite.connectionString(ACCOUNTS[used++]!);
-    const other = scanRooms(connection);
+    const other = createScanFixture(connection);
     let isLost = false;
-    const unlucky = scanRooms(connection, (tables) => ({
+    const unlucky = createScanFixture(connection, (tables) => ({
       ...tables,
       replace: async (entity, row) => {
         const written = await tables.replace(entity, row);
         if (isLost || (row as { status?: string }).status !== "running") return written;
-        // The answer is lost, and the scan cancelled before the same is sent again.
+        // The response is lost, and the scan is canceled before the request is retried.
         isLost = true;
         await other.discovery.cancel(scanId, caller);
         return await tables.replace(entity, row);
@@ -181,41 +181,43 @@ describe("a scan in the invocation of its one message", () => {
     const { scanId } = await other.discovery.start({ mode: "full" }, caller);
     await unlucky.run.scan(scanId, 1);
     expect(unlucky.take(QUEUES.vaults).map(({ message }) => message.index)).toEqual(["000010", "000011"]);
-    expect(unlucky.cloud.looked).toBe(10);
+    expect(unlucky.cloud.secretListings).toBe(10);
     for (const index of ["000010", "000011"]) await unlucky.run.scanVaults({ scanId, index }, 1);
     expect(await other.discovery.progress(scanId)).toMatchObject({ status: "cancelled", vaultsDone: 12 });
   });
 
-  test("that fails at one vault scans the others; the message's next delivery gives the one its own", async () => {
-    rooms.cloud.vaults.set(HERE, names(5));
-    const { known } = rooms.writer;
-    rooms.writer.known = async (name) => {
+  test("that fails at one vault scans the others, and the message's next delivery sends a message for that vault", async () => {
+    fixture.cloud.vaults.set(HERE, names(5));
+    const { known } = fixture.writer;
+    fixture.writer.known = async (name) => {
       if (name === "kv-03") throw new Error("storage fails");
       return await known(name);
     };
-    const { scanId } = await rooms.discovery.start({ mode: "full" }, caller);
-    rooms.take(QUEUES.plan);
-    await expect(rooms.run.scan(scanId, 1)).rejects.toThrow("storage fails");
-    expect(await rooms.discovery.progress(scanId)).toMatchObject({ status: "running", vaultsDone: 4 });
-    rooms.writer.known = known;
-    await rooms.run.scan(scanId, 2);
-    expect(rooms.sent).toEqual([{ queue: QUEUES.vaults, message: { scanId, index: "000003" }, delaySeconds: 0 }]);
-    await rooms.deliver();
-    expect(await rooms.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 5 });
+    const { scanId } = await fixture.discovery.start({ mode: "full" }, caller);
+    fixture.take(QUEUES.plan);
+    await expect(fixture.run.scan(scanId, 1)).rejects.toThrow("storage fails");
+    expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "running", vaultsDone: 4 });
+    fixture.writer.known = known;
+    await fixture.run.scan(scanId, 2);
+    expect(fixture.sent).toEqual([{ queue: QUEUES.vaults, message: { scanId, index: "000003" }, delaySeconds: 0 }]);
+    await fixture.deliver();
+    expect(await fixture.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 5 });
   });
 
-  test("that died is taken up by its message's next delivery, whichever write it died at, and every vault ends once", async () => {
-    let deaths = 0;
+  test("that crashed at any write is continued by the next delivery, and every vault finishes once", async () => {
+    let crashes = 0;
     for (let at = 1 + (SEED % STRIDE); ; at += STRIDE) {
       const connection = storage.azurite.connectionString(ACCOUNTS[used++]!);
-      const other = scanRooms(connection);
+      const other = createScanFixture(connection);
       const { scanId } = await other.discovery.start({ mode: "full" }, caller);
       other.take(QUEUES.plan);
       const steps: Steps = { taken: 0, dieAt: at, when: at % 2 ? "before" : "after" };
-      const dying = scanRooms(connection, (tables) => mortal(tables, steps, (method) => WRITES.includes(method)));
-      await dying.run.scan(scanId, 1).catch(() => {});
+      const crashingTables = createScanFixture(connection, (tables) =>
+        mortal(tables, steps, (method) => WRITES.includes(method)),
+      );
+      await crashingTables.run.scan(scanId, 1).catch(() => {});
       if (!steps.dead) break;
-      deaths++;
+      crashes++;
       const { status } = await other.discovery.progress(scanId);
       if (status === "queued" || status === "running") {
         await storage.move(11 * MINUTE_MS);
@@ -224,7 +226,7 @@ describe("a scan in the invocation of its one message", () => {
         await other.watch();
         await other.deliver();
       }
-      expect(await other.discovery.progress(scanId), `death ${at}`).toMatchObject({
+      expect(await other.discovery.progress(scanId), `crash ${at}`).toMatchObject({
         status: "completed",
         vaultsDone: 3,
       });
@@ -232,78 +234,78 @@ describe("a scan in the invocation of its one message", () => {
       expect(await other.entries("scan.finished")).toHaveLength(1);
       expect(await other.active.all()).toEqual([]);
     }
-    expect(deaths).toBeGreaterThan(1);
+    expect(crashes).toBeGreaterThan(1);
   });
 });
 
 describe("the list of scans", () => {
-  test("shows a scan as it stands, also while it runs", async () => {
-    const { discovery } = rooms;
+  test("shows a scan's current state, also while it runs", async () => {
+    const { discovery } = fixture;
     const { scanId } = await discovery.start({ mode: "full" }, caller);
-    rooms.sent.length = 0;
+    fixture.sent.length = 0;
     const listed = async () => (await discovery.list(everything)).items.map(({ status }) => status);
     expect(await listed()).toEqual(["queued"]);
-    await rooms.plan(scanId);
+    await fixture.plan(scanId);
     expect(await listed()).toEqual(["running"]);
-    await rooms.deliver();
+    await fixture.deliver();
     expect(await listed()).toEqual(["completed"]);
   });
 });
 
 describe("a vault that moved to another subscription", () => {
-  test.each(["first", "last"] as const)("stands there and only there, whichever message comes %s", async (order) => {
-    await rooms.scan("full");
-    rooms.cloud.vaults = new Map([
+  test.each(["first", "last"] as const)("is stored only there, whichever message is delivered %s", async (order) => {
+    await fixture.scan("full");
+    fixture.cloud.vaults = new Map([
       [HERE, ["kv-one", "kv-two"]],
       [THERE, ["kv-three"]],
     ]);
-    expect(await rooms.scan("delta", order)).toMatchObject({ status: "completed" });
+    expect(await fixture.scan("delta", order)).toMatchObject({ status: "completed" });
     const wanted = ["1 kv-one", "1 kv-two", "2 kv-three"].flatMap((vault) => [
       `${vault} certificate`,
       `${vault} secret`,
     ]);
-    expect(await rooms.ids()).toEqual(wanted);
-    expect(await rooms.ids({ subscription: HERE })).toEqual(wanted.slice(0, 4));
-    expect(await rooms.ids({ subscription: THERE })).toEqual(wanted.slice(4));
+    expect(await fixture.ids()).toEqual(wanted);
+    expect(await fixture.ids({ subscription: HERE })).toEqual(wanted.slice(0, 4));
+    expect(await fixture.ids({ subscription: THERE })).toEqual(wanted.slice(4));
   });
 
-  test("is not taken out by a scan that planned its removal before another one found it", async () => {
-    await rooms.scan("full");
-    rooms.cloud.vaults.set(HERE, ["kv-one", "kv-two"]);
-    const { discovery, sent } = rooms;
+  test("is not removed by a scan that planned its removal before another scan found it", async () => {
+    await fixture.scan("full");
+    fixture.cloud.vaults.set(HERE, ["kv-one", "kv-two"]);
+    const { discovery, sent } = fixture;
     const removing = await discovery.start({ mode: "delta", subscriptions: [HERE] }, caller);
-    await rooms.plan(removing.scanId);
+    await fixture.plan(removing.scanId);
     const messages = sent.splice(0);
-    rooms.cloud.vaults.set(THERE, ["kv-three"]);
+    fixture.cloud.vaults.set(THERE, ["kv-three"]);
     await discovery.start({ mode: "delta", subscriptions: [THERE] }, caller);
-    await rooms.deliver();
+    await fixture.deliver();
     sent.push(...messages.filter(({ message }) => message.scanId === removing.scanId && "index" in message));
-    await rooms.deliver();
-    expect(await rooms.ids({ subscription: THERE })).toEqual(["2 kv-three certificate", "2 kv-three secret"]);
+    await fixture.deliver();
+    expect(await fixture.ids({ subscription: THERE })).toEqual(["2 kv-three certificate", "2 kv-three secret"]);
   });
 });
 
 describe("details that could not be read", () => {
   test("are a failure until a scan of any mode has read them", async () => {
-    rooms.cloud.certificate = () => {
+    fixture.cloud.certificate = () => {
       throw new CloudFailure("throttled", "Too many requests.", { remedy: "Wait." });
     };
-    expect(await rooms.scan("full")).toMatchObject({ status: "partial" });
-    expect(await rooms.scan("delta")).toMatchObject({ status: "partial" });
-    rooms.cloud.certificate = () => ({ version: "1", subject: "CN=www" });
-    expect(await rooms.scan("delta")).toMatchObject({ status: "completed" });
-    const { items } = await rooms.assets.list({ type: "certificate" }, everything, {
+    expect(await fixture.scan("full")).toMatchObject({ status: "partial" });
+    expect(await fixture.scan("delta")).toMatchObject({ status: "partial" });
+    fixture.cloud.certificate = () => ({ version: "1", subject: "CN=www" });
+    expect(await fixture.scan("delta")).toMatchObject({ status: "completed" });
+    const { items } = await fixture.assets.list({ type: "certificate" }, everything, {
       now: 0,
       criticalDays: 7,
       warningDays: 30,
     });
     expect(items.map(({ asset }) => asset.subject)).toEqual(["CN=www", "CN=www", "CN=www"]);
     let asked = 0;
-    rooms.cloud.certificate = () => {
+    fixture.cloud.certificate = () => {
       asked++;
       return {};
     };
-    expect(await rooms.scan("delta")).toMatchObject({ status: "completed" });
+    expect(await fixture.scan("delta")).toMatchObject({ status: "completed" });
     expect(asked).toBe(0);
   });
 });

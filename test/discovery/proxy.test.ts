@@ -3,7 +3,7 @@ import { type AddressInfo, connect } from "node:net";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Service } from "../support/service.ts";
 
-/** What the proxy was asked to connect to. */
+/** Hosts that the proxy was asked to connect to. */
 const tunnels: string[] = [];
 const proxy = createServer().on("connect", ({ url }, socket, head) => {
   tunnels.push(url!);
@@ -36,7 +36,7 @@ afterAll(async () => {
   proxy.close();
 });
 
-test("where the environment names a proxy, a scan goes through it over connections that are kept, but for the hosts of NO_PROXY", async () => {
+test("with a proxy in the environment, a scan uses it over persistent connections, except for hosts in NO_PROXY", async () => {
   const { status, progress } = await service.scan({ mode: "full" });
   expect({ status, progress }).toMatchObject({ status: "completed", progress: { assetsAdded: 80 } });
   const to = (host: string) => tunnels.filter((address) => address.startsWith(`${host}.`));

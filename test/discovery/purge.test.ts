@@ -1,6 +1,5 @@
 import { encodeTime } from "ulid";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { scanHistory } from "../../shared/discovery/purge.ts";
 import {
   claimedKey,
   doneKey,
@@ -13,6 +12,7 @@ import {
   scanPartition,
   VaultOutcomes,
 } from "../../shared/discovery/scan.ts";
+import { scanHistory } from "../../shared/discovery/scan-history.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import { DAY_MS } from "../../shared/platform/time.ts";
 import { newestFirst } from "../../shared/platform/ulid.ts";
@@ -29,7 +29,7 @@ beforeAll(async () => {
 });
 afterAll(() => azurite.stop());
 
-/** A scan of three vaults that began so many days ago. */
+/** Writes a scan of three vaults that started the given number of days ago. */
 async function plantScan(daysAgo: number, status: ScanRecord["status"], mark: string): Promise<string> {
   const at = NOW - daysAgo * DAY_MS;
   const scanId = encodeTime(at) + mark.repeat(16);
@@ -72,7 +72,7 @@ async function rowsOf(partitionKey: string): Promise<number> {
   return rows;
 }
 
-test("scans older than the retention go with all their rows, younger ones and those not over stay", async () => {
+test("a purge removes scans older than the retention with all their rows, and keeps newer and active ones", async () => {
   const history = scanHistory(tables);
   const old = [];
   for (let day = 0; day < 22; day++) old.push(await plantScan(91 + day, "completed", "A"));
@@ -91,7 +91,7 @@ test("scans older than the retention go with all their rows, younger ones and th
   expect((await history.stats()).total).toBe(3);
 });
 
-test("a purge that died half way is finished by the next", async () => {
+test("an interrupted purge is completed by the next one", async () => {
   const history = scanHistory(tables);
   const scanId = await plantScan(200, "completed", "E");
   await tables.remove(Scans, scanPartition(scanId), SCAN_ROW);

@@ -7,9 +7,9 @@ import { CloudFailure } from "../../shared/platform/azure/failure.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import { DAY_SECONDS } from "../../shared/platform/time.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { everything, HERE, type Rooms, scanRooms } from "./rooms.ts";
+import { createScanFixture, everything, HERE, type ScanFixture } from "./scan-fixture.ts";
 
-/** What a scan makes of a vault of which something can't be read. */
+/** Scans of a vault that can be read only in part. */
 
 const ACCOUNTS = Array.from({ length: 24 }, (_, at) => `account${at}`);
 
@@ -20,10 +20,10 @@ beforeAll(async () => {
 });
 afterAll(() => azurite?.stop());
 
-let rooms: Rooms;
+let fixture: ScanFixture;
 beforeEach(() => {
-  rooms = scanRooms(azurite.connectionString(ACCOUNTS[used++]!));
-  rooms.cloud.vaults.set(HERE, ["kv-one"]);
+  fixture = createScanFixture(azurite.connectionString(ACCOUNTS[used++]!));
+  fixture.cloud.vaults.set(HERE, ["kv-one"]);
 });
 
 const failing = (code: CloudFailure["code"]) => () => {
@@ -31,44 +31,44 @@ const failing = (code: CloudFailure["code"]) => () => {
 };
 
 async function scanned(mode: "full" | "delta") {
-  const { scanId, status, tally } = await rooms.scan(mode);
-  const { page } = await rooms.discovery.results(scanId, everything);
+  const { scanId, status, tally } = await fixture.scan(mode);
+  const { page } = await fixture.discovery.results(scanId, everything);
   const codes = page.items.flatMap(({ failures }) => failures.map(({ list, code }) => `${list}: ${code}`));
   return { status, codes, added: tally.added, updated: tally.updated, removed: tally.removed };
 }
 const NOTHING_NEW = { added: 0, updated: 0, removed: 0 };
 
-/** As the API shows it. */
+/** The asset as the API returns it. */
 async function shown(id: string) {
   const moment = { now: Date.parse("2026-11-21T10:00:00Z"), criticalDays: 7, warningDays: 30 };
-  return assetView((await rooms.assets.get(id, moment))!, moment, "owner");
+  return assetView((await fixture.assets.get(id, moment))!, moment, "owner");
 }
 
 async function asset(type: "secret" | "key" | "certificate", name: string) {
-  const found = await rooms.assets.get(`kv-one.${type}.${name}`, { now: 0 });
+  const found = await fixture.assets.get(`kv-one.${type}.${name}`, { now: 0 });
   return found && withoutKeys(found.asset);
 }
 
-describe("a rotation policy that can't be read costs only itself", () => {
+describe("a rotation policy that can't be read affects only itself", () => {
   beforeEach(() => {
-    rooms.cloud.listed = { keys: [{ name: "signing" }, { name: "wrapping" }] };
+    fixture.cloud.listed = { keys: [{ name: "signing" }, { name: "wrapping" }] };
   });
 
-  test("the key's type, size and version are there, the refusal is told once, and no key is blamed for it", async () => {
-    rooms.cloud.policy = failing("accessDenied");
+  test("the key's type, size and version are stored, the failure is recorded once, and no key fails a check for it", async () => {
+    fixture.cloud.policy = failing("accessDenied");
     expect(await scanned("full")).toMatchObject({ status: "partial", codes: ["rotationPolicies: accessDenied"] });
     const key = await asset("key", "signing");
     expect(key).toMatchObject({ keyType: "RSA", keySize: 3072, version: "1" });
     expect(key).not.toHaveProperty("rotationPolicy", expect.anything());
-    // What the compliance check goes by: not read, rather than none.
+    // The compliance check sees: not read, rather than none.
     expect(key?.listing).toBe("");
   });
 
-  test("scans of any mode try again, and it is there once it can be read", async () => {
-    rooms.cloud.policy = failing("accessDenied");
+  test("scans of any mode retry, and the policy is stored once it can be read", async () => {
+    fixture.cloud.policy = failing("accessDenied");
     await scanned("full");
     expect(await scanned("delta")).toMatchObject({ status: "partial", codes: ["rotationPolicies: accessDenied"] });
-    rooms.cloud.policy = () => ({ lifetimeActions: [{ action: "Rotate" }] });
+    fixture.cloud.policy = () => ({ lifetimeActions: [{ action: "Rotate" }] });
     expect(await scanned("delta")).toMatchObject({ status: "completed", updated: 2 });
     expect(await asset("key", "wrapping")).toMatchObject({
       rotationPolicy: { lifetimeActions: [{ action: "Rotate" }] },
@@ -76,10 +76,10 @@ describe("a rotation policy that can't be read costs only itself", () => {
     expect(await scanned("delta")).toMatchObject({ status: "completed", ...NOTHING_NEW });
   });
 
-  test("one that was read before stays", async () => {
-    rooms.cloud.policy = () => ({ lifetimeActions: [{ action: "Rotate" }] });
+  test("a policy that was read before stays", async () => {
+    fixture.cloud.policy = () => ({ lifetimeActions: [{ action: "Rotate" }] });
     await scanned("full");
-    rooms.cloud.policy = failing("unreachable");
+    fixture.cloud.policy = failing("unreachable");
     expect(await scanned("full")).toMatchObject({ codes: ["rotationPolicies: unreachable"], ...NOTHING_NEW });
     expect(await asset("key", "signing")).toMatchObject({
       rotationPolicy: { lifetimeActions: [{ action: "Rotate" }] },
@@ -87,15 +87,15 @@ describe("a rotation policy that can't be read costs only itself", () => {
   });
 });
 
-describe("a passing failure of a certificate's details", () => {
-  test("changes nothing of an unchanged one, and counts as no change when it is over", async () => {
+describe("a temporary failure to read a certificate's details", () => {
+  test("changes nothing of an unchanged certificate, and its recovery counts as no change", async () => {
     await scanned("full");
     const before = await asset("certificate", "www");
-    rooms.cloud.certificate = failing("unreachable");
+    fixture.cloud.certificate = failing("unreachable");
     expect(await scanned("full")).toEqual({ status: "partial", codes: ["certificates: unreachable"], ...NOTHING_NEW });
     expect(await asset("certificate", "www")).toMatchObject({ ...before, listing: "" });
     let asked = 0;
-    rooms.cloud.certificate = () => {
+    fixture.cloud.certificate = () => {
       asked++;
       return { version: "1", subject: "CN=www" };
     };
@@ -104,25 +104,25 @@ describe("a passing failure of a certificate's details", () => {
     expect(await asset("certificate", "www")).toEqual(before);
   });
 
-  test("leaves a renewed one as it was until it can be read: one change, counted once", async () => {
+  test("keeps the old details of a renewed certificate until the new ones can be read: one change, counted once", async () => {
     await scanned("full");
-    rooms.cloud.listed.certificates = [{ name: "www", expiresOn: 2_000_000_000 }];
-    rooms.cloud.certificate = failing("throttled");
+    fixture.cloud.listed.certificates = [{ name: "www", expiresOn: 2_000_000_000 }];
+    fixture.cloud.certificate = failing("throttled");
     const { expiresOn } = await shown("kv-one.certificate.www");
     expect(await scanned("delta")).toEqual({ status: "partial", codes: ["certificates: throttled"], ...NOTHING_NEW });
-    // It says that it is old, until it is not.
+    // The asset is marked as outdated until then.
     expect(await shown("kv-one.certificate.www")).toMatchObject({ stale: true, expiresOn });
-    rooms.cloud.certificate = () => ({ version: "2", subject: "CN=www" });
+    fixture.cloud.certificate = () => ({ version: "2", subject: "CN=www" });
     expect(await scanned("delta")).toMatchObject({ status: "completed", updated: 1 });
     expect(await asset("certificate", "www")).toMatchObject({ version: "2", expiresOn: 2_000_000_000 });
     expect((await shown("kv-one.certificate.www")).stale).toBe(false);
     expect(await scanned("full")).toMatchObject({ status: "completed", ...NOTHING_NEW });
   });
 
-  test("where it is refused, which may last, the list's own facts are shown all the same", async () => {
+  test("if access is denied, which may last, the fields of the list are shown nevertheless", async () => {
     await scanned("full");
-    rooms.cloud.listed.certificates = [{ name: "www", expiresOn: 2_000_000_000 }];
-    rooms.cloud.certificate = failing("accessDenied");
+    fixture.cloud.listed.certificates = [{ name: "www", expiresOn: 2_000_000_000 }];
+    fixture.cloud.certificate = failing("accessDenied");
     expect(await scanned("delta")).toMatchObject({ codes: ["certificates: accessDenied"], updated: 1 });
     expect(await asset("certificate", "www")).toMatchObject({ version: "1", expiresOn: 2_000_000_000 });
   });
@@ -134,61 +134,61 @@ describe("a scheduled full scan", () => {
   const due = seventhOf("kv-one", NAMES[0]!);
   let asked: string[] = [];
   beforeEach(() => {
-    rooms.cloud.listed = { certificates: NAMES.map((name) => ({ name })) };
-    rooms.cloud.certificate = (name) => {
+    fixture.cloud.listed = { certificates: NAMES.map((name) => ({ name })) };
+    fixture.cloud.certificate = (name) => {
       asked.push(name);
       return { version: "1", subject: "CN=www", autoRenew: true };
     };
   });
 
-  /** Answers what details were read of. */
+  /** Returns the names of assets whose details were read. */
   async function scheduled(): Promise<string[]> {
     asked = [];
-    await rooms.discovery.startScheduled("full", "request-3");
-    await rooms.deliver();
+    await fixture.discovery.startScheduled("full", "request-3");
+    await fixture.deliver();
     return asked.sort();
   }
   async function full(): Promise<string[]> {
     asked = [];
-    await rooms.scan("full");
+    await fixture.scan("full");
     return asked.sort();
   }
-  /** As if the details of one seventh had been read so long ago, or none at all ever. */
+  /** Sets the last reading of one seventh's details back, or removes all of them. */
   const age = (change: (read: ReadSevenths) => ReadSevenths | undefined) =>
-    rooms.tables.modify(Vaults, VAULTS, vaultKey("kv-one"), (row) => ({
+    fixture.tables.modify(Vaults, VAULTS, vaultKey("kv-one"), (row) => ({
       ...row!,
       details: { ...row!.details, certificate: change(row!.details!.certificate!) },
     }));
   const older = (days: number) =>
     age((read) => read.map(([at, hash], seventh) => [seventh === due ? at - days * DAY_SECONDS : at, hash]));
 
-  test("reads the details that are due, one that is asked for reads all", async () => {
+  test("reads the details that are due, and a requested full scan reads all", async () => {
     expect(await full()).toEqual([...NAMES].sort());
     expect(await scheduled()).toEqual([]);
     await older(8);
     expect(await scheduled()).toEqual(inSeventh(due).sort());
     expect(await scheduled()).toEqual([]);
     expect(await full()).toEqual([...NAMES].sort());
-    // A store of the version before does not say when they were read.
+    // Rows of the previous version do not have the times of reading.
     await age(() => undefined);
     expect((await shown("kv-one.certificate.www-0")).detailsReadAt).toBeNull();
     expect(await scheduled()).toEqual([...NAMES].sort());
     expect(await scheduled()).toEqual([]);
   });
 
-  test("says when each was read, writes no asset for it, and sees what changed without a sign", async () => {
+  test("stores when each was read without writing assets, and finds changes that no list shows", async () => {
     await full();
     await older(8);
     const first = await shown("kv-one.certificate.www-0");
-    const transactions = vi.spyOn(rooms.writer, "apply");
-    const rows = vi.spyOn(rooms.writer, "assetsOf");
+    const transactions = vi.spyOn(fixture.writer, "apply");
+    const rows = vi.spyOn(fixture.writer, "assetsOf");
     await scheduled();
     expect([transactions.mock.calls.length, rows.mock.calls.length]).toEqual([0, 0]);
     const read = await shown("kv-one.certificate.www-0");
     expect(first.detailsReadAt).toBe(first.firstSeenAt);
     expect(Date.parse(read.detailsReadAt!)).toBeGreaterThanOrEqual(Date.parse(first.detailsReadAt!) - 1000);
 
-    rooms.cloud.certificate = (name) => {
+    fixture.cloud.certificate = (name) => {
       asked.push(name);
       return { version: "1", subject: "CN=www", autoRenew: false };
     };
@@ -202,112 +202,101 @@ describe("a scheduled full scan", () => {
     expect(await scheduled()).toEqual([]);
   });
 
-  test("tries again what could not be read, until it could", async () => {
+  test("retries details that could not be read until it succeeds", async () => {
     await full();
     await older(8);
-    const { certificate } = rooms.cloud;
-    rooms.cloud.certificate = (name) => {
+    const { certificate } = fixture.cloud;
+    fixture.cloud.certificate = (name) => {
       asked.push(name);
       return name === NAMES[0] ? failing("unreachable")() : certificate(name);
     };
     await scheduled();
     expect(await shown("kv-one.certificate.www-0")).toMatchObject({ stale: true, detailsReadAt: null });
-    rooms.cloud.certificate = certificate;
+    fixture.cloud.certificate = certificate;
     expect(await scheduled()).toEqual([NAMES[0]]);
     expect((await shown("kv-one.certificate.www-0")).stale).toBe(false);
     expect(await scheduled()).toEqual([]);
   });
 });
 
-describe("an entry of a list that is not what the service documents", () => {
-  const odd = (name: string | undefined) => [
-    {
-      kind: "unreadable" as const,
-      name,
-      failure: new CloudFailure("badResponse", "An entry is odd.", { remedy: "Look at it." }),
-    },
-  ];
-
-  test("costs only itself: what was known of it stays, the others change and leave as they do", async () => {
-    rooms.cloud.listed.certificates = [{ name: "api" }, { name: "old" }, { name: "www" }];
-    await scanned("full");
-    rooms.cloud.listed.certificates = [{ name: "api" }, { name: "new" }];
-    rooms.cloud.unreadableEntries = odd("www");
-    expect(await scanned("delta")).toEqual({
-      status: "partial",
-      codes: ["certificates: badResponse"],
-      added: 1,
-      updated: 0,
-      removed: 1,
-    });
-    expect(await asset("certificate", "www")).toMatchObject({ subject: "CN=www" });
-    expect(await asset("certificate", "old")).toBeUndefined();
+test("a list that can't be parsed leaves its assets unchanged, and the vault is partial", async () => {
+  fixture.cloud.listed.certificates = [{ name: "api" }, { name: "www" }];
+  await scanned("full");
+  fixture.cloud.listed = { secrets: [{ name: "another" }], certificates: [{ name: "api" }] };
+  fixture.cloud.certificatesFailure = new CloudFailure("badResponse", "An entry is odd.", { remedy: "Look at it." });
+  expect(await scanned("full")).toEqual({
+    status: "partial",
+    codes: ["certificates: badResponse"],
+    added: 1,
+    updated: 0,
+    removed: 1,
   });
-
-  test("without a name may be any that is missing: none of them is taken out", async () => {
-    rooms.cloud.listed.certificates = [{ name: "api" }, { name: "www" }];
-    await scanned("full");
-    rooms.cloud.listed.certificates = [{ name: "api" }];
-    rooms.cloud.unreadableEntries = odd(undefined);
-    expect(await scanned("full")).toMatchObject({ status: "partial", ...NOTHING_NEW });
-    expect(await asset("certificate", "www")).toBeDefined();
-    rooms.cloud.unreadableEntries = [];
-    expect(await scanned("delta")).toMatchObject({ status: "completed", removed: 1 });
-  });
+  expect(await asset("certificate", "www")).toMatchObject({ subject: "CN=www" });
+  expect(await asset("secret", "another")).toBeDefined();
+  fixture.cloud.certificatesFailure = undefined;
+  expect(await scanned("delta")).toMatchObject({ status: "completed", removed: 1 });
 });
 
-test("a name that a list gives twice is one asset", async () => {
-  rooms.cloud.listed = { secrets: [{ name: "twice" }, { name: "Twice" }] };
+test("the connections of a vault are closed when the vault was read, and when it could not be read", async () => {
+  await scanned("full");
+  expect(fixture.cloud.closed).toBe(1);
+  fixture.cloud.certificatesFailure = new CloudFailure("firewall", "Refused.", { remedy: "Allow it." });
+  await scanned("full");
+  expect(fixture.cloud.closed).toBe(2);
+});
+
+test("a name that a list contains twice is one asset", async () => {
+  fixture.cloud.listed = { secrets: [{ name: "twice" }, { name: "Twice" }] };
   expect(await scanned("full")).toMatchObject({ status: "completed", added: 1 });
 });
 
-test("a vault all of whose lists fail is left alone twice as long each time, and no longer once it can be read", async () => {
+test("the back-off of a vault all of whose lists fail doubles each time, and ends once the vault can be read", async () => {
   const retryAfterMinutes = async () => {
-    const row = await rooms.writer.known("kv-one");
-    return row.row?.retryAt && Math.round((Date.parse(row.row.retryAt) - rooms.clock.now().getTime()) / 60_000);
+    const row = await fixture.writer.known("kv-one");
+    return row.row?.retryAt && Math.round((Date.parse(row.row.retryAt) - fixture.clock.now().getTime()) / 60_000);
   };
-  const open = rooms.cloud.keyVaults.open;
-  rooms.cloud.keyVaults.open = failing("firewall");
+  const open = fixture.cloud.keyVaults.open;
+  fixture.cloud.keyVaults.open = failing("firewall");
   for (const minutes of [5, 10, 20, 40, 80, 160, 320, 360, 360]) {
-    await rooms.scan("force");
+    await fixture.scan("force");
     expect(await retryAfterMinutes()).toBe(minutes);
   }
-  rooms.cloud.keyVaults.open = open;
-  await rooms.scan("force");
+  fixture.cloud.keyVaults.open = open;
+  await fixture.scan("force");
   expect(await retryAfterMinutes()).toBeUndefined();
 });
 
-/** Leaves the vault as a worker does that dies, its lease over, before it wrote the vault's own rows. */
+/** Leaves the vault as a crashed worker does: its lease expired, before it wrote the vault's own rows. */
 async function leaveHalfWritten(changes: AssetChange[]): Promise<void> {
-  const known = await rooms.writer.known("kv-one");
+  const known = await fixture.writer.known("kv-one");
   const dies = async () => async () => {
-    throw new Error("died before the vault's own rows");
+    throw new Error("crashed before the vault's own rows");
   };
-  await expect(rooms.writer.apply(known, withoutKeys(known.row!), changes, "dead", dies)).rejects.toThrow("died");
-  const row = (await rooms.writer.find("kv-one"))!;
-  await rooms.tables.replace(Vaults, { ...row, lockOwner: undefined });
+  await expect(fixture.writer.apply(known, withoutKeys(known.row!), changes, "dead", dies)).rejects.toThrow("died");
+  const row = (await fixture.writer.find("kv-one"))!;
+  await fixture.tables.replace(Vaults, { ...row, lockOwner: undefined });
 }
 
-test("a vault that is left alone for a while is scanned all the same where a dead worker left it half written", async () => {
-  await rooms.scan("full");
-  const open = rooms.cloud.keyVaults.open;
-  rooms.cloud.keyVaults.open = failing("firewall");
-  await rooms.scan("force");
-  rooms.cloud.keyVaults.open = open;
-  const before = await rooms.ids();
+test("a vault in back-off is scanned if a crashed worker left it half written", async () => {
+  await fixture.scan("full");
+  const open = fixture.cloud.keyVaults.open;
+  fixture.cloud.keyVaults.open = failing("firewall");
+  await fixture.scan("force");
+  fixture.cloud.keyVaults.open = open;
+  const before = await fixture.ids();
 
-  const secrets = [...(await rooms.writer.assetsOf("kv-one", "secret")).values()];
+  const secrets = [...(await fixture.writer.assetsOf("kv-one", "secret")).values()];
   await leaveHalfWritten(secrets.map((asset) => ({ ...asset, before: asset, after: undefined })));
 
-  await rooms.scan("delta");
-  expect(await rooms.ids()).toEqual(before);
-  expect(await rooms.writer.find("kv-one")).toMatchObject({ pending: false, failedScans: 0 });
+  await fixture.scan("delta");
+  expect(await fixture.ids()).toEqual(before);
+  expect(await fixture.writer.find("kv-one")).toMatchObject({ pending: false, failedScans: 0 });
 });
 
-test("a list that can't be read takes nothing out that a dead worker left half written, and shows nothing it half added", async () => {
-  await rooms.scan("full");
-  const before = await rooms.ids();
-  const [known] = (await rooms.writer.assetsOf("kv-one", "secret")).values();
+test("a list that can't be read removes nothing that a crashed worker left half written, and shows nothing it half added", async () => {
+  await fixture.scan("full");
+  const before = await fixture.ids();
+  const [known] = (await fixture.writer.assetsOf("kv-one", "secret")).values();
   const renewed = { ...known!, version: "2", content: "renewed" };
   const added = { ...known!, name: "half-added" };
   await leaveHalfWritten([
@@ -315,11 +304,11 @@ test("a list that can't be read takes nothing out that a dead worker left half w
     { type: "secret", name: added.name, before: undefined, after: added },
   ]);
 
-  const open = rooms.cloud.keyVaults.open;
-  rooms.cloud.keyVaults.open = failing("firewall");
+  const open = fixture.cloud.keyVaults.open;
+  fixture.cloud.keyVaults.open = failing("firewall");
   expect(await scanned("full")).toMatchObject({ status: "failed", ...NOTHING_NEW });
-  expect(await rooms.ids()).toEqual(before);
+  expect(await fixture.ids()).toEqual(before);
   expect(await asset("secret", known!.name)).toEqual(known);
-  rooms.cloud.keyVaults.open = open;
-  expect(await rooms.scan("force")).toMatchObject({ status: "completed", tally: NOTHING_NEW });
+  fixture.cloud.keyVaults.open = open;
+  expect(await fixture.scan("force")).toMatchObject({ status: "completed", tally: NOTHING_NEW });
 });

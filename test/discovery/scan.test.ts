@@ -4,7 +4,7 @@ import { type Answer, Service } from "../support/service.ts";
 
 const DAY = 86_400_000;
 
-/** A company small enough to be checked by eye, with something of every kind. */
+/** Scans a simulated company that is small enough to check by eye, with at least one object of every kind. */
 const company: Company = {
   subscriptions: [
     {
@@ -70,7 +70,7 @@ const assets = (query = "") => service.all(`/api/assets/discovery/assets${query}
 const ids = async (query: string) => (await assets(query)).map((asset) => asset.id);
 
 describe("a full scan", () => {
-  test("ends as partial when some vaults could not be read, and counts what it found", () => {
+  test("ends as partial if some vaults could not be read, and counts the assets it found", () => {
     expect(first.status).toBe("partial");
     expect(first.progress).toMatchObject({
       vaultsTotal: 6,
@@ -81,7 +81,7 @@ describe("a full scan", () => {
     });
   });
 
-  test("says of each vault what came of it and what to do", async () => {
+  test("returns each vault's outcome and remedy", async () => {
     const { body } = await service.admin("GET", `/api/assets/discovery/scan/${first.scanId}/results`);
     const byName = new Map(body.items.map((item: { vaultName: string }) => [item.vaultName, item]));
     expect(byName.get("kv-payments")).toMatchObject({ outcome: "succeeded", tally: { added: 7 } });
@@ -95,7 +95,7 @@ describe("a full scan", () => {
       for (const failure of item.failures) expect(failure.remedy.length).toBeGreaterThan(20);
   });
 
-  test("tells of its vaults page by page, each once", async () => {
+  test("returns its vaults page by page, each once", async () => {
     const path = `/api/assets/discovery/scan/${first.scanId}/results`;
     const whole = (await service.all(path)).map(({ vaultName }) => vaultName);
     expect(whole).toHaveLength(6);
@@ -113,7 +113,7 @@ describe("a full scan", () => {
     expect((await service.admin("GET", `${path}?cursor=${other}`)).body.code).toBe("invalidCursor");
   });
 
-  test("shows an asset with everything the vault said of it", async () => {
+  test("stores an asset with everything the vault returned", async () => {
     const { body } = await service.admin("GET", "/api/assets/discovery/assets/kv-payments.secret.db-password");
     expect(body).toMatchObject({
       id: "kv-payments.secret.db-password",
@@ -143,13 +143,13 @@ describe("a full scan", () => {
     expect(curve).toMatchObject({ keyType: "EC", keyCurve: "P-384", rotationPolicy: { lifetimeActions: [{}] } });
   });
 
-  test("leaves out what only backs a certificate", async () => {
+  test("omits the keys and secrets that only back a certificate", async () => {
     expect(await ids("?vault=kv-payments&search=tls")).toEqual(["kv-payments.certificate.tls-www"]);
   });
 });
 
-describe("the inventory answers", () => {
-  test("everything by name, then type and vault", async () => {
+describe("the inventory", () => {
+  test("lists all assets by name, then type and vault", async () => {
     const names = (await assets()).map((asset) => asset.name.toLowerCase());
     expect(names).toEqual([...names].sort());
     expect(names).toHaveLength(10);
@@ -184,7 +184,7 @@ describe("the inventory answers", () => {
     expect(await ids(query)).toEqual(expected);
   });
 
-  test("the same rows however they are paged", async () => {
+  test("returns the same rows for all page sizes", async () => {
     const whole = await ids("");
     const bySteps: string[] = [];
     let cursor = "";
@@ -199,7 +199,7 @@ describe("the inventory answers", () => {
     expect(body.items.map((item: { id: string }) => item.id)).toEqual(whole.slice(5, 9));
   });
 
-  test("totals that add up over the statuses", async () => {
+  test("has totals that add up over the statuses", async () => {
     const totals = await Promise.all(
       ["healthy", "warning", "critical", "expired"].map(
         async (status) =>
@@ -209,7 +209,7 @@ describe("the inventory answers", () => {
     expect(totals).toEqual([5, 2, 2, 1]);
   });
 
-  test("CSV that a spreadsheet can open", async () => {
+  test("exports CSV that a spreadsheet can open", async () => {
     const answer = await service.admin("GET", "/api/assets/discovery/assets?format=csv&vault=kv-web");
     expect(answer.headers.get("content-type")).toBe("text/csv; charset=utf-8");
     const [header, ...lines] = answer.text.trimEnd().split("\r\n");
@@ -219,7 +219,7 @@ describe("the inventory answers", () => {
     expect([same.headers.get("content-type"), same.text]).toEqual([answer.headers.get("content-type"), answer.text]);
   });
 
-  test("CSV in parts, of which each names the next", async () => {
+  test("exports CSV in parts, each with a link to the next", async () => {
     const lines: string[] = [];
     let path: string | undefined = "/api/assets/discovery/assets?format=csv&limit=3&offset=2";
     while (path) {
@@ -244,13 +244,13 @@ describe("the inventory answers", () => {
     ["?colour=red", "query.colour"],
     ["?type=key&type=secret", "query.type"],
     ["?expiresBefore=yesterday", "query.expiresBefore"],
-  ])("%s with a clear 400", async (query, path) => {
+  ])("responds to %s with a clear 400", async (query, path) => {
     const { status, body } = await service.admin("GET", `/api/assets/discovery/assets${query}`);
     expect(status).toBe(400);
     expect(body.errors.map((error: { path: string }) => error.path)).toContain(path);
   });
 
-  test("an unknown id with 404", async () => {
+  test("responds to an unknown id with 404", async () => {
     for (const id of ["kv-web.secret.nothing", "nonsense", "a.b.c", "%2F..%2F"]) {
       expect((await service.admin("GET", `/api/assets/discovery/assets/${id}`)).status).toBe(404);
     }
@@ -259,7 +259,7 @@ describe("the inventory answers", () => {
     );
   });
 
-  test("its vaults, with the health of what they hold", async () => {
+  test("lists its vaults with the health of their assets", async () => {
     const vaults = await service.all("/api/assets/discovery/vaults");
     expect(vaults.map((vault) => vault.name)).toEqual([
       "kv-denied",

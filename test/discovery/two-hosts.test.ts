@@ -7,7 +7,7 @@ import { CLAIMED, DONE } from "../../shared/discovery/scan.ts";
 import { Service } from "../support/service.ts";
 
 const VAULTS = 40;
-/** Vaults that the scan's first message has in hand at once; the others that may be scanned at once have messages. */
+/** Vaults that the scan's first message scans at once. The other vaults up to the limit have messages. */
 const IN_ONE_INVOCATION = 10;
 const MESSAGES = 4;
 const company: Company = {
@@ -27,7 +27,7 @@ beforeAll(async () => {
     env: {
       DISCOVERY_MAX_WORKERS: String(IN_ONE_INVOCATION + MESSAGES),
       AzureFunctionsJobHost__extensions__queues__maxPollingInterval: "00:00:00.3000000",
-      // Each host takes three messages at a time: neither can take all, and both together could take more than there may be.
+      // Each host takes three messages at a time: neither can take all, and both together could exceed the limit.
       AzureFunctionsJobHost__extensions__queues__batchSize: String(MESSAGES - 1),
       AzureFunctionsJobHost__extensions__queues__newBatchThreshold: "0",
     },
@@ -62,12 +62,12 @@ test("two hosts on one queue scan every vault exactly once, and never more at on
     (host) => host.lines.filter((line) => line.includes("Executed 'Functions.scanVault' (Succeeded)")).length,
   );
   expect(worked.every((chains) => chains > 0)).toBe(true);
-  // As many as are claimed, which is so many as long as any waits; at the cloud rarely all of them meet.
+  // The number of claimed vaults equals the limit while any vault waits. They rarely all call the cloud at the same time.
   expect(claimed).toBe(IN_ONE_INVOCATION + MESSAGES);
   expect(mostAtOnce(service.cloud.control.requests())).toBeLessThanOrEqual(IN_ONE_INVOCATION + MESSAGES);
 });
 
-/** How many vaults are claimed, past the proxy. */
+/** Number of claimed vaults, read without the proxy. */
 async function claimedNow(): Promise<number> {
   const scans = TableClient.fromConnectionString(service.azurite.connectionString(), "Scans", {
     allowInsecureConnection: true,
@@ -77,13 +77,13 @@ async function claimedNow(): Promise<number> {
   try {
     for await (const _ of scans.listEntities({ queryOptions: { filter, select: ["RowKey"] } })) count++;
   } catch (error) {
-    // Until the first scan is written there is no table.
+    // Before the first scan is written, there is no table.
     if ((error as { statusCode?: number }).statusCode !== 404) throw error;
   }
   return count;
 }
 
-/** The most vaults under way at one moment, each from the first request to it until the last. */
+/** Returns the largest number of vaults in progress at once, each from its first request to its last. */
 function mostAtOnce(requests: LoggedRequest[]): number {
   const read = requests.filter(({ operation }) => operation.startsWith("keyvault."));
   const events = [...Map.groupBy(read, ({ vault }) => vault).values()]

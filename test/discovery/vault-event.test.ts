@@ -8,7 +8,7 @@ const examples: { from: string; hint: string | null; message: Record<string, unk
 );
 const [secret, , , written] = examples.map(({ message }) => message);
 
-test.each(examples)("an event as documented leaves a hint, and nothing else: $from", ({ hint, message }) => {
+test.each(examples)("a documented event leaves only a hint: $from", ({ hint, message }) => {
   const subscriptionId = "11111111-1111-4111-8111-111111111111";
   const vaultId = `/subscriptions/${subscriptionId}/resourceGroups/sample-rg/providers/Microsoft.KeyVault/vaults/sample-kv`;
   expect(VaultEvent.parse(message)).toEqual({
@@ -25,7 +25,7 @@ test.each([
   ["a type that only begins so", { ...secret, eventType: "Microsoft.KeyVault.SecretNewVersionCreatedX" }],
   ["a topic of another subscription", { ...written, topic: "/subscriptions/22222222-2222-4222-8222-222222222222" }],
   ["a topic that is none", { ...written, topic: "" }],
-])("leaves none with %s", (_, message) => {
+])("%s leaves no hint", (_, message) => {
   expect(VaultEvent.parse(message)).toEqual({ hint: undefined });
 });
 
@@ -36,6 +36,6 @@ test.each([
   ["another version of CloudEvents", { id: "1", source: "/", type: "t", specversion: "0.3" }],
   ["a very long topic", { ...secret, topic: "/".repeat(5000) }],
   ["nothing", null],
-])("%s is no event", (_, message) => {
+])("%s is not a valid event", (_, message) => {
   expect(VaultEvent.safeParse(message).success).toBe(false);
 });

@@ -5,7 +5,7 @@ import type { Remediation } from "../../shared/compliance/remedies/remediation.t
 import { sourceOf } from "../../shared/inventory/asset.ts";
 import { MINUTE_MS } from "../../shared/platform/time.ts";
 import { registrationOf } from "../b2c/support.ts";
-import { mistakesOfOrder, takingLines } from "../compliance/order.ts";
+import { mistakesOfOrder, takingLines } from "../compliance/remedy-order.ts";
 import { licence } from "../support/licence.ts";
 import { movedClock } from "../support/moved-clock.ts";
 import { Service } from "../support/service.ts";
@@ -40,12 +40,12 @@ interface Control {
   checks: { id: string; passed: number; failed: number }[];
 }
 
-describe("the stand-in company acme", () => {
+describe("the simulated company acme", () => {
   const storageClock = movedClock();
   let service: Service;
   let violations: Violation[];
   let assets: Asset[];
-  /** Of the checks that some framework asks for, how many resources pass. */
+  /** Returns how many resources pass each check, for the checks that belong to a framework. */
   const passed = new Map<string, number>();
 
   beforeAll(async () => {
@@ -61,11 +61,11 @@ describe("the stand-in company acme", () => {
       await ended(`${headers.get("location")}/discover`);
     }
     await ended("/api/assets/dependencies/discover");
-    // What is known of references is judged by a message of its own.
+    // Newly discovered references are evaluated in a message of their own.
     const isJudged = async () =>
       (await service.all("/compliance/violations")).some(({ checkId }) => checkId === "secret-reference-resolved");
     await vi.waitUntil(isJudged, { timeout: 150_000, interval: 200 });
-    // Each run that a call began has a message hidden for half a minute, which would go on with what a dead process left.
+    // Each run that a call started has a message hidden for half a minute, which would continue the work of a crashed process.
     await service.idle();
     await storageClock.add(MINUTE_MS);
     await service.settled();
@@ -85,7 +85,7 @@ describe("the stand-in company acme", () => {
     storageClock.remove();
   });
 
-  /** Has something discovered, and waits for it. */
+  /** Starts a discovery and waits for its end. */
   async function ended(path: string): Promise<void> {
     const begun = await service.admin("POST", path);
     expect(begun.status, path).toBe(201);
@@ -93,7 +93,7 @@ describe("the stand-in company acme", () => {
     await vi.waitUntil(isOver, { timeout: 150_000, interval: 200 });
   }
 
-  /** Whether what the API shows of the asset says that the check has something to judge there. */
+  /** Returns whether the asset in the API has the data that the check needs. */
   function applies(checkId: string, { status, expiresOn, keyType, source }: Asset): boolean {
     const check = checkOfId.get(checkId)!;
     if (source !== (check.resourceType === "vault" ? "keyVault" : sourceOf(check))) return false;
@@ -105,31 +105,34 @@ describe("the stand-in company acme", () => {
   }
 
   /**
-   * Nothing refers to a certificate of acme in vain, no list shows the vaults of which references can be followed, and no
-   * workspace is named whose logs tell what is in use.
+   * In acme, no consumer references a missing certificate, references of no vault are known completely, and no workspace with
+   * usage logs is configured.
    */
   const elsewhere = new Set(["certificate-reference-resolved", "vault-reference-resolved", "secret-unused"]);
   const here = CHECKS.filter(({ id }) => !elsewhere.has(id));
-  test.each(here.map((check) => [check.id, check] as const))("has what fails and what passes %s", (id, check) => {
-    const failing = violations.filter(({ checkId }) => checkId === id);
-    expect(failing.length, "failing").toBeGreaterThan(0);
-    for (const { title, severity, resourceType, evidence } of failing) {
-      expect({ title, severity, resourceType }).toEqual({
-        title: typeof check.failureTitle === "string" ? check.failureTitle : check.failureTitle(evidence),
-        severity: check.severity,
-        resourceType: check.resourceType,
-      });
-      expect(evidence).not.toBe("");
-    }
-    const failingIds = new Set(failing.map(({ resourceId }) => resourceId));
-    const passing =
-      passed.get(id) ??
-      assets.filter((asset) => asset.type === check.resourceType && applies(id, asset) && !failingIds.has(asset.id))
-        .length;
-    expect(passing, "passing").toBeGreaterThan(0);
-  });
+  test.each(here.map((check) => [check.id, check] as const))(
+    "has failing and passing resources for %s",
+    (id, check) => {
+      const failing = violations.filter(({ checkId }) => checkId === id);
+      expect(failing.length, "failing").toBeGreaterThan(0);
+      for (const { title, severity, resourceType, evidence } of failing) {
+        expect({ title, severity, resourceType }).toEqual({
+          title: typeof check.failureTitle === "string" ? check.failureTitle : check.failureTitle(evidence),
+          severity: check.severity,
+          resourceType: check.resourceType,
+        });
+        expect(evidence).not.toBe("");
+      }
+      const failingIds = new Set(failing.map(({ resourceId }) => resourceId));
+      const passing =
+        passed.get(id) ??
+        assets.filter((asset) => asset.type === check.resourceType && applies(id, asset) && !failingIds.has(asset.id))
+          .length;
+      expect(passing, "passing").toBeGreaterThan(0);
+    },
+  );
 
-  test("has no remedy that takes something away before its replacement works", () => {
+  test("has no remediation that removes something before its replacement works", () => {
     const mistakes = violations.flatMap(({ id, remediation }) =>
       mistakesOfOrder(remediation).map((mistake) => `${id} ${mistake}`),
     );
@@ -173,13 +176,13 @@ describe("the stand-in company acme", () => {
       );
       expect(wanted.length, JSON.stringify(query)).toBeGreaterThan(0);
       const { body } = await service.admin("GET", `/compliance/violations?${new URLSearchParams(query)}&limit=1000`);
-      // An owner's is counted where the call could look through all.
+      // The violations of an owner are counted if the call could read all of them.
       expect(body.total).toBe(wanted.length);
       expect(body.items.map(({ id }: Violation) => id)).toEqual(wanted.slice(0, 1000).map(({ id }) => id));
     }
   });
 
-  test("every critical violation is one of some framework, and PCI DSS shows the expired secrets", async () => {
+  test("every critical violation belongs to a framework, and PCI DSS contains the expired secrets", async () => {
     const critical = violations.filter(({ severity }) => severity === "critical");
     expect(critical.length).toBeGreaterThan(50);
     expect(critical.filter(({ frameworks }) => frameworks.length === 0)).toEqual([]);
@@ -187,7 +190,7 @@ describe("the stand-in company acme", () => {
     expect(body.total).toBe(violations.filter(({ checkId }) => checkId === "secret-expired").length);
   });
 
-  test("commands for a vault itself say which Azure CLI they need, those for what is in one do not", () => {
+  test("commands for a vault state the Azure CLI version they need, those for its objects do not", () => {
     const ofVaults = violations.filter(({ remediation }) => /az keyvault (update|show) /.test(remediation.cli));
     expect(ofVaults.length).toBeGreaterThan(0);
     const saying = violations.filter(({ remediation }) =>
@@ -197,7 +200,7 @@ describe("the stand-in company acme", () => {
     expect(saying.length).toBeLessThan(violations.length);
   });
 
-  test("as files: all violations as CSV, and a framework as an assessor's report", async () => {
+  test("exports all violations as CSV, and a framework as a report for assessors", async () => {
     const csv = await service.admin("GET", "/compliance/violations/csv");
     expect(csv.text.trimEnd().split("\r\n").length).toBeGreaterThan(violations.length);
     const pdf = await service.admin("GET", "/compliance/frameworks/pci-dss-4.0.1/pdf?days=30");
@@ -223,7 +226,7 @@ describe("the stand-in company acme", () => {
   });
 });
 
-/** Two secrets of which one never expires, in a vault of which nothing can be said. */
+/** Two secrets, one without an expiry, in a vault whose settings can't be read. */
 const TWO_SECRETS: Company = {
   subscriptions: [
     {
@@ -242,10 +245,10 @@ const TWO_SECRETS: Company = {
     },
   ],
 };
-/** CIS 6.0.0 asks for an expiry of secrets in vaults with role-based access control. */
+/** CIS 6.0.0 requires an expiry of secrets in vaults with role-based access control. */
 const [FRAMEWORK, CONTROL, CHECK] = ["cis-azure-6.0.0", "8.3.3", "secret-expiry-set-rbac"];
 
-describe("a company of two secrets", () => {
+describe("a company with two secrets", () => {
   const storageClock = movedClock();
   let service: Service;
   beforeAll(async () => {
@@ -269,7 +272,8 @@ describe("a company of two secrets", () => {
   const violation = async (): Promise<Violation> =>
     (await service.admin("GET", `/compliance/violations?severity=high&framework=${FRAMEWORK}`)).body.items[0];
 
-  // Passing: the vault's seven checks weigh 23, the dated secret's seven 27, the endless one's two 3. Failing: 5.
+  // Passing weights: 23 of the vault's seven checks, 27 of the expiring secret's seven, 3 of the other secret's two. Failing:
+  // 5.
   const FAILING = {
     score: 91.4,
     passed: 16,
@@ -287,7 +291,7 @@ describe("a company of two secrets", () => {
     bySeverity: { critical: 0, high: 0, medium: 0, low: 0 },
   };
 
-  test("a framework says of each control whether it passes, fails, applies to nothing or needs a person", async () => {
+  test("a framework lists each control as passed, failed, not applicable or manual", async () => {
     expect(await statuses()).toEqual({
       "8.3.3": "fail",
       "8.3.5": "pass",
@@ -308,7 +312,7 @@ describe("a company of two secrets", () => {
     expect((await service.admin("GET", "/compliance/frameworks/cis-azure-9")).status).toBe(404);
   });
 
-  test("the score weighs pairs of check and resource by severity", async () => {
+  test("the score weights pairs of check and resource by severity", async () => {
     expect(await score()).toEqual(FAILING);
     const { body } = await service.admin("POST", "/compliance/evaluate");
     expect(body).toMatchObject({ status: "completed", vaultsLeft: 0, failedVaults: [], score: FAILING });
@@ -325,7 +329,7 @@ describe("a company of two secrets", () => {
     });
   const inAnHour = () => new Date(Date.now() + 3_600_000);
 
-  test("an exemption takes its violation out of score and control, visibly, until it is removed", async () => {
+  test("an exemption excludes its violation from score and control, visibly, until it is removed", async () => {
     const made = await exempt(inAnHour());
     expect(made.status).toBe(201);
     const { id } = made.body;
@@ -347,11 +351,11 @@ describe("a company of two secrets", () => {
     expect(types).toEqual(expect.arrayContaining(["compliance.exemptionCreated", "compliance.exemptionRemoved"]));
   });
 
-  /** By how much storage is ahead of this process. */
+  /** How far storage is ahead of this process. */
   let ahead = 0;
 
   test.each([{ type: "all" }, { type: "vault", id: "kv-one" }, { type: "asset", id: "kv-one.secret.endless" }])(
-    "an exemption of scope $type ends by itself",
+    "an exemption of scope $type expires automatically",
     async (scope) => {
       const made = await exempt(new Date(Date.now() + ahead + 5 * MINUTE_MS), scope);
       expect(made.status).toBe(201);
@@ -372,7 +376,7 @@ describe("a company of two secrets", () => {
     ["an asset of another type", { scope: { type: "asset", id: "kv-one.key.endless" } }],
     ["an end in the past", { until: "2020-01-01" }],
     ["no reason", { reason: " " }],
-  ])("an exemption with %s is refused", async (_, wrong) => {
+  ])("an exemption with %s is rejected", async (_, wrong) => {
     const { status } = await service.admin("POST", "/compliance/exemptions", {
       checkId: CHECK,
       scope: { type: "all" },

@@ -22,7 +22,7 @@ afterAll(async () => {
   storageClock.remove();
 });
 
-/** Fits every setting, and differs from its default and from the other levels. */
+/** A value that is valid for every setting, and differs from its default and from the other levels. */
 const LEVELS: Record<"environment" | "appConfiguration" | "override", Record<SettingKey, SettingValue>> = {
   environment: values(11, false, "WARNING"),
   appConfiguration: values(13, true, "DEBUG"),
@@ -50,7 +50,7 @@ function values(days: number, on: boolean, logLevel: SettingValues["logLevel"]):
   };
 }
 
-/** What the host says is in force, and from where. */
+/** Returns the value in force and its source. */
 async function inForce(url: string): Promise<Record<string, { value: SettingValue; source: string }>> {
   const { body } = await service.admin("GET", `${url}/api/settings/all`);
   const settings: { key: string; value: SettingValue; source: string }[] = Object.values(CATEGORIES).flatMap(
@@ -84,7 +84,7 @@ test("a changed criticalExpiryDays changes statuses at once, violations soon aft
 
   const list = `/api/assets/discovery/assets?status=critical&type=key`;
   await storageClock.add(30 * SECOND_MS);
-  await statusOf(there, asset); // hears from storage how late it is
+  await statusOf(there, asset); // Learns the store's time from a response.
   expect(await statusOf(there, asset)).toBe("critical");
   for (const url of [here, there]) {
     const { body } = await service.admin("GET", url + list);
@@ -95,7 +95,7 @@ test("a changed criticalExpiryDays changes statuses at once, violations soon aft
   expect(await violated(here)).toBe(true);
 });
 
-test("logLevel takes effect on what is logged without a restart", async () => {
+test("logLevel takes effect without a restart", async () => {
   const evaluated = () => service.hosts[0]!.lines.filter((line) => line.includes("A vault was evaluated")).length;
   await service.admin("PUT", "/api/settings/logging", { logLevel: "INFO" });
   const before = evaluated();
@@ -106,7 +106,7 @@ test("logLevel takes effect on what is logged without a restart", async () => {
   await service.hosts[0]!.line((line) => line.includes("A vault was evaluated"));
 });
 
-test("every setting is an override, else App Configuration's, else the environment's, else the default", async () => {
+test("every setting has the value of its override, else App Configuration, else the environment, else the default", async () => {
   await service.admin("DELETE", "/api/settings/all");
   const plain = service.url;
   const environment = Object.fromEntries(
@@ -133,7 +133,7 @@ test("every setting is an override, else App Configuration's, else the environme
   expect(await inForce(plain)).toEqual(all(LEVELS.override, "override"));
   expect(await inForce(set)).toEqual(all(LEVELS.override, "override"));
 
-  // And down again, one override first.
+  // Removes the levels again, starting with the override.
   const removed = await service.admin("DELETE", "/api/settings/performance/discoveryMaxWorkers");
   expect(removed.body.setting).toMatchObject({
     value: LEVELS.appConfiguration.discoveryMaxWorkers,

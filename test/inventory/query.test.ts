@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ASSET_TYPES, type AssetRecord, assetId, sourceOf } from "../../shared/inventory/asset.ts";
-import { type Moment, statusOf } from "../../shared/inventory/health.ts";
+import { type Moment, statusOf } from "../../shared/inventory/asset-status.ts";
 import { holderName, newHolder } from "../../shared/inventory/holder.ts";
 import { type AssetFilter, createAssetQueries } from "../../shared/inventory/query.ts";
 import { SCOPE_KEY, ScopeRows } from "../../shared/inventory/scope.ts";
@@ -12,13 +12,13 @@ import { createTables } from "../../shared/platform/storage/tables.ts";
 import { IS_CAMPAIGN } from "../support/cases.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
-import { assetRecord, START, SUBSCRIPTIONS, vaultRecord, writeVault } from "./records.ts";
+import { assetRecord, START, SUBSCRIPTIONS, vaultRecord, writeVault } from "./write-assets.ts";
 
 const moment: Moment = { now: START, criticalDays: 7, warningDays: 30 };
 const DAY = 86_400;
 const TENANT = "99999999-9999-4999-8999-999999999999";
 const VAULTS = ["kv-a", "kv-a-b", "Kv-B", "kv-c"];
-/** Not watched any more. */
+/** A subscription out of scope. */
 const LEFT = "33333333-3333-4333-8333-333333333333";
 const LEFT_AT = "2026-11-20T10:00:00.000Z";
 
@@ -57,7 +57,7 @@ beforeAll(async () => {
     await writeVault(writer, vault, assets);
     all.push(...assets);
   }
-  // Credentials of two sixteenths of the applications, of which one was not seen for more than a week.
+  // Credentials of two holders, one of which was not seen for more than a week.
   for (const [at, bucket] of ["3", "c"].entries()) {
     const seenAt = new Date(START - at * 8 * DAY * 1000).toISOString();
     const holder = newHolder({ name: holderName(TENANT, bucket), source: "entra", tenantId: TENANT }, seenAt);
@@ -94,7 +94,7 @@ afterAll(async () => {
 });
 
 const days = (count: number) => count * DAY * 1000;
-/** A filter member that is true of `asset`, or undefined where it has no such fact. */
+/** Returns a filter that matches `asset`, or undefined if it lacks the field. */
 const facts: { [K in keyof AssetFilter]-?: (asset: AssetRecord) => AssetFilter[K] } = {
   type: (asset) => asset.type,
   status: (asset) => statusOf(asset.expiresOn, moment),
@@ -114,7 +114,7 @@ const facts: { [K in keyof AssetFilter]-?: (asset: AssetRecord) => AssetFilter[K
 const isOut = ({ subscriptionId }: AssetRecord): boolean => subscriptionId === LEFT;
 const isUnseen = ({ vaultName }: AssetRecord): boolean => vaultName.startsWith("entra-") && vaultName.endsWith("-c");
 const MEMBERS = Object.keys(facts) as (keyof AssetFilter)[];
-/** What matches no asset, or matches the other ones. */
+/** A filter that matches no asset, or other assets. */
 const strange: AssetFilter[] = [
   { vault: "kv-none" },
   { search: "none" },
@@ -122,7 +122,7 @@ const strange: AssetFilter[] = [
   { expiresBefore: new Date(START - days(5)) },
   { expiresBefore: new Date(START + days(3)), expiresAfter: new Date(START + days(3)) },
 ];
-/** Facts of one asset that has them all, so that there is something to find; one in eight is beside every asset. */
+/** Filters of one asset's fields, so that there is a match. One in eight does not match the asset. */
 const filters = fc
   .record({
     at: fc.nat(),
@@ -135,7 +135,7 @@ const filters = fc
     return { ...Object.fromEntries(members.map((member) => [member, facts[member](asset)])), ...beside };
   });
 
-/** What the contract says of every filter, over the whole inventory. */
+/** A naive implementation of every filter over the whole inventory. */
 function expected(filter: AssetFilter): string[] {
   const { expiresBefore, expiresAfter, search, tag } = filter;
   const found = all.filter((asset) => {
@@ -143,7 +143,7 @@ function expected(filter: AssetFilter): string[] {
     return (
       (!filter.type || asset.type === filter.type) &&
       (!filter.status || statusOf(asset.expiresOn, moment) === filter.status) &&
-      // What holds credentials is no vault.
+      // A holder of credentials is no vault.
       (!filter.vault || (!asset.credential && asset.vaultName.toLowerCase() === filter.vault.toLowerCase())) &&
       (!filter.source || sourceOf(asset) === filter.source) &&
       (filter.outOfScope === undefined || isOut(asset) === filter.outOfScope) &&
@@ -173,7 +173,7 @@ function expected(filter: AssetFilter): string[] {
 
 const RUNS = IS_CAMPAIGN ? 1000 : 40;
 
-test("any filters together, walked in any steps over short pages, answer just what matches, in order, and its total", async () => {
+test("any combination of filters, read in pages of any size, returns exactly the matches, in order, and their total", async () => {
   const reached = { nothing: 0, something: 0, secondPage: 0, offset: 0, unindexed: 0 };
   const found = new Map(MEMBERS.map((member) => [member, 0]));
   await fc.assert(
@@ -209,7 +209,7 @@ test("any filters together, walked in any steps over short pages, answer just wh
     ),
     { numRuns: RUNS },
   );
-  // A walk that finds nothing proves nothing: far fewer than what the generators lead to on average.
+  // Filters without matches prove nothing. This minimum is far below the average of the generators.
   expect(reached.something, "cases that found something").toBeGreaterThan(RUNS / 2);
   expect(reached.secondPage, "cases with a second page").toBeGreaterThan(RUNS / 4);
   expect(reached.offset, "cases that found something behind an offset").toBeGreaterThan(RUNS / 15);
@@ -219,7 +219,7 @@ test("any filters together, walked in any steps over short pages, answer just wh
     expect(times, `cases that found something by ${member}`).toBeGreaterThan(RUNS / 50);
 });
 
-test("a filter without an index reads a bounded number of pages a call, and a walk still sees every row once", async () => {
+test("a filter without an index reads a limited number of pages per call, and all pages together contain every row once", async () => {
   proxy.requests.length = 0;
   const first = await queries.list({ search: "x" }, { limit: 100, offset: 0, cursor: undefined }, moment);
   expect(first).toMatchObject({ total: null, totalAtLeast: first.items.length });
@@ -227,7 +227,7 @@ test("a filter without an index reads a bounded number of pages a call, and a wa
   expect(first.nextCursor).not.toBeNull();
 });
 
-test("a list asks for no more rows than two pages hold, however the types mix", async () => {
+test("a list requests at most two pages of rows, however the types are mixed", async () => {
   const requests = await startTableProxy(azurite.connectionString());
   try {
     const tables = createTables({ connectionString: requests.connectionString });
@@ -248,7 +248,7 @@ test("a list asks for no more rows than two pages hold, however the types mix", 
   }
 });
 
-test("an offset that one call's pages do not reach is skipped on the way, not forgotten", async () => {
+test("an offset larger than one call's pages is skipped over several calls", async () => {
   const filter = { owner: "pay" };
   const first = await queries.list(filter, { limit: 100, offset: 10, cursor: undefined }, moment);
   expect(first.items).toEqual([]);
@@ -261,7 +261,7 @@ test("an offset that one call's pages do not reach is skipped on the way, not fo
   expect(walked).toEqual(expected(filter).slice(10));
 });
 
-test("a list by name says of each asset whether and since when it is out of scope, and its subscription's name", async () => {
+test("a list by name contains whether and since when each asset is out of scope, and its subscription's name", async () => {
   const { items } = await queries.list({ source: "keyVault" }, { limit: 1000, offset: 0, cursor: undefined }, moment);
   const told = new Set(items.map((one) => [one.asset.vaultName, one.subscriptionName, one.outOfScopeSince].join(" ")));
   expect([...told].sort()).toEqual(["Kv-B Payments ", "kv-a Payments ", "kv-a-b Web ", `kv-c  ${LEFT_AT}`]);
@@ -291,7 +291,7 @@ describe("the summary", () => {
     ["key vaults", { source: "keyVault" }],
     ["credentials", { source: "entra" }],
     ["a type in a subscription", { type: "certificate", subscription: SUBSCRIPTIONS[1] }],
-  ])("of %s equals a count of every asset, in at most six requests", async (_, filter) => {
+  ])("of %s equals a count of every asset, with at most six requests", async (_, filter) => {
     const asked = all.filter(
       (asset) =>
         !isUnseen(asset) &&
@@ -384,8 +384,8 @@ describe("the summary", () => {
         ownerTag: "owner",
         licensed: async () => true,
       }).summary({ ...filter, since: WEEK }, moment);
-      // Beside them the settings' row, every 20 seconds. Of one subscription the scope is a request of its own; of everything
-      // the totals are, which this store has none of.
+      // In addition, the settings' row is read every 20 seconds. For one subscription the scope is a separate request. For all,
+      // the totals are a separate request, and this store has none.
       const most = filter.type === "secret" || filter.source === "keyVault" ? 5 : 6;
       expect(requests.requests.length, JSON.stringify(requests.requests)).toBeLessThanOrEqual(most);
     } finally {
@@ -393,7 +393,7 @@ describe("the summary", () => {
     }
   });
 
-  test("owners that are to be counted anew are said to be", async () => {
+  test("the summary contains how many owners still have to be recounted", async () => {
     const tables = createTables({ connectionString: azurite.connectionString() });
     const other = createAssetQueries({ tables, ownerTag: "team", licensed: async () => false });
     const { assets, owners } = await other.summary({ since: WEEK }, moment);

@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { ASSET_TYPES, type AssetRecord, assetId, sourceOf } from "../../shared/inventory/asset.ts";
+import { type Moment, STATUSES, statusOf } from "../../shared/inventory/asset-status.ts";
 import type { LoggedChange } from "../../shared/inventory/change-log.ts";
 import {
   CHANGED,
@@ -10,7 +11,6 @@ import {
   writeVault as writeChangedVault,
 } from "../../shared/inventory/changed-vaults.ts";
 import { packExpiries } from "../../shared/inventory/expiries.ts";
-import { type Moment, STATUSES, statusOf } from "../../shared/inventory/health.ts";
 import { holderName, newHolder } from "../../shared/inventory/holder.ts";
 import { type AssetFilter, createAssetQueries } from "../../shared/inventory/query.ts";
 import { renewTotals } from "../../shared/inventory/renew-totals.ts";
@@ -25,12 +25,12 @@ import { createTables, put, type Range, RowChanged, type Tables } from "../../sh
 import { IS_CAMPAIGN } from "../support/cases.ts";
 import { held as heldBack } from "../support/held-tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { assetRecord, START, SUBSCRIPTIONS, vaultRecord, writeVault } from "./records.ts";
+import { assetRecord, START, SUBSCRIPTIONS, vaultRecord, writeVault } from "./write-assets.ts";
 
 const DAY = 86_400;
 const NAMES = ["kv-a", "kv-b", "kv-c"];
 const HOLDER = holderName("99999999-9999-4999-8999-999999999999", "3");
-/** Where statuses begin and end, and beside it; days away; none. */
+/** Expiries at and next to the times at which statuses start and end, days away, and none. */
 const EXPIRIES = [-1, 0, 1, 7 * DAY, 7 * DAY + 1, 30 * DAY, 30 * DAY + 1, -400 * DAY, 400 * DAY, 3 * DAY, undefined];
 const FILTERS: AssetFilter[] = [
   {},
@@ -53,7 +53,7 @@ function roomOn(account: string) {
   const connectionString = storage.connectionString(account);
   const tables = createTables({ connectionString });
   const counts = { walks: 0, readings: 0 };
-  /** Counts the questions that had to read all vaults' rows. */
+  /** Counts the queries that had to read all vaults' rows. */
   const watched: Tables = {
     ...tables,
     pages: ((e: Entity<unknown>, range: Range & { select: never[] }) => {
@@ -70,7 +70,7 @@ function roomOn(account: string) {
   };
 }
 
-/** What stands, by the vault that holds it. */
+/** The expected content, by vault. */
 type Held = Map<string, AssetRecord[]>;
 
 async function scan(room: Room, held: Held, name: string, expiries: (number | undefined)[]): Promise<void> {
@@ -98,7 +98,7 @@ async function forget(room: Room, held: Held, name: string): Promise<void> {
 const renewal = (tables: Tables) => renewTotals(tables, momentAt(START));
 const momentAt = (now: number): Moment => ({ now, criticalDays: 7, warningDays: 30 });
 
-/** Counted answers, against a recount of what stands. */
+/** Compares counted results with a recount of the expected content. */
 async function expectRight(room: Room, held: Held, now: number, filter: AssetFilter): Promise<void> {
   const all = [...held.values()].flat();
   const moment = momentAt(now);
@@ -127,7 +127,7 @@ async function expectRight(room: Room, held: Held, now: number, filter: AssetFil
   await expectSummary(room, held, moment);
 }
 
-/** The summary of everything, against a recount of what stands. */
+/** Compares the summary of everything with a recount of the expected content. */
 async function expectSummary(room: Room, held: Held, moment: Moment): Promise<void> {
   const all = [...held.values()].flat();
   const summary = await room.queries.summary({ since: new Date(START) }, moment);
@@ -223,7 +223,7 @@ const steps = fc.array(
   { minLength: 6, maxLength: 12 },
 );
 
-test("whatever renewals meet, die and come late, each answer is what a recount says", async () => {
+test("after any concurrent writes, crashes and late requests during renewals, each result equals a recount", async () => {
   const room = roomOn("schedules");
   const held: Held = new Map();
   await fc.assert(
@@ -255,22 +255,22 @@ test("a store without totals is counted from its vaults once, and from the total
   const room = roomOn("upgraded");
   const held: Held = new Map();
   for (const [at, name] of [...NAMES, HOLDER].entries()) await scan(room, held, name, EXPIRIES.slice(at));
-  // As a version before wrote it: of no vault a word that it changed.
+  // The state written by an earlier version, without marks of changed vaults.
   for (const name of [...NAMES, HOLDER]) await room.tables.remove(ChangedVaults, VAULTS, changedKey(name));
   await expectRight(room, held, START, {});
-  // Both parts of the totals are looked for, of a summary one.
+  // Both parts of the totals are read, for a summary only one.
   expect(room.counts).toEqual({ readings: 5, walks: 3 });
   await renewTotals(room.tables, momentAt(START));
   await expectRight(room, held, START, {});
   expect(room.counts).toEqual({ readings: 8, walks: 3 });
-  // A holder that changes is counted as it is at once, a vault too.
+  // A change of a holder or a vault is counted immediately.
   await scan(room, held, HOLDER, [1, undefined]);
   await scan(room, held, "kv-a", [3 * DAY]);
   await expectRight(room, held, START, { status: "critical" });
   expect(room.counts).toEqual({ readings: 11, walks: 3 });
 });
 
-test("what ends next is told exactly where that which the totals know to end sooner has gone", async () => {
+test("the assets that expire next are exact even if an asset was removed that the totals count", async () => {
   const room = roomOn("next");
   const held: Held = new Map();
   const days = (from: number) => Array.from({ length: 12 }, (_, at) => (from + at) * DAY);
@@ -282,7 +282,7 @@ test("what ends next is told exactly where that which the totals know to end soo
   expect(room.counts.walks).toBe(0);
 });
 
-test("of many vaults the largest are exact, whichever grow, shrink, leave the scope or were written by a version before", async () => {
+test("the largest vaults are exact after vaults grow, shrink, leave the scope or were written by an earlier version", async () => {
   const room = roomOn("largest");
   const vaults = Array.from({ length: 60 }, (_, at) => {
     const vault = vaultRecord(`kv-${at + 10}`, SUBSCRIPTIONS[at % 2]);
@@ -293,7 +293,7 @@ test("of many vaults the largest are exact, whichever grow, shrink, leave the sc
   const rows = vaults.map((vault) => put(Vaults, vaultKey(vault.name), vault));
   await room.tables.write(Vaults.table, VAULTS, rows);
   await renewTotals(room.tables, momentAt(START));
-  /** What the totals answer, held against what the vaults' rows do, which a filter makes it read. Answers which it was. */
+  /** Compares the result from the totals with that from the vaults' rows, which a filter forces. Returns which one was used. */
   const asked = async (of: Partial<Moment> = {}) => {
     const before = room.counts.walks;
     const moment = { ...momentAt(START), ...of };
@@ -314,13 +314,13 @@ test("of many vaults the largest are exact, whichever grow, shrink, leave the sc
   expect((await asked({ now: START + 40 * 3600_000 })).walked).toBe(true);
   expect((await asked({ warningDays: 45 })).walked).toBe(true);
 
-  // One that was too small to be kept is the largest now, and some of the largest are small.
+  // A vault too small to be listed in the totals is the largest now, and some of the largest are small.
   await write(59, 100);
   for (let at = 0; at < 20; at++) await write(at, at % 2);
   const { summary, walked } = await asked();
   expect(summary.vaults.largest[0]).toMatchObject({ name: "kv-69", assets: 100 });
   expect(walked).toBe(false);
-  // Of those that are kept and as they were fewer are left than are answered.
+  // Fewer unchanged listed vaults are left than a summary returns.
   await write(20, 0);
   await write(21, 0);
   expect((await asked()).walked).toBe(true);
@@ -338,14 +338,14 @@ test("of many vaults the largest are exact, whichever grow, shrink, leave the sc
   await write(2, 3);
   expect((await asked()).walked).toBe(false);
 
-  // A version before writes what it changed without the owners, over what says the owners of another state.
+  // An earlier version writes its change without the owners, into a mark with the owners of another state.
   const { ownersNow: _, ...mark } = withoutKeys((await room.tables.get(ChangedVaults, VAULTS, changedKey("kv-12")))!);
   await room.tables.put(ChangedVaults, VAULTS, changedKey("kv-12"), mark);
   expect((await asked()).walked).toBe(true);
   await renewTotals(room.tables, momentAt(START));
   expect((await asked()).walked).toBe(false);
 
-  // It merges what it changed into what a version since wrote: the owners there are those of the state before.
+  // That version merges its change into a mark of this version, whose owners are those of the previous state.
   const ownedBy = (owner: string) =>
     ({ owners: { secret: { tag: "owner", owners: [[owner, 3]], others: 0 } } }) as const;
   const owned = (owner: string) => ownedBy(owner) as unknown as Partial<VaultRecord>;
@@ -357,7 +357,7 @@ test("of many vaults the largest are exact, whichever grow, shrink, leave the sc
   await renewTotals(room.tables, momentAt(START));
   expect((await asked()).walked).toBe(false);
 
-  // A name is answered as the vault's row has it.
+  // The name is that of the vault's row.
   const [largest] = (await asked()).summary.vaults.largest;
   const at = vaults.findIndex(({ name }) => name === largest!.name);
   const row = await room.tables.get(Vaults, VAULTS, vaultKey(largest!.name));
@@ -366,7 +366,7 @@ test("of many vaults the largest are exact, whichever grow, shrink, leave the sc
   expect([renamed.walked, renamed.summary.vaults.largest[0]!.name]).toEqual([false, `KV-${at + 10}`]);
 });
 
-test("what a version before changes beside the row that tells of it is counted as it is from the next renewal on", async () => {
+test("a change by an earlier version that conflicts with the vault's mark is counted correctly from the next renewal on", async () => {
   const room = roomOn("before");
   const held: Held = new Map();
   const changeAsBefore = async (name: string, change: () => Promise<void>) => {
@@ -386,9 +386,9 @@ test("what a version before changes beside the row that tells of it is counted a
   expect(room.counts.walks).toBe(0);
 });
 
-test("however large vaults and holders are, what says that they changed fits its row and its transaction", async () => {
+test("the marks of vaults and holders of any size fit their row and transaction", async () => {
   const { tables, queries } = roomOn("sizes");
-  // As a version before wrote them: no row tells of them.
+  // As an earlier version wrote them, without marks.
   const at = new Date(START).toISOString();
   const holders = Array.from({ length: 90 }, (_, index) => {
     const owners = Array.from({ length: 200 }, (): [string, number] => [randomBytes(200).toString("base64url"), 1]);
@@ -418,17 +418,17 @@ test("however large vaults and holders are, what says that they changed fits its
   }
 });
 
-test("a renewal that others come before each time fails, so that it is seen", async () => {
+test("a renewal fails visibly if other writers interfere in every attempt", async () => {
   const { tables } = roomOn("upgraded");
   const pages: Tables["pages"] = async function* (e: Entity<unknown>, range: Range) {
     yield* tables.pages(e, range);
-    // Another renewal is through before this one has read all.
+    // Another renewal finishes before this one has read everything.
     if (range.from === CHANGED) await renewTotals(tables, momentAt(START));
   } as Tables["pages"];
   await expect(renewTotals({ ...tables, pages }, momentAt(START))).rejects.toThrow(RowChanged);
 });
 
-test("at the second at which a status begins or ends the totals are exact, for a day and more; later the vaults are read", async () => {
+test("the totals are exact at the second at which a status starts or ends, for more than a day; later the vaults are read", async () => {
   const room = roomOn("moments");
   const held: Held = new Map();
   await scan(room, held, "kv-a", EXPIRIES);
@@ -442,11 +442,11 @@ test("at the second at which a status begins or ends the totals are exact, for a
   expect(room.counts.walks).toBeLessThanOrEqual(6);
 });
 
-test("a summary counts to the second where statuses begin until the next scan, and by the days that may be asked for", () => {
+test("a summary counts to the second where statuses start until the next scan, and by all days that can be requested", () => {
   const now = Date.parse("2026-11-21T00:59:59.001Z");
   const scope = { leftAt: (id: string) => (id === "left" ? "2026-11-20T00:00:00.000Z" : undefined) };
   const layout = layoutOf({ now, criticalDays: 7, warningDays: 30 }, scope as never);
-  // An hour back, since clocks differ, and 36 hours ahead, each rounded away from now.
+  // An hour back, because clocks differ, and 36 hours ahead, each rounded away from now.
   const second = Math.floor(now / 1000);
   const window = (days: number) => [second + days * DAY - 3_600, second + 1 + days * DAY + 36 * 3_600];
   expect(layout).toEqual({
@@ -457,7 +457,7 @@ test("a summary counts to the second where statuses begin until the next scan, a
   expect(["left", "stays"].map(layout.isOut)).toEqual([true, false]);
 });
 
-test("a change names its vault and subscription where it was a key vault's", () => {
+test("a change contains its vault and subscription only for key vaults", () => {
   const change = { at: "2026-11-21T10:00:00.000Z", kind: "updated", type: "secret", name: "x", members: ["expiresOn"] };
   const of = { vaultName: "kv-a", subscriptionId: SUBSCRIPTIONS[0]! };
   const shown = { at: change.at, change: "updated", type: "secret", name: "x", members: ["expiresOn"] };

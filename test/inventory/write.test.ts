@@ -2,6 +2,7 @@ import { randomBytes, randomUUID } from "node:crypto";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { type AssetRecord, assetId } from "../../shared/inventory/asset.ts";
+import type { PendingEntry } from "../../shared/inventory/asset-row-changes.ts";
 import {
   type ChangeFilter,
   changeOperations,
@@ -9,17 +10,16 @@ import {
   listChanges,
   removeOldChanges,
 } from "../../shared/inventory/change-log.ts";
-import type { PendingEntry } from "../../shared/inventory/changes.ts";
-import { claimVault, knownVault } from "../../shared/inventory/claim.ts";
 import { createInventory } from "../../shared/inventory/inventory.ts";
 import { createAssetQueries } from "../../shared/inventory/query.ts";
+import { claimVault, readStoredVault } from "../../shared/inventory/vault-claim.ts";
 import { createInventoryWriter, VaultBusy } from "../../shared/inventory/write.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { type MovedClock, movedClock } from "../support/moved-clock.ts";
-import { assetRecord, START, SUBSCRIPTIONS, vaultRecord, writeVault } from "./records.ts";
+import { assetRecord, START, SUBSCRIPTIONS, vaultRecord, writeVault } from "./write-assets.ts";
 
 let azurite: Azurite;
 let clock: MovedClock;
@@ -38,7 +38,7 @@ afterAll(async () => {
 const nothing = async () => async () => {};
 const writerOn = (on: Tables) => createInventoryWriter({ tables: on });
 
-/** A vault of its own for each test, with assets of every type, and with what every list says of it. */
+/** A separate vault for each test, with assets of every type and with every field. */
 function example(name: string) {
   const vault = vaultRecord(name);
   const assets = (["certificate", "key", "secret"] as const).flatMap((type) =>
@@ -61,7 +61,7 @@ async function standing(name: string): Promise<{ ids: string[]; totals: (number 
     { sort: "expiresOn" as const },
   ];
   const lists = await Promise.all(filters.map((filter) => queries.list(filter, everything, moment)));
-  // The first two are of this vault alone.
+  // The first two tags are unique to this vault.
   const totals = lists.slice(0, 2).map(({ total }) => total);
   return lists.map(({ items }) => {
     const ids = items.map(({ asset }) => assetId(asset)).filter((id) => id.startsWith(`${name}.`));
@@ -72,7 +72,7 @@ async function standing(name: string): Promise<{ ids: string[]; totals: (number 
 const whole = (assets: AssetRecord[]) =>
   Array.from({ length: 6 }, () => ({ ids: assets.map(assetId).sort(), totals: [assets.length, assets.length] }));
 
-/** The same tables, to a process that dies before its write number `last`. */
+/** The same tables for a process that crashes before its write number `last`. */
 function dyingAfter(last: number): Tables {
   let writes = 0;
   const live = () => {
@@ -110,12 +110,15 @@ function dyingAfter(last: number): Tables {
   };
 }
 
-/** Processes die at every third write, which are one after the claim, one amid the rows and the last; in a campaign at each. */
+/**
+ * Processes crash at every third write: one after the claim, one among the rows and the last one. In a campaign at each write.
+ */
 const STRIDE = IS_CAMPAIGN ? 1 : 3;
 
 /**
- * Does the work in processes that die some writes later each time, until one gets through; calls `next` after each death.
- * @returns how many died.
+ * Runs the work in processes that crash some writes later each time, until one succeeds. Calls `next` after each crash.
+ *
+ * @returns the number of crashes.
  */
 async function dieEverywhere(work: (on: Tables) => Promise<unknown>, next: () => Promise<void>): Promise<number> {
   for (let deaths = 0; ; deaths++) {
@@ -126,14 +129,14 @@ async function dieEverywhere(work: (on: Tables) => Promise<unknown>, next: () =>
         return true;
       },
     );
-    // The dead one's lease runs out.
+    // The crashed worker's lease expires.
     await clock.add(20_000);
     if (!died) return deaths;
     await next();
   }
 }
 
-test("a removal that dies at any write, and the vault found again: all of it stands again, in every list", async () => {
+test("a removal that crashes at any write, after which the vault is found again: all of it is stored again, in every list", async () => {
   const { vault, assets } = example("kv-again");
   await writeVault(writerOn(tables), vault, assets);
   const deaths = await dieEverywhere(
@@ -143,7 +146,7 @@ test("a removal that dies at any write, and the vault found again: all of it sta
     },
     async () => {
       const row = await writerOn(tables).find(vault.name);
-      // What a scan compares: nothing may look unchanged of which rows are missing.
+      // The fields that a scan compares: a vault with missing rows must not look unchanged.
       if ((await standing(vault.name)).some(({ ids }) => ids.length < assets.length)) {
         expect(row).toMatchObject({ pending: true, listings: {}, contents: {} });
       }
@@ -155,7 +158,7 @@ test("a removal that dies at any write, and the vault found again: all of it sta
   expect((await standing(vault.name)).every(({ ids }) => ids.length === 0)).toBe(true);
 });
 
-test("a removal waits for whoever writes the vault, and does not take away what was written since it looked", async () => {
+test("a removal waits for the worker of the vault, and does not remove what was written since its read", async () => {
   const { vault, assets } = example("kv-both");
   await writeVault(writerOn(tables), vault, assets);
   const writer = writerOn(tables);
@@ -172,7 +175,7 @@ test("a removal waits for whoever writes the vault, and does not take away what 
   expect((await writer.known(vault.name)).row).toBeUndefined();
 });
 
-test("what a dead worker wrote of a vault is finished or taken back by the next, wherever it died", async () => {
+test("the next worker completes or reverts the writes of a crashed one, wherever it crashed", async () => {
   const { vault, assets } = example("kv-killed");
   const other = assets
     .slice(2)
@@ -181,7 +184,7 @@ test("what a dead worker wrote of a vault is finished or taken back by the next,
   const deaths = await dieEverywhere(
     (on) => writeVault(writerOn(on), vault, other),
     async () => {
-      // The cloud went on in the meantime: what the dead worker meant to write is no longer true.
+      // The cloud changed meanwhile: the crashed worker's data is outdated.
       await writeVault(writerOn(tables), vault, assets);
       expect(await standing(vault.name)).toEqual(whole(assets));
     },
@@ -190,7 +193,7 @@ test("what a dead worker wrote of a vault is finished or taken back by the next,
   expect(await standing(vault.name)).toEqual(whole(other));
 });
 
-/** Every change that fits, as its kind, its asset and what differs. */
+/** Returns every matching change as kind, asset and changed members. */
 async function changes(filter: ChangeFilter, limit = 1000): Promise<string[]> {
   const found: string[] = [];
   for (let cursor: string | undefined, total: number | null | undefined; ; ) {
@@ -205,7 +208,7 @@ async function changes(filter: ChangeFilter, limit = 1000): Promise<string[]> {
   }
 }
 
-test("what a work changed is written down once, wherever its worker died and whatever the next one found", async () => {
+test("each change is logged once, wherever its worker crashed and whatever the next one found", async () => {
   const { vault, assets } = example("kv-logged");
   const other = assets.slice(2).map((asset) => assetRecord(vault, asset.type, asset.name, { contentType: "text" }));
   const logged = async () => {
@@ -221,7 +224,7 @@ test("what a work changed is written down once, wherever its worker died and wha
   const deaths = await dieEverywhere(
     (on) => writeVault(writerOn(on), vault, other),
     async () => {
-      // Every second time the cloud has taken back meanwhile what the dead one saw: then nothing changed.
+      // Every second time the cloud reverts the crashed worker's change: then nothing changed.
       const reverted = reverts++ % 2 === 1;
       await writeVault(writerOn(tables), vault, reverted ? assets : other);
       expect(await logged()).toEqual(reverted ? { added: 0, updated: 0, removed: 0 } : there);
@@ -235,12 +238,12 @@ test("what a work changed is written down once, wherever its worker died and wha
   expect(await logged()).toEqual(there);
 });
 
-test("of 100,000 assets that one work adds no transaction outgrows the store, and each is told once, though its worker dies", async () => {
+test("if one write adds 100,000 assets, no transaction exceeds the store's limit, and each asset is logged once despite a crash", async () => {
   const vault = vaultRecord("kv-many");
   const names = Array.from({ length: 100_000 }, () => randomBytes(30).toString("base64url"));
-  /** What a work writes of the vault itself. */
+  /** Writes of the vault's own rows. */
   const work = async (on: Tables, added: string[], now: Date) => {
-    const known = await knownVault(on, vault.name);
+    const known = await readStoredVault(on, vault.name);
     const standing = known.row ? withoutKeys(known.row) : vault;
     const entries = added.map((name): PendingEntry => ["secret", name.toLowerCase(), null, null]);
     const claim = await claimVault(on, known, standing, [...known.pending, ...entries], "test");
@@ -250,10 +253,10 @@ test("of 100,000 assets that one work adds no transaction outgrows the store, an
     return known.pending.length;
   };
   const told = async (since?: Date) => (await countChanges(tables, { vault: vault.name, since })).added;
-  // Before what the other tests tell of.
+  // Earlier than the changes of the other tests.
   const [first, second, third] = [72, 48, 24].map((hours) => new Date(START - hours * 3_600_000)) as [Date, Date, Date];
   let begun = 0;
-  // All that was announced is cleared with the end.
+  // The end removes all announcements.
   const dying = {
     ...tables,
     transaction: async (...of: Parameters<Tables["transaction"]>) => {
@@ -266,18 +269,18 @@ test("of 100,000 assets that one work adds no transaction outgrows the store, an
   expect(begun).toBeGreaterThan(3);
   expect(await told()).toBeGreaterThan(0);
   await clock.add(20_000);
-  // Most of them are gone again.
+  // Most of the assets are removed again.
   expect(await work(tables, names.slice(0, 7_000), second)).toBe(100_000);
-  // As of when they were through, not of the death.
+  // The time of the completion, not of the crash.
   expect([await told(), await told(second)]).toEqual([7_000, 7_000]);
-  const { row } = await knownVault(tables, vault.name);
+  const { row } = await readStoredVault(tables, vault.name);
   expect([row!.pending, row!.changesKey]).toEqual([false, undefined]);
   await clock.add(20_000);
   await work(tables, names.slice(0, 10), third);
   expect(await told()).toBe(7_010);
 });
 
-test("changes are told by any filter, the newest first, in pages of any size, and say what differs", async () => {
+test("changes are listed by any filter, newest first, in pages of any size, with the changed members", async () => {
   const [first, second] = [vaultRecord("kv-one"), vaultRecord("kv-two", SUBSCRIPTIONS[1])];
   const at = (minute: number) => new Date(START + minute * 60_000);
   const write = (minute: number, vault: typeof first, assets: AssetRecord[]) =>
@@ -316,7 +319,7 @@ test("changes are told by any filter, the newest first, in pages of any size, an
   expect(await changes(between)).toEqual(pick(0, 1, 2));
 });
 
-test("a vault that is found in another subscription while its old one leaves stays", async () => {
+test("a vault that is found in another subscription while it is removed from its old one is kept", async () => {
   const { vault, assets } = example("kv-moving");
   const there = { ...vault, subscriptionId: SUBSCRIPTIONS[1] };
   const staying = example("kv-staying");

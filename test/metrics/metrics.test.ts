@@ -9,7 +9,7 @@ import { SEVERITIES } from "../../shared/compliance/check.ts";
 import { FRAMEWORK_IDS } from "../../shared/compliance/controls.ts";
 import { SCAN_MODES } from "../../shared/discovery/scan.ts";
 import { ASSET_TYPES } from "../../shared/inventory/asset.ts";
-import { STATUSES } from "../../shared/inventory/health.ts";
+import { STATUSES } from "../../shared/inventory/asset-status.ts";
 import { gaugesText } from "../../shared/metrics/prometheus-text.ts";
 import { loadConfig } from "../../shared/platform/config/config.ts";
 import { DAY_MS } from "../../shared/platform/time.ts";

@@ -112,9 +112,9 @@ const SYNC_PROVIDER = "/api/automation/sync/providers/aws";
  */
 export function changingEndpoints(service: Service, token: () => string): ChangingEndpoint[] {
   let number = 0;
-  let rooms: Services | undefined;
+  let fixture: Services | undefined;
   const services = () =>
-    (rooms ??= createServices(
+    (fixture ??= createServices(
       loadConfig({ ...service.environment, AzureWebJobsStorage: service.azurite.connectionString() }),
     ));
   const ok = (answer: Answer): Answer => {

@@ -3,7 +3,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { appIdOf } from "simulated-cloud/company/applications.ts";
 import type { Company } from "simulated-cloud/company/company.ts";
 import type { CompanyTenant } from "simulated-cloud/company/tenants.ts";
-import { applications } from "../applications/room.ts";
+import { applications } from "../applications/applications-fixture.ts";
 import type { Service } from "../support/service.ts";
 import { createUsers } from "../support/users.ts";
 

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { compareMerged, type Entry } from "../../shared/reconciliation/compare.ts";
 
-/** Keys and values so few that parts share keys, and the whole often agrees. */
+/** Few keys and values, so that parts share keys and often agree with the combined partition. */
 const row = fc.record({ key: fc.constantFrom(..."abcdefghij"), hash: fc.constantFrom("1", "2", undefined) });
 const rows = fc.uniqueArray(row, { selector: ({ key }) => key, maxLength: 10 });
 
@@ -16,7 +16,7 @@ async function* streamed(entries: Entry[]): AsyncGenerator<Entry> {
   }
 }
 
-test("a whole is held against its parts as if all were sorted in memory", async () => {
+test("the comparison equals one that sorts everything in memory", async () => {
   const reached = { agrees: 0, missing: 0, extra: 0, stale: 0, unreadable: 0, inSeveralParts: 0 };
   await fc.assert(
     fc.asyncProperty(rows, fc.array(rows, { maxLength: 6 }), async (whole, parts) => {
@@ -51,7 +51,7 @@ test("a whole is held against its parts as if all were sorted in memory", async 
   for (const [kind, times] of Object.entries(reached)) expect(times, kind).toBeGreaterThan(50);
 });
 
-test("no more than a page of each part is asked for before it is needed", async () => {
+test("no more than a page of each part is requested before it is needed", async () => {
   let taken = 0;
   async function* endless(step: number): AsyncGenerator<Entry> {
     for (let at = 0; ; at += step) {

@@ -1,17 +1,25 @@
 import { deflateRawSync, inflateRawSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ASSET_CHECKS } from "../../shared/compliance/checks/all.ts";
-import { detailsKey, findingsKey, STATE, vaultStateKey } from "../../shared/compliance/layout.ts";
-import { unpackDetails, unpackFindings } from "../../shared/compliance/pack.ts";
+import { detailsKey, findingsKey, STATE, vaultStateKey } from "../../shared/compliance/compliance-rows.ts";
+import { unpackDetails, unpackFindings } from "../../shared/compliance/packed-results.ts";
 import { ASSET_TYPES, type AssetRecord, Assets, type AssetType, contentOf } from "../../shared/inventory/asset.ts";
-import { expiryKey, nameKey, partitions } from "../../shared/inventory/layout.ts";
+import { expiryKey, nameKey, partitions } from "../../shared/inventory/asset-keys.ts";
 import { VAULTS as VAULTS_PARTITION, Vaults, vaultInSubscriptionKey } from "../../shared/inventory/vault.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import { DAY_SECONDS } from "../../shared/platform/time.ts";
-import { vaultRecord, writeVault } from "../inventory/records.ts";
+import { vaultRecord, writeVault } from "../inventory/write-assets.ts";
 import { Service } from "../support/service.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { columnsOf, companyOf, differences, openRoom, type Room, SUBSCRIPTIONS, snapshot } from "./room.ts";
+import {
+  columnsOf,
+  companyOf,
+  differences,
+  openReconciliation,
+  type ReconciliationFixture,
+  SUBSCRIPTIONS,
+  snapshot,
+} from "./reconciliation-fixture.ts";
 
 const COPIED = Array.from({ length: 12 }, (_, at) => `kv-copied-${at}`);
 const OWN = ["missing", "extra", "stale", "tampered", "unreadable"].map((kind) => `kv-own-${kind}`);
@@ -24,39 +32,39 @@ const NAMES: Record<AssetType, string[]> = {
 };
 
 let service: Service;
-let room: Room;
+let fixture: ReconciliationFixture;
 let whole: Map<string, string>;
-/** What was planted, in words. */
+/** A planted fault, in words. */
 const planted: string[] = [];
-/** Index rows that were planted, as entries of the audit log name them. */
+/** Planted index rows, in the form of the audit log. */
 const plantedRows: string[] = [];
-/** Assets whose own row was taken away: a scan sees them for the first time again. */
+/** Assets whose own row was removed. A scan sees them for the first time again. */
 const seenAnew: string[] = [];
 let runs: number;
 
 const subscriptionOf = (vault: string): string => SUBSCRIPTIONS[VAULTS.indexOf(vault) % 2]!;
 
 async function assetOf(vault: string, type: AssetType, name: string): Promise<AssetRecord> {
-  const row = await room.tables.get(Assets, partitions.vault(vault), nameKey(type, name, vault));
+  const row = await fixture.tables.get(Assets, partitions.vault(vault), nameKey(type, name, vault));
   return withoutKeys(row!);
 }
 
-/** The asset with other facts, its hash with them. */
+/** Returns the asset with other data and their hash. */
 function changed(asset: AssetRecord, facts: Partial<AssetRecord>): AssetRecord {
   const { content: _c, firstSeenAt, ...rest } = { ...asset, ...facts };
   return { ...rest, firstSeenAt, content: contentOf(rest) };
 }
 
-const put = (partition: string, key: string, asset: AssetRecord) => room.tables.put(Assets, partition, key, asset);
-const drop = (table: string, partition: string, key: string) => room.raw(table).deleteEntity(partition, key);
+const put = (partition: string, key: string, asset: AssetRecord) => fixture.tables.put(Assets, partition, key, asset);
+const drop = (table: string, partition: string, key: string) => fixture.raw(table).deleteEntity(partition, key);
 
 /** Columns that no asset has, under a key that one may have. */
 const spoil = (table: string, partition: string, key: string, columns: object = { name: 7, tags_json: "{" }) =>
-  room.raw(table).upsertEntity({ partitionKey: partition, rowKey: key, ...columns }, "Replace");
+  fixture.raw(table).upsertEntity({ partitionKey: partition, rowKey: key, ...columns }, "Replace");
 
-/** Every kind of fault in every copy, by name and by expiry, of every type: each in another asset. */
+/** Plants every kind of fault in every copy, by name and by expiry, for every type, each in another asset. */
 async function plantRows(): Promise<void> {
-  // Another asset for each, so that mending one fault does not mend the next.
+  // Another asset for each fault, so that the repair of one does not repair the next.
   const pool = Object.fromEntries(
     ASSET_TYPES.map((type) => [type, NAMES[type].flatMap((name) => COPIED.map((vault) => ({ vault, name })))]),
   ) as Record<AssetType, { vault: string; name: string }[]>;
@@ -64,7 +72,7 @@ async function plantRows(): Promise<void> {
   for (const where of ["all", "sub", "vault"] as const) {
     for (const type of ASSET_TYPES) {
       for (const index of ["name", "expiry"] as const) {
-        if (where === "vault" && index === "name") continue; // what the others follow from: plantOwn
+        if (where === "vault" && index === "name") continue; // The rows from which all others follow: plantOwn
         for (const kind of KINDS) {
           const { vault, name } = pool[type].shift()!;
           next++;
@@ -76,7 +84,7 @@ async function plantRows(): Promise<void> {
                 ? partitions.subscription(subscriptionOf(vault))
                 : partitions.vault(vault);
           const right = index === "name" ? nameKey(type, name, vault) : expiryKey(type, asset.expiresOn, name, vault);
-          // What a late writer leaves: an asset that is gone, or another expiry of one that stands.
+          // Rows left by a late write: a removed asset, or another expiry of an existing one.
           const left =
             index === "name"
               ? nameKey(type, `gone-${next}`, vault)
@@ -94,7 +102,7 @@ async function plantRows(): Promise<void> {
   }
 }
 
-/** Faults in what all copies follow from. */
+/** Plants faults in the rows from which all copies follow. */
 async function plantOwn(): Promise<void> {
   for (const type of ASSET_TYPES) {
     const name = NAMES[type][0]!;
@@ -121,20 +129,20 @@ async function plantOwn(): Promise<void> {
     }
     const column = `${type}Expiries`;
     for (const key of ["n!kv-packed", `s!${subscriptionOf("kv-packed")}!kv-packed`]) {
-      const row = await room.raw("Vaults").getEntity("vaults", key);
+      const row = await fixture.raw("Vaults").getEntity("vaults", key);
       const columns = { ...columnsOf(row), [column]: new Uint8Array(Uint32Array.of(1, 2, 3).buffer) };
-      await room.raw("Vaults").upsertEntity({ ...columns, partitionKey: "vaults", rowKey: key }, "Replace");
+      await fixture.raw("Vaults").upsertEntity({ ...columns, partitionKey: "vaults", rowKey: key }, "Replace");
     }
     planted.push(`packed expiries of ${type} in kv-packed`);
   }
 }
 
-/** Rows of vaults and subscriptions that the inventory does not have, and rows where their vault is not. */
+/** Plants rows of vaults and subscriptions that the inventory does not have, and rows in the wrong place. */
 async function plantStrangers(): Promise<void> {
   const asset = await assetOf(COPIED[0]!, "secret", "password");
   const rows: [string, string, AssetRecord][] = [];
   const add = (partition: string, vault: string) => {
-    // Another asset for each row, so that mending one does not mend the next.
+    // Another asset for each row, so that the repair of one does not repair the next.
     for (const index of ["name", "expiry"]) {
       const name = `stranger-${rows.length}`;
       const { expiresOn } = asset;
@@ -157,13 +165,15 @@ async function plantStrangers(): Promise<void> {
 
 async function plantVaultRows(): Promise<void> {
   const copy = (vault: string) => `s!${subscriptionOf(vault)}!${vault}`;
-  const read = async (key: string) => columnsOf(await room.raw("Vaults").getEntity("vaults", key));
+  const read = async (key: string) => columnsOf(await fixture.raw("Vaults").getEntity("vaults", key));
   await drop("Vaults", "vaults", copy("kv-copied-1"));
   const stale = { ...(await read(copy("kv-copied-2"))), location: "elsewhere" };
-  await room.raw("Vaults").upsertEntity({ ...stale, partitionKey: "vaults", rowKey: copy("kv-copied-2") }, "Replace");
+  await fixture
+    .raw("Vaults")
+    .upsertEntity({ ...stale, partitionKey: "vaults", rowKey: copy("kv-copied-2") }, "Replace");
   const row = await read(copy("kv-copied-3"));
   const elsewhere = `s!${subscriptionOf("kv-copied-2")}!kv-copied-3`;
-  await room.raw("Vaults").upsertEntity({ ...row, partitionKey: "vaults", rowKey: elsewhere }, "Replace");
+  await fixture.raw("Vaults").upsertEntity({ ...row, partitionKey: "vaults", rowKey: elsewhere }, "Replace");
   await spoil("Vaults", "vaults", copy("kv-copied-4"));
   await spoil("Vaults", "vaults", "n!kv-lost");
   planted.push("missing copy", "stale copy", "extra copy", "unreadable copy", "unreadable vault");
@@ -172,7 +182,7 @@ async function plantVaultRows(): Promise<void> {
 const packed = (value: unknown): Uint8Array => new Uint8Array(deflateRawSync(JSON.stringify(value)));
 
 async function plantResults(): Promise<void> {
-  const table = room.raw("Compliance");
+  const table = fixture.raw("Compliance");
   const read = async (key: string) => columnsOf(await table.getEntity(STATE, key));
   const write = (key: string, columns: object) =>
     table.upsertEntity({ ...columns, partitionKey: STATE, rowKey: key } as never, "Replace");
@@ -212,9 +222,9 @@ async function plantResults(): Promise<void> {
   );
 }
 
-/** A vault's results that agree with each other, but are an asset's that it does not have. */
+/** Consistent results of a vault, but for an asset that it does not have. */
 async function renameEvaluated(vault: string, name: string, other: string): Promise<void> {
-  const table = room.raw("Compliance");
+  const table = fixture.raw("Compliance");
   const keys = [detailsKey(vault, 0), ...(await findingRowsOf(vault)).map((check) => findingsKey(check, vault, 0))];
   for (const rowKey of keys) {
     const row = await table.getEntity(STATE, rowKey);
@@ -231,7 +241,7 @@ async function renameEvaluated(vault: string, name: string, other: string): Prom
 
 async function findingRowsOf(vault: string) {
   const keys: string[] = [];
-  for await (const { rowKey } of room.raw("Compliance").listEntities())
+  for await (const { rowKey } of fixture.raw("Compliance").listEntities())
     if (rowKey!.startsWith("1!") && rowKey!.includes(`!${vault}!`)) keys.push(rowKey!);
   return ASSET_CHECKS.filter((check) => keys.includes(findingsKey(check, vault, 0)));
 }
@@ -240,23 +250,23 @@ beforeAll(async () => {
   service = await Service.start({ company: companyOf(VAULTS) });
   const scan = await service.scan({ mode: "full" });
   expect(scan.status).toBe("completed");
-  room = openRoom(service.azurite.connectionString(), { runMs: 0, rowsPerStep: 60, pauseMs: 1 });
-  whole = await snapshot(room);
+  fixture = openReconciliation(service.azurite.connectionString(), { runMs: 0, rowsPerStep: 60, pauseMs: 1 });
+  whole = await snapshot(fixture);
 }, 600_000);
 afterAll(() => service?.stop());
 
 describe("the reconciliation", () => {
-  test("finds nothing wrong in what a scan wrote", async () => {
-    await room.walk();
-    const { newest } = await room.reconciliation.status();
+  test("finds nothing wrong in the rows of a scan", async () => {
+    await fixture.walk();
+    const { newest } = await fixture.reconciliation.status();
     expect(newest).toMatchObject({ vaults: VAULTS.length, left: [], leftTotal: 0, awaiting: 0 });
     expect(Object.values(newest!.mended)).toEqual([0, 0, 0, 0, 0, 0]);
     expect(newest!.rows).toBeGreaterThan(VAULTS.length * 7 * 2);
-    expect(room.events).toEqual([]);
-    expect(differences(whole, await snapshot(room))).toEqual([]);
+    expect(fixture.events).toEqual([]);
+    expect(differences(whole, await snapshot(fixture))).toEqual([]);
   }, 600_000);
 
-  test("mends planted faults of every kind, each entered in the audit log, with a scan between two walks", async () => {
+  test("repairs planted faults of every kind, each recorded in the audit log, with a scan between two walks", async () => {
     await plantRows();
     await plantOwn();
     await plantStrangers();
@@ -265,39 +275,39 @@ describe("the reconciliation", () => {
     expect(planted.length).toBeGreaterThanOrEqual(100);
     expect(new Set(planted).size).toBe(planted.length);
 
-    runs = await room.walk();
-    const first = (await room.reconciliation.status()).newest!;
+    runs = await fixture.walk();
+    const first = (await fixture.reconciliation.status()).newest!;
     expect(first.left).toEqual([]);
     const scan = await service.scan({ mode: "delta" });
     expect(scan.status).toBe("completed");
-    await room.walk();
-    const second = (await room.reconciliation.status()).newest!;
+    await fixture.walk();
+    const second = (await fixture.reconciliation.status()).newest!;
 
     const total = [first, second].flatMap(({ mended }) => Object.values(mended)).reduce((sum, count) => sum + count, 0);
-    const entered = new Set(room.events.flatMap(({ details }) => (details?.rows as string[] | undefined) ?? []));
+    const entered = new Set(fixture.events.flatMap(({ details }) => (details?.rows as string[] | undefined) ?? []));
     expect(plantedRows.filter((row) => !entered.has(row))).toEqual([]);
-    // What scans changed on the way is told in the log of changes.
-    const unlike = differences(whole, await snapshot(room)).filter((line) => !line.startsWith("Vaults c!"));
+    // The log of changes contains the changes of the scans in between.
+    const unlike = differences(whole, await snapshot(fixture)).filter((line) => !line.startsWith("Vaults c!"));
     expect(unlike.filter((line) => !isSeenAnew(line))).toEqual([]);
     expect(total, JSON.stringify([first, second])).toBeGreaterThanOrEqual(planted.length);
   }, 600_000);
 
-  test("goes on where it stood: each run was one step", () => {
+  test("continues at its position: each run was one step", () => {
     expect(runs).toBeGreaterThan(10);
   });
 
-  test("enters an intent and an outcome for each mend", () => {
-    const outcomes = room.events.map(({ type, outcome, target }) => `${type} ${outcome} ${target?.id}`);
+  test("records an intent and an outcome for each repair", () => {
+    const outcomes = fixture.events.map(({ type, outcome, target }) => `${type} ${outcome} ${target?.id}`);
     const intents = outcomes.filter((line) => line.includes(" intent "));
     expect(outcomes.filter((line) => line.includes(" success ")).length).toBe(intents.length);
-    expect(new Set(room.events.map(({ type }) => type))).toEqual(new Set(["inventory.mended", "compliance.mended"]));
+    expect(new Set(fixture.events.map(({ type }) => type))).toEqual(new Set(["inventory.mended", "compliance.mended"]));
   });
 
   test("finds nothing more", async () => {
-    const before = room.events.length;
-    await room.walk();
-    expect(Object.values((await room.reconciliation.status()).newest!.mended)).toEqual([0, 0, 0, 0, 0, 0]);
-    expect(room.events.length).toBe(before);
+    const before = fixture.events.length;
+    await fixture.walk();
+    expect(Object.values((await fixture.reconciliation.status()).newest!.mended)).toEqual([0, 0, 0, 0, 0, 0]);
+    expect(fixture.events.length).toBe(before);
   }, 600_000);
 });
 
@@ -310,16 +320,16 @@ describe("a copy of a vault's row", () => {
   const record = vaultRecord("kv-last", SUBSCRIPTIONS[0]);
   const key = vaultInSubscriptionKey(record.subscriptionId, record.name);
 
-  test("is taken away where no vault is left at all", async () => {
-    const { tables, reconciliation, walk } = openRoom(storage.connectionString("empty"));
+  test("is removed if no vault is left", async () => {
+    const { tables, reconciliation, walk } = openReconciliation(storage.connectionString("empty"));
     await tables.put(Vaults, VAULTS_PARTITION, key, record);
     await walk();
     expect(await tables.get(Vaults, VAULTS_PARTITION, key)).toBeUndefined();
     expect((await reconciliation.status()).newest).toMatchObject({ vaults: 0, mended: { extra: 1 }, left: [] });
   });
 
-  test("is looked at once more where its vault is written during the look, and nothing is entered that is no fault", async () => {
-    const { tables, writer, reconciliation, walk, events } = openRoom(storage.connectionString("written"));
+  test("is checked again if its vault is written during the check, and nothing is recorded that is no fault", async () => {
+    const { tables, writer, reconciliation, walk, events } = openReconciliation(storage.connectionString("written"));
     await writeVault(writer, record, []);
     await tables.remove(Vaults, VAULTS_PARTITION, key);
     const { get } = tables;
@@ -337,6 +347,6 @@ describe("a copy of a vault's row", () => {
   });
 });
 
-/** An asset whose own row was lost comes back with the instant of the scan that saw it again. */
+/** An asset whose own row was lost returns with the time of the scan that found it again. */
 const isSeenAnew = (line: string): boolean =>
   line.startsWith("Assets ") && seenAnew.some((type) => line.includes(type)) && line.includes("kv-own-missing:");

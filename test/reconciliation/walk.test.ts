@@ -2,17 +2,17 @@ import { randomUUID } from "node:crypto";
 import { deflateRawSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ASSET_CHECKS } from "../../shared/compliance/checks/all.ts";
-import { STATE, TOTALS_KEY } from "../../shared/compliance/layout.ts";
+import { STATE, TOTALS_KEY } from "../../shared/compliance/compliance-rows.ts";
 import { Assets } from "../../shared/inventory/asset.ts";
-import { nameKey, partitions } from "../../shared/inventory/layout.ts";
+import { nameKey, partitions } from "../../shared/inventory/asset-keys.ts";
 import { TOTALS_KEY as INVENTORY_TOTALS_KEY } from "../../shared/inventory/totals.ts";
 import { VAULTS as VAULTS_PARTITION, Vaults, vaultInSubscriptionKey } from "../../shared/inventory/vault.ts";
 import { loadConfig } from "../../shared/platform/config/config.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../shared/platform/time.ts";
-import { WALKS, Walks } from "../../shared/reconciliation/walk.ts";
+import { WALKS, Walks } from "../../shared/reconciliation/walk-record.ts";
 import { Service } from "../support/service.ts";
-import { companyOf, differences, openRoom, SUBSCRIPTIONS, snapshot } from "./room.ts";
+import { companyOf, differences, openReconciliation, SUBSCRIPTIONS, snapshot } from "./reconciliation-fixture.ts";
 
 const VAULTS = Array.from({ length: 8 }, (_, at) => `kv-walked-${at}`);
 
@@ -24,17 +24,17 @@ beforeAll(async () => {
 afterAll(() => service?.stop());
 
 describe("while a vault is written", () => {
-  test("a worker between its copies and its own rows is left alone, and its vault is named", async () => {
-    const room = openRoom(service.azurite.connectionString());
+  test("a worker between its copies and its own rows is not disturbed, and the record names its vault", async () => {
+    const fixture = openReconciliation(service.azurite.connectionString());
     const vault = VAULTS[0]!;
-    const { writer } = room;
-    const before = await room.tables.get(Assets, partitions.vault(vault), nameKey("secret", "password", vault));
+    const { writer } = fixture;
+    const before = await fixture.tables.get(Assets, partitions.vault(vault), nameKey("secret", "password", vault));
     const asset = withoutKeys(before!);
     const known = await writer.known(vault);
     const after = { ...asset, enabled: false, expiresOn: asset.expiresOn! + 1, content: "changed" };
     const inBetween = Promise.withResolvers<void>();
     const walked = Promise.withResolvers<void>();
-    // Nothing of it is listed as it is written here, so that the next scan brings it back.
+    // The rows written here are in no list, so that the next scan restores them.
     const record = { ...withoutKeys(known.row!), listings: {}, contents: {} };
     const writing = writer.apply(
       known,
@@ -47,25 +47,25 @@ describe("while a vault is written", () => {
       },
     );
     await inBetween.promise;
-    const standing = await snapshot(room);
-    await room.walk();
-    const { newest } = await room.reconciliation.status();
-    expect(differences(standing, await snapshot(room))).toEqual([]);
+    const standing = await snapshot(fixture);
+    await fixture.walk();
+    const { newest } = await fixture.reconciliation.status();
+    expect(differences(standing, await snapshot(fixture))).toEqual([]);
     expect(Object.values(newest!.mended)).toEqual([0, 0, 0, 0, 0, 0]);
     expect(newest!.left).toContainEqual({ vault, reason: "it was being written" });
     walked.resolve();
     await writing;
     expect((await service.scan({ mode: "force" })).status).toBe("completed");
-    expect(room.events).toEqual([]);
+    expect(fixture.events).toEqual([]);
   }, 600_000);
 
-  test("scans beside walks leave nothing to mend", async () => {
-    const room = openRoom(service.azurite.connectionString(), { runMs: 0, rowsPerStep: 50, pauseMs: 5 });
+  test("concurrent scans and walks leave nothing to repair", async () => {
+    const fixture = openReconciliation(service.azurite.connectionString(), { runMs: 0, rowsPerStep: 50, pauseMs: 5 });
     let walks = 0;
     let scanning = true;
     const walking = (async () => {
       while (scanning || walks === 0) {
-        await room.walk();
+        await fixture.walk();
         walks++;
       }
     })();
@@ -85,65 +85,65 @@ describe("while a vault is written", () => {
     await walking;
     expect(changed).toEqual(["8/0", "0/8"]);
     expect(walks).toBeGreaterThanOrEqual(1);
-    expect(room.events).toEqual([]);
-    const before = await snapshot(room);
-    await room.walk();
-    expect(room.events).toEqual([]);
-    expect((await room.reconciliation.status()).newest!.leftTotal).toBe(0);
-    expect(differences(before, await snapshot(room))).toEqual([]);
+    expect(fixture.events).toEqual([]);
+    const before = await snapshot(fixture);
+    await fixture.walk();
+    expect(fixture.events).toEqual([]);
+    expect((await fixture.reconciliation.status()).newest!.leftTotal).toBe(0);
+    expect(differences(before, await snapshot(fixture))).toEqual([]);
   }, 600_000);
 });
 
-test("what is wrong just behind a walk that takes days is mended within a week, by a slice of some minutes an hour", async () => {
+test("a fault just behind the position of a walk that takes days is repaired within a week, with some minutes of work per hour", async () => {
   const { RECONCILIATION_SCHEDULE } = loadConfig({ ...service.environment, RECONCILIATION_SCHEDULE: "" });
   expect(RECONCILIATION_SCHEDULE).toMatch(/^0 \d+ \* \* \* \*$/);
-  // A row a step, and a minute each time the clock is asked: few steps an hour, some days a walk.
-  const room = openRoom(service.azurite.connectionString(), { rowsPerStep: 1, pauseMs: 1 }, MINUTE_MS);
-  const before = (await room.reconciliation.status()).newest?.walkId;
+  // A row per step, and a minute each time the clock is read: few steps an hour, some days per walk.
+  const fixture = openReconciliation(service.azurite.connectionString(), { rowsPerStep: 1, pauseMs: 1 }, MINUTE_MS);
+  const before = (await fixture.reconciliation.status()).newest?.walkId;
   const hour = async () => {
-    await room.reconciliation.run("request");
-    room.pass(HOUR_MS);
+    await fixture.reconciliation.run("request");
+    fixture.pass(HOUR_MS);
   };
-  const walk = async () => (await room.reconciliation.status()).newest!;
+  const walk = async () => (await fixture.reconciliation.status()).newest!;
   const begun = async () => (await walk()).walkId !== before && (await walk()).stage !== "vaults";
   do await hour();
   while (!(await begun()));
   const vault = VAULTS[0]!;
   const copy = vaultInSubscriptionKey(SUBSCRIPTIONS[0], vault);
-  const isThere = () => room.tables.get(Vaults, VAULTS_PARTITION, copy);
-  await room.tables.remove(Vaults, VAULTS_PARTITION, copy);
+  const isThere = () => fixture.tables.get(Vaults, VAULTS_PARTITION, copy);
+  await fixture.tables.remove(Vaults, VAULTS_PARTITION, copy);
   const { walkId } = await walk();
   let hours = 0;
   for (; !(await isThere()) && hours <= 7 * 24; hours++) await hour();
   expect((await walk()).walkId).not.toBe(walkId);
   expect(hours).toBeLessThanOrEqual(7 * 24);
-  const { startedAt, finishedAt } = (await room.reconciliation.status()).completed!;
+  const { startedAt, finishedAt } = (await fixture.reconciliation.status()).completed!;
   expect(Date.parse(finishedAt!) - Date.parse(startedAt)).toBeGreaterThan(DAY_MS);
 }, 600_000);
 
-describe("what a walk costs", () => {
-  test("is two requests for a vault, one for its partition's name, one for its subscription, and few for all", async () => {
-    const room = openRoom(service.tables.connectionString);
-    // To its end, where one is under way: the next one is whole.
-    await room.walk();
+describe("the cost of a walk", () => {
+  test("is two requests per vault, one for its partition's name, one for its subscription, and few for all", async () => {
+    const fixture = openReconciliation(service.tables.connectionString);
+    // Completes a current walk, so that the next one is a whole one.
+    await fixture.walk();
     service.forgetTables();
-    expect(await room.walk()).toBe(1);
-    // The walk runs in this process: what a function sends is the host's own.
+    expect(await fixture.walk()).toBe(1);
+    // The walk runs in this process. Requests of the host's functions are not counted.
     const requests = service.tableRequests().filter(({ by }) => by === undefined);
     const walk = requests.filter(({ path }) => !/Audit/.test(path));
     const perVault = 4 * VAULTS.length;
     const results = 2 * (ASSET_CHECKS.length + 2);
     const partitionsAndStages = 3 * SUBSCRIPTIONS.length + 33;
-    // Reading all vaults twice, those that changed, and the totals before, behind and anew; and so of the results.
+    // Reads all vaults twice, the changed ones, and the totals before and after and their renewal. The same for the results.
     const totals = 24;
     expect(walk.length).toBeLessThanOrEqual(perVault + results + partitionsAndStages + totals);
     expect(walk.length).toBeGreaterThan(perVault + results);
-    // Fences of vaults that left may stand everywhere but in the own partition of a vault that is known.
+    // Fences of removed vaults may be everywhere except in a known vault's own partition.
     const fenced = walk.flatMap(
       ({ filter }) => /^PartitionKey eq '(.+)' and RowKey ge 'f!'/.exec(filter ?? "")?.[1] ?? [],
     );
     expect(fenced).toEqual([partitions.all, ...SUBSCRIPTIONS.map((id) => partitions.subscription(id))]);
-    // Nothing is read of the whole table but its partitions' names, a row at a time.
+    // Of the whole table only the names of partitions are read, one row at a time.
     for (const { filter, top } of requests.filter(({ method, path }) => method === "GET" && path.endsWith("()"))) {
       if (!filter?.startsWith("PartitionKey eq '"))
         expect([filter ?? "PartitionKey gt ''", top]).toEqual([expect.stringMatching(/^PartitionKey gt '[^']*'$/), 1]);
@@ -152,7 +152,7 @@ describe("what a walk costs", () => {
 });
 
 describe("totals", () => {
-  /** Each room's row of totals, with the columns of what is counted. */
+  /** Each module's row of totals, with the columns of its counts. */
   const TOTALS = [
     {
       table: Vaults.table,
@@ -163,7 +163,7 @@ describe("totals", () => {
     { table: "Compliance", partitionKey: STATE, rowKey: TOTALS_KEY, columns: ["totals"] },
   ];
 
-  /** What is answered from totals. */
+  /** Responses computed from totals. */
   async function told() {
     const assets = "/api/assets/discovery/assets?limit=3";
     const asked = ["/api/assets/summary", assets, `${assets}&expiresBefore=2028-01-01`, "/compliance/score"];
@@ -177,11 +177,11 @@ describe("totals", () => {
     };
   }
 
-  test("of before a change, or garbage, are counted anew and entered, though no vault changed since", async () => {
-    const room = openRoom(service.azurite.connectionString());
+  test("that are outdated or corrupt are recomputed and recorded, although no vault changed since", async () => {
+    const fixture = openReconciliation(service.azurite.connectionString());
     const before = await Promise.all(
       TOTALS.map(async ({ table, partitionKey, rowKey, columns }) => {
-        const row: Record<string, unknown> = await room.raw(table).getEntity(partitionKey, rowKey);
+        const row: Record<string, unknown> = await fixture.raw(table).getEntity(partitionKey, rowKey);
         return columns.map((column) => row[column] as Uint8Array);
       }),
     );
@@ -191,7 +191,7 @@ describe("totals", () => {
     expect((await service.scan({ mode: "delta" })).status).toBe("completed");
     const whole = await told();
 
-    /** What stands in their place, by the fault that it is. */
+    /** Replaces them by the given kind of fault. */
     const planted: [fault: "stale" | "unreadable", bytes: (old: Uint8Array) => Uint8Array][] = [
       ["stale", (old) => old],
       ["unreadable", () => Buffer.from("garbage")],
@@ -201,15 +201,15 @@ describe("totals", () => {
     for (const [fault, bytes] of planted) {
       for (const [at, { table, partitionKey, rowKey, columns }] of TOTALS.entries()) {
         const values = Object.fromEntries(columns.map((column, of) => [column, bytes(before[at]![of]!)]));
-        await room.raw(table).updateEntity({ partitionKey, rowKey, ...values }, "Merge");
+        await fixture.raw(table).updateEntity({ partitionKey, rowKey, ...values }, "Merge");
       }
       const answered = await told();
       if (fault === "stale") expect(answered.score).not.toBe(whole.score);
       else expect(answered).toEqual(whole);
-      room.events.splice(0);
-      await room.walk();
-      expect((await room.reconciliation.status()).newest!.mended).toMatchObject({ [fault]: 2 });
-      const entered = room.events.map(({ type, outcome, details }) => `${type} ${outcome} ${details!.totals}`);
+      fixture.events.splice(0);
+      await fixture.walk();
+      expect((await fixture.reconciliation.status()).newest!.mended).toMatchObject({ [fault]: 2 });
+      const entered = fixture.events.map(({ type, outcome, details }) => `${type} ${outcome} ${details!.totals}`);
       expect(entered).toEqual(
         ["inventory.mended", "compliance.mended"].flatMap((type) => [
           `${type} intent ${fault}`,
@@ -222,14 +222,14 @@ describe("totals", () => {
 });
 
 describe("in the service", () => {
-  test("the timer starts it, and people see when it was complete and what it mended", async () => {
-    const room = openRoom(service.azurite.connectionString());
+  test("the timer starts a walk, and users see when it was complete and what it repaired", async () => {
+    const fixture = openReconciliation(service.azurite.connectionString());
     const first = await service.admin("GET", "/system/reconciliation");
     expect(first.status).toBe(200);
-    const asset = await room.tables.get(Assets, partitions.all, nameKey("key", "signing", VAULTS[1]!));
-    await room.tables.remove(Assets, asset!.partitionKey, asset!.rowKey);
-    // As if the last walk had begun days ago.
-    for (const row of ["newest", "before"]) await room.tables.remove(Walks, WALKS, row);
+    const asset = await fixture.tables.get(Assets, partitions.all, nameKey("key", "signing", VAULTS[1]!));
+    await fixture.tables.remove(Assets, asset!.partitionKey, asset!.rowKey);
+    // As if the last walk had started days ago.
+    for (const row of ["newest", "before"]) await fixture.tables.remove(Walks, WALKS, row);
     expect((await service.admin("GET", "/system/reconciliation")).body).toEqual({
       newest: null,
       completed: null,
@@ -249,6 +249,6 @@ describe("in the service", () => {
       ["success", VAULTS[1]],
     ]);
     expect(entries[0].details).toMatchObject({ missing: 1, rows: [`${asset!.partitionKey} ${asset!.rowKey}`] });
-    expect(await room.tables.get(Assets, asset!.partitionKey, asset!.rowKey)).toBeDefined();
+    expect(await fixture.tables.get(Assets, asset!.partitionKey, asset!.rowKey)).toBeDefined();
   }, 600_000);
 });

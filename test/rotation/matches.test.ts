@@ -5,7 +5,7 @@ import { createTables, type Tables } from "../../shared/platform/storage/tables.
 import type { MatchedApp } from "../../shared/rotation/match.ts";
 import { createMatchIndex } from "../../shared/rotation/match-index.ts";
 import { createMatches, type MatchFinder } from "../../shared/rotation/matches.ts";
-import { assetRecord, vaultRecord, writeVault } from "../inventory/records.ts";
+import { assetRecord, vaultRecord, writeVault } from "../inventory/write-assets.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 
 const DAY = 86_400;

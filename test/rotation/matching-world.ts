@@ -16,7 +16,7 @@ import type { ClientSecretRequest } from "../../shared/rotation/plan.ts";
 import { createPolicies } from "../../shared/rotation/policies.ts";
 import { PolicyChange } from "../../shared/rotation/policies-api.ts";
 import { IMPATIENT } from "../azure/services.ts";
-import { assetRecord, vaultRecord, writeVault } from "../inventory/records.ts";
+import { assetRecord, vaultRecord, writeVault } from "../inventory/write-assets.ts";
 import { BOSS, VAULT, World } from "./world.ts";
 
 let applications = 0;

@@ -161,7 +161,7 @@ describe("a policy", () => {
     const refused = async (change: object, detail: string) =>
       await expect(room.policy(app.appId, change)).rejects.toEqual(problem("invalidRequest", detail));
     await refused({ updateKeyVaults: false }, "updateKeyVaults: must be true");
-    await refused({ targets: [alone.assetId] }, "is no certain match");
+    await refused({ targets: [alone.assetId] }, "is not a certain match");
     await refused({ targets: ["kv.key.x"] }, "must be the asset id of a vault's secret");
     await refused({ expiryDays: 38, overlapDays: 7 }, "must leave more than 38 days");
     room.reasons = ["It has no client secret."];

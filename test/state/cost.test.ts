@@ -4,7 +4,7 @@ import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { type MovedClock, movedClock } from "../support/moved-clock.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
-import { createWorkers, type Worker } from "./room.ts";
+import { createWorkers, type Worker } from "./inventory-fixture.ts";
 
 const HERE = "11111111-1111-4111-8111-111111111111";
 const secrets = (count: number) => Array.from({ length: count }, (_, at) => ({ name: `s-${at}`, expiresInDays: at }));
@@ -33,7 +33,7 @@ afterAll(async () => {
   time?.remove();
 });
 
-/** What one worker asks of the tables for this vault. */
+/** Counts the table requests of one worker for this vault. */
 async function asked(name: string): Promise<string[]> {
   const { tables, scan } = worker;
   const planned = (await workers.plan(tables, [HERE])).find((one) => one.name.toLowerCase() === name)!;
@@ -42,18 +42,17 @@ async function asked(name: string): Promise<string[]> {
   return proxy.requests.map(({ method, path }) => `${method} ${path.replace(/\(.+\)$/, "(row)")}`).sort();
 }
 
-test("fences cost no request of their own where the last worker ended well", async () => {
+test("fences cost no additional request after a worker that ended normally", async () => {
   cloud.control.putVault(HERE, { name: "kv-cost", secrets: secrets(140) });
-  // The row, whether it was removed since it was planned, the claim, three transactions in each of three partitions, the
-  // results, the end.
+  // The vault's row, its removal marker, the claim, three transactions in each of three partitions, the results, the end.
   const rows = ["GET Vaults(row)", "GET Vaults(row)"];
   expect(await asked("kv-cost")).toEqual([...rows, ...Array.from({ length: 12 }, () => "POST $batch")]);
   expect(await asked("kv-cost")).toEqual(["GET Vaults(row)", "POST $batch"]);
 
   cloud.control.putSecret("kv-cost", { name: "s-7", expiresInDays: 400 });
   expect(await asked("kv-cost")).toEqual([
-    // What stands of the secrets, and the results with their fence. The end is written twice, and the results are, since the
-    // vault is marked as changed for the totals already.
+    // The stored secrets, and the results with their fence. The end and the results are written twice, because the vault's
+    // marks for the totals exist already.
     "GET Assets()",
     "GET Compliance()",
     "GET Compliance(row)",
@@ -65,7 +64,7 @@ test("fences cost no request of their own where the last worker ended well", asy
   expect(await asked("kv-none")).toEqual([...rows, "POST $batch", "POST $batch", "POST $batch"]);
 });
 
-test("taking over costs one request a partition, and a vault that returns no more than that", async () => {
+test("taking over costs one request per partition, and so does a vault that returns", async () => {
   cloud.control.removeVault("kv-cost");
   await asked("kv-cost");
   cloud.control.putVault(HERE, { name: "kv-cost", secrets: secrets(3) });

@@ -4,14 +4,14 @@ import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { type AssetRecord, Assets } from "../../shared/inventory/asset.ts";
-import { expiryKey, nameKey, partitions } from "../../shared/inventory/layout.ts";
+import { expiryKey, nameKey, partitions } from "../../shared/inventory/asset-keys.ts";
 import { Vaults, vaultKey } from "../../shared/inventory/vault.ts";
 import { VaultBusy } from "../../shared/inventory/write.ts";
 import { put, remove } from "../../shared/platform/storage/tables.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { type MovedClock, movedClock } from "../support/moved-clock.ts";
-import { type Fate, type HeldProxy, startHeldProxy, type Write } from "./held-proxy.ts";
-import { createWorkers, differences, everyRow } from "./room.ts";
+import { type Fate, type HeldProxy, startHeldProxy, type Write } from "./delaying-proxy.ts";
+import { createWorkers, differences, everyRow } from "./inventory-fixture.ts";
 
 vi.mock("../../shared/platform/storage/limits.ts", async (original) => ({
   ...(await original<object>()),
@@ -19,7 +19,7 @@ vi.mock("../../shared/platform/storage/limits.ts", async (original) => ({
   MAX_RETRY_MS: 20,
 }));
 afterAll(() => {
-  // Else the process's next files go on with what was loaded with it.
+  // Otherwise later files of the process would use the modules loaded here.
   vi.doUnmock("../../shared/platform/storage/limits.ts");
   vi.resetModules();
 });
@@ -27,7 +27,7 @@ afterAll(() => {
 const HERE = "11111111-1111-4111-8111-111111111111";
 const THERE = "22222222-2222-4222-8222-222222222222";
 const LEASE_ENDED_MS = 17_000;
-/** Two a test, and as many for second tries. */
+/** Two accounts per test, and as many for retries. */
 const ACCOUNTS = Array.from({ length: 40 }, (_, at) => [`found${at}`, `wanted${at}`]).flat();
 
 let azurite: Azurite;
@@ -78,7 +78,7 @@ afterEach(() => Promise.all(proxies.map((proxy) => proxy.stop())));
 const delta = () => workers.delta(connectionString, [HERE, THERE], time);
 const clean = () => workers.worker(connectionString);
 
-/** A worker whose writes that the matcher picks are held, one only. */
+/** Starts a worker of whose writes those that the matcher selects are held, each only once. */
 async function holding(matches: (write: Write) => boolean, fate: Fate = "hold") {
   let taken = false;
   const proxy = await startHeldProxy(connectionString, (write) => {
@@ -100,7 +100,7 @@ const planned = async () =>
   (await workers.plan(clean().tables, [HERE, THERE])).find(({ name }) => name.toLowerCase() === "kv-t")!;
 const expireSoon = (days: number) => cloud.control.change("kv-t", "secrets", "moving", { expiresInDays: days });
 
-/** Every row is as a first scan writes it. */
+/** Expects every row as a first scan writes it. */
 async function expectTheCloud(): Promise<void> {
   await workers.delta(fresh, [HERE, THERE], time);
   expect(differences(await everyRow(connectionString), await everyRow(fresh))).toEqual([]);
@@ -126,7 +126,7 @@ test.each([
   ["the vault's own rows", inPartition("vault:kv-t")],
   ["the results", ofResults],
   ["the claim", ofClaims],
-])("%s of a dead worker arrive after another one has ended: refused", async (_, matches) => {
+])("%s of a crashed worker that arrive after another one has ended are rejected", async (_, matches) => {
   expireSoon(-3);
   const slow = await holding(matches);
   slow.scan(await planned()).catch(() => {});
@@ -140,7 +140,7 @@ test.each([
   await expectTheCloud();
 });
 
-test("whoever takes over takes the fences before it reads what stands", async () => {
+test("a worker that takes over takes the fences before it reads the stored rows", async () => {
   expireSoon(50);
   const slow = await holding(inPartition("vault:kv-t"));
   slow.scan(await planned()).catch(() => {});
@@ -158,7 +158,7 @@ test("whoever takes over takes the fences before it reads what stands", async ()
   await expectTheCloud();
 });
 
-test("results of a dead worker are refused though the next one found nothing to write", async () => {
+test("results of a crashed worker are rejected although the next one found nothing to write", async () => {
   const before = { expiresInDays: 100 };
   expireSoon(-3);
   const slow = await holding(ofResults);
@@ -173,7 +173,7 @@ test("results of a dead worker are refused though the next one found nothing to 
   await expectTheCloud();
 });
 
-test("a worker that was taken over before it wrote results does not write them from what it knew", async () => {
+test("a worker that was taken over before it wrote results does not write them from outdated data", async () => {
   cloud.control.changeVault("kv-t", { purgeProtection: false });
   const slow = await holding(ofResults);
   const scan = slow.scan(await planned());
@@ -186,7 +186,7 @@ test("a worker that was taken over before it wrote results does not write them f
   await expectTheCloud();
 });
 
-test("an evaluation beside a worker whose lease has ended: the worker can't finish, and the next delta does", async () => {
+test("an evaluation after a worker's lease has expired: the worker can't finish, and the next delta scan does", async () => {
   expireSoon(-3);
   const slow = await holding(inPartition("vault:kv-t"));
   const scan = slow.scan(await planned());
@@ -200,7 +200,7 @@ test("an evaluation beside a worker whose lease has ended: the worker can't fini
   await expectTheCloud();
 });
 
-test("an evaluation that looked before the first scan does not take out what the scan wrote", async () => {
+test("an evaluation that read before the first scan does not remove what the scan wrote", async () => {
   cloud.control.putVault(HERE, { name: "kv-t2", secrets: [{ name: "s" }] });
   const early = await holding(({ path }) => path.startsWith("Compliance"));
   const evaluation = early.evaluator.whole("kv-t2");
@@ -211,7 +211,7 @@ test("an evaluation that looked before the first scan does not take out what the
   await expectTheCloud();
 });
 
-test("a vault that moves while its old subscription's copies are under way stands in the new one alone", async () => {
+test("a vault that moves while its old subscription's copies are being written is stored only in the new one", async () => {
   expireSoon(50);
   const slow = await holding(inPartition(`sub:${HERE}`), "cut");
   slow.scan(await planned()).catch(() => {});
@@ -225,9 +225,9 @@ test("a vault that moves while its old subscription's copies are under way stand
   await expectTheCloud();
 });
 
-test("rows of the version before fences, with a dead worker's lock from a clock that was wrong", async () => {
+test("rows of the version before fences, with a crashed worker's lock from a wrong clock", async () => {
   const { tables } = clean();
-  // As that version left them: no fence anywhere, a lock until 2099, one expiry written in one place and announced.
+  // That version's state: no fences, a lock until 2099, one expiry written in one partition and announced.
   for (const partitionKey of ["all", `sub:${HERE}`, "vault:kv-t"]) await tables.remove(Assets, partitionKey, "f!kv-t");
   const table = (name: string) =>
     TableClient.fromConnectionString(connectionString, name, { allowInsecureConnection: true });
@@ -253,7 +253,7 @@ describe("repairs", () => {
   const asset = async (name: string) =>
     (await clean().tables.get(Assets, partitions.vault("kv-t"), nameKey("secret", name, "kv-t")))!;
 
-  test("missing, wrong and surplus rows are brought back to what the vault's own rows say", async () => {
+  test("restore missing, wrong and superfluous rows from the vault's own rows", async () => {
     const { tables, writer } = clean();
     const [moving, other] = [await asset("moving"), await asset("other")];
     const ghost = { ...other, name: "ghost" };
@@ -286,7 +286,7 @@ describe("repairs", () => {
     await expectTheCloud();
   });
 
-  test("rows of a vault that is not known are removed", async () => {
+  test("remove the rows of an unknown vault", async () => {
     const { tables, writer } = clean();
     const ghost: AssetRecord = { ...(await asset("other")), vaultName: "kv-gone" };
     const rows = [
@@ -300,7 +300,7 @@ describe("repairs", () => {
   });
 
   test.each(["kv-t", "kv-gone"])(
-    "of %s, whose taking was sent twice and arrives late, are made all the same",
+    "of %s succeed although a fence request was sent twice and arrives late",
     async (name) => {
       const wrong: AssetRecord = { ...(await asset("other")), vaultName: name };
       for (const partition of ["all", `vault:${name}`]) {
@@ -327,7 +327,7 @@ describe("repairs", () => {
     },
   );
 
-  test("lists whose fingerprints were cleared are read and compared again", async () => {
+  test("clear fingerprints, so that the next scan reads and compares the lists again", async () => {
     const { tables, writer } = clean();
     await tables.remove(Assets, "vault:kv-t", nameKey("secret", "moving", "kv-t"));
     await delta();
@@ -337,7 +337,7 @@ describe("repairs", () => {
     await expectTheCloud();
   });
 
-  test("results are written anew, and what stands beside them goes", async () => {
+  test("rewrite results, and remove superfluous ones", async () => {
     const { evaluator } = clean();
     expireSoon(-3);
     await delta();
@@ -356,7 +356,7 @@ describe("repairs", () => {
     await expectTheCloud();
   });
 
-  test("fences are kept for a day after their vault has left or moved, and then go", async () => {
+  test("fences are kept for a day after their vault was removed or moved, and then removed", async () => {
     cloud.control.putVault(HERE, { name: "kv-t2", secrets: [{ name: "s" }] });
     cloud.control.putVault(HERE, { name: "kv-t3", secrets: [{ name: "s" }] });
     await delta();
@@ -369,20 +369,20 @@ describe("repairs", () => {
     await time.add(23 * 3_600_000);
     expect([await writer.removeOldFences(places), await evaluator.removeOldFences()]).toEqual([0, 0]);
     await time.add(2 * 3_600_000);
-    // Those of the vault that left, and that of the old subscription of the one that moved.
+    // The fences of the removed vault, and that in the old subscription of the moved one.
     expect([await writer.removeOldFences(places), await evaluator.removeOldFences()]).toEqual([4, 1]);
     await delta();
     await expectTheCloud();
   });
 });
 
-test("a vault's row says how its fences were left, so that the next worker asks nothing more", async () => {
+test("a vault's row contains the ETags of its fences, so that the next worker needs no further request", async () => {
   expireSoon(-3);
   const counting = await holding(() => false);
   await counting.scan(await planned());
   const writes = counting.proxy.answered.map(({ method, path }) => `${method} ${path}`);
-  // The claim, three partitions, the results, and the end: these two twice, since both are marked as changed for the totals
-  // already.
+  // The claim, three partitions, the results, and the end. The last two are written twice, because the vault's marks for the
+  // totals exist already.
   expect(writes).toEqual(Array.from({ length: 8 }, () => "POST $batch"));
   const row = (await counting.tables.get(Vaults, "vaults", vaultKey("kv-t")))!;
   for (const [name, partition] of [

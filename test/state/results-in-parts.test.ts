@@ -1,14 +1,14 @@
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { NewViolationRows, newViolationsRange } from "../../shared/compliance/compliance-rows.ts";
 import { createEvaluator } from "../../shared/compliance/evaluator.ts";
-import { NewViolationRows, newViolationsRange } from "../../shared/compliance/layout.ts";
-import { unpackNewViolations } from "../../shared/compliance/pack.ts";
+import { unpackNewViolations } from "../../shared/compliance/packed-results.ts";
 import type { AssetRecord } from "../../shared/inventory/asset.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
 import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
-import { asset, START, vault } from "../compliance/support.ts";
+import { asset, START, vault } from "../compliance/compliance-fixture.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { type HeldProxy, startHeldProxy } from "./held-proxy.ts";
-import { differences, everyRow } from "./room.ts";
+import { type HeldProxy, startHeldProxy } from "./delaying-proxy.ts";
+import { differences, everyRow } from "./inventory-fixture.ts";
 
 vi.mock("../../shared/platform/storage/limits.ts", async (original) => ({
   ...(await original<object>()),
@@ -16,12 +16,12 @@ vi.mock("../../shared/platform/storage/limits.ts", async (original) => ({
   MAX_RETRY_MS: 20,
 }));
 afterAll(() => {
-  // Else the process's next files go on with what was loaded with it.
+  // Otherwise later files of the process would use the modules loaded here.
   vi.doUnmock("../../shared/platform/storage/limits.ts");
   vi.resetModules();
 });
 
-/** So many failing assets that a vault's results don't fit in one transaction. */
+/** So many failing assets that a vault's results don't fit into one transaction. */
 const ASSETS = 17_000;
 const of = vault("kv-large");
 const assets: AssetRecord[] = Array.from({ length: ASSETS }, (_, at) =>
@@ -49,14 +49,14 @@ const evaluatorOn = (connectionString: string) =>
     log,
   });
 
-/** As a scan tells of them, known to the inventory before or not. */
+/** Records changes as a scan does, for assets that the inventory has or not. */
 async function evaluate(connectionString: string, known: boolean): Promise<void> {
   const evaluator = evaluatorOn(connectionString);
   const write = await evaluator.prepareChange({ vault: of, vaultBefore: known ? of : undefined, vaultGone: false });
   await write(changes, async () => {});
 }
 
-test("a worker that dies between the parts of a vault's results: the next one writes all of them, and no violation is lost", {
+test("after a worker crashed between the parts of a vault's results, the next one writes all of them and no violation is lost", {
   timeout: 150_000,
 }, async () => {
   const [found, wanted] = [azurite.connectionString("found"), azurite.connectionString("wanted")];

@@ -5,20 +5,25 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import * as z from "zod";
 import { DELIVERY_ROW, Deliveries, type DeliveryRecord, itemsIn } from "../../shared/alerts/delivery.ts";
 import { readVaultSnapshot } from "../../shared/alerts/vault-changes.ts";
-import { NewViolationRows, newViolationsFrom, newViolationsKey, STATE } from "../../shared/compliance/layout.ts";
+import {
+  NewViolationRows,
+  newViolationsFrom,
+  newViolationsKey,
+  STATE,
+} from "../../shared/compliance/compliance-rows.ts";
 import { newViolations } from "../../shared/compliance/new-violations.ts";
-import { packNewViolations } from "../../shared/compliance/pack.ts";
+import { packNewViolations } from "../../shared/compliance/packed-results.ts";
 import { type AssetUseRecord, AssetUses, assetUseKey, readersOf } from "../../shared/dependencies/logs/rows.ts";
 import { DEPENDENCIES, packEdges, Resources, resourceKey, unpackEdges } from "../../shared/dependencies/rows.ts";
 import { changeOperations, listChanges } from "../../shared/inventory/change-log.ts";
-import { knownVault } from "../../shared/inventory/claim.ts";
 import { PendingWrites, pendingPrefix, VAULTS, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
+import { readStoredVault } from "../../shared/inventory/vault-claim.ts";
 import { encodeCursor } from "../../shared/platform/http/paging.ts";
 import { entity } from "../../shared/platform/storage/entity.ts";
 import { pack, unpack } from "../../shared/platform/storage/packed.ts";
 import { createTables, put, StorageCorrupt, type Tables } from "../../shared/platform/storage/tables.ts";
-import { readLastScans, recordLastScan } from "../../shared/subscriptions/scans.ts";
-import { assetRecord, START, vaultRecord } from "../inventory/records.ts";
+import { readLastScans, recordLastScan } from "../../shared/subscriptions/last-scans.ts";
+import { assetRecord, START, vaultRecord } from "../inventory/write-assets.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 
 let azurite: TestStorage;
@@ -115,7 +120,7 @@ const PLACES: Place[] = [
         put(PendingWrites, `${pendingPrefix(vault.name)}000`, { entries: announced }),
       ]);
     },
-    read: () => knownVault(tables, vault.name),
+    read: () => readStoredVault(tables, vault.name),
   },
   {
     what: "the last scans of subscriptions",

@@ -41,7 +41,7 @@ const vault = (name: string, properties: object = {}) => ({
   },
 });
 
-/** What the cloud answers to, by host and path; tests replace entries. */
+/** Responses of the cloud by host and path. Tests replace entries. */
 let cloud: Map<string, Answer>;
 beforeEach(() => {
   cloud = new Map();
@@ -82,7 +82,7 @@ function run(identity: Partial<Identity> = {}, credentialType: CredentialType = 
   });
 }
 
-test("where everything can be read every step says so", async () => {
+test("if everything can be read, every step succeeds", async () => {
   const result = await run();
   expect(result).toMatchObject({
     subscriptionId: SUBSCRIPTION,
@@ -102,13 +102,13 @@ test("where everything can be read every step says so", async () => {
   );
 });
 
-test("a subscription without vaults is fine", async () => {
+test("a subscription without vaults succeeds", async () => {
   setVaults([]);
   const result = await run();
   expect([result.ok, result.sampledVaults, result.steps.length]).toEqual([true, [], 2]);
 });
 
-test("of many vaults a few are tried, spread over the listing", async () => {
+test("of many vaults a few are tested, spread over the listing", async () => {
   setVaults(Array.from({ length: 48 }, (_, i) => vault(`kv-${i}`)));
   const { sampledVaults, steps } = await run();
   expect(sampledVaults).toEqual([0, 9, 19, 28, 38].map((i) => vaultId(`kv-${i}`)));
@@ -136,7 +136,7 @@ test("a subscription that can't be read is fixed by the watch template, with the
   }
 });
 
-test("the command for a subscription is one of the watch template, with every parameter that it requires", async () => {
+test("the command for a subscription deploys the watch template, with every required parameter", async () => {
   cloud.set(`management${SCOPE}`, refused(403, "AuthorizationFailed"));
   const command = (await run()).steps[0]!.remedy!.azCliCommand!;
   const file = /--template-file (\S+)/.exec(command)![1]!;
@@ -147,7 +147,7 @@ test("the command for a subscription is one of the watch template, with every pa
   expect(template).toContain("roleName: 'Credential Lifecycle Inventory Reader (");
 });
 
-test("a developer's own sign-in is given the role that the template created, since the template names service principals", async () => {
+test("a developer's own sign-in gets the role that the template created, since the template assigns service principals", async () => {
   cloud.set(`management${SCOPE}`, refused(403, "AuthorizationFailed"));
   const { remedy } = (await run({}, "developerSignIn")).steps[0]!;
   expect(remedy!.azCliCommand).toBe(
@@ -156,7 +156,7 @@ test("a developer's own sign-in is given the role that the template created, sin
   expect(remedy!.text).toContain("infra/azure/watch/subscription.bicep");
 });
 
-test("a list of a vault with role-based access is mended by Key Vault Reader on it, and the others are still tried", async () => {
+test("a denied list of a vault with role-based access is fixed by Key Vault Reader, and the other lists are still tested", async () => {
   cloud.set("kv-one/keys", refused(403, "Forbidden", "ForbiddenByRbac"));
   const { steps } = await run();
   expect(steps.filter((one) => !one.ok)).toEqual([
@@ -176,7 +176,7 @@ test("a list of a vault with role-based access is mended by Key Vault Reader on 
   ]);
 });
 
-test("a vault with access policies is mended by its policy, not by a role", async () => {
+test("a vault with access policies is fixed by its policy, not by a role", async () => {
   setVaults([vault("kv-old", { enableRbacAuthorization: false })]);
   for (const list of ["secrets", "keys", "certificates"])
     cloud.set(`kv-old/${list}`, refused(403, "Forbidden", "AccessDenied"));
@@ -191,7 +191,7 @@ test("a vault with access policies is mended by its policy, not by a role", asyn
   ]);
 });
 
-test("a vault behind a firewall is mended by its network rules, and by no role", async () => {
+test("a vault behind a firewall is fixed by its network rules, not by a role", async () => {
   cloud.set("kv-one/secrets", refused(403, "Forbidden", "ForbiddenByFirewall"));
   const failed = (await run()).steps.find((one) => !one.ok);
   expect([failed?.code, failed?.remedy?.roleDefinition]).toEqual(["firewall", null]);
@@ -203,14 +203,14 @@ test("a vault behind a firewall is mended by its network rules, and by no role",
   expect([shut?.code, shut?.remedy?.azCliCommand]).toEqual(["firewall", null]);
 });
 
-test("a vault whose address leads elsewhere fails, and nothing is sent there", async () => {
+test("a vault with a foreign address fails, and nothing is sent there", async () => {
   setVaults([vault("kv-one", { vaultUri: `https://evil.localhost:${server.port}/` })]);
   const { steps } = await run();
   expect(steps.slice(2).map((one) => one.code)).toEqual(["foreignHost", "foreignHost", "foreignHost"]);
   expect(server.requests.some(({ host }) => host.startsWith("evil"))).toBe(false);
 });
 
-test("without knowing itself the command leaves the identity to be filled in", async () => {
+test("if the service does not know its own identity, the command has a placeholder", async () => {
   const { CloudFailure } = await import("../../shared/platform/azure/failure.ts");
   cloud.set(`management${SCOPE}`, refused(403, "AuthorizationFailed"));
   const describe = () => Promise.reject(new CloudFailure("unreachable", "No answer.", { remedy: "Wait." }));

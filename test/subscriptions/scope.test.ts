@@ -68,7 +68,7 @@ const OF_ALPHA = ["kv-alpha.key.sign", "kv-alpha.secret.gone", "kv-alpha.secret.
 const OF_BETA = ["kv-beta.certificate.www", "kv-beta.secret.lost", "kv-beta.secret.never"];
 const ALL = [...OF_ALPHA, ...OF_BETA];
 
-/** Everything that counts, told by each place that counts. */
+/** Returns the counts of each endpoint that counts. */
 async function counted() {
   const [summary, score, violations, metrics] = await Promise.all([
     get("/api/assets/summary"),
@@ -90,7 +90,7 @@ async function counted() {
   };
 }
 
-describe("what is watched is visible, and leaves and returns at once", () => {
+describe("the scope is visible, and changes take effect at once", () => {
   test("after the first scan every subscription is listed, with its name, its scan, its failure and its counts", async () => {
     expect((await service.scan({ mode: "full" })).status).toBe("partial");
     const { items } = await get("/subscriptions");
@@ -114,7 +114,7 @@ describe("what is watched is visible, and leaves and returns at once", () => {
     expect(vaults).toEqual(["kv-alpha", "kv-beta"]);
   });
 
-  test("adding the first subscription narrows nothing, and the answer says so", async () => {
+  test("adding the first subscription does not narrow the scope, and the response says so", async () => {
     const added = await service.admin("POST", "/subscriptions", { subscriptionId: ALPHA, name: "Alpha" });
     expect([added.status, added.body.name, added.body.watching]).toEqual([
       201,
@@ -128,7 +128,7 @@ describe("what is watched is visible, and leaves and returns at once", () => {
     ]);
   });
 
-  test("switching watchAll off is told before and after; what leaves is marked and in no count", async () => {
+  test("turning watchAll off is previewed and reported; subscriptions that leave are marked and in no count", async () => {
     const before = await counted();
     expect(before).toMatchObject({ assets: 7, outOfScope: { vaults: 0, assets: 0 } });
     expect(before.violated).toContain("kv-beta");
@@ -171,7 +171,7 @@ describe("what is watched is visible, and leaves and returns at once", () => {
     expect(entries[0]).toMatchObject({ outcome: "success", details: { leaves: { subscriptions: [BETA], assets: 3 } } });
   });
 
-  test("scans leave it alone, and one that asks for it is refused", async () => {
+  test("scans skip a subscription out of scope, and a scan that requests it is rejected", async () => {
     const scan = await service.scan({ mode: "full" });
     expect([scan.status, scan.progress.vaultsTotal, scan.subscriptionOutcomes]).toEqual([
       "completed",
@@ -183,7 +183,7 @@ describe("what is watched is visible, and leaves and returns at once", () => {
     expect(await idsOf("outOfScope=true")).toEqual(OF_BETA);
   });
 
-  test("nothing is told of what is out of scope, and all of it once it is back", async () => {
+  test("there are no notifications for subscriptions out of scope, and all of them once they return", async () => {
     const rule = { name: "Expired", alertType: "expired", recipients: ["team@acme.example"] };
     expect((await service.admin("POST", "/alerts/rules", rule)).status).toBe(201);
     await evaluated();
@@ -210,7 +210,7 @@ describe("what is watched is visible, and leaves and returns at once", () => {
     expect(told()[1]).not.toContain("kv-alpha");
   });
 
-  test("removing the entry only takes its name; without watchAll its vaults leave, or are forgotten at once", async () => {
+  test("removing the entry only removes its name; without watchAll its vaults leave the scope, or are deleted at once", async () => {
     const removed = await service.admin("DELETE", `/subscriptions/${ALPHA}`);
     expect(removed.body).toMatchObject({ inventory: { outcome: "kept" }, warning: null, watching: { watchAll: true } });
     expect(await subscription(ALPHA)).toMatchObject({ name: "sub-alpha", source: "discovered", watched: true });
@@ -235,7 +235,7 @@ describe("what is watched is visible, and leaves and returns at once", () => {
 });
 
 describe("the inventory in numbers, its changes and versions", () => {
-  test("the summary has what the list has at every filter", async () => {
+  test("the summary agrees with the list for every filter", async () => {
     for (const filter of [
       "",
       "type=secret",
@@ -262,7 +262,7 @@ describe("the inventory in numbers, its changes and versions", () => {
     expect(subscriptions.largest).toMatchObject([{ subscriptionId: ALPHA, name: "Alpha", vaults: 1, assets: 4 }]);
   });
 
-  test("what a scan added, updated and removed is told, and counted in the summary", async () => {
+  test("the changes of a scan are listed, and counted in the summary", async () => {
     const since = new Date().toISOString();
     service.cloud.control.putSecret("kv-alpha", { name: "new", expiresInDays: 50.5 });
     service.cloud.control.putSecret("kv-alpha", { name: "late", expiresInDays: 300.5 });
@@ -284,7 +284,7 @@ describe("the inventory in numbers, its changes and versions", () => {
     expect(all.map(({ assetId }) => assetId).sort()).toEqual(OF_BETA);
   });
 
-  test("an asset's versions come from its vault now, without values; a vault that can't be read says why", async () => {
+  test("an asset's versions are read from its vault without values; a vault that can't be read returns the reason", async () => {
     const versions = "/api/assets/discovery/assets/kv-alpha.secret.late/versions";
     const { body, text } = await service.admin("GET", versions);
     expect(body).toMatchObject({ assetId: "kv-alpha.secret.late", complete: true });
@@ -302,7 +302,7 @@ describe("the inventory in numbers, its changes and versions", () => {
     expect(denied.body.detail).toContain("Key Vault Reader");
   });
 
-  test("a vault that the last scan could not read is counted as such in its subscription until one can", async () => {
+  test("a vault that the last scan could not read is counted as such in its subscription until a scan succeeds", async () => {
     const unreadable = async () => (await subscription(ALPHA)).counts.vaultsUnreadable;
     service.cloud.control.addFault({ match: { vault: "kv-alpha" }, action: { kind: "deny" } });
     expect((await service.scan({ mode: "full" })).status).toBe("failed");
@@ -318,7 +318,7 @@ describe("the inventory in numbers, its changes and versions", () => {
     ["/api/assets/discovery/changes?since=2026-11-23&until=2026-11-21", "query.until"],
     ["/audit/entries?start_date=2026-11-23&end_date=2026-11-21", "query.end_date"],
     ["/alerts/history?start_date=2026-11-23&end_date=2026-11-21", "query.end_date"],
-  ])("what nothing can fit is 400 and named: %s", async (path, parameter) => {
+  ])("contradictory filters are 400 with their path: %s", async (path, parameter) => {
     const { status, body } = await service.admin("GET", path);
     expect([status, body.errors?.[0].path]).toEqual([400, parameter]);
   });

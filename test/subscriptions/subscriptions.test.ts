@@ -9,11 +9,11 @@ import type { ResourceManager } from "../../shared/platform/azure/resource-manag
 import { Problem } from "../../shared/platform/http/problem.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import { createSettings } from "../../shared/settings/settings.ts";
-import { watchedAllBefore } from "../../shared/subscriptions/before.ts";
-import { SUBSCRIPTIONS_PARTITION, SubscriptionRow } from "../../shared/subscriptions/entries.ts";
+import { SUBSCRIPTIONS_PARTITION, SubscriptionRow } from "../../shared/subscriptions/added-subscriptions.ts";
+import { watchedAllBefore } from "../../shared/subscriptions/earlier-version.ts";
 import { createSubscriptions, type SubscriptionInventory } from "../../shared/subscriptions/subscriptions.ts";
 import { recordingLog } from "../azure/services.ts";
-import { vaultRecord, writeVault } from "../inventory/records.ts";
+import { vaultRecord, writeVault } from "../inventory/write-assets.ts";
 import { admin, configWith, problemOf, recordingAudit, stillClock } from "../settings/support.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
@@ -35,17 +35,17 @@ const freshStore = () => {
 };
 beforeEach(freshStore);
 
-/** Of these rooms nothing is asked here: the connection test has its own. */
+/** These modules are not used here. The connection test has tests of its own. */
 const unused = { resourceManager: {} as ResourceManager, keyVaults: {} as KeyVaults, identity: {} as Identity };
 
 interface RoomOptions {
   configured?: string[];
   watchAll?: boolean;
-  /** What the inventory holds. */
+  /** The content of the inventory. */
   counts?: Map<string, SubscriptionCounts>;
   clock?: ReturnType<typeof stillClock>;
   forget?: SubscriptionInventory["forget"];
-  refuseWhileScanned?: SubscriptionInventory["refuseWhileScanned"];
+  rejectWhileScanned?: SubscriptionInventory["rejectWhileScanned"];
 }
 
 const holding = (vaults: number, assets: number): SubscriptionCounts => ({
@@ -57,12 +57,12 @@ const holding = (vaults: number, assets: number): SubscriptionCounts => ({
 
 function room(options: RoomOptions = {}) {
   const { configured = [], watchAll, counts = new Map(), clock = stillClock() } = options;
-  const { refuseWhileScanned = async () => {} } = options;
+  const { rejectWhileScanned = async () => {} } = options;
   const audit = recordingAudit();
   const forgotten: string[] = [];
   const inventory: SubscriptionInventory = {
     counts: async () => counts,
-    refuseWhileScanned,
+    rejectWhileScanned,
     forget:
       options.forget ??
       (async (id) => {
@@ -86,7 +86,7 @@ function room(options: RoomOptions = {}) {
   return { audit, clock, counts, forgotten, settings, subscriptions };
 }
 
-/** What is watched, in short. */
+/** Returns the scope in short form. */
 const watchedIn = async ({ subscriptions }: Pick<ReturnType<typeof room>, "subscriptions">) => {
   const { all, named } = await subscriptions.watched();
   return all ? "all" : named;
@@ -95,7 +95,7 @@ const watchedIn = async ({ subscriptions }: Pick<ReturnType<typeof room>, "subsc
 const firstPage = { limit: 100, offset: 0, cursor: undefined };
 
 describe("listing", () => {
-  test("those added and those of the configuration are listed by name, each once", async () => {
+  test("added and configured subscriptions are listed by name, each once", async () => {
     const { subscriptions } = room({ configured: [SHARED.toUpperCase()] });
     await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
     await subscriptions.add({ subscriptionId: CLAIMS, name: "Claims" }, admin);
@@ -124,7 +124,7 @@ describe("listing", () => {
         state: "active",
         addedAt: "2026-11-21T10:00:00.000Z",
         addedBy: "ada",
-        // Ours: storage's own would be weak.
+        // The service's own ETag: storage's would be weak.
         etag: expect.stringMatching(/^"[\w-]{22}"$/),
       }),
     ]);
@@ -134,7 +134,7 @@ describe("listing", () => {
     expect(second.nextCursor).toBeNull();
   });
 
-  test("those that are named are those of both, in lower case and each once", async () => {
+  test("the named subscriptions are those of both sources, in lower case and each once", async () => {
     const earlier = room({ watchAll: false });
     await earlier.subscriptions.add({ subscriptionId: SHARED.toUpperCase(), name: "shared" }, admin);
     const { subscriptions } = room({ configured: [SHARED.toUpperCase(), PAYMENTS], watchAll: false });
@@ -147,7 +147,7 @@ describe("listing", () => {
 });
 
 describe("adding", () => {
-  test("the same subscription twice is refused, in whatever case, at once or one after the other", async () => {
+  test("the same subscription twice is rejected, in upper or lower case, at once or one after the other", async () => {
     const { subscriptions, audit } = room({ configured: [SHARED] });
     const results = await Promise.allSettled([
       subscriptions.add({ subscriptionId: PAYMENTS, name: "a" }, admin),
@@ -162,7 +162,7 @@ describe("adding", () => {
     ]);
   });
 
-  test("what was added is found under its id in any case", async () => {
+  test("an added subscription is found under its ID in upper or lower case", async () => {
     const { subscriptions } = room();
     const added = await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
     const { watching: _, ...shown } = added;
@@ -175,7 +175,7 @@ describe("adding", () => {
 describe("removing", () => {
   const narrow = () => ({ watchAll: false, counts: new Map([[PAYMENTS, holding(3, 40)]]) });
 
-  test("a subscription leaves the scope, and the answer and the audit log say what left; added again, it is back", async () => {
+  test("a subscription leaves the scope, reported in the response and the audit log, and returns when it is added again", async () => {
     const { subscriptions, audit, forgotten, clock } = room(narrow());
     await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
     clock.forward(60_000);
@@ -208,7 +208,7 @@ describe("removing", () => {
     expect(audit.events.at(-1)).toMatchObject({ details: { returns: { subscriptions: [PAYMENTS], assets: 40 } } });
   });
 
-  test("each keeps since when it is out of scope, whatever leaves or comes later", async () => {
+  test("each keeps the time at which it left the scope, whatever leaves or returns later", async () => {
     const counts = new Map([PAYMENTS, CLAIMS, SHARED].map((id) => [id, holding(1, 2)]));
     const { subscriptions, clock } = room({ watchAll: false, counts });
     for (const id of [PAYMENTS, CLAIMS, SHARED]) await subscriptions.add({ subscriptionId: id, name: id }, admin);
@@ -226,7 +226,7 @@ describe("removing", () => {
     ]);
   });
 
-  test("with forget its inventory goes at once, also of one that left before", async () => {
+  test("with forget its inventory is deleted at once, also if it left before", async () => {
     const { subscriptions, audit, forgotten, counts } = room(narrow());
     await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
     const { inventory } = await subscriptions.remove(PAYMENTS, admin, { forget: true });
@@ -239,7 +239,7 @@ describe("removing", () => {
     expect((await problemOf(subscriptions.remove(PAYMENTS, admin, { forget: true }))).code).toBe("notFound");
   });
 
-  test("one that is watched for another reason keeps its inventory", async () => {
+  test("a subscription in scope for another reason keeps its inventory", async () => {
     await room({ watchAll: false }).subscriptions.add({ subscriptionId: SHARED, name: "shared" }, admin);
     const { subscriptions, forgotten } = room({ configured: [SHARED], watchAll: false });
     const kept = { outcome: "kept", vaults: 0, assets: 0 };
@@ -254,7 +254,7 @@ describe("removing", () => {
     expect([...forgotten, ...all.forgotten]).toEqual([]);
   });
 
-  test("a removal that fails halfway is shown, watched no more, and finished by the next one", async () => {
+  test("an interrupted removal is shown, is out of scope, and is completed by the next one", async () => {
     const failing = room({ ...narrow(), forget: () => Promise.reject(new Error("cut off")) });
     await failing.subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
     await expect(failing.subscriptions.remove(PAYMENTS, admin, { forget: true })).rejects.toThrow("cut off");
@@ -269,11 +269,11 @@ describe("removing", () => {
     expect((await problemOf(subscriptions.get(PAYMENTS))).code).toBe("notFound");
   });
 
-  test("while a scan covers it, nothing of it is forgotten and it stays as it was", async () => {
+  test("while a scan covers it, nothing of it is deleted or changed", async () => {
     let refused = true;
     const { subscriptions, audit, forgotten } = room({
       ...narrow(),
-      refuseWhileScanned: async () => {
+      rejectWhileScanned: async () => {
         if (refused) throw new Problem("scanRunning", "A scan covers this subscription.");
       },
     });
@@ -286,7 +286,7 @@ describe("removing", () => {
     expect((await subscriptions.remove(PAYMENTS, admin, { forget: true })).inventory.outcome).toBe("removed");
   });
 
-  test("no scan can take the subscription in while its inventory goes", async () => {
+  test("no scan can add the subscription's vaults while its inventory is deleted", async () => {
     let during: Awaited<ReturnType<typeof watchedIn>> | undefined;
     const { subscriptions } = room({
       ...narrow(),
@@ -300,7 +300,7 @@ describe("removing", () => {
     expect(during).toEqual([]);
   });
 
-  test("a stale etag is refused and nothing leaves", async () => {
+  test("a stale ETag is rejected and nothing leaves", async () => {
     const { subscriptions, audit } = room(narrow());
     const { etag } = await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
     const row = await tables.get(SubscriptionRow, SUBSCRIPTIONS_PARTITION, PAYMENTS);
@@ -320,7 +320,7 @@ describe("watchAll", () => {
   ];
   const both = () => new Map([PAYMENTS, CLAIMS].map((id, at) => [id, holding(at + 1, 10)]));
 
-  test("adding the first subscription never narrows while it is true, and narrows nothing that was narrow before", async () => {
+  test("adding the first subscription does not narrow the scope while watchAll is true", async () => {
     const all = room();
     expect(await watchedIn(all)).toBe("all");
     const added = await all.subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
@@ -329,7 +329,7 @@ describe("watchAll", () => {
     expect(all.audit.events.some(({ type }) => type === "scope.changed")).toBe(false);
   });
 
-  test("adding the first one while it is false has only that one watched, and asks for what is not refused", async () => {
+  test("adding the first one while watchAll is false puts only that one in scope, and a scan of others is rejected", async () => {
     const { subscriptions, ...rest } = room({ watchAll: false, counts: both() });
     expect(await watchedIn({ subscriptions })).toEqual([]);
     const { watching } = await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
@@ -348,16 +348,16 @@ describe("watchAll", () => {
     expect(second.watching.message).toMatch(/\b2 subscriptions\b/);
   });
 
-  test("a preview names one that leaves since its entry is gone", async () => {
+  test("a preview contains a subscription that leaves because its entry is gone", async () => {
     const { subscriptions } = room({ watchAll: false, counts: both() });
     await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
-    // As by a removal that died before the scope was written down.
+    // As after a removal that crashed before the scope was stored.
     await tables.remove(SubscriptionRow, SUBSCRIPTIONS_PARTITION, PAYMENTS);
     const { leaves } = await subscriptions.previewWatchAll(false);
     expect(leaves).toEqual([{ subscriptionId: PAYMENTS, name: "payments", vaults: 1, assets: 10 }]);
   });
 
-  test("switching it off says what leaves before and enters it after; switching it on brings everything back", async () => {
+  test("turning it off previews what leaves and records it; turning it on brings everything back", async () => {
     const { subscriptions, settings, audit, clock } = room({ counts: both() });
     await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
     await subscriptions.discovered(seen, true);
@@ -388,7 +388,7 @@ describe("watchAll", () => {
       ["payments", true, null],
     ]);
     clock.forward(1000);
-    // Looked at again, it has still left when it left.
+    // After another refresh, the time at which it left is unchanged.
     await subscriptions.refreshScope(admin);
     expect((await shown())[0]).toEqual(["Claims", false, leftAt]);
     expect((await subscriptions.previewWatchAll(true)).returns).toMatchObject([{ subscriptionId: CLAIMS }]);
@@ -397,7 +397,7 @@ describe("watchAll", () => {
     expect((await shown())[0]).toEqual(["Claims", true, null]);
   });
 
-  test("what the scope that was read last says already costs no request to be told again", async () => {
+  test("unchanged display names cost no request", async () => {
     const proxy = await startTableProxy(azurite.connectionString(`subscriptions${account++}`));
     tables = createTables({ connectionString: proxy.connectionString });
     const { subscriptions } = room({ counts: both() });
@@ -410,11 +410,11 @@ describe("watchAll", () => {
     await proxy.stop();
   });
 
-  test("what the identity does not see any more is named with what to do, and can be forgotten", async () => {
+  test("subscriptions that the identity can no longer read are reported with a remedy, and can be deleted", async () => {
     const { subscriptions, counts, forgotten } = room({ counts: both() });
     await watchedIn({ subscriptions });
     await subscriptions.discovered(seen, true);
-    // Where some entries could not be read, nobody knows that it is gone.
+    // If some entries could not be read, it is unknown whether the subscription is gone.
     await subscriptions.discovered(seen.slice(0, 1), false);
     expect((await subscriptions.get(CLAIMS)).lastFailure).toBeNull();
     await subscriptions.discovered(seen.slice(0, 1), true);
@@ -430,7 +430,7 @@ describe("watchAll", () => {
     expect((await problemOf(subscriptions.get(CLAIMS))).code).toBe("notFound");
   });
 
-  test("a scan that is over is the last one of its subscriptions, unless a later one is", async () => {
+  test("an ended scan is stored as the last one of its subscriptions, unless a later one is", async () => {
     const { subscriptions } = room({ counts: both() });
     const failure = { code: "accessDenied", message: "No.", remedy: "Assign a role.", at: "2026-11-21T10:00:00.000Z" };
     const scan = (scanId: string, outcomes: object[]) =>
@@ -475,7 +475,7 @@ describe("subscriptions that were not read", () => {
     expect(await unread()).toEqual([]);
   });
 
-  test("an entry in the list of subscriptions that can't be read is told until a scan reads the whole list", async () => {
+  test("an unreadable entry in the list of subscriptions is reported until a scan reads the whole list", async () => {
     const { subscriptions } = room({ counts: new Map([PAYMENTS, CLAIMS].map((id) => [id, holding(1, 1)])) });
     const failure = async () => (await subscriptions.list({}, firstPage)).lastFailure;
     await subscriptions.scanned(
@@ -492,8 +492,8 @@ describe("subscriptions that were not read", () => {
   });
 });
 
-describe("forgetting what left", () => {
-  test("only after its retention, one that fails does not keep the others, and nothing that came back", async () => {
+describe("deleting the inventory of subscriptions that left", () => {
+  test("happens only after the retention, a failure does not stop the others, and returned subscriptions are kept", async () => {
     const OTHER = "33333333-3333-4333-8333-333333333333";
     const busy = new Set([CLAIMS]);
     const forgotten: string[] = [];
@@ -529,7 +529,7 @@ describe("forgetting what left", () => {
     expect(forgotten).toEqual([PAYMENTS, CLAIMS]);
   });
 
-  test("where several can't be, the failures of all are told", async () => {
+  test("throws the failures of all subscriptions that failed", async () => {
     const counts = new Map([PAYMENTS, CLAIMS].map((id) => [id, holding(1, 1)]));
     const { subscriptions, clock } = room({
       watchAll: false,
@@ -544,7 +544,7 @@ describe("forgetting what left", () => {
     });
   });
 
-  test("so long the scope keeps when one left or was seen last, and what it is called", async () => {
+  test("the scope keeps times and names of subscriptions that left as long", async () => {
     const { subscriptions, settings, clock } = room({ watchAll: false });
     await settings.update("retention", { outOfScopeRetentionDays: 2 }, admin);
     await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
@@ -568,7 +568,7 @@ describe("a store of an earlier version", () => {
   const entry = { subscriptionId: PAYMENTS, name: "payments", addedAt: "2026-11-20T10:00:00.000Z", addedBy: "ada" };
   const anEntry = () => tables.insert(SubscriptionRow, SUBSCRIPTIONS_PARTITION, PAYMENTS, entry);
   const written = (record: ReturnType<typeof vaultRecord>) => writeVault(createInventoryWriter({ tables }), record, []);
-  /** Beside it what holds credentials of applications, which are of no subscription. */
+  /** In addition, a holder of application credentials, which belongs to no subscription. */
   const aVault = async () => {
     await written({ ...vaultRecord("entra-a", "entra"), source: "entra" });
     await written(vaultRecord("kv-a"));
@@ -588,14 +588,14 @@ describe("a store of an earlier version", () => {
       expect(await watchedIn({ subscriptions })).toEqual(wanted);
       expect(audit.events.every(({ caller }) => caller.actor === "system")).toBe(true);
       if (watchAll !== (wanted !== "all")) continue;
-      // It is an override as any other: an administrator may take it away.
+      // It is a normal override, which an administrator may remove.
       await settings.removeAll(admin);
       await subscriptions.refreshScope(admin);
       expect(await watchedIn({ subscriptions })).toEqual(wanted === "all" ? configured : "all");
     }
   });
 
-  test("all were watched where a scan came to its vaults; one that failed before tells nothing", async () => {
+  test("watched all subscriptions if a scan read vaults; a scan that failed before is no evidence", async () => {
     for (const status of ["completed", "partial", "timedOut", "failed"] as const) {
       freshStore();
       await tables.insert(Scans, SCAN_LIST, "a", {
@@ -614,7 +614,7 @@ describe("a store of an earlier version", () => {
     }
   });
 
-  test("a new store has the default, with a subscription configured too, and is not asked again", async () => {
+  test("a new store has the default, with a configured subscription too, and is checked only once", async () => {
     const { settings, audit } = room({ configured: [SHARED] });
     expect((await settings.values()).watchAll).toBe(true);
     await aVault();

@@ -50,11 +50,11 @@ async function assessment(): Promise<string> {
 }
 const namesOf = async (query: string) => (await subscriptions(query)).items.map(({ name }: { name: string }) => name);
 
-test("before the first scan nothing says that anything was read", async () => {
+test("before the first scan no subscription counts as read", async () => {
   expect(await subscriptions()).toMatchObject({ total: 0, lastScan: null, lastFailure: null });
 });
 
-test("a subscription that can't be read is named first, with the reason and the role, by everything that sums up a scan", async () => {
+test("a subscription that can't be read is reported first, with the reason and the role, in every summary of a scan", async () => {
   const rule = { name: "Scans", alertType: "scanFailure", recipients: ["on-call@acme.example"] };
   expect((await service.admin("POST", "/alerts/rules", rule)).status).toBe(201);
   deny("arm.listVaults", FINANCE);
@@ -95,7 +95,7 @@ test("a subscription that can't be read is named first, with the reason and the 
   expect(text).toContain(ROLE);
 });
 
-test("the list of subscriptions answers those that were not read, those with a failure first", async () => {
+test("the list of subscriptions can be filtered by those that were not read, with failures first", async () => {
   expect(await subscriptions("unread=true")).toMatchObject({
     items: [{ subscriptionId: FINANCE, name: "Acme Finance", lastFailure: { code: "accessDenied" } }],
     total: 1,
@@ -121,7 +121,7 @@ test("the list of subscriptions answers those that were not read, those with a f
   expect(await subscriptions("unread=true")).toMatchObject({ items: [], lastScan: { status: "completed" } });
 });
 
-test("a list of subscriptions that can't be read is said until one can, also after scans of single subscriptions", async () => {
+test("an unreadable list of subscriptions is reported until it can be read, also after scans of single subscriptions", async () => {
   deny("arm.listSubscriptions");
   const failed = await scan();
   expect(failed).toMatchObject({ status: "failed", failure: { code: "accessDenied" } });

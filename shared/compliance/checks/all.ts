@@ -27,7 +27,7 @@ export const ASSET_CHECKS: readonly AssetCheck[] = [
 
 export const severityRank = (check: Check): number => SEVERITIES.indexOf(check.severity);
 
-/** Every check in the order violations are listed: by severity, then by id. */
+/** Every check in the order in which violations are listed: by severity, then by ID. */
 export const CHECKS: readonly Check[] = [...vaultChecks, ...ASSET_CHECKS].sort(
   (a, b) => severityRank(a) - severityRank(b) || (a.id < b.id ? -1 : 1),
 );

@@ -1,15 +1,15 @@
 import type { FrameworkId } from "./frameworks.ts";
 
 /**
- * The recommendations of the CIS Microsoft Azure Foundations Benchmark about what is kept in key vaults, as Prowler
- * (prowler/compliance/azure/cis_*_azure.json) and Powerpipe (turbot/steampipe-mod-azure-compliance) number them. None of
- * them asks whether an expiration date has passed: only that one is set.
+ * Recommendations of the CIS Microsoft Azure Foundations Benchmark about key vault objects, with the numbers used by Prowler
+ * (prowler/compliance/azure/cis_*_azure.json) and Powerpipe (turbot/steampipe-mod-azure-compliance). They require that an
+ * expiration date is set, not that it has not passed.
  */
 export interface CisRecommendation {
   title: string;
-  /** One number per version of the benchmark, in the order of `CIS_VERSIONS`; "-" where a version has none. */
+  /** One number per version of the benchmark, in the order of `CIS_VERSIONS`. "-" if a version has none. */
   ids: readonly [string, string, string, string, string];
-  /** None where only a person can tell. */
+  /** Checks of the recommendation. Empty if it must be assessed manually. */
   checks: readonly string[];
 }
 

@@ -1,9 +1,9 @@
-/** The frameworks that results are shown for. */
+/** The frameworks for which results are shown. */
 
 interface FrameworkFacts {
   name: string;
   version: string;
-  /** Where its controls are from. */
+  /** Source of the framework's controls. */
   source: string;
 }
 
@@ -12,7 +12,7 @@ const cisSource = (file: string) => `https://github.com/prowler-cloud/prowler pr
 const policySet = (file: string) =>
   `https://github.com/Azure/azure-policy built-in-policies/policySetDefinitions/${file}`;
 
-/** The columns of Microsoft's policy sets, each naming its file, and beside it the text of the framework itself. */
+/** The columns of Microsoft's policy sets, each with its file name, followed by the framework's own text. */
 export const FRAMEWORKS = {
   "cis-azure-2.1.0": { name: CIS, version: "2.1.0", source: cisSource("cis_2.1_azure.json") },
   "cis-azure-3.0.0": { name: CIS, version: "3.0.0", source: cisSource("cis_3.0_azure.json") },
@@ -50,12 +50,12 @@ export type FrameworkId = keyof typeof FRAMEWORKS;
 export const FRAMEWORK_IDS = Object.keys(FRAMEWORKS) as FrameworkId[];
 
 /**
- * Checks and the controls that ask for what they look at: a list of ids for each framework, `3.7.5-3.7.8, 4.1`, where a
- * range counts up the last number.
+ * Checks and the controls that require them: for each framework a list of control IDs such as `3.7.5-3.7.8, 4.1`, where a range
+ * counts up the last number.
  */
 export interface Mapping {
   checks: readonly string[];
   controls: { readonly [F in FrameworkId]?: string };
-  /** Who says so, or what the text asks for, in a sentence for an assessor. */
+  /** The source, or what the text requires, in a sentence for an assessor. */
   basis: string;
 }

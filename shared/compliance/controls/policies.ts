@@ -6,7 +6,7 @@ const KEY_TYPE_PCI = "3.5.1.1, 3.6.1, 3.7.1, 3.7.2, 3.7.6, 4.2.1";
 
 const policy = (name: string) => `Microsoft's regulatory policy sets map the Azure policy "${name}" to this control.`;
 
-/** Azure policies that ask the same as a check, under the controls that Microsoft's own policy sets give them. */
+/** Azure policies that require the same as a check, with the controls that Microsoft's policy sets assign to them. */
 export const POLICIES: readonly Mapping[] = [
   {
     checks: ["secret-expiry-set-rbac", "secret-expiry-set-access-policy"],

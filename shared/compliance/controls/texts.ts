@@ -1,22 +1,22 @@
 import type { Mapping } from "./frameworks.ts";
 
 /**
- * What the frameworks' own texts ask about expiry, rotation, lifetime and strength beyond what Azure's policies look at, in
- * our words. A check stands here where a resource that fails it is not as the text asks, whoever reads it.
+ * What the frameworks' own texts require about expiry, rotation, lifetime and strength beyond Azure's policies, in our words. A
+ * check is listed if a resource that fails it clearly violates the text.
  *
- * Read: NIST SP 800-53 R5 (AC-2, IA-5, SC-12, SC-13); PCI DSS 4.0.1 (3.7.4, 3.7.5, 4.2.1, 8.6.3); ISO/IEC 27002:2022, the
- * guidance of 27001's Annex A (5.9, 5.17, 8.24); the AICPA's trust services criteria with their points of focus (CC6.1,
- * CC6.2); the Microsoft cloud security benchmark (DP-6, DP-7, DP-8, IM-3); the CIS benchmark, see cis.ts.
+ * Sources: NIST SP 800-53 R5 (AC-2, IA-5, SC-12, SC-13); PCI DSS 4.0.1 (3.7.4, 3.7.5, 4.2.1, 8.6.3); ISO/IEC 27002:2022, the
+ * guidance of 27001's Annex A (5.9, 5.17, 8.24); the AICPA's trust services criteria with their points of focus (CC6.1, CC6.2);
+ * the Microsoft cloud security benchmark (DP-6, DP-7, DP-8, IM-3); the CIS benchmark, see cis.ts.
  */
 
-/** Secrets that have passed their end, wherever they are kept. */
+/** Checks of expired secrets, wherever they are stored. */
 const EXPIRED_SECRETS = ["secret-expired", "client-secret-expired", "b2c-secret-expired"];
 const EXPIRED_KEYS = ["key-expired", "b2c-key-expired"];
-/** Certificates that applications prove themselves with. */
+/** Checks of certificates with which applications authenticate. */
 const EXPIRED_APPLICATION_CERTIFICATES = ["application-certificate-expired", "b2c-certificate-expired"];
 const EXPIRED_CERTIFICATES = ["certificate-expired", ...EXPIRED_APPLICATION_CERTIFICATES];
 
-/** That a secret lives too long, or has been in use for too long. */
+/** Checks of secrets that are valid, or have been in use, for too long. */
 const OLD_SECRETS = [
   "secret-validity-period",
   "secret-active-period",

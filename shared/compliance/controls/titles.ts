@@ -1,6 +1,6 @@
 import type { FrameworkId } from "./frameworks.ts";
 
-/** What the controls are called: NIST's, ISO's and Microsoft's own titles, those of PCI DSS and SOC 2 in our words. */
+/** Titles of controls: those of NIST, ISO and Microsoft are original, those of PCI DSS and SOC 2 are in our words. */
 export const TITLES: { readonly [F in Exclude<FrameworkId, `cis-${string}`>]: Readonly<Record<string, string>> } = {
   "nist-800-53-r5": {
     "AC-2": "Account Management",
@@ -23,7 +23,7 @@ export const TITLES: { readonly [F in Exclude<FrameworkId, `cis-${string}`>]: Re
     "SI-7(5)": "Software, Firmware, and Information Integrity: Automated Response to Integrity Violations",
   },
   "pci-dss-4.0.1": {
-    "1.4.4": "What stores card data is not reached directly from untrusted networks",
+    "1.4.4": "Systems that store card data are not directly accessible from untrusted networks",
     "3.5.1.1": "Hashes of card numbers are keyed",
     "3.6.1": "Keys that protect stored account data are protected against disclosure and misuse",
     "3.6.1.1": "Service providers describe their cryptographic architecture",

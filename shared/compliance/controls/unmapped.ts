@@ -1,4 +1,4 @@
-/** Checks that no text of these frameworks asks for, and why. */
+/** Checks that no text of these frameworks requires, with the reason. */
 
 const NEAR =
   "An asset that expires soon has not expired, so no framework text is violated. Only Microsoft's benchmark v2, a preview, asks for a number of days in advance.";
@@ -27,7 +27,7 @@ export const UNMAPPED: Readonly<Record<string, string>> = {
   "vault-reference-resolved": REFERENCES,
 };
 
-/** Where a framework has nothing although a check has expired resources for others: kept for who looks for it there. */
+/** Reasons for expired resources of other kinds, for frameworks that have no matching control. */
 export const SILENT_FRAMEWORKS: readonly { framework: string; about: string; reason: string }[] = [
   {
     framework: "CIS Microsoft Azure Foundations",

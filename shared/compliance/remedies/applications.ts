@@ -2,7 +2,7 @@ import { credentialIds } from "../../inventory/asset.ts";
 import { b2cTenantOf } from "../../inventory/holder.ts";
 import { az, dayIn, inText, later, lines, type Remediation, shellWord, type Target } from "./remediation.ts";
 
-/** Remedies for the credentials of applications, of the service's own tenant and of B2C tenants. */
+/** Remediations for the credentials of applications, in the service's own tenant and in B2C tenants. */
 
 const PROPOSED_DAYS = 180;
 const NOTE =
@@ -14,7 +14,7 @@ const remedy = (portal: string, cli: string): Remediation => ({ portal, cli, bic
 const idsOf = ({ name }: Target) => credentialIds(name) ?? { appId: "<client id>", keyId: "<key id>" };
 const SIGN_IN = (tenant: string) => `${az("login", { tenant, "allow-no-subscriptions": "" })} && `;
 
-/** In the service's own tenant nobody signs in anew. */
+/** Returns the command that signs in to a B2C tenant. Empty for the service's own tenant. */
 function signIn({ vault }: Target): string {
   const tenant = b2cTenantOf(vault.toLowerCase());
   return tenant === undefined ? "" : SIGN_IN(tenant);
@@ -45,14 +45,17 @@ const addStep = (kind: Kind, target: Target): string =>
 /** Sign-ins of service principals: https://learn.microsoft.com/entra/identity/monitoring-health/concept-service-principal-sign-ins */
 const SIGN_INS = "Sign-in logs > Service principal sign-ins > Credential key ID";
 
-/** Deletes the credential, in a comment: Entra keeps nothing of a deleted one. */
+/** Returns a commented command that deletes the credential. Deleted credentials can't be restored in Entra. */
 const deleteLater = (kind: Kind, target: Target, condition: string): string =>
   later(
     `${condition}. This cannot be undone`,
     command(target, "delete", { "key-id": idsOf(target).keyId, ...(kind === "certificate" && { cert: "" }) }),
   );
 
-/** For one that expires soon or lives too long: a new one beside it. The old one is deleted once every consumer uses the new one. */
+/**
+ * For a credential that expires soon or is valid for too long: create a new one, and delete the old one once every consumer
+ * uses the new one.
+ */
 export const renew =
   (kind: Kind) =>
   (target: Target): Remediation => {
@@ -70,8 +73,8 @@ export const renew =
   };
 
 /**
- * For one that has expired. Entra accepts no sign-in with it, so a newer one is often in use already: what there is comes first.
- * An expired certificate may still sign tokens of a service principal.
+ * For an expired credential. Entra accepts no sign-in with it, so a newer one may be in use already: list the credentials
+ * first. An expired certificate may still sign tokens of a service principal.
  */
 export const retire =
   (kind: Kind) =>
@@ -86,7 +89,7 @@ export const retire =
       ),
     );
 
-/** For a secret that the application does not need, since something better is there. */
+/** For a secret that the application does not need, because it has a better credential. */
 export const remove =
   (instead: string) =>
   (target: Target): Remediation => {
@@ -109,7 +112,7 @@ export const nameOwner = (target: Target): Remediation =>
 
 const GRAPH = "https://graph.microsoft.com/beta/trustFramework/keySets";
 
-/** A key of a B2C tenant's custom policies; its name is the key set's, and 16 digits. */
+/** For a key of a B2C tenant's custom policies. Its name is that of the key set with 16 digits. */
 export const newPolicyKey = (target: Target): Remediation => {
   const keySet = target.name.replace(/-[0-9a-f]{16}$/i, "");
   return remedy(
@@ -125,7 +128,7 @@ export const newPolicyKey = (target: Target): Remediation => {
 
 const PROVIDERS = "https://graph.microsoft.com/v1.0/identity/identityProviders";
 
-/** Any credential of a B2C tenant, told apart by its holder's kind. */
+/** For any credential of a B2C tenant, by its holder's kind. */
 export const ofB2c =
   (kind: Kind | "key", application: (target: Target) => Remediation) =>
   (target: Target): Remediation => {

@@ -12,11 +12,11 @@ import {
   type Target,
 } from "./remediation.ts";
 
-/** Remedies for the secrets, keys and certificates of key vaults. */
+/** Remediations for secrets, keys and certificates of key vaults. */
 
-/** How long a new version is proposed to be valid, in days; people choose. */
+/** Suggested validity of a new version in days. Users can choose another one. */
 const PROPOSED_DAYS = 180;
-/** With less time than this left, a date on the version that is in use would only break what uses it. */
+/** If less time than this is left, an expiration date on the current version would soon break its consumers. */
 const LEAST_DAYS = 30;
 
 type Versioned = "secret" | "key";
@@ -26,12 +26,11 @@ const place = (type: keyof typeof MENU, { vault, name }: Target): string =>
   `Key vault ${inText(vault)} > ${MENU[type]} > ${inText(name)}`;
 const options = ({ vault, name }: Target): Record<string, string> => ({ "vault-name": vault, name });
 
-const KEY_NOTE =
-  "A template creates a key that is not there. One that is there it leaves as it is, whatever the template says.";
+const KEY_NOTE = "A template creates missing keys. It does not change an existing key.";
 const CERTIFICATE_NOTE = "Azure Resource Manager has no resource for a certificate of a key vault.";
 const SECRET_NOTE = "Each deployment makes a new version with the value that is given to it.";
 
-/** Disables it, in a comment. */
+/** Returns a commented command that disables the asset. */
 const disableLater = (condition: string, type: keyof typeof MENU, target: Target, version?: string): string =>
   later(
     condition,
@@ -71,7 +70,7 @@ const newKeyVersion = (target: Target): Remediation => {
   const rotate = az("keyvault key rotate", options(target));
   const date = az("keyvault key set-attributes", { ...options(target), expires: until });
   return {
-    portal: `${place("key", target)} > Rotate now; then set the new version's expiration date, such as ${until.slice(0, 10)}. Keep the old version enabled until nothing is to be decrypted with it.`,
+    portal: `${place("key", target)} > Rotate now. Then set the new version's expiration date, such as ${until.slice(0, 10)}. Keep the old version enabled until no data must be decrypted with it.`,
     cli: `${rotate} && ${date}`,
     bicep: null,
     bicepNote: KEY_NOTE,
@@ -80,7 +79,7 @@ const newKeyVersion = (target: Target): Remediation => {
 
 const newVersion: Record<Versioned, (target: Target) => Remediation> = { secret: newSecret, key: newKeyVersion };
 
-/** A date on the current version, which leaves its value and those who use it alone. */
+/** Sets an expiration date on the current version. The value and its consumers are not affected. */
 function dated(type: Versioned, target: Target, until: string, why: string): Remediation {
   return {
     portal: `${place(type, target)} > current version > Set expiration date: ${until.slice(0, 10)}${why}.`,
@@ -90,9 +89,9 @@ function dated(type: Versioned, target: Target, until: string, why: string): Rem
   };
 }
 
-/** The end of the year 9999, in unix seconds: no option takes a later date. */
+/** The end of the year 9999, in unix seconds: the latest date that options accept. */
 const LAST_SECOND = 253_402_300_799;
-/** The last instant up to which it may be valid, in unix seconds; undefined where its beginning is not known. */
+/** Returns the latest allowed expiry in unix seconds. Undefined if the start of the validity is unknown. */
 const latestEnd = ({ facts: { from } }: Target): number | undefined =>
   from === undefined ? undefined : Math.min(from + MAX_VALIDITY_DAYS * DAY_SECONDS, LAST_SECOND);
 
@@ -104,7 +103,7 @@ const tooOld = (remedy: Remediation): Remediation => ({
   portal: `It has been valid for too long for a date to be set on it. ${remedy.portal}`,
 });
 
-/** For one that never ends. */
+/** For an asset without an expiration date. */
 export const setExpiry =
   (type: Versioned) =>
   (target: Target): Remediation => {
@@ -115,7 +114,7 @@ export const setExpiry =
     return dated(type, target, until, ", or the day by which it will be replaced");
   };
 
-/** For one that is valid for too long. */
+/** For an asset that is valid for too long. */
 export const shorten =
   (type: Versioned) =>
   (target: Target): Remediation => {
@@ -126,7 +125,7 @@ export const shorten =
 
 export const replace = (type: Versioned) => newVersion[type];
 
-/** For one that has expired: replaced, or disabled where nothing needs it. */
+/** For an expired asset: replace it, or disable it if nothing needs it. */
 export const retire =
   (type: keyof typeof MENU) =>
   (target: Target): Remediation => {
@@ -141,7 +140,7 @@ export const retire =
     };
   };
 
-/** For a secret that no log shows a read of. A consumer may still read it once a year. */
+/** For a secret without a read in the logs. A consumer may still read it once a year. */
 export const disableUnused = (target: Target): Remediation => ({
   portal: `Ask its owner whether anything still needs it, such as a yearly job. If nothing does: ${place("secret", target)} > current version > Enabled: No, which can be undone. After some weeks without failures, delete it; soft delete keeps it for a while.`,
   cli: lines(
@@ -158,16 +157,16 @@ export const disableUnused = (target: Target): Remediation => ({
 });
 
 export const sayContent = (target: Target): Remediation => ({
-  portal: `${place("secret", target)} > current version > Content type: what it holds, such as password.`,
-  cli: az("keyvault secret set-attributes", { ...options(target), "content-type": "<what it holds>" }),
-  bicep: secretBicep(target, "contentType: '<what it holds>'"),
+  portal: `${place("secret", target)} > current version > Content type: a description of the value, such as password.`,
+  cli: az("keyvault secret set-attributes", { ...options(target), "content-type": "<content type>" }),
+  bicep: secretBicep(target, "contentType: '<content type>'"),
   bicepNote: SECRET_NOTE,
 });
 
 const isEllipticCurve = (keyType: string | undefined): boolean => keyType?.toUpperCase().startsWith("EC") ?? false;
 const isInHardware = (keyType: string | undefined): boolean => keyType?.toUpperCase().endsWith("-HSM") ?? false;
 
-/** A new version of an approved type and strength, of the key's own family, in hardware where the key is. */
+/** For a weak key: a new version with an approved type and size, of the same family, in hardware if the old one is. */
 export const strongerKey = (target: Target): Remediation => {
   const { keyType } = target.facts;
   const kty = `${isEllipticCurve(keyType) ? "EC" : "RSA"}${isInHardware(keyType) ? "-HSM" : ""}`;
@@ -201,7 +200,7 @@ export const rotateKeys = (target: Target): Remediation => ({
   bicepNote: KEY_NOTE,
 });
 
-/** Reads the certificate's policy, changes it, and does something with it; `change` is a filter of jq. */
+/** Returns commands that read the certificate's policy, change it with the jq filter `change`, and use the result. */
 function withPolicy(target: Target, change: string | undefined, command: "create" | "set-attributes"): string {
   const read = az("keyvault certificate show", { ...options(target), query: "policy" });
   const written = change === undefined ? read : `${read} | jq '${change}'`;
@@ -230,7 +229,7 @@ export const shorterCertificate = (target: Target): Remediation =>
     withPolicy(target, `.x509CertificateProperties.validityInMonths=${MAX_CERTIFICATE_MONTHS}`, "create"),
   );
 
-/** A new version with an approved key, of the certificate's own family. */
+/** For a weak certificate key: a new version with an approved key of the same family. */
 export const strongerCertificate = (target: Target): Remediation =>
   isEllipticCurve(target.facts.keyType)
     ? certificate(
@@ -244,7 +243,7 @@ export const strongerCertificate = (target: Target): Remediation =>
 
 export const renewItself = (target: Target): Remediation =>
   certificate(
-    `${place("certificate", target)} > Issuance policy > Lifetime action type: automatically renew. One of an authority that is not integrated can't be renewed so.`,
+    `${place("certificate", target)} > Issuance policy > Lifetime action type: automatically renew. Certificates of authorities that are not integrated with Key Vault can't be renewed automatically.`,
     withPolicy(
       target,
       '.lifetimeActions=[{"action":{"actionType":"AutoRenew"},"trigger":{"lifetimePercentage":80}}]',

@@ -1,23 +1,23 @@
 import { DAY_MS, SECOND_MS } from "../../platform/time.ts";
-import type { AssetFacts } from "../facts.ts";
+import type { AssetFacts } from "../finding-facts.ts";
 
-/** How to mend one violation: with this resource's own names, and such that it works as it stands but for what is in `<…>`. */
+/** How to fix one violation, with the names of this resource. It works unchanged except for placeholders in `<…>`. */
 export interface Remediation {
   portal: string;
   /**
-   * Lines for a POSIX shell. A command that takes something away from a consumer stands in a comment, below the commands that
-   * make its replacement: pasting all lines breaks nothing.
+   * Lines for a POSIX shell. A command that takes something away from a consumer is commented out, below the commands that
+   * create its replacement. Pasting all lines breaks nothing.
    */
   cli: string;
-  /** Null where no template changes the resource. */
+  /** Null if no template can change the resource. */
   bicep: string | null;
-  /** Why there is none, or what to know before it is deployed. */
+  /** Why there is no template, or what to know before its deployment. */
   bicepNote: string;
 }
 
-/** What is to be mended. */
+/** The resource to fix. */
 export interface Target {
-  /** The vault's name, or that of the holder of a directory's credentials. */
+  /** Name of the vault, or of the holder of a directory's credentials. */
   vault: string;
   name: string;
   facts: AssetFacts;
@@ -25,25 +25,28 @@ export interface Target {
   now: number;
 }
 
-/** Characters that end a line, move the cursor or turn the direction of writing. */
+/** Characters that end a line, move the cursor or change the writing direction. */
 const UNSEEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 
-/** A name in a sentence: on one line, whatever it holds. */
+/** Returns a name for use in a sentence, on one line. */
 export const inText = (name: string): string => name.replace(UNSEEN, "\uFFFD");
 
-/** One word of a POSIX shell, on one line. What names don't hold by their rules, other implementations may answer. */
+/**
+ * Quotes one word for a POSIX shell, on one line. Names are not trusted, although Azure's naming rules exclude special
+ * characters.
+ */
 export function shellWord(value: string): string {
   if (/^[A-Za-z0-9_.,:/@%+=-]+$/.test(value)) return value;
   if (value.search(UNSEEN) < 0) return `'${value.replaceAll("'", "'\\''")}'`;
-  // No quote inside: a shell that does not know $'…' must not take one for its end.
+  // No quote inside: a shell without support for $'…' must not take one for the end of the word.
   const escaped = value.replaceAll("\\", "\\\\").replaceAll("'", "\\047");
-  // By their bytes: of a code point, a shell outside of a UTF-8 locale makes something else.
+  // Escaped by bytes: shells outside of a UTF-8 locale interpret code points differently.
   const octal = (character: string) =>
     [...Buffer.from(character)].map((byte) => `\\${byte.toString(8).padStart(3, "0")}`);
   return `$'${escaped.replace(UNSEEN, (character) => octal(character).join(""))}'`;
 }
 
-/** A command of the Azure CLI. A value that begins with a dash is no option. */
+/** Returns a command of the Azure CLI. Values that start with a dash are not taken for options. */
 export function az(command: string, options: Readonly<Record<string, string>>): string {
   const words = Object.entries(options).map(([name, value]) =>
     value === ""
@@ -55,7 +58,7 @@ export function az(command: string, options: Readonly<Record<string, string>>): 
   return ["az", command, ...words].join(" ");
 }
 
-/** A string of Bicep. */
+/** Quotes a string for Bicep. */
 export const bicepString = (value: string): string =>
   `'${value
     .replaceAll("\\", "\\\\")
@@ -67,15 +70,15 @@ export const bicepString = (value: string): string =>
 export const lines = (...all: string[]): string => all.join("\n");
 
 /**
- * Comments out a command that people run by hand once its condition holds. A condition has no quotes and no separators of
- * commands: a shell that takes no comments from people, such as zsh, must not make more of it than a command it does not know.
+ * Comments out a command that users run manually once its condition is met. Conditions have no quotes and no command
+ * separators, because an interactive zsh does not support comments and would run the line.
  */
 export const later = (condition: string, command: string): string => lines(`# ${condition}:`, `# ${command}`);
 
-/** The beginning of the day so many days from now, as options take it. */
+/** Returns the start of the day a number of days from now, in the format of command options. */
 export const dayIn = (now: number, days: number): string =>
   `${new Date(now + days * DAY_MS).toISOString().slice(0, 10)}T00:00:00Z`;
 
-/** Unix seconds as options take them. */
+/** Returns unix seconds in the format of command options. */
 export const optionInstant = (seconds: number): string =>
   `${new Date(seconds * SECOND_MS).toISOString().slice(0, 19)}Z`;

@@ -1,10 +1,10 @@
 import { az, bicepString, inText, later, lines, type Remediation, shellWord, type Target } from "./remediation.ts";
 
-/** Remedies for key vaults themselves. */
+/** Remediations for key vaults themselves. */
 
 const VAULT_NOTE =
   "To be put into the template that declares the vault, beside its other properties: a deployment of these alone would take the others away.";
-const BESIDE_NOTE = "Stands by itself: the vault is only referred to.";
+const BESIDE_NOTE = "Complete by itself, because the vault is only referenced.";
 
 const vaultBicep = ({ vault }: Target, properties: string): string =>
   `resource vault 'Microsoft.KeyVault/vaults@2026-02-01' = {\n  name: ${bicepString(vault)}\n  properties: {\n    ${properties}\n  }\n}`;
@@ -14,7 +14,7 @@ const existing = ({ vault }: Target): string =>
 type Options = Readonly<Record<string, string>>;
 const update = ({ vault }: Target, options: Options): string => az("keyvault update", { name: vault, ...options });
 
-/** A property of the vault: `options` are those of `az keyvault update`, `properties` the members in a template. */
+/** Changes a property of the vault: `options` are those of `az keyvault update`, `properties` the members in a template. */
 const property =
   (steps: string, options: Options, properties: string) =>
   (target: Target): Remediation => ({
@@ -36,11 +36,11 @@ export const purgeProtection = property(
   "enableSoftDelete: true\n    enablePurgeProtection: true",
 );
 
-/** The vault's resource id, asked for by the command itself. */
+/** A subcommand that returns the vault's resource ID. */
 const resourceId = ({ vault }: Target): string =>
   `"$(${az("keyvault show", { name: vault, query: "id", output: "tsv" })})"`;
 
-/** With roles, access policies have no effect from then on: https://learn.microsoft.com/azure/key-vault/general/rbac-migration */
+/** With roles, access policies no longer have an effect: https://learn.microsoft.com/azure/key-vault/general/rbac-migration */
 export const roles = (target: Target): Remediation => ({
   portal: `Key vault ${inText(target.vault)} > Access policies shows who has access. Assign each of them the role that replaces the policy, such as Key Vault Secrets User, under Access control (IAM), and wait up to 10 minutes until it holds. Only then Access configuration > Azure role-based access control: access policies have no effect from then on.`,
   cli: lines(
@@ -115,14 +115,14 @@ export const auditLog = (target: Target): Remediation => ({
   bicepNote: BESIDE_NOTE,
 });
 
-/** For what refers to a vault, or to something in it, and can't follow the reference. */
+/** For a consumer whose reference to a vault or its object can't be resolved. */
 export const followReference = (target: Target): Remediation => {
   const { vault, name } = target;
   const what = name === vault ? "the secret that it asks for" : inText(name);
   return {
-    portal: `Open the app that the evidence names: its setting says what is wrong. Mostly its identity may not read ${what} in ${inText(vault)}, the name or version is wrong, or ${inText(vault)} is closed to its network.`,
+    portal: `Open the app in the evidence. Its setting shows the error. Mostly its identity is not allowed to read ${what} in ${inText(vault)}, the name or version is wrong, or ${inText(vault)} does not allow its network.`,
     cli: `${az("role assignment create", { role: "Key Vault Secrets User", assignee: "<the app's identity>" })} --scope ${resourceId(target)}`,
     bicep: null,
-    bicepNote: `What is to be changed depends on what the app's setting says of ${shellWord(inText(vault))}.`,
+    bicepNote: `The fix depends on the error in the app's setting for ${shellWord(inText(vault))}.`,
   };
 };

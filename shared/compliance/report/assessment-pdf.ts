@@ -8,26 +8,26 @@ import { frameworkName } from "./csv.ts";
 import { cell, evidenceTable, instant, number, section, severityCell, statusCell, TEXT_SIZE, table } from "./tables.ts";
 import { drawTrend } from "./trend.ts";
 
-/** What the last scans did not read: nothing is known of the vaults in it. */
+/** Scopes that the last scans did not read. Their vaults are unknown. */
 export interface UnreadSubscriptions {
   names: readonly string[];
-  /** Whether the last scan of all subscriptions read the whole list of them. */
+  /** Whether the last scan of all subscriptions read the complete list of them. */
   isListRead: boolean;
 }
 
 interface About {
-  /** The period's length. */
+  /** Length of the period in days. */
   days: number;
   unread: UnreadSubscriptions;
-  /** Key vaults of which the last scan could read no list. */
+  /** Key vaults none of whose lists the last scan could read. */
   unreadableVaults: number;
   unicodeFont: string | undefined;
 }
 
-/** Subscriptions that are named one by one. */
+/** Maximum number of subscriptions listed by name. */
 const MAX_SUBSCRIPTIONS = 12;
 
-/** A framework's results as an assessor wants them: scope, period, method, a result for each control, and the evidence. */
+/** Writes a framework's results as a PDF for assessors: scope, period, method, a result for each control, and the evidence. */
 export async function assessmentDocument(assessment: Assessment, about: About): Promise<Uint8Array> {
   const { framework, createdAt } = assessment;
   const title = `Assessment: ${frameworkName(framework)}`;
@@ -64,12 +64,12 @@ function writeSummary(sheet: Sheet, { framework, scope, createdAt }: Assessment,
   }
   if (about.unreadableVaults > 0) {
     const which = about.unreadableVaults === 1 ? "1 key vault" : `${about.unreadableVaults} key vaults`;
-    sheet.fact("Not read", `The last scan could read nothing of ${which}: what is said of them is older.`, ALARM);
+    sheet.fact("Not read", `The last scan could not read ${which}. Results for it are older.`, ALARM);
   }
   const evaluated = scope.evaluatedFrom && scope.evaluatedTo;
   const when = evaluated
     ? `Each vault's results changed last between ${instant(scope.evaluatedFrom!)} and ${instant(scope.evaluatedTo!)} UTC.`
-    : "Nothing was evaluated yet.";
+    : "No evaluation has been made yet.";
   sheet.fact("Evaluated", when);
   const controlsText = `${pass} pass, ${fail} fail, ${notApplicable} apply to nothing, ${manual} need a person`;
   sheet.fact("Controls", `${framework.controlsTotal}: ${controlsText}`, fail > 0 ? ALARM : GOOD);
@@ -89,16 +89,16 @@ function scopeText({ vaults, directories, subscriptions }: Assessment["scope"]):
 }
 
 const METHOD = [
-  "What is read: names, dates, attributes, policies and settings of key vaults and of their secrets, keys and certificates, and of applications' credentials, through the interfaces of Azure and with an identity that may only read. No value of a secret is read.",
-  "When: a scan evaluates what it finds changed; what time alone changes is evaluated once a day.",
-  "How: each control is judged by the checks that speak to it; under each check stands why it does. A control passes when every resource its checks are about passes them, fails when one fails, applies to nothing when there is no such resource, and needs a person where no check can tell.",
-  `Score: 100 × the weight of what passed ÷ the whole weight, where a pair of check and resource weighs ${Object.entries(
+  "Data: names, dates, attributes, policies and settings of key vaults and of their secrets, keys and certificates, and of application credentials, read through Azure's APIs with a read-only identity. Secret values are not read.",
+  "Time: a scan evaluates changed resources. Results that change with time are evaluated once a day.",
+  "Method: each control is assessed by the checks that are mapped to it, and each check lists the reason for the mapping. A control passes if every applicable resource passes its checks, fails if one fails, is not applicable without such a resource, and must be assessed manually if no check covers it.",
+  `Score: 100 × the weight of passed pairs ÷ the whole weight. The weight of a pair of check and resource is ${Object.entries(
     WEIGHTS,
   )
     .map(([severity, weight]) => `${weight} (${severity})`)
-    .join(", ")}. What does not apply, needs a person or is exempted is left out.`,
-  "Exemptions: somebody accepted a failing pair, for a reason and until an end; it counts neither as passed nor as failed, and stands among the evidence.",
-  "Limits: checks see how things are set, not whether people follow a process. A control that passes here is evidence for it and not all there is to it.",
+    .join(", ")}. Pairs that are not applicable, manual or exempted are left out.`,
+  "Exemptions: a user accepted a failing pair, with a reason and an expiry date. It counts neither as passed nor as failed, and is listed with the evidence.",
+  "Limits: checks inspect configurations, not whether people follow a process. A passed control is evidence, but not a complete assessment.",
 ];
 
 function writeMethod(sheet: Sheet): void {
@@ -194,7 +194,7 @@ function writeEvidence(sheet: Sheet, { framework: { controls }, violations }: As
   }
 }
 
-/** A line for each reason, with the controls it holds for. */
+/** Adds a line for each reason, with its controls. */
 function reasonsOf({ id }: CheckResult, controls: readonly ControlResult[]): string[] {
   const byBasis = new Map<string, string[]>();
   for (const control of controls) {

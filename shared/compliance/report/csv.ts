@@ -4,10 +4,13 @@ import type { CheckResult, ControlResult, FrameworkResult } from "../frameworks.
 import type { Violation } from "../violations.ts";
 
 type Plain = Exclude<keyof Violation, "frameworks" | "controls" | "remediation">;
-/** A column named after the member it shows. */
+/** A column named like the member it shows. */
 const member = (name: Plain): Column<Violation> => ({ label: name, value: (violation) => violation[name] });
 
-/** A new column goes to the end: people read them by position. Controls are `<framework> <control>`, told apart by `; `. */
+/**
+ * The columns. Add new columns at the end, because users read them by position. Controls are `<framework> <control>`, separated
+ * by `; `.
+ */
 const violations = createCsv<Violation>([
   member("id"),
   member("severity"),
@@ -39,7 +42,7 @@ export const violationsCsv = (rows: readonly Violation[]): string =>
 interface ControlLine {
   framework: FrameworkResult;
   control: ControlResult;
-  /** Undefined where only a person can tell. */
+  /** Undefined if the control must be assessed manually. */
   check: CheckResult | undefined;
 }
 
@@ -58,7 +61,7 @@ const controls = createCsv<ControlLine>([
   { label: "basis", value: ({ check }) => check?.basis },
 ]);
 
-/** A line for each control and check, and one for a control that has none. */
+/** Returns a line for each control and check, and one for a control without checks. */
 export function frameworkCsv(framework: FrameworkResult): string {
   const lines = framework.controls.flatMap((control): ControlLine[] =>
     control.checks.length === 0
@@ -68,7 +71,7 @@ export function frameworkCsv(framework: FrameworkResult): string {
   return `${controls.header()}${controls.rows(lines)}\r\n`;
 }
 
-/** The files' header lines, for the description. */
+/** The files' header lines, for the API description. */
 export const VIOLATIONS_CSV_EXAMPLE = violations.header();
 export const FRAMEWORK_CSV_EXAMPLE = controls.header();
 export const frameworkName = ({ id }: Pick<FrameworkResult, "id">): string =>

@@ -7,31 +7,31 @@ import type { Violation, ViolationFilter } from "../violations.ts";
 import type { UnreadSubscriptions } from "./assessment-pdf.ts";
 import { frameworkCsv, violationsCsv } from "./csv.ts";
 
-/** Violations in a part of the CSV. */
+/** Violations per part of the CSV. */
 const CSV_PART = 5_000;
-/** A longer PDF is nothing anyone reads. */
+/** Maximum number of violations in a PDF; a longer one is not readable. */
 export const MAX_PDF_VIOLATIONS = 2_000;
-/** Violations that an assessor's report shows of each check; the CSV has all. */
+/** Violations of each check in an assessor's report. The CSV has all. */
 const EVIDENCE_PER_CHECK = 20;
 const DEFAULT_DAYS = 90;
-/** Pages of the list that one file is put together from at most. */
+/** Maximum number of pages of the list that one file is built from. */
 const MAX_PAGES = 10;
 
-/** Results as files, for people who don't call the API. */
+/** Creates CSV and PDF files of results. */
 export interface ComplianceReports {
-  /** Up to 5,000 violations; what follows comes by the cursor. */
+  /** Returns up to 5,000 violations, and a cursor for the rest. */
   violationsCsv(
     filter: ViolationFilter,
     cursor: string | undefined,
   ): Promise<{ csv: string; nextCursor: string | null }>;
-  /** @throws {Problem} invalidRequest where there are more than `MAX_PDF_VIOLATIONS`. */
+  /** @throws {Problem} invalidRequest when there are more than `MAX_PDF_VIOLATIONS`. */
   violationsPdf(filter: ViolationFilter): Promise<Uint8Array>;
   /** @throws {Problem} notFound */
   frameworkCsv(id: string): Promise<{ id: FrameworkId; csv: string }>;
   /**
-   * An assessor's report.
+   * Returns an assessor's report.
    *
-   * @param days - Its period: so many days up to now.
+   * @param days - Its period: the number of days up to now.
    * @throws {Problem} notFound
    */
   frameworkPdf(id: string, days?: number): Promise<{ id: FrameworkId; data: Uint8Array }>;
@@ -39,16 +39,16 @@ export interface ComplianceReports {
 
 export function createComplianceReports(deps: {
   compliance: Pick<Compliance, "violations" | "framework" | "assessment">;
-  /** Key vaults of which the last scan could read no list. */
+  /** Returns the number of key vaults none of whose lists the last scan could read. */
   unreadableVaults: () => Promise<number>;
   unreadSubscriptions: () => Promise<UnreadSubscriptions>;
-  /** A WOFF file: the bundle has its own. */
+  /** Returns a WOFF font file, which is part of the bundle. */
   unicodeFont?: string;
   clock: Clock;
 }): ComplianceReports {
   const { compliance, unreadableVaults, unreadSubscriptions, unicodeFont, clock } = deps;
 
-  /** Up to `most` violations from a cursor on; fewer where what the filter asks for is rare. */
+  /** Returns up to `most` violations from a cursor on. Fewer if matches are rare. */
   async function walk(filter: ViolationFilter, most: number, cursor: string | undefined) {
     const items: Violation[] = [];
     let next: string | null | undefined = cursor;

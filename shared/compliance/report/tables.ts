@@ -2,7 +2,7 @@ import { ALARM, type Cell, CONTENT_BOTTOM, type Column, GOOD, HEADING, type Shee
 import type { Severity } from "../check.ts";
 import type { Violation } from "../violations.ts";
 
-/** What the documents about compliance have in common. */
+/** Parts that the PDF reports about compliance share. */
 
 export const TEXT_SIZE = 9;
 const ROW_SIZE = 7.5;
@@ -12,13 +12,13 @@ export const instant = (date: Date | string): string => new Date(date).toISOStri
 
 export function section(sheet: Sheet, title: string): void {
   sheet.y -= 8;
-  // Never a heading alone at the foot of a page.
+  // Keeps a heading together with the text that follows.
   if (sheet.y < CONTENT_BOTTOM + 60) sheet.nextPage();
   sheet.text(title, { size: 12, style: "bold", color: HEADING });
   sheet.y -= 2;
 }
 
-/** A table over as many pages as it takes, its heading on each. */
+/** Adds a table with its heading on each page. */
 export function table(sheet: Sheet, columns: readonly Column[], rows: readonly Cell[][]): void {
   const needed = (cells: readonly Cell[]) => sheet.rowHeight(columns, cells, ROW_SIZE);
   if (rows.length === 0 || sheet.y - 17 - needed(rows[0]!) < CONTENT_BOTTOM) sheet.nextPage();
@@ -55,7 +55,7 @@ const EVIDENCE: Column[] = [
   { title: "Exempted", width: 54.89 },
 ];
 
-/** A line for each violation: what, whose, why, since when. */
+/** Adds a line for each violation: resource, owner, evidence, time. */
 export function evidenceTable(sheet: Sheet, violations: readonly Violation[]): void {
   table(
     sheet,

@@ -6,7 +6,7 @@ const HEIGHT = 90;
 const LEFT = MARGIN + 24;
 const RIGHT = PAGE.width - MARGIN - 30;
 
-/** A line of a score from day to day, from 0 to 100, over the days that have one. */
+/** Draws the daily scores as a line from 0 to 100. */
 export function drawTrend(sheet: Sheet, history: readonly DayScore[]): void {
   const [first, last] = [history[0], history.at(-1)];
   if (!first || !last || first === last) {

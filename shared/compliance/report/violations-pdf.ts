@@ -10,7 +10,7 @@ interface About {
   unicodeFont: string | undefined;
 }
 
-/** Violations as a document to work through: by check, with how to mend the first of each. */
+/** Writes violations as a PDF to work through: by check, with the remediation of the first violation of each. */
 export async function violationsDocument(
   violations: readonly Violation[],
   { filter, createdAt, unicodeFont }: About,
@@ -40,7 +40,7 @@ function totals(violations: readonly Violation[]): string {
   return `${open.length} open (${bySeverity.join(", ")}), ${violations.length - open.length} exempted`;
 }
 
-/** By check, in the order of the list. */
+/** Groups violations by check, in the order of the list. */
 function groupsOf(violations: readonly Violation[]): Violation[][] {
   const groups = new Map<string, Violation[]>();
   for (const violation of violations) {
@@ -56,7 +56,7 @@ function writeCheck(sheet: Sheet, group: readonly Violation[]): void {
   section(sheet, `${title} (${severity}, ${group.length})`);
   const asked = frameworks.length > 0 ? `asked for by ${frameworks.join(", ")}` : "asked for by no framework";
   sheet.text(`${checkId}; ${asked}. ${rationale}`, { size: TEXT_SIZE, color: MUTED });
-  sheet.text(`To mend ${resourceId}: ${remediation.portal}`, { size: TEXT_SIZE });
+  sheet.text(`Fix for ${resourceId}: ${remediation.portal}`, { size: TEXT_SIZE });
   for (const line of remediation.cli.split("\n")) sheet.text(line, { size: 8, color: MUTED, x: MARGIN + 12 });
   sheet.y -= 3;
   evidenceTable(sheet, group);

@@ -1,7 +1,7 @@
 import { createHmac } from "node:crypto";
 import pMap from "p-map";
 import { Assets, sourceOf } from "../../inventory/asset.ts";
-import { namePrefix, nameRange, partitions } from "../../inventory/layout.ts";
+import { namePrefix, nameRange, partitions } from "../../inventory/asset-keys.ts";
 import { VAULTS, type VaultRecord, Vaults } from "../../inventory/vault.ts";
 import { CloudFailure, isTransient } from "../../platform/azure/failure.ts";
 import { isServiceVault } from "../../platform/azure/service-key-vault.ts";

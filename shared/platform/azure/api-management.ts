@@ -3,22 +3,22 @@ import type { Arm, ArmCall, Listed } from "./arm.ts";
 import { ownName, resourceName, resourcePath } from "./resource-id.ts";
 import { DEPENDENCY_READER } from "./watch-roles.ts";
 
-/** A named value of an API Management service. Never its value. */
+/** A named value of an API Management service, without its value. */
 export interface NamedValue {
-  /** Resource id. */
+  /** Resource ID. */
   id: string;
   name: string;
   displayName: string;
-  /** What it takes from a key vault; undefined when its value was given. */
+  /** The key vault reference. Undefined if the value was entered directly. */
   keyVault?: KeyVaultContract;
 }
 
 export interface KeyVaultContract {
   /** Address of the key vault secret, with or without a version. */
   secretIdentifier: string;
-  /** How the last reading of it ended. */
+  /** The outcome of the last refresh from the key vault. */
   lastStatus?: {
-    /** `Success`, or what went wrong. */
+    /** `Success`, or an error code. */
     code: string;
     /** ISO 8601. */
     at?: string;
@@ -34,14 +34,14 @@ export interface ApiManagementCertificate {
 
 /** Every method throws `CloudFailure`. https://learn.microsoft.com/rest/api/apimanagement/named-value */
 export interface ApiManagement {
-  /** By the resource id of the service. */
+  /** @param id - Resource ID of the service. */
   namedValues(serviceId: string, signal?: AbortSignal): Promise<Listed<NamedValue>>;
-  /** By its own resource id. */
+  /** @param id - Resource ID of the named value. */
   namedValue(id: string, signal?: AbortSignal): Promise<NamedValue>;
   certificates(serviceId: string, signal?: AbortSignal): Promise<Listed<ApiManagementCertificate>>;
   /**
-   * Has the service read the key vault secret of a named value again; by itself it does so every four hours. It goes on after
-   * the answer: `lastStatus` of the named value shows how it ended and when.
+   * Makes the service read the key vault secret of a named value again, which it otherwise does every four hours. The refresh
+   * continues after the answer. `lastStatus` of the named value shows its outcome and time.
    */
   refreshSecret(id: string): Promise<void>;
 }

@@ -4,20 +4,20 @@ import { CALL_LIMITS, createSender } from "./calls.ts";
 import { type CallTarget, foreignHost } from "./failure.ts";
 import type { CloudServices } from "./key-vault.ts";
 
-/** A key-value of an App Configuration store that refers to a key vault secret. */
+/** A key-value of an App Configuration store that references a key vault secret. */
 export interface ConfigurationReference {
   key: string;
   label?: string;
-  /** Address of the secret as it is written; undefined when the value is not what such a reference looks like. */
+  /** Address of the secret as stored. Undefined if the value is not a valid reference. */
   uri: string | undefined;
 }
 
-/** References of App Configuration stores. The values of other keys go no further than the answer they came in. */
+/** Reads the references of App Configuration stores. Values of other keys are discarded. */
 export interface AppConfigurationReferences {
   /**
-   * @param endpoint - Of the store, as the resource manager says.
-   * @throws {CloudFailure} foreignHost when it is not https under the cloud's App Configuration domain; timedOut once the
-   * signal is aborted.
+   * @param endpoint - The store's endpoint, as the resource manager returns it.
+   * @throws {CloudFailure} foreignHost if the endpoint is not https under the cloud's App Configuration domain; timedOut once
+   * the signal is aborted.
    */
   list(endpoint: string, signal?: AbortSignal): Promise<ConfigurationReference[]>;
 }
@@ -93,6 +93,6 @@ function uriIn(value: string | null | undefined): string | undefined {
   try {
     return written.safeParse(JSON.parse(value ?? "")).data?.uri;
   } catch {
-    return undefined; // People can write anything there.
+    return undefined; // Users can store any text there.
   }
 }

@@ -6,28 +6,28 @@ import type { Identity } from "./identity.ts";
 /** An App Configuration store as a source of settings. */
 export interface AppConfiguration {
   /**
-   * The store's values by setting key (without the prefix), as text, unchecked.
-   * @throws {CloudFailure} when the store can't be read in time.
+   * Returns the store's values as unchecked text, by setting key without the prefix.
+   * @throws {CloudFailure} if the store can't be read in time.
    */
   read(): Promise<ReadonlyMap<string, string>>;
 }
 
-/** A setting's key in the store is this and its own name: `credential-lifecycle:logLevel`. Without a label. */
+/** Prefix of a setting's key in the store, such as in `credential-lifecycle:logLevel`. The keys have no label. */
 const KEY_PREFIX = "credential-lifecycle:";
 
 /** Keys without a label: https://learn.microsoft.com/azure/azure-app-configuration/rest-api-key-value#filtering */
 const NO_LABEL = "\0";
 
-/** Milliseconds a read may take, its one retry included: requests wait for it. */
+/** Milliseconds that a read may take, including its one retry. Requests wait for the read. */
 const READ_TIMEOUT_MS = 5_000;
 
 const CONNECTION_STRING = /^Endpoint=https:\/\/[^;]+;Id=[^;]+;Secret=[^;]+$/;
 
 /**
- * The store that `APP_CONFIGURATION_CONNECTION_STRING` or `APP_CONFIGURATION_ENDPOINT` (read with the service's identity,
- * which needs the role App Configuration Data Reader) names; undefined when neither is set.
+ * Opens the store that `APP_CONFIGURATION_CONNECTION_STRING` or `APP_CONFIGURATION_ENDPOINT` names. The endpoint is read with
+ * the service's identity, which needs the role App Configuration Data Reader. Returns undefined if neither is set.
  *
- * @throws {Error} when the connection string is none.
+ * @throws {Error} if the connection string is invalid.
  */
 export function createAppConfiguration(deps: { config: Config; identity: Identity }): AppConfiguration | undefined {
   const { APP_CONFIGURATION_CONNECTION_STRING: connectionString, APP_CONFIGURATION_ENDPOINT: endpoint } = deps.config;

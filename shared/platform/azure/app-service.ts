@@ -4,52 +4,52 @@ import { CloudFailure } from "./failure.ts";
 import { resourceName, resourcePath } from "./resource-id.ts";
 import { DEPENDENCY_READER } from "./watch-roles.ts";
 
-/** A setting of a web app, function app or slot that refers to a key vault, as App Service sees it. Never its value. */
+/** A setting of a web app, function app or slot that references a key vault, without its value. */
 export interface KeyVaultReference {
   list: ReferenceList;
-  /** Of the setting or connection string. */
+  /** Name of the setting or connection string. */
   name: string;
-  /** As it is written: `@Microsoft.KeyVault(…)`. It may be anything that people wrote there. */
+  /** The reference as stored: `@Microsoft.KeyVault(…)`. Users can store any text there. */
   reference: string;
-  /** `Resolved`, or why not, such as `AccessToKeyVaultDenied`; see `ResolveStatus` of the API. */
+  /** `Resolved`, or the reason for a failure, such as `AccessToKeyVaultDenied`. See `ResolveStatus` of the API. */
   status: string;
-  /** The version that App Service holds now. */
+  /** The version that App Service uses now. */
   activeVersion?: string;
 }
 
-/** The two lists of a site that hold references. */
+/** The two lists of a site that contain references. */
 export const REFERENCE_LISTS = ["appsettings", "connectionstrings"] as const;
 export type ReferenceList = (typeof REFERENCE_LISTS)[number];
 
 export interface SiteState {
-  /** `Running` or `Stopped`; undefined where it is not answered. */
+  /** `Running` or `Stopped`. Undefined if the answer has no state. */
   state?: string;
-  /** `Normal`, `Limited` or `DisasterRecoveryMode`; undefined where it is not answered. */
+  /** `Normal`, `Limited` or `DisasterRecoveryMode`. Undefined if the answer has no availability. */
   availability?: string;
 }
 
 /**
- * Web apps, function apps and their slots, by the resource id of the site or slot. Every method throws `CloudFailure`:
- * notFound when there is no such site. https://learn.microsoft.com/rest/api/appservice/web-apps
+ * Web apps, function apps and their slots, by the resource ID of the site or slot. Every method throws `CloudFailure`, with the
+ * code `notFound` if there is no such site. https://learn.microsoft.com/rest/api/appservice/web-apps
  */
 export interface AppService {
-  /** Those of both lists: one call each, more where they are paged. It needs no more than to read the site. */
+  /** Returns the references of both lists: one call each, or more for several pages. Needs only read access to the site. */
   references(siteId: string, signal?: AbortSignal): Promise<Listed<KeyVaultReference>>;
   /**
-   * Has App Service read all references again at once; without that it does so once a day, and after a change of a setting. A
-   * restart does not do it. The app sees a new value when it starts next.
+   * Makes App Service read all references again at once. Otherwise it reads them once a day and after a change of a setting,
+   * but not after a restart. The app gets a new value at its next start.
    */
   refresh(siteId: string): Promise<void>;
-  /** All app settings with their values, secrets among them: for local variables only. */
+  /** Returns all app settings with their values, which include secrets. The values must stay in local variables. */
   settings(siteId: string, signal?: AbortSignal): Promise<Record<string, string>>;
-  /** All connection strings by name, with their values as `settings`. */
+  /** Returns all connection strings by name, with their values as in `settings`. */
   connectionStrings(siteId: string, signal?: AbortSignal): Promise<Record<string, string>>;
   /**
-   * Replaces all app settings: one that is missing is deleted. The app restarts and App Service reads all references again.
-   * There is no ETag, so it is sent once, whatever the answer is.
+   * Replaces all app settings, and deletes those that are missing. The app restarts, and App Service reads all references
+   * again. There is no ETag, so the request is never retried.
    */
   putSettings(siteId: string, settings: Readonly<Record<string, string>>): Promise<void>;
-  /** Sent again only where an answer says that nothing was done. */
+  /** Retried only if an answer says that nothing was done. */
   restart(siteId: string): Promise<void>;
   state(siteId: string, signal?: AbortSignal): Promise<SiteState>;
 }
@@ -143,7 +143,9 @@ export function createAppService(arm: Arm): AppService {
   };
 }
 
-/** App Service answers a site without references with an empty list, 400 or 404. A site that is gone has a code of its own. */
+/**
+ * App Service answers a site without references with an empty list, 400 or 404. A deleted site has an error code of its own.
+ */
 function isWithoutReferences(error: unknown): boolean {
   if (!(error instanceof CloudFailure)) return false;
   if (error.code === "notFound") return !GONE.has(error.cloudCode ?? "");

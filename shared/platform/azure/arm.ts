@@ -15,38 +15,40 @@ import type { CloudServices } from "./key-vault.ts";
 /** One call to the resource manager, or one list. */
 export interface ArmCall {
   method?: SentRequest["method"];
-  /** From the endpoint on, each segment encoded; see `resourcePath`. */
+  /** The path after the endpoint, with encoded segments. See `resourcePath`. */
   path: string;
   apiVersion: string;
   query?: Readonly<Record<string, string>>;
   body?: object;
   target: CallTarget;
   /**
-   * How often it may be sent. Without it as the call policy says. `afterRefusal`: again only when an answer says that nothing
-   * was done. `once`: never again, since what it says may be out of date by then.
+   * Limits retries. Undefined: as the call policy says. `afterRefusal`: only if an answer says that nothing was done. `once`:
+   * never, because the body can be outdated by then.
    */
   repeat?: "afterRefusal" | "once";
   signal?: AbortSignal | undefined;
 }
 
-/** A whole list: its entries, and why some of them are not what the service documents. */
+/** A whole list: its entries, and a failure for each entry that is not what the service documents. */
 export interface Listed<T> {
   entries: T[];
   unreadable: CloudFailure[];
 }
 
 /**
- * Azure's resource manager: any path of it, by the call policy. Every method throws `CloudFailure`; `timedOut` once its
- * signal is aborted. https://learn.microsoft.com/rest/api/azure/
+ * Calls any path of Azure's resource manager by the call policy. Every method throws `CloudFailure`, with the code `timedOut`
+ * once its signal is aborted. https://learn.microsoft.com/rest/api/azure/
  */
 export interface Arm {
-  /** The answer, as far as `answer` describes it. Success is 200. */
+  /** Returns the members of the answer that `answer` describes. Success is 200. */
   call<T>(call: ArmCall, answer: z.ZodType<T>): Promise<T>;
-  /** Success is 200, 202 or 204. Of an operation that goes on after that, the caller looks at what it changes. */
+  /** Success is 200, 202 or 204. If the operation continues after the answer, the caller must check its effect. */
   act(call: ArmCall): Promise<void>;
-  /** The entries of a list, page by page, not looked at. It has seen all of them only when it ends without an error. */
+  /**
+   * Returns the unchecked entries of a list, page by page. The list is complete only if the iteration ends without an error.
+   */
   pages(call: ArmCall): AsyncGenerator<unknown[]>;
-  /** All pages of a list, each entry as `entry` describes it. */
+  /** Returns all pages of a list, with entries as `entry` describes them. */
   list<T>(call: ArmCall, entry: z.ZodType<T>): Promise<Listed<T>>;
 }
 
@@ -58,7 +60,7 @@ const REPEATS: Record<NonNullable<ArmCall["repeat"]>, Partial<CallLimits>> = {
 export function createArm({ config, identity, log, randomness = systemRandomness(), limits }: CloudServices): Arm {
   const endpoint = config.cloud.resourceManager;
 
-  /** Sends to the path of the call only, where the links of its pages lead as well. */
+  /** Creates a sender for the path of the call only. Links of its pages lead to the same path. */
   const sender = ({ path, target, repeat, signal }: ArmCall, answer: Route["answer"], paged = false) =>
     createSender({
       origin: new URL(endpoint).origin,
@@ -115,13 +117,13 @@ export function createArm({ config, identity, log, randomness = systemRandomness
   };
 }
 
-/** Azure writes the same path in different cases, and with or without a slash at its end. */
-const samePath = (asked: string, path: string): boolean => plain(asked) === plain(path);
+/** Compares paths. Azure writes the same path in different cases, and with or without a slash at its end. */
+export const samePath = (requested: string, path: string): boolean => normalized(requested) === normalized(path);
 
-function plain(path: string): string {
+function normalized(path: string): string {
   try {
     return decodeURIComponent(path).replace(/\/$/, "").toLowerCase();
   } catch {
-    return path; // A broken escape is in no path that is asked for here.
+    return path; // No call uses a path with an invalid escape sequence.
   }
 }

@@ -1,12 +1,12 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { PipelinePolicy, PipelineRequest } from "@azure/core-rest-pipeline";
+import type { PipelinePolicy, PipelineRequest, PipelineResponse, SendRequest } from "@azure/core-rest-pipeline";
 import * as z from "zod";
 import { once } from "../once.ts";
 import type { Logger, Randomness } from "../runtime.ts";
 import { measure } from "../telemetry.ts";
-import { AnswerTimeout, createTransport } from "../transport.ts";
-import { CONNECTIONS, type HostLimit } from "./connections.ts";
+import { AnswerTimeout, createTransport, type Transport } from "../transport.ts";
+import { CONNECTION_LIMITS, type VaultConnections } from "./connections.ts";
 import {
   asCloudFailure,
   type CallTarget,
@@ -22,23 +22,23 @@ import type { Identity } from "./identity.ts";
 
 /** How long and how often one call is tried. */
 export interface CallLimits {
-  /** Requests in all while the answer is 429, or 503 with a Retry-After. */
+  /** Number of requests while the answer is 429, or 503 with a `Retry-After`. */
   throttledTries: number;
-  /** Requests in all while the answer is that another write was under way. */
+  /** Number of requests while the answer is that another write was in progress. */
   concurrencyTries: number;
-  /** Requests in all while there is no answer, or a 5xx. */
+  /** Number of requests while there is no answer, or a 5xx. */
   unreachableTries: number;
-  /** Milliseconds one request may take, its body included. */
+  /** Milliseconds that one request may take, including the body of its answer. */
   requestTimeoutMs: number;
-  /** Milliseconds of waiting between the tries of one call, all together. A longer Retry-After fails at once. */
+  /** Milliseconds that one call may wait between its tries in total. A longer `Retry-After` fails at once. */
   totalWaitMs: number;
-  /** Milliseconds of the first wait where the service names none; each further one doubles, with jitter. */
+  /** Milliseconds of the first wait if the service names none. Each further wait doubles, with jitter. */
   firstWaitMs: number;
 }
 
 /**
- * Key Vault asks for exponential backoff (https://learn.microsoft.com/azure/key-vault/general/overview-throttling) and its
- * windows are ten seconds long; a call that a minute doesn't help is better taken up by a later message.
+ * Key Vault asks for exponential backoff (https://learn.microsoft.com/azure/key-vault/general/overview-throttling), and its
+ * windows are ten seconds long. A call that fails for a minute is left to a later message.
  */
 export const CALL_LIMITS: CallLimits = {
   throttledTries: 5,
@@ -49,23 +49,21 @@ export const CALL_LIMITS: CallLimits = {
   firstWaitMs: 1_000,
 };
 
-/** What a path of a service stands for. */
+/** How a path of a service is called. */
 export interface Route {
   target: CallTarget;
   /**
-   * The members of a successful answer without which it is not usable; of a page, without those of its entries. `nothing`:
-   * success is 204, without a body. `accepted`: success is 200, 202 or 204, whose JSON, if there is any, is not looked at.
+   * The schema of a successful answer. `nothing`: success is 204, without a body. `accepted`: success is 200, 202 or 204, and
+   * the body is not checked. `parsedByClient`: success is 200, and the SDK's client parses the body.
    */
-  answer: z.ZodType | "nothing" | "accepted";
-  /** The answer is one page of a list, whose links must not lead in a circle and must come to an end. */
+  answer: z.ZodType | "nothing" | "accepted" | "parsedByClient";
+  /** True if the answer is a page of a list: its links must not form a circle, and the list must end. */
   paged?: boolean;
-  /** The members of each entry of a page's `value`; without it the entries are not looked at. */
+  /** The schema of each entry of a page. Without it the entries are not checked. */
   entry?: z.ZodType;
-  /** The answer is handed on as it came. Who wants to know what it says uses `readAnswer`. */
-  asText?: boolean;
 }
 
-/** A page of a list, its entries not looked at. A link may be empty at the end of a list. */
+/** A page of a list with unchecked entries. The link can be empty at the end of a list. */
 export const page = z.object({
   value: z.array(z.unknown()),
   nextLink: z
@@ -75,61 +73,53 @@ export const page = z.object({
 });
 
 /**
- * Pages of one list. Key Vault gives at most 25 entries a page and documents no most per vault; a list of 100,000 that still
- * goes on is one that does not end, and would fill the memory.
+ * Most pages of one list. Key Vault returns at most 25 entries a page and documents no limit per vault. A list with more than
+ * 100,000 entries is taken for one that does not end, and would fill the memory.
  */
-const MOST_PAGES = 4_000;
+const MAX_PAGES = 4_000;
 
 interface CallPolicyOptions {
-  /** The only origin a request, and so a token, may go to, such as `https://kv-payments.vault.azure.net`. */
+  /** The only origin that requests, and so tokens, are sent to, such as `https://kv-payments.vault.azure.net`. */
   origin: string;
-  /** Of the token, such as `https://vault.azure.net/.default`. */
+  /** Scope of the token, such as `https://vault.azure.net/.default`. */
   scope: string;
   identity: Pick<Identity, "credential">;
-  /** The route of a path; undefined when the service has none such. */
+  /** Returns the route of a path, or undefined if no call uses that path. */
   route(path: string): Route | undefined;
-  /** Named in the failure when a request would leave the origin. */
+  /** Named in the failure if a request would leave the origin. */
   resource: string;
   /**
-   * Ends every request of the client. It belongs to the client and not to its calls because the SDKs' lists pass a call's
-   * signal to their first page only. What serves many calls is given a `Call` with each request instead.
+   * Aborts every request of the client. The signal is an option of the client because the SDKs' lists pass a call's signal to
+   * the request of their first page only.
    */
   signal?: AbortSignal | undefined;
-  /** Gets the entries of a list that are not what the service documents; without it such an entry fails the list. */
-  unreadable?: Call["unreadable"];
-  /** Told when a list goes on behind its first page. */
-  hostLimit?: HostLimit | undefined;
-  /** What an answer that is no success, or no JSON, means in this service alone; undefined for what it means everywhere. */
+  /** Receives the entries of a list that do not match `Route.entry`. Without it such an entry fails the list. */
+  unreadable?: ((entry: unknown, failure: CloudFailure) => void) | undefined;
+  /** Connections of one vault. Without them, the requests use the connections of the process. */
+  connections?: VaultConnections | undefined;
+  /** Returns the failure that an unsuccessful answer, or one that is not JSON, means in this service only. */
   failureOf?: ((answer: FailedAnswer, target: CallTarget) => CloudFailure | undefined) | undefined;
   log: Logger;
   randomness: Randomness;
   limits: CallLimits;
 }
 
-/** What a single request, or all pages of one list, are held to. Made by `newCall`. */
-export interface Call {
-  signal: AbortSignal | undefined;
-  /** Gets the entries of a list that are not what the service documents; without it such an entry fails the list. */
-  unreadable: ((entry: unknown, failure: CloudFailure) => void) | undefined;
-  /** Of the list. */
-  pagesAsked: Set<string>;
-}
+/** The connections of the process for everything but scans, which have connections for each vault. */
+const sharedTransport = once(() => createTransport(CONNECTION_LIMITS));
 
-export const newCall = ({ signal, unreadable }: Partial<Omit<Call, "pagesAsked">> = {}): Call => ({
-  signal,
-  unreadable,
-  pagesAsked: new Set(),
-});
+const transportOf = ({ connections }: CallPolicyOptions): Promise<Transport> =>
+  connections ? connections.transport() : sharedTransport();
 
-const transport = once(() => createTransport(CONNECTIONS));
-
-/** What every SDK client here is made with: the SDK's own retries are off, the policy has them. */
+/**
+ * Returns the options of an SDK client that sends its requests by the call policy. The client's own retries are off, because
+ * the policy retries. A client with a paged route reads one list from its beginning: create a new client for each list.
+ */
 export async function clientOptions(options: CallPolicyOptions) {
   const bodies: Bodies = new WeakMap();
   return {
     retryOptions: { maxRetries: 0 },
     userAgentOptions: { userAgentPrefix: USER_AGENT },
-    httpClient: (await transport()).client,
+    httpClient: (await transportOf(options)).client,
     additionalPolicies: [
       { policy: keepBodyPolicy(bodies), position: "perCall" as const },
       { policy: callPolicy(options, bodies), position: "perRetry" as const },
@@ -139,7 +129,7 @@ export async function clientOptions(options: CallPolicyOptions) {
 
 const USER_AGENT = "credential-lifecycle";
 
-/** What the SDKs put on every request: who asks. */
+/** Returns the headers that name the service, as the SDKs write them. */
 const commonHeaders = once(async (): Promise<Record<string, string>> => {
   const { createEmptyPipeline, createHttpHeaders, createPipelineRequest, userAgentPolicy } = await import(
     "@azure/core-rest-pipeline"
@@ -156,50 +146,43 @@ const commonHeaders = once(async (): Promise<Record<string, string>> => {
 export interface SentRequest {
   method?: "GET" | "POST" | "PUT" | "PATCH";
   url: string;
-  /** Becomes JSON. */
+  /** Sent as JSON. */
   body?: object | undefined;
   headers?: Record<string, string>;
-  /** Gets the headers of its answer. */
+  /** Receives the headers of the answer. */
   answered?: (header: FailedAnswer["header"]) => void;
-  /** Which call it belongs to; without it, to the sender's one. */
-  call?: Call;
 }
 
 /**
- * Sends requests as the call policy does, without an SDK's client, and gives each answer as it came but for a page's odd
- * entries. For services without an SDK, for those whose SDK throws a whole page away for one entry that lacks a member, and
- * for reading key vaults: there the layers of an SDK's client are most of what a scan costs.
+ * Returns a function that sends requests by the call policy without an SDK client, and returns the parsed answer. For services
+ * without an SDK, and for lists where the SDK rejects a whole page because of one entry.
  */
 export async function createSender(options: CallPolicyOptions, requestIdHeader = "x-ms-client-request-id") {
-  const [{ exchange }, common] = await Promise.all([transport(), commonHeaders()]);
-  const own = newCall(options);
-  return async ({ method = "GET", url, body, headers, answered, call = own }: SentRequest): Promise<unknown> => {
-    const sent: Record<string, string> = { ...common, [requestIdHeader]: randomUUID(), ...headers };
-    if (body) sent["content-type"] = "application/json";
-    const request = {
+  const [{ client }, common, { createHttpHeaders, createPipelineRequest }] = await Promise.all([
+    transportOf(options),
+    commonHeaders(),
+    import("@azure/core-rest-pipeline"),
+  ]);
+  const send = createCall(options);
+  return async ({ method = "GET", url, body, headers, answered }: SentRequest): Promise<unknown> => {
+    const type = body && { "content-type": "application/json" };
+    const request = createPipelineRequest({
       url,
       method,
-      headers: sent,
-      body: body && JSON.stringify(body),
-      timeout: options.limits.requestTimeoutMs,
-      signal: call.signal,
-    };
-    return await tried(url, call, options, async (route, authorization) => {
-      sent.authorization = authorization;
-      const { status, headers: received, text } = await exchange(request);
-      const header = (name: string) => received[name.toLowerCase()]?.toString();
-      const { json } = usable({ status, body: text, header }, route, options, call);
-      answered?.(header);
-      return json;
+      headers: createHttpHeaders({ ...common, [requestIdHeader]: randomUUID(), ...headers, ...type }),
+      ...(body && { body: JSON.stringify(body) }),
     });
+    const { response, json } = await send(request, (each) => client.sendRequest(each));
+    answered?.((name) => response.headers.get(name));
+    return json;
   };
 }
 
 type Bodies = WeakMap<PipelineRequest, PipelineRequest["body"]>;
 
 /**
- * Key Vault's own policy takes the body off a client's first request, which it means to be refused with a challenge. Ours
- * is accepted, so it must be whole.
+ * Remembers the body of each request. Key Vault's own policy removes the body of a client's first request, because it expects
+ * a challenge as the answer. Our first request has a token, so it needs its body.
  */
 function keepBodyPolicy(bodies: Bodies): PipelinePolicy {
   return {
@@ -211,77 +194,76 @@ function keepBodyPolicy(bodies: Bodies): PipelinePolicy {
   };
 }
 
-/**
- * Sends one SDK client's requests: to its own origin only, with a token from the start (so that no request is spent on a
- * challenge), patiently where the service is busy, and hands on none but usable answers. Everything else becomes a
- * `CloudFailure`, thrown here, inside every other policy: the SDKs' own ones never see a 401 or a redirect to act on.
- *
- * It reads one list from its beginning; make a new one for each list.
- */
+/** Sends the requests of one SDK client as `createCall` does, inside of all other policies. */
 function callPolicy(options: CallPolicyOptions, bodies: Bodies): PipelinePolicy {
-  const call = newCall(options);
+  const send = createCall(options);
   return {
     name: "cloudCallPolicy",
-    sendRequest(request, next) {
+    async sendRequest(request, next) {
       const body = bodies.get(request);
       if (body !== undefined) request.body = body;
-      if (call.signal) request.abortSignal = call.signal;
-      request.timeout = options.limits.requestTimeoutMs;
-      return tried(request.url, call, options, async (route, authorization) => {
-        request.headers.set("authorization", authorization);
-        const response = await next(request);
-        const header = (name: string) => response.headers.get(name);
-        const answer = { status: response.status, body: response.bodyAsText ?? "", header };
-        const { json, isWhole } = usable(answer, route, options, call);
-        return isWhole ? response : { ...response, bodyAsText: JSON.stringify(json) };
-      });
+      return (await send(request, next)).response;
     },
   };
 }
 
-/** Sends a request until there is a usable answer, or no use in another try. */
-async function tried<A>(
-  url: string,
-  { signal, pagesAsked }: Call,
-  options: CallPolicyOptions,
-  send: (route: Route, authorization: string) => Promise<A>,
-): Promise<A> {
-  const { hostLimit, limits, log, randomness } = options;
-  const route = routeOf(url, options);
-  const { target } = route;
-  if (route.paged) {
-    if (pagesAsked.has(url)) throw malformedAnswer(target, "the pages of the list lead in a circle");
-    if (pagesAsked.size === MOST_PAGES) throw malformedAnswer(target, `the list has more than ${MOST_PAGES} pages`);
-    pagesAsked.add(url);
+/**
+ * Returns a function that sends requests to the client's own origin only, with a token from the first request on, and retries
+ * while the service is busy. It returns successful answers. It throws everything else as a `CloudFailure`, so that the SDKs'
+ * policies never see a 401 or a redirect.
+ */
+function createCall(options: CallPolicyOptions) {
+  const { connections, limits, log, randomness } = options;
+  const requestedPages = new Set<string>();
+
+  function checkPage(url: string, target: CallTarget): void {
+    if (requestedPages.has(url)) throw malformedAnswer(target, "the pages of the list lead in a circle");
+    if (requestedPages.size === MAX_PAGES) throw malformedAnswer(target, `the list has more than ${MAX_PAGES} pages`);
+    if (requestedPages.size > 0) connections?.useAll();
+    requestedPages.add(url);
   }
-  let waited = 0;
-  for (let tries = 1; ; tries++) {
-    if (signal?.aborted) throw ranOutOfTime(target);
-    const credential = await options.identity.credential();
-    const token = await credential.getToken(options.scope, signal ? { abortSignal: signal } : {});
-    const sending = async () => {
+
+  return async (
+    request: PipelineRequest,
+    next: SendRequest,
+  ): Promise<{ response: PipelineResponse; json: unknown }> => {
+    const route = routeOf(request.url, options);
+    const { target } = route;
+    if (route.paged) checkPage(request.url, target);
+    if (options.signal) request.abortSignal = options.signal;
+    const signal = request.abortSignal as AbortSignal | undefined;
+    request.timeout = limits.requestTimeoutMs;
+    const send = async () => {
       if (signal?.aborted) throw ranOutOfTime(target);
-      return await send(route, `Bearer ${token?.token}`);
+      const response = await next(request);
+      return { response, json: readResponse(response, route, options) };
     };
-    try {
-      return await (hostLimit ? hostLimit.run(sending) : sending());
-    } catch (error) {
-      const late = error instanceof AnswerTimeout;
-      // The other lists of a host that does not answer must not wait for their turn, one time-out after the other.
-      if (late) hostLimit?.widen();
-      const failure = late
-        ? noAnswer(target, `no answer within ${limits.requestTimeoutMs / 1000} s`)
-        : asCloudFailure(error, target);
-      if (failure.code === "throttled") measure("throttled", 1, { operation: target.operation });
-      const wait = waitBefore(failure, tries, limits, randomness);
-      if (wait === undefined || waited + wait > limits.totalWaitMs) throw failure;
-      waited += wait;
-      log.debug("A cloud call is tried again.", { ...target, code: failure.code, tries, waitMs: Math.round(wait) });
-      await sleep(wait, undefined, signal ? { signal } : {}).catch((reason) => {
-        throw asCloudFailure(reason, target);
-      });
+    let waited = 0;
+    for (let tries = 1; ; tries++) {
+      if (signal?.aborted) throw ranOutOfTime(target);
+      const credential = await options.identity.credential();
+      const token = await credential.getToken(options.scope, signal ? { abortSignal: signal } : {});
+      request.headers.set("authorization", `Bearer ${token?.token}`);
+      try {
+        return await (connections ? connections.run(send) : send());
+      } catch (error) {
+        const isTimeout = error instanceof AnswerTimeout;
+        // If the vault does not answer, its other lists must not wait for this connection.
+        if (isTimeout) connections?.useAll();
+        const failure = isTimeout
+          ? noAnswer(target, `no answer within ${limits.requestTimeoutMs / 1000} s`)
+          : asCloudFailure(error, target);
+        if (failure.code === "throttled") measure("throttled", 1, { operation: target.operation });
+        const wait = waitBefore(failure, tries, limits, randomness);
+        if (wait === undefined || waited + wait > limits.totalWaitMs) throw failure;
+        waited += wait;
+        log.debug("A cloud call is tried again.", { ...target, code: failure.code, tries, waitMs: Math.round(wait) });
+        await sleep(wait, undefined, signal ? { signal } : {}).catch((reason) => {
+          throw asCloudFailure(reason, target);
+        });
+      }
     }
-  }
+  };
 }
 
 function routeOf(address: string, { origin, resource, route }: CallPolicyOptions): Route {
@@ -295,28 +277,34 @@ function routeOf(address: string, { origin, resource, route }: CallPolicyOptions
 }
 
 /**
- * What a usable answer holds, of a page with those entries alone that are what the service documents; `isWhole` says that
- * these are all.
- *
- * @throws {CloudFailure} unless it is a success with the members its route needs.
+ * Returns the JSON of a successful answer, without a page's unreadable entries. Returns undefined if there is no JSON, or if
+ * the SDK's client parses it.
+ * @throws {CloudFailure} if the answer is unsuccessful, or does not match the schema of its route.
  */
-function usable(
-  received: FailedAnswer,
-  { target, answer, entry, asText }: Route,
-  { failureOf, hostLimit }: CallPolicyOptions,
-  { unreadable }: Call,
-): { json: unknown; isWhole: boolean } {
-  if (!successOf(answer).includes(received.status)) {
+function readResponse(
+  { status, bodyAsText, headers }: PipelineResponse,
+  { target, answer, entry }: Route,
+  { failureOf, unreadable }: CallPolicyOptions,
+): unknown {
+  const received: FailedAnswer = { status, body: bodyAsText ?? "", header: (name) => headers.get(name) };
+  if (!successOf(answer).includes(status)) {
     throw failureOf?.(received, target) ?? failureOfAnswer(received, target);
   }
-  if (answer === "nothing" || (answer === "accepted" && received.body === ""))
-    return { json: undefined, isWhole: true };
-  if (asText) return { json: received.body, isWhole: true };
-  const json = readAnswer(received.body, { target, answer }, () => failureOf?.(received, target));
-  if (!entry) return { json, isWhole: true };
-  const page = json as { value: unknown[]; nextLink?: string | null };
-  if (page.nextLink) hostLimit?.widen();
-  const readable = page.value.filter((one) => {
+  if (answer === "nothing" || answer === "parsedByClient" || (answer === "accepted" && received.body === "")) {
+    return undefined;
+  }
+  let json: unknown;
+  try {
+    json = JSON.parse(received.body);
+  } catch {
+    throw failureOf?.(received, target) ?? malformedAnswer(target, "the answer is not JSON");
+  }
+  if (answer === "accepted") return json;
+  const { error } = answer.safeParse(json);
+  if (error) throw undocumented(target, error);
+  if (!entry) return json;
+  const found = json as { value: unknown[] };
+  const readable = found.value.filter((one) => {
     const { error } = entry.safeParse(one);
     if (!error) return true;
     const failure = undocumented(target, error);
@@ -324,31 +312,7 @@ function usable(
     unreadable(one, failure);
     return false;
   });
-  const isWhole = readable.length === page.value.length;
-  return { json: isWhole ? json : { ...page, value: readable }, isWhole };
-}
-
-/**
- * What the text of a successful answer says.
- *
- * @param notJson - What it means in this service alone that it is no JSON.
- * @throws {CloudFailure} badResponse unless it has the members that its route needs.
- */
-export function readAnswer(
-  text: string,
-  { target, answer }: Pick<Route, "target" | "answer">,
-  notJson?: () => CloudFailure | undefined,
-): unknown {
-  let json: unknown;
-  try {
-    json = JSON.parse(text);
-  } catch {
-    throw notJson?.() ?? malformedAnswer(target, "the answer is not JSON");
-  }
-  if (typeof answer === "string") return json;
-  const checked = answer.safeParse(json);
-  if (!checked.success) throw undocumented(target, checked.error);
-  return json;
+  return { ...found, value: readable };
 }
 
 function successOf(answer: Route["answer"]): readonly number[] {
@@ -356,13 +320,13 @@ function successOf(answer: Route["answer"]): readonly number[] {
   return answer === "accepted" ? [200, 202, 204] : [200];
 }
 
-/** The failure of an answer, or a part of one, whose members are not those the service documents. */
+/** Returns the failure of an answer, or a part of an answer, that does not match its documented schema. */
 export function undocumented(target: CallTarget, error: z.ZodError): CloudFailure {
   const path = error.issues[0]?.path.join(".") || "the answer";
   return malformedAnswer(target, `the answer is not what the service documents, at ${path.slice(0, 100)}`);
 }
 
-/** Milliseconds to wait before the next try; undefined when there is none. */
+/** Returns the milliseconds to wait before the next try, or undefined if there is no next try. */
 function waitBefore(
   failure: CloudFailure,
   tries: number,
@@ -373,7 +337,7 @@ function waitBefore(
   const allowed = { throttled, concurrency, unreachable }[failure.code as string] ?? 1;
   if (tries >= allowed) return undefined;
   const jittered = limits.firstWaitMs * (0.5 + randomness.number() / 2);
-  // Past a named wait, the jitter keeps the calls that were refused together from coming back together.
+  // The jitter after a named wait spreads the calls that were rejected together.
   if (failure.retryAfterSeconds !== undefined) return failure.retryAfterSeconds * 1000 + jittered;
   return jittered * 2 ** (tries - 1);
 }

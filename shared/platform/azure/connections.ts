@@ -1,43 +1,53 @@
 import pLimit from "p-limit";
-import type { ConnectionLimits } from "../connections.ts";
+import { once } from "../once.ts";
+import { type ConnectionLimits, createTransport, type Transport } from "../transport.ts";
 
-/** Connections to one host at a time; further requests queue. Opening one costs more processor time than three requests. */
-export const MOST_PER_HOST = 8;
+/** Most connections to one host. To open a connection costs more processor time than three requests. */
+const MAX_PER_HOST = 8;
 
-/**
- * A scan goes from vault to vault and each is a host of its own, so most connections are soon done with for good. At some 75
- * KB each with its TLS state, those of some thousand vaults would fill the memory: there are no more than those of as many
- * vaults as are read at once.
- */
-export const CONNECTIONS: ConnectionLimits = { perHost: MOST_PER_HOST, open: 80, idleMs: 4_000 };
+export const CONNECTION_LIMITS: ConnectionLimits = { perHost: MAX_PER_HOST, idleMs: 4_000 };
 
-/** As long as a vault seems small, so many requests share a connection. */
-const REQUESTS_A_CONNECTION = 8;
+/** Number of requests that share a connection while a vault seems small. */
+const REQUESTS_PER_CONNECTION = 8;
 
 /**
- * How many requests to one host are under way. A small vault's three lists and few details go one after the other over one
- * connection: a second one would cost two round trips and more processor time than all of them. A host with much to read
- * gets as many as there may be.
+ * The connections to one vault. The three lists and few details of a small vault use one connection after each other: a second
+ * connection would cost two round trips, and more processor time than all requests. A large vault uses all connections.
+ *
+ * A scan reads thousands of vaults, each a host of its own. A connection takes 75 KB with its TLS state, so connections are
+ * closed when the vault is read, and do not wait for their idle time.
  */
-export interface HostLimit {
+export interface VaultConnections {
+  transport(): Promise<Transport>;
+  /** Runs a request when a connection is free. */
   run<T>(request: () => Promise<T>): Promise<T>;
-  /** There is much to read. */
-  widen(): void;
+  /** Allows all connections, because the vault is large or slow. */
+  useAll(): void;
+  /** Closes the connections. */
+  close(): Promise<void>;
 }
 
-export function createHostLimit(): HostLimit {
+export function createVaultConnections(): VaultConnections {
   const limit = pLimit(1);
-  let most = 1;
-  const set = (concurrency: number) => {
-    most = Math.min(MOST_PER_HOST, Math.max(most, concurrency));
-    if (limit.concurrency !== most) limit.concurrency = most;
+  let isOpen = false;
+  const transport = once(() => {
+    isOpen = true;
+    return createTransport(CONNECTION_LIMITS);
+  });
+  const allow = (connections: number) => {
+    const allowed = Math.min(MAX_PER_HOST, Math.max(limit.concurrency, connections));
+    if (limit.concurrency !== allowed) limit.concurrency = allowed;
   };
   return {
+    transport,
     run(request) {
-      const wanted = limit(request);
-      set(Math.ceil((limit.activeCount + limit.pendingCount) / REQUESTS_A_CONNECTION));
-      return wanted;
+      const answer = limit(request);
+      allow(Math.ceil((limit.activeCount + limit.pendingCount) / REQUESTS_PER_CONNECTION));
+      return answer;
     },
-    widen: () => set(MOST_PER_HOST),
+    useAll: () => allow(MAX_PER_HOST),
+    async close() {
+      if (isOpen) (await transport()).close();
+    },
   };
 }

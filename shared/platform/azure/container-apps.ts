@@ -3,14 +3,14 @@ import type { Arm, ArmCall } from "./arm.ts";
 import { resourceName, resourcePath } from "./resource-id.ts";
 import { DEPENDENCY_READER } from "./watch-roles.ts";
 
-/** A secret of a container app or job. Never its value. */
+/** A secret of a container app or job, without its value. */
 export interface ContainerAppSecret {
   name: string;
-  /** Address of the key vault secret it is taken from; undefined when its value was given. */
+  /** Address of the key vault secret. Undefined if the value was entered directly. */
   keyVaultUrl?: string;
 }
 
-/** A secret whose value was given to the app, with that value: for local variables only. */
+/** A secret whose value was entered directly, with that value, which must stay in local variables. */
 export interface GivenSecret {
   name: string;
   value: string;
@@ -19,7 +19,7 @@ export interface GivenSecret {
 export interface ContainerApp {
   id: string;
   name: string;
-  /** `Running`, `Stopped` …; undefined where it is not answered. */
+  /** `Running`, `Stopped` … Undefined if the answer has no status. */
   runningStatus?: string;
   /** `Succeeded`, `InProgress`, `Failed` … */
   provisioningState?: string;
@@ -38,7 +38,7 @@ export interface Revision {
   healthState?: string;
 }
 
-/** One running copy of a revision. */
+/** One replica of a revision. */
 export interface Replica {
   name: string;
   /** ISO 8601. */
@@ -52,16 +52,13 @@ export interface Replica {
 export interface ContainerApps {
   /** An app or a job. */
   app(id: string, signal?: AbortSignal): Promise<ContainerApp>;
-  /** The secrets of an app or a job that are taken from no key vault. */
+  /** Returns the secrets of an app or job that do not come from a key vault. */
   givenSecrets(id: string, signal?: AbortSignal): Promise<GivenSecret[]>;
   activeRevisions(appId: string, signal?: AbortSignal): Promise<Revision[]>;
   revision(appId: string, name: string, signal?: AbortSignal): Promise<Revision>;
-  /** Those of one revision: newer ones than a restart show that it has happened. */
+  /** Returns the replicas of one revision. Replicas newer than a restart prove the restart. */
   replicas(appId: string, revision: string, signal?: AbortSignal): Promise<Replica[]>;
-  /**
-   * Has its replicas started anew, with the secrets as the platform holds them then. Sent again only where an answer says
-   * that nothing was done.
-   */
+  /** Restarts the replicas, which then use the current secrets. Retried only if an answer says that nothing was done. */
   restartRevision(appId: string, name: string): Promise<void>;
 }
 
@@ -168,7 +165,7 @@ export function createContainerApps(arm: Arm): ContainerApps {
   };
 }
 
-/** @throws {TypeError} when it is no name of a revision. */
+/** @throws {TypeError} if it is not the name of a revision. */
 function below(revision: string): string {
   if (!REVISION.test(revision)) throw new TypeError("Not the name of a revision.");
   return `/revisions/${revision}`;

@@ -6,9 +6,9 @@ import { DEPENDENCY_READER } from "./watch-roles.ts";
 /** A connection of a data factory to another system. Its properties hold no secret in clear. */
 export interface LinkedService {
   name: string;
-  /** Such as `AzureKeyVault` or `AzureSqlDatabase`. */
+  /** A connection of a data factory to another system. Its properties contain no plaintext secrets. */
   type: string;
-  /** As it is answered: values may be expressions. */
+  /** The properties of the answer. Values can be expressions. */
   typeProperties: Record<string, unknown>;
 }
 

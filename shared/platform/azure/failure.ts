@@ -1,6 +1,6 @@
 /**
- * How a call to the cloud ended for good. `throttled`, `concurrency`, `unreachable` and `timedOut` may pass by themselves;
- * the others need a person.
+ * Why a call to the cloud failed for good. `throttled`, `concurrency`, `unreachable` and `timedOut` can be temporary. The other
+ * codes need a person.
  */
 export type FailureCode =
   | "accessDenied"
@@ -12,39 +12,39 @@ export type FailureCode =
   | "timedOut"
   | "foreignHost"
   | "unauthenticated"
-  /** Instead of an answer it asks to sign in: it does not know the identity as one of its users. */
+  /** The service asks for a sign-in instead of an answer, because it does not know the identity. */
   | "unauthorized"
-  /** It does not take this change, as things are. */
+  /** The service rejects the change in the current state. */
   | "refused"
-  /** A deleted secret that can be recovered holds the name. */
+  /** A deleted secret that can be recovered has the name. */
   | "deleted"
-  /** It is switched off. */
+  /** The object is disabled. */
   | "disabled"
-  /** Another change of it is under way. */
+  /** Another change of the object is in progress. */
   | "conflict"
-  /** Another write to the tenant was under way; this one was not applied. */
+  /** Another write to the tenant was in progress. This write was not applied. */
   | "concurrency"
-  /** The application holds as many credentials as it may. */
+  /** The application has the maximum number of credentials. */
   | "noRoomForSecret"
-  /** A policy of the tenant or of the application allows new secrets for a shorter time only, or none at all. */
+  /** A policy of the tenant or the application limits the lifetime of new secrets, or forbids them. */
   | "lifetimePolicy"
   | "typePolicy"
-  /** What a resource's configuration says of a key vault names no asset of one. */
+  /** A key vault reference in a resource's configuration names no asset. */
   | "invalidReference"
-  /** Only a part of what was asked for was answered. */
+  /** The answer is only a part of the requested data. */
   | "incomplete"
-  /** A delta link is not known any more: list everything again. */
+  /** A delta link has expired. List everything again. */
   | "resyncRequired";
 
-/** What was tried, in words that complete "Could not …", on what, and what permission it takes. */
+/** The operation, in words that complete "Could not …", its resource, and the permission it needs. */
 export interface CallTarget {
-  /** Such as `list secrets`. */
+  /** An operation such as `list secrets`. */
   operation: string;
-  /** Such as `key vault kv-payments`. */
+  /** A resource such as `key vault kv-payments`. */
   resource: string;
-  /** What to grant when the answer is 403, such as a role; completes "Give the service's identity …". */
+  /** What to grant if the answer is 403, such as a role. Completes "Give the service's identity …". */
   grant?: string;
-  /** What to do when the service has no token to call with. */
+  /** What to do if the service can't get a token. */
   signIn?: string;
 }
 
@@ -56,19 +56,19 @@ interface FailureDetails {
 }
 
 /**
- * A cloud call that failed for good, its retries included. `message` says what happened and `remedy` what a person can do.
- * Both are written here: nothing of an answer gets in but the cloud's own short code, and no error is kept as the cause,
- * since the SDKs' errors carry the request with its token.
+ * A cloud call that failed for good, including its retries. `message` says what happened, and `remedy` says what a person can
+ * do. An answer adds only the cloud's short code to them. There is no `cause`, because the errors of the SDKs contain the
+ * request with its token.
  */
 export class CloudFailure extends Error {
   override readonly name = "CloudFailure";
   readonly code: FailureCode;
   readonly remedy: string;
-  /** Seconds to leave the service alone; set when `code` is `throttled`. */
+  /** Seconds until the service may be called again. Set if `code` is `throttled`. */
   readonly retryAfterSeconds?: number;
   /** The cloud's own code, such as `ForbiddenByRbac` or `AADSTS7000215`. */
   readonly cloudCode?: string;
-  /** Of the answer that it is `badResponse` or `notFound` for. */
+  /** Status of the answer, for `badResponse` and `notFound`. */
   readonly status?: number;
 
   constructor(code: FailureCode, message: string, details: FailureDetails) {
@@ -80,7 +80,7 @@ export class CloudFailure extends Error {
     if (details.status !== undefined) this.status = details.status;
   }
 
-  /** Whether the service may have done what was asked all the same: there was no answer that says so or denies it. */
+  /** True if the service may have applied the change: no answer confirms or denies it. */
   get unclear(): boolean {
     return this.code === "unreachable" || this.code === "timedOut" || this.code === "badResponse";
   }
@@ -90,7 +90,7 @@ export class CloudFailure extends Error {
 export const TRANSIENT_CODES: ReadonlySet<FailureCode> = new Set(["throttled", "unreachable", "timedOut"]);
 export const isTransient = ({ code }: Pick<CloudFailure, "code">): boolean => TRANSIENT_CODES.has(code);
 
-/** What the call answers; undefined when the service does not know what was asked for. */
+/** Returns the answer of the call, or undefined if it failed with `notFound`. */
 export async function unlessMissing<T>(work: Promise<T>): Promise<T | undefined> {
   try {
     return await work;
@@ -100,24 +100,24 @@ export async function unlessMissing<T>(work: Promise<T>): Promise<T | undefined>
   }
 }
 
-/** The failure of `target` with a reason that completes "Could not … (…): ". */
+/** Returns the failure of `target` with a reason that completes "Could not … (…): ". */
 export function failure(code: FailureCode, target: CallTarget, reason: string, details: FailureDetails): CloudFailure {
   const shown = details.cloudCode ? `${reason} (${details.cloudCode})` : reason;
   return new CloudFailure(code, `Could not ${target.operation} (${target.resource}): ${shown}.`, details);
 }
 
-/** What an HTTP answer says that is no success. */
+/** An unsuccessful HTTP answer. */
 export interface FailedAnswer {
   status: number;
-  /** Read for the cloud's short codes, never repeated. */
+  /** Used only to find the cloud's short code. */
   body: string;
   header(name: string): string | undefined;
 }
 
-/** https://learn.microsoft.com/azure/key-vault/general/rest-error-codes: the inner codes of a 403 that are the network's. */
+/** Inner codes of a 403 that the network rules cause: https://learn.microsoft.com/azure/key-vault/general/rest-error-codes */
 const NETWORK_REFUSALS = new Set(["ForbiddenByFirewall", "ForbiddenByConnection"]);
 
-/** @param now for a `Retry-After` that is a date. */
+/** @param now - Current time, for a `Retry-After` that is a date. */
 export function failureOfAnswer(answer: FailedAnswer, target: CallTarget, now = new Date()): CloudFailure {
   const { status } = answer;
   const cloudCode = shortCode(answer.body);
@@ -188,14 +188,14 @@ export function failureOfAnswer(answer: FailedAnswer, target: CallTarget, now = 
   });
 }
 
-/** The failure of a call whose answer has not the documented shape. `reason` must repeat nothing of it. */
+/** Returns the failure of an answer that is not what the service documents. `reason` must not repeat any part of the answer. */
 export function malformedAnswer(target: CallTarget, reason: string): CloudFailure {
   return failure("badResponse", target, reason, {
     remedy: "Something between here and the service may be answering in its place: check proxies and private DNS.",
   });
 }
 
-/** The failure of a call that would have left for another host; nothing was sent. */
+/** Returns the failure of a request to another host. The request was not sent. */
 export function foreignHost(target: CallTarget, host: string): CloudFailure {
   return failure("foreignHost", target, `the address it gives leads to ${host.slice(0, 200)}, where no token may go`, {
     remedy:
@@ -218,8 +218,8 @@ export function noAnswer(target: CallTarget, reason: string, cloudCode?: string)
 }
 
 /**
- * Any error of an SDK, the network, a credential or an abort as a `CloudFailure`.
- * @throws the error itself when it is none of these: a mistake in this program must not pass for a failing vault.
+ * Converts any error of an SDK, the network, a credential or an abort to a `CloudFailure`.
+ * @throws the error itself if it is none of these, because a mistake in this program must not look like a failing vault.
  */
 export function asCloudFailure(error: unknown, target: CallTarget): CloudFailure {
   if (error instanceof CloudFailure) return error;
@@ -232,7 +232,7 @@ export function asCloudFailure(error: unknown, target: CallTarget): CloudFailure
   throw error;
 }
 
-/** Errors of @azure/identity and of the MSAL library below it. */
+/** Errors of @azure/identity and its MSAL library. */
 const CREDENTIAL_ERRORS = new Set([
   "AuthenticationError",
   "AggregateAuthenticationError",
@@ -290,7 +290,7 @@ function isNetworkCode(code: string): boolean {
   );
 }
 
-/** The innermost of the codes in an error body, if it looks like a code. */
+/** Returns the innermost code of an error body, if it looks like a code. */
 export function shortCode(body: string): string | undefined {
   const error = member(parsed(body), "error");
   const inner = member(error, "innererror") ?? member(error, "innerError");
@@ -304,7 +304,7 @@ function parsed(body: string): unknown {
   try {
     return JSON.parse(body);
   } catch {
-    return undefined; // An HTML error page has no code to show; the status alone decides.
+    return undefined; // An HTML error page has no code. The status alone decides.
   }
 }
 
@@ -312,7 +312,10 @@ function member(value: unknown, name: string): unknown {
   return typeof value === "object" && value !== null ? (value as Record<string, unknown>)[name] : undefined;
 }
 
-/** Seconds, rounded up. https://www.rfc-editor.org/rfc/rfc9110#field.retry-after, and the milliseconds Azure also sends. */
+/**
+ * Returns seconds, rounded up. https://www.rfc-editor.org/rfc/rfc9110#field.retry-after, and the headers in milliseconds that
+ * Azure also sends.
+ */
 export function retryAfter(answer: FailedAnswer, now = new Date()): number | undefined {
   for (const name of ["retry-after-ms", "x-ms-retry-after-ms"]) {
     const value = answer.header(name);

@@ -3,15 +3,15 @@ import type { Arm, Listed } from "./arm.ts";
 import { ownName, resourceName, resourcePath } from "./resource-id.ts";
 import { DEPENDENCY_READER } from "./watch-roles.ts";
 
-/** A secret of a Front Door profile: what it takes from a key vault. */
+/** A secret of a Front Door profile, which comes from a key vault. */
 export interface FrontDoorSecret {
   name: string;
   /** `CustomerCertificate`, `ManagedCertificate` … */
   type: string;
-  /** Resource id of the key vault's secret. */
+  /** Resource ID of the key vault secret. */
   secretSource?: string;
   secretVersion?: string;
-  /** It follows the newest version. */
+  /** True if the profile uses the newest version. */
   useLatestVersion: boolean;
 }
 

@@ -17,14 +17,11 @@ import type {
   PasswordPolicy,
 } from "./graph-objects.ts";
 
-/**
- * The members of Microsoft Graph's answers that are read here; the others are not looked at.
- * https://learn.microsoft.com/graph/api/resources/application
- */
+/** The members of Microsoft Graph's answers that are used here. https://learn.microsoft.com/graph/api/resources/application */
 
-/** Longer than any text of these. */
+/** No member has a longer text. */
 const text = z.string().max(4096).nullish();
-/** Becomes part of addresses and of storage keys. */
+/** These texts become part of addresses and storage keys. */
 const guid = z.string().regex(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i);
 const instant = z.iso.datetime({ offset: true }).nullish();
 
@@ -77,7 +74,7 @@ const identityProvider = z.object({
   displayName: text,
   clientId: text,
 });
-/** Of a key, which may hold its private part, nothing else is looked at. */
+/** Other members of a key are not read, because they can contain its private part. */
 const policyKey = z.object({
   kid: text,
   kty: text,
@@ -94,7 +91,7 @@ const link = z
   .refine((one) => URL.canParse(one))
   .optional();
 
-/** A page of a list, its entries not looked at. */
+/** A page of a list with unchecked entries. */
 export const graphPage = z.object({
   value: z.array(z.unknown()),
   "@odata.nextLink": link,
@@ -136,7 +133,7 @@ const ONE = "applications(?:/[0-9a-f-]{36}|\\(appId='[0-9a-f-]{36}'\\))";
 const READ_ONE = target("read an application", READ);
 
 const ROUTES: [path: RegExp, route: Route][] = [
-  // One list of applications asks for their ids alone.
+  // One of the lists of applications selects only IDs.
   [/^applications$/, { ...listOf(z.union([application, idAlone])), target: target("list applications", READ) }],
   [/^applications\/delta$/, { ...listOf(changes), target: target("list changed applications", DELTA) }],
   [/^servicePrincipals$/, { ...listOf(servicePrincipal), target: target("list service principals", READ) }],
@@ -156,10 +153,10 @@ const ROUTES: [path: RegExp, route: Route][] = [
   [new RegExp(`^${ONE}/removePassword$`), { answer: "nothing", target: target("remove a client secret", WRITE) }],
 ];
 
-/** Key sets of custom policies have no other version than this. */
+/** Key sets of custom policies exist only in this API version. */
 const BETA: Route = { ...listOf(keySet), target: target("list the policy keys", KEY_SETS) };
 
-/** The route of a path; undefined when no request of ours goes there. */
+/** Returns the route of a path, or undefined if no call uses that path. */
 export function graphRoute(path: string): Route | undefined {
   if (path === "/beta/trustFramework/keySets") return BETA;
   const below = /^\/v1\.0\/(.+)$/.exec(path)?.[1];
@@ -193,7 +190,7 @@ function policyKeyOf({ kid, kty, x5t, x5c, status, nbf, exp }: z.infer<typeof po
   };
 }
 
-/** Zero is what a key has that never ends. */
+/** Keys without expiry have the value zero. */
 const unixSeconds = (instant: number | null | undefined): number | undefined =>
   instant ? Math.floor(instant) : undefined;
 
@@ -207,7 +204,7 @@ export function readApplication(entry: unknown): GraphApplication {
   };
 }
 
-/** @throws {CloudFailure} badResponse when it is not what the service documents. */
+/** @throws {CloudFailure} badResponse if the answer is not what the service documents. */
 function documented<T>(schema: z.ZodType<T>, answer: unknown, of: CallTarget): T {
   const { data, error } = schema.safeParse(answer);
   if (error) throw undocumented(of, error);
@@ -262,7 +259,7 @@ function keyOf({ keyId, displayName, type, usage, customKeyIdentifier, ...dates 
 const life = (dates: { startDateTime?: string | null | undefined; endDateTime?: string | null | undefined }) =>
   said({ startsOn: seconds(dates.startDateTime), expiresOn: seconds(dates.endDateTime) });
 
-/** The portal writes a thumbprint in hexadecimal, other clients its 20 bytes in base64. */
+/** The portal stores a thumbprint in hexadecimal, other clients store its 20 bytes in base64. */
 function thumbprintOf(identifier: string | null | undefined): string | undefined {
   if (!identifier) return undefined;
   if (/^[0-9a-f]{40}$/i.test(identifier)) return identifier.toUpperCase();
@@ -271,8 +268,8 @@ function thumbprintOf(identifier: string | null | undefined): string | undefined
 }
 
 /**
- * What an application's assigned policy and the tenant's come to. A restriction of the assigned one stands before the same of
- * the tenant's, switched off ones included: that is how an application is exempted.
+ * Combines the policy that is assigned to an application with the tenant's policy. A restriction of the assigned policy
+ * replaces the same restriction of the tenant, also if it is turned off: this exempts an application.
  */
 export function passwordPolicyOf(applicationAnswer: unknown, tenantAnswer: unknown): PasswordPolicy {
   const { createdDateTime, appManagementPolicies } = documented(assignedPolicies, applicationAnswer, READ_ONE);
@@ -299,7 +296,10 @@ function applies(
   return !after || !created || Date.parse(created) >= Date.parse(after);
 }
 
-/** Whole days of a duration of ISO 8601, a year as 365 days and a month as 28: rather too short than refused. */
+/**
+ * Returns the whole days of an ISO 8601 duration, with 365 days a year and 28 days a month, because a shorter time is never
+ * rejected.
+ */
 function daysOf(duration: string): number | undefined {
   const match = /^P(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?$/.exec(
     duration,
@@ -312,7 +312,7 @@ function daysOf(duration: string): number | undefined {
   return whole + Math.floor((hours * 3600 + minutes * 60 + secs) / DAY_SECONDS);
 }
 
-/** Read for what may be done, so not verified: Microsoft Graph does that. */
+/** Not verified: the claims only show what the service may do. Microsoft Graph verifies the token. */
 export function readRights(token: string): { objectId: string | undefined; permissions: string[] } {
   let claims: ReturnType<typeof decodeJwt>;
   try {
@@ -328,7 +328,7 @@ export function readRights(token: string): { objectId: string | undefined; permi
 const seconds = (time: string | null | undefined): number | undefined =>
   time ? Math.floor(Date.parse(time) / 1000) : undefined;
 
-/** Without the members that say nothing. */
+/** Returns the members that are not undefined. */
 function said<T extends object>(members: T): { [K in keyof T]?: NonNullable<T[K]> } {
   const kept = Object.entries(members).filter(([, value]) => value !== undefined && value !== null && value !== "");
   return Object.fromEntries(kept) as { [K in keyof T]?: NonNullable<T[K]> };

@@ -1,8 +1,8 @@
 import { type CallTarget, type CloudFailure, type FailedAnswer, failure, retryAfter, shortCode } from "./failure.ts";
 
 /**
- * What an answer of Microsoft Graph means that no other service gives; undefined for the others. The codes are those of
- * https://learn.microsoft.com/graph/errors and of what has been seen. Texts decide only where the code does not.
+ * Returns the failure that an answer means in Microsoft Graph only, or undefined. Codes are from
+ * https://learn.microsoft.com/graph/errors and from observed answers. Texts decide only if the code does not.
  */
 export function graphFailure(answer: FailedAnswer, target: CallTarget): CloudFailure | undefined {
   const { status, body } = answer;
@@ -14,7 +14,7 @@ export function graphFailure(answer: FailedAnswer, target: CallTarget): CloudFai
       cloudCode,
     });
   }
-  // It may have been done all the same, also where a Retry-After comes with it.
+  // The change may have been applied, also if the answer has a Retry-After.
   if (status >= 500) {
     return failure("unreachable", target, `the service answered ${status}`, {
       remedy: "Look for an outage at https://status.azure.com; it is tried again later.",
@@ -50,7 +50,7 @@ function refusedWrite(body: string, cloudCode: string | undefined, target: CallT
       cloudCode,
     });
   }
-  // Applications with personal accounts may have two secrets; the texts of that refusal differ, its code is not documented.
+  // Applications with personal accounts may have two secrets. The texts of that answer differ, and its code is not documented.
   if (cloudCode === "Directory_ResourceSizeExceeded" || /maximum of \d+|credential limit/i.test(body)) {
     return failure("noRoomForSecret", target, "the application holds as many credentials as it may", {
       remedy: "Remove an unused secret from the application.",

@@ -1,9 +1,9 @@
 /**
- * Microsoft Graph v1.0, as far as application credentials need it.
- * https://learn.microsoft.com/graph/api/resources/application. Instants are whole unix seconds.
+ * The part of Microsoft Graph v1.0 that application credentials need:
+ * https://learn.microsoft.com/graph/api/resources/application. Times are whole Unix seconds.
  */
 
-/** A client secret. Its value is only ever in the answer to `addPassword`. */
+/** A client secret. Only the answer to `addPassword` contains its value. */
 export interface PasswordCredential {
   keyId: string;
   displayName?: string;
@@ -27,7 +27,7 @@ export interface KeyCredential {
   expiresOn?: number;
 }
 
-/** A person or service principal that owns an application. */
+/** A user or service principal that owns an application. */
 export interface DirectoryOwner {
   id: string;
   displayName?: string;
@@ -37,19 +37,19 @@ export interface DirectoryOwner {
 
 /** An application registration, or a service principal with credentials of its own. */
 export interface GraphApplication {
-  /** `servicePrincipal` for one whose credentials are not those of its application. */
+  /** `servicePrincipal` if the credentials belong to the service principal, not to its application. */
   kind: "application" | "servicePrincipal";
-  /** The directory object's id: what the calls that change it take. */
+  /** The directory object's ID, which changes need. */
   objectId: string;
-  /** The client id: what it signs in with. */
+  /** The client ID, which the application signs in with. */
   appId: string;
   displayName: string;
-  /** Such as `AzureADMyOrg`; undefined for a service principal. */
+  /** Audience such as `AzureADMyOrg`. Undefined for a service principal. */
   signInAudience?: string;
   createdOn?: number;
   passwords: PasswordCredential[];
   keys: KeyCredential[];
-  /** Undefined where this list does not say. At most 20 are given. */
+  /** Up to 20 owners. Undefined if this list does not include owners. */
   owners?: DirectoryOwner[];
 }
 
@@ -60,21 +60,21 @@ export interface FederatedCredential {
   subject: string;
 }
 
-/** What changed since a delta link. */
+/** Changes since a delta link. */
 export interface ApplicationChanges {
   changed: GraphApplication[];
-  /** Object ids of those that are gone. */
+  /** Object IDs of deleted objects. */
   removed: string[];
-  /** On the last page: the link to ask with next time. It is opaque and may be some KiB long. */
+  /** Link for the next request, on the last page. The link is opaque and can be some KiB long. */
   deltaLink?: string;
 }
 
-/** A client secret as it was made: the only time that anybody sees its value. */
+/** A new client secret. Its value is returned only once. */
 export interface NewPassword extends PasswordCredential {
   secretText: string;
 }
 
-/** What may be added as a client secret. */
+/** The properties of a new client secret. */
 export interface PasswordPolicy {
   allowed: boolean;
   longestDays?: number;
@@ -84,38 +84,38 @@ export interface PasswordPolicy {
 export interface Organization {
   id: string;
   displayName: string;
-  /** `AAD`, `AAD B2C` or `CIAM`; other values may come. */
+  /** `AAD`, `AAD B2C` or `CIAM`. Other values are possible. */
   tenantType?: string;
   verifiedDomains: string[];
 }
 
-/** What people of a tenant sign in with beside it: the credentials it was set up with are never shown, nor when they end. */
+/** An identity provider that users of a tenant can sign in with. Its credentials and their expiry are never returned. */
 export interface IdentityProvider {
   id: string;
   displayName: string;
-  /** Such as `socialIdentityProvider`; `builtInIdentityProvider` for one that has no credential. */
+  /** Type such as `socialIdentityProvider`. `builtInIdentityProvider` has no credential. */
   kind: string;
   clientId?: string;
 }
 
-/** A key of a custom policy's key set, without what is secret of it. Instants are unix seconds. */
+/** A key of a custom policy's key set, without its secret part. Times are Unix seconds. */
 export interface PolicyKey {
   kid?: string;
   /** `RSA` or `oct`. */
   keyType?: string;
-  /** It holds a certificate. */
+  /** True if the key contains a certificate. */
   certificate: boolean;
   /** SHA-1 of the certificate, upper-case hexadecimal. */
   thumbprint?: string;
   enabled: boolean;
   startsOn?: number;
-  /** Absent: never. */
+  /** Absent if the key does not expire. */
   expiresOn?: number;
 }
 
 /** https://learn.microsoft.com/graph/api/resources/trustframeworkkeyset */
 export interface KeySet {
-  /** Such as `B2C_1A_TokenSigningKeyContainer`. */
+  /** Name such as `B2C_1A_TokenSigningKeyContainer`. */
   id: string;
   keys: PolicyKey[];
 }

@@ -35,21 +35,21 @@ import type { CloudServices } from "./key-vault.ts";
 
 export type { GraphApplication, IdentityProvider, KeySet, Organization, PasswordCredential } from "./graph-objects.ts";
 
-/** Every method throws `CloudFailure`; `timedOut` once its signal is aborted. */
+/** Every method throws `CloudFailure`, with the code `timedOut` once its signal is aborted. */
 export interface Graph {
-  /** All applications with their credentials and owners, in pages of up to 999. */
+  /** Lists all applications with their credentials and owners, in pages of up to 999. */
   applications(signal?: AbortSignal): AsyncGenerator<GraphApplication[]>;
-  /** Whether applications may be listed: asks for one. */
+  /** Checks whether the identity may list applications, by a list of one. */
   anApplication(signal?: AbortSignal): Promise<void>;
-  /** Service principals that hold credentials of their own. */
+  /** Lists service principals that have credentials of their own. */
   servicePrincipals(signal?: AbortSignal): AsyncGenerator<GraphApplication[]>;
   /**
-   * What changed since `link`. Without one nothing is listed: the only page has a link that starts now.
+   * Lists the changes since `link`. Without a link, returns one empty page with a link that starts now.
    *
-   * @throws {CloudFailure} resyncRequired when the link is no longer known: list everything again.
+   * @throws {CloudFailure} resyncRequired if the link has expired: list everything again.
    */
   changes(link: string | undefined, signal?: AbortSignal): AsyncGenerator<ApplicationChanges>;
-  /** Undefined when there is none. */
+  /** Returns undefined if there is no such application. */
   application(
     by: { objectId: string } | { appId: string },
     signal?: AbortSignal,
@@ -57,54 +57,57 @@ export interface Graph {
   owners(objectId: string, signal?: AbortSignal): Promise<DirectoryOwner[]>;
   federatedCredentials(objectId: string, signal?: AbortSignal): Promise<FederatedCredential[]>;
   /**
-   * Object ids of all applications with federated credentials, in pages. A tenant of Azure AD B2C can't answer that:
+   * Lists the object IDs of all applications with federated credentials. Azure AD B2C does not support this query:
    * https://learn.microsoft.com/graph/aad-advanced-queries
    */
   federatedApplications(signal?: AbortSignal): AsyncGenerator<string[]>;
   /**
-   * What the policies of the tenant and of the application say of new client secrets; `unknown` when they may not be read.
+   * Returns the limits of the tenant's and the application's policies for new client secrets, or `unknown` if the policies
+   * can't be read.
    *
-   * `longestDays` is undefined where nothing limits them.
+   * `longestDays` is undefined if there is no limit.
    */
   passwordPolicy(objectId: string, signal?: AbortSignal): Promise<PasswordPolicy | "unknown">;
   /**
-   * Adds a client secret. It is not idempotent and is sent once more only after an answer that says it was not applied
-   * (`concurrency`, `throttled`): after `unclear` failures the caller looks for the display name. What was just added may be
-   * missing from the answers to reads for minutes.
+   * Adds a client secret. Not idempotent: retried only after an answer that says that nothing was applied (`concurrency`,
+   * `throttled`). After an `unclear` failure the caller must search for the display name. Reads may not include a new secret
+   * for minutes.
    *
-   * @throws {CloudFailure} noRoomForSecret, lifetimePolicy or typePolicy when it is refused for good.
+   * @throws {CloudFailure} noRoomForSecret, lifetimePolicy or typePolicy if it is rejected for good.
    */
   addPassword(objectId: string, secret: { displayName: string; expiresOn: number }): Promise<NewPassword>;
   /**
-   * Removes one client secret; `absent` when there is none such (any more). One that was added in the last minutes may be
-   * answered `absent` all the same.
+   * Removes one client secret. Returns `absent` if there is no such secret, which can also happen for a secret of the last
+   * minutes.
    */
   removePassword(objectId: string, keyId: string): Promise<"removed" | "absent">;
-  /** The tenant itself; undefined where the answer names none. */
+  /** Returns the tenant, or undefined if the answer has none. */
   organization(signal?: AbortSignal): Promise<Organization | undefined>;
-  /** What people sign in with beside the tenant, in pages. */
+  /** Lists the identity providers of the tenant, page by page. */
   identityProviders(signal?: AbortSignal): AsyncGenerator<IdentityProvider[]>;
   /**
-   * The keys of custom policies, in pages, without what is secret of them. There is only a beta version of this.
+   * Lists the keys of custom policies, page by page, without their secret parts. Only a beta version of this API exists.
    *
-   * @throws {CloudFailure} notFound in a tenant that is none of Azure AD B2C.
+   * @throws {CloudFailure} notFound if the tenant is not an Azure AD B2C tenant.
    */
   keySets(signal?: AbortSignal): AsyncGenerator<KeySet[]>;
-  /** Who the service is for Microsoft Graph, and which application permissions its token has. */
+  /** Returns the service's identity and the application permissions of its token. */
   rights(): Promise<{ objectId: string | undefined; permissions: string[] }>;
 }
 
-/** Applications per page, the most that there are: https://learn.microsoft.com/graph/api/application-list */
+/** Applications per page, the maximum: https://learn.microsoft.com/graph/api/application-list */
 const PER_PAGE = 999;
 
 const CREDENTIALS = "passwordCredentials,keyCredentials";
 const APPLICATION = `id,appId,displayName,signInAudience,createdDateTime,${CREDENTIALS}`;
 const OWNER = "id,displayName,userPrincipalName,mail";
 
-/** Milliseconds of waiting between the tries of one write: they are refused while another is under way in the tenant. */
+/**
+ * Milliseconds that one write may wait between its tries. Writes are rejected while another write in the tenant is in progress.
+ */
 const WRITE_WAIT_MS = 90_000;
 
-/** Microsoft Graph with the service's own identity, or with another tenant's application. */
+/** Microsoft Graph with the service's own identity, or with an application of another tenant. */
 export function createGraph({
   config,
   identity,
@@ -116,7 +119,7 @@ export function createGraph({
   const scope = `${endpoint}/.default`;
   const base = `${endpoint}/v1.0`;
 
-  /** Sends the requests of one call: the pages of one list, or a single one. */
+  /** Creates a sender for the pages of one list, or for a single call. */
   async function sender(signal?: AbortSignal, own: Partial<CallLimits> = {}) {
     const send = await createSender(
       {
@@ -134,7 +137,7 @@ export function createGraph({
       "client-request-id",
     );
     return (url: string, body?: object): Promise<unknown> => {
-      // Queries that count must say that they may be answered from an index that follows a little later.
+      // Queries with a count need this header, which accepts answers of an index that is slightly stale.
       const headers: Record<string, string> = new URL(url).searchParams.has("$count")
         ? { ConsistencyLevel: "eventual" }
         : {};
@@ -142,7 +145,7 @@ export function createGraph({
     };
   }
 
-  /** The entries of a list, page by page, and the delta link of the last one. */
+  /** Returns the entries of a list, page by page, and the delta link of the last page. */
   async function* pages(first: string, signal?: AbortSignal) {
     const send = await sender(signal);
     for (let next: string | undefined = first; next; ) {
@@ -225,7 +228,7 @@ export function createGraph({
     },
 
     async addPassword(objectId, { displayName, expiresOn }) {
-      // Sent again after no answer, it could add a second one.
+      // A retry without an answer could add a second secret.
       const send = await sender(undefined, { unreachableTries: 1, totalWaitMs: WRITE_WAIT_MS });
       const endDateTime = new Date(expiresOn * 1000).toISOString();
       return readNewPassword(

@@ -3,15 +3,15 @@ import { decodeJwt } from "jose";
 import type { Config } from "../config/config.ts";
 import { asCloudFailure, type CallTarget, CloudFailure, failure, noAnswer, ranOutOfTime } from "./failure.ts";
 
-/** Who the service is in the cloud, as its own token says. Never the token. */
+/** The service's identity as its own token describes it, without the token. */
 export interface IdentityDescription {
   credentialType: CredentialType;
   tenantId?: string;
-  /** The application (client) id. */
+  /** The application (client) ID. */
   clientId?: string;
-  /** The principal's object id: what role assignments name. */
+  /** The principal's object ID, which role assignments use. */
   objectId?: string;
-  /** The managed identity's resource name, or the signed-in person. */
+  /** The managed identity's resource name, or the signed-in user. */
   name?: string;
   cloud: string;
   authorityHost: string;
@@ -23,18 +23,21 @@ export type CredentialType = "clientSecret" | "managedIdentity" | "developerSign
 
 export interface Identity {
   /**
-   * The process's one credential. Its tokens are cached per scope and parallel first calls share one request.
+   * Returns the credential of the process. Its tokens are cached by scope, and parallel first calls share one request.
    * @throws {CloudFailure} from `getToken`: unauthenticated, unreachable or timedOut.
    */
   credential(): Promise<TokenCredential>;
-  /** @throws {CloudFailure} when no token can be had. */
+  /** @throws {CloudFailure} if no token can be acquired. */
   describe(): Promise<IdentityDescription>;
 }
 
-/** Milliseconds a token request may take. A developer's command-line sign-in starts a process and may need most of it. */
+/**
+ * Milliseconds that a token request may take. A developer's command-line sign-in starts a process, which can take most of the
+ * time.
+ */
 const TOKEN_TIMEOUT_MS = 60_000;
 
-/** Milliseconds before its expiry from which a token is renewed; MSAL answers from its own cache until then. */
+/** Milliseconds before expiry from which a token is renewed. Until then, MSAL answers from its own cache. */
 const RENEW_BEFORE_EXPIRY_MS = 5 * 60_000;
 
 /** Hosts whose metadata MSAL knows or may ask the public cloud for: https://learn.microsoft.com/entra/identity-platform/authentication-national-cloud */
@@ -77,7 +80,7 @@ export function createIdentity(
   const renew = (scope: string): Promise<AccessToken> => {
     const running = pending.get(scope);
     if (running) return running;
-    // The request serves every waiting caller, so no single caller's abort signal may end it.
+    // The request serves all waiting callers, so one caller's signal must not abort it.
     const started = request(scope, {})
       .then((token) => {
         cached.set(scope, token);
@@ -90,7 +93,7 @@ export function createIdentity(
 
   const shared: TokenCredential = {
     async getToken(scopes, options = {}) {
-      // A claims challenge or another tenant asks for a token of its own.
+      // A claims challenge or another tenant needs a token of its own.
       if (options.claims !== undefined || options.tenantId !== undefined) return request(scopes, options);
       const scope = [scopes].flat().join(" ");
       const known = cached.get(scope);
@@ -121,7 +124,7 @@ export function createIdentity(
   };
 }
 
-/** What to do when no token can be had, for who runs the service in this way. */
+/** Remedies if no token can be acquired, by the type of credential. */
 const REMEDIES: Record<CredentialType, string> = {
   clientSecret: "Check AZURE_TENANT_ID and AZURE_CLIENT_ID, and whether the application's secret has ended.",
   managedIdentity:
@@ -131,7 +134,8 @@ const REMEDIES: Record<CredentialType, string> = {
 
 function chooseCredential(config: Config): CredentialType {
   if (config.AZURE_CLIENT_SECRET) return "clientSecret";
-  // Set by the platform where an app has a managed identity: https://learn.microsoft.com/azure/app-service/overview-managed-identity
+  // The platform sets this variable for an app with a managed identity:
+  // https://learn.microsoft.com/azure/app-service/overview-managed-identity
   return process.env.IDENTITY_ENDPOINT ? "managedIdentity" : "developerSignIn";
 }
 
@@ -150,7 +154,7 @@ async function openCredential(type: CredentialType, config: Config): Promise<Tok
   const options = {
     authorityHost,
     retryOptions: { maxRetries: 2, retryDelayInMs: 500 },
-    // For any other host MSAL would first ask the public cloud about it, which a private cloud can't reach.
+    // For any other host MSAL would first ask the public cloud, which a private cloud can't reach.
     disableInstanceDiscovery: !WELL_KNOWN_AUTHORITIES.has(new URL(authorityHost).hostname),
   };
   if (type === "clientSecret") return new ClientSecretCredential(tenantId!, clientId!, secret!, options);
@@ -161,7 +165,7 @@ function renewalTime(token: AccessToken): number {
   return Math.min(token.refreshAfterTimestamp ?? Infinity, token.expiresOnTimestamp - RENEW_BEFORE_EXPIRY_MS);
 }
 
-/** A bound of our own: not every credential heeds its abort signal. */
+/** Adds a time limit, because not every credential respects its abort signal. */
 async function withTimeout<T>(target: CallTarget, ms: number, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const controller = new AbortController();
   let timer: NodeJS.Timeout | undefined;
@@ -193,7 +197,9 @@ async function orAborted<T>(work: Promise<T>, signal: GetTokenOptions["abortSign
   }
 }
 
-/** https://learn.microsoft.com/entra/identity-platform/access-token-claims-reference. Read for display, so not verified. */
+/**
+ * Claims: https://learn.microsoft.com/entra/identity-platform/access-token-claims-reference. Only displayed, so not verified.
+ */
 function claimsOf(
   token: string,
   target: CallTarget,

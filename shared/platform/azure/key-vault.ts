@@ -1,25 +1,30 @@
+import type {
+  CertificateClient,
+  CertificateProperties,
+  KeyVaultCertificateWithPolicy,
+} from "@azure/keyvault-certificates";
+import type { KeyClient, KeyProperties, KeyRotationPolicy, KeyVaultKey } from "@azure/keyvault-keys";
+import type { SecretClient, SecretProperties } from "@azure/keyvault-secrets";
+import type * as z from "zod";
 import type { Config } from "../config/config.ts";
 import { once } from "../once.ts";
 import { detached, type Logger, type Randomness, systemRandomness } from "../runtime.ts";
-import { CALL_LIMITS, type Call, type CallLimits, createSender, newCall, readAnswer } from "./calls.ts";
-import { createHostLimit } from "./connections.ts";
-import { type CallTarget, CloudFailure, foreignHost } from "./failure.ts";
+import { CALL_LIMITS, type CallLimits, clientOptions, undocumented } from "./calls.ts";
+import { createVaultConnections } from "./connections.ts";
+import { asCloudFailure, type CallTarget, CloudFailure, foreignHost, malformedAnswer } from "./failure.ts";
 import type { Identity } from "./identity.ts";
 import {
-  type Attributes,
-  type CertificateAnswer,
-  type CertificateEntry,
-  identified,
-  type KeyAnswer,
-  type KeyEntry,
+  certificateSchema,
+  keySchema,
   keyVaultRoute,
-  nameOfEntry,
-  type RotationPolicyAnswer,
-  type SecretEntry,
+  type Operation,
+  propertiesSchemas,
+  rotationPolicySchema,
+  targetOf,
 } from "./key-vault-answers.ts";
 import { readX509 } from "./x509.ts";
 
-/** Instants are whole seconds since 1970, as Key Vault keeps them. */
+/** Times are whole seconds since 1970, as Key Vault stores them. */
 interface Listed {
   name: string;
   enabled: boolean;
@@ -28,7 +33,7 @@ interface Listed {
   createdOn?: number;
   updatedOn?: number;
   tags: Record<string, string>;
-  /** It only backs a certificate of the same name. */
+  /** True if the object belongs to a certificate of the same name. */
   managed: boolean;
 }
 
@@ -43,35 +48,24 @@ export interface ListedKey extends Listed {
 
 export interface ListedCertificate extends Listed {
   kind: "certificate";
-  /** SHA-1 of the certificate, upper-case hexadecimal. */
+  /** SHA-1 hash of the certificate, upper-case hexadecimal. */
   thumbprint?: string;
 }
 
-/** One version of an asset; what it holds is not read. */
+/** One version of an asset, without its value. */
 export interface ListedVersion extends Listed {
   version: string;
 }
 
-/** An entry of a list that is not what the service documents. */
-export interface UnreadableEntry {
-  kind: "unreadable";
-  /** Undefined when not even that can be read: then it may be any of the assets that the list does not name. */
-  name: string | undefined;
-  failure: CloudFailure;
-}
-
-export type ListedAsset = ListedSecret | ListedKey | ListedCertificate | UnreadableEntry;
-
-/** Gets the unreadable entries of a list. */
-export type OnUnreadable = (entry: UnreadableEntry) => void;
+export type ListedAsset = ListedSecret | ListedKey | ListedCertificate;
 
 export interface KeyDetails {
   version: string;
   /** `RSA`, `RSA-HSM`, `EC`, `EC-HSM`, `oct` or `oct-HSM`. */
   keyType: string;
-  /** Bits of the modulus; RSA only. */
+  /** Bits of the modulus, for RSA keys. */
   keySize?: number;
-  /** Such as `P-256`; EC only. */
+  /** Curve, such as `P-256`, for EC keys. */
   keyCurve?: string;
   operations: string[];
 }
@@ -86,54 +80,56 @@ export interface CertificateDetails {
   version: string;
   /** Distinguished name, such as `CN=www.example.com, O=Example`. */
   subject?: string;
-  /** Distinguished name of who signed it. */
+  /** Distinguished name of the issuer. */
   issuer?: string;
-  /** The policy's issuer: `Self`, `Unknown`, or the name of a certificate authority set up in the vault. */
+  /** The policy's issuer: `Self`, `Unknown`, or the name of a certificate authority that is configured in the vault. */
   issuerName?: string;
   subjectAlternativeNames: string[];
-  /** SHA-1 of the certificate, upper-case hexadecimal. */
+  /** SHA-1 hash of the certificate, upper-case hexadecimal. */
   thumbprint?: string;
-  /** The policy's validity, else that of the certificate rounded to months. */
+  /** Validity of the policy, or else of the certificate, rounded to months. */
   validityMonths?: number;
   keyType?: string;
-  /** Bits. */
+  /** Key size in bits. */
   keySize?: number;
   keyCurve?: string;
-  /** The policy renews it, rather than only telling its contacts. */
+  /** True if the policy renews the certificate. False if it only notifies contacts. */
   autoRenew: boolean;
   lifetimeActions: { action: "AutoRenew" | "EmailContacts"; lifetimePercentage?: number; daysBeforeExpiry?: number }[];
   notBefore?: number;
   expiresOn?: number;
 }
 
-/** An answer as it came: to see that it is the same as another one costs less than to read it. */
+/** An answer with its text. To compare the text with an earlier one costs less than to read the answer. */
 export interface Answer<T> {
   text: string;
-  /** @throws {CloudFailure} badResponse when it is not what the service documents. */
+  /** @throws {CloudFailure} badResponse if the answer is not what the service documents. */
   read(): T;
 }
 
 /**
- * Reads one vault; no method reads a secret's value. Lists come in the service's pages of up to 25. An entry that is not
- * what the service documents goes to `unreadable`; without that function it fails the list.
- * Every method throws `CloudFailure`; `timedOut` once its signal is aborted.
+ * Reads one vault. No method reads a secret's value. Lists come in the service's pages of up to 25 entries. An entry that is
+ * not what the service documents fails the list.
+ * Every method throws `CloudFailure`, with the code `timedOut` once its signal is aborted.
  */
 export interface VaultClient {
-  secrets(signal?: AbortSignal, unreadable?: OnUnreadable): AsyncGenerator<ListedSecret[]>;
-  keys(signal?: AbortSignal, unreadable?: OnUnreadable): AsyncGenerator<ListedKey[]>;
-  certificates(signal?: AbortSignal, unreadable?: OnUnreadable): AsyncGenerator<ListedCertificate[]>;
+  secrets(signal?: AbortSignal): AsyncGenerator<ListedSecret[]>;
+  keys(signal?: AbortSignal): AsyncGenerator<ListedKey[]>;
+  certificates(signal?: AbortSignal): AsyncGenerator<ListedCertificate[]>;
   key(name: string, signal?: AbortSignal): Promise<Answer<KeyDetails>>;
-  /** Undefined when the key has none. */
+  /** Returns undefined if the key has no rotation policy. */
   rotationPolicy(name: string, signal?: AbortSignal): Promise<Answer<RotationPolicy> | undefined>;
   certificate(name: string, signal?: AbortSignal): Promise<Answer<CertificateDetails>>;
-  /** All versions of one asset, in no order. */
+  /** Lists all versions of one asset, in no order. */
   versions(kind: "secret" | "key" | "certificate", name: string, signal?: AbortSignal): AsyncGenerator<ListedVersion[]>;
+  /** Closes the connections to the vault. Without it they are closed after some idle seconds. */
+  close(): Promise<void>;
 }
 
 export interface KeyVaults {
   /**
-   * One client serves all calls while a vault is read: they share its connections, eight at the most.
-   * @throws {CloudFailure} foreignHost when the address is not https, or not under the cloud's Key Vault domain.
+   * Returns a client for one vault. Its calls share eight connections at most.
+   * @throws {CloudFailure} foreignHost if the address is not https, or not under the cloud's Key Vault domain.
    */
   open(vault: { name: string; vaultUri: string }): VaultClient;
 }
@@ -142,141 +138,197 @@ export interface CloudServices {
   config: Config;
   identity: Identity;
   log: Logger;
-  /** For the jitter of retries. */
+  /** Used for the jitter of retries. */
   randomness?: Randomness;
   limits?: Partial<CallLimits>;
 }
 
-export function createKeyVaults({
-  config,
-  identity,
-  log,
-  randomness = systemRandomness(),
-  limits,
-}: CloudServices): KeyVaults {
-  const suffix = config.cloud.keyVaultSuffix;
+export function createKeyVaults(services: CloudServices): KeyVaults {
+  const suffix = services.config.cloud.keyVaultSuffix;
   return {
     open({ name, vaultUri }) {
       const resource = `key vault ${name}`;
       const origin = originOf(vaultUri, suffix, { operation: "open the vault", resource });
-      const hostLimit = createHostLimit();
-      const sender = once(() =>
-        createSender({
-          origin,
-          scope: `https://${suffix}/.default`,
-          identity,
-          route: (path) => keyVaultRoute(path, resource),
-          resource,
-          hostLimit,
-          log,
-          randomness,
-          limits: { ...CALL_LIMITS, ...limits },
-        }),
-      );
-      return vaultClient(resource, origin, sender);
+      return createVaultClient(resource, origin, services);
     },
   };
 }
 
 const API_VERSION = "2025-07-01";
 
-interface Page<T> {
-  value: T[];
-  nextLink?: string | null;
+interface Pages<T> {
+  byPage(): AsyncIterableIterator<T[]>;
 }
 
-/**
- * Reads by plain requests (https://learn.microsoft.com/rest/api/keyvault/), not by the SDKs' clients, whose layers are a quarter
- * of the processor time of a reading. A test holds that both read the same.
- */
-function vaultClient(
-  resource: string,
-  origin: string,
-  sender: () => Promise<Awaited<ReturnType<typeof createSender>>>,
-): VaultClient {
-  const callOf = (signal: AbortSignal | undefined, unreadable?: OnUnreadable): Call =>
-    newCall({
-      signal,
-      unreadable:
-        unreadable && ((entry, failure) => unreadable({ kind: "unreadable", name: nameOfEntry(entry), failure })),
-    });
+/** Options of an SDK call for one object. */
+interface CallOptions {
+  abortSignal?: AbortSignal;
+  onResponse(response: { bodyAsText?: string | null }): void;
+}
 
-  async function get<T, D>(path: string, signal: AbortSignal | undefined, said: (answer: T) => D): Promise<Answer<D>> {
-    const send = await sender();
-    const text = (await send({ url: `${origin}${path}?api-version=${API_VERSION}`, call: callOf(signal) })) as string;
-    return { text, read: () => said(readAnswer(text, keyVaultRoute(path, resource)!) as T) };
-  }
+function createVaultClient(resource: string, origin: string, services: CloudServices): VaultClient {
+  const { config, identity, log, randomness = systemRandomness(), limits } = services;
+  const connections = createVaultConnections();
 
-  async function* list<T>(path: string, call: Call): AsyncGenerator<T[], void> {
-    const send = await sender();
-    for (let url: string | null | undefined = `${origin}${path}?api-version=${API_VERSION}`; url; ) {
-      const page = (await send({ url, call })) as Page<T>;
-      yield page.value;
-      url = page.nextLink;
+  /** Creates the arguments of an SDK client. Each client needs its own, because the SDKs change the options. */
+  const clientArguments = async (signal?: AbortSignal) =>
+    [
+      origin,
+      await identity.credential(),
+      {
+        ...(await clientOptions({
+          origin,
+          scope: `https://${config.cloud.keyVaultSuffix}/.default`,
+          identity,
+          route: (path) => keyVaultRoute(path, resource),
+          resource,
+          signal,
+          connections,
+          log,
+          randomness,
+          limits: { ...CALL_LIMITS, ...limits },
+        })),
+        serviceVersion: API_VERSION,
+      },
+    ] as const;
+  const createSecretClient = async (signal?: AbortSignal): Promise<SecretClient> =>
+    new (await import("@azure/keyvault-secrets")).SecretClient(...(await clientArguments(signal)));
+  const createKeyClient = async (signal?: AbortSignal): Promise<KeyClient> =>
+    new (await import("@azure/keyvault-keys")).KeyClient(...(await clientArguments(signal)));
+  const createCertificateClient = async (signal?: AbortSignal): Promise<CertificateClient> =>
+    new (await import("@azure/keyvault-certificates")).CertificateClient(...(await clientArguments(signal)));
+  /** Shared by the calls for one object, which take a signal each. A list needs a client of its own. */
+  const keyClient = once(() => createKeyClient());
+  const certificateClient = once(() => createCertificateClient());
+
+  async function* list<T extends SdkProperties, L>(
+    kind: keyof typeof propertiesSchemas,
+    operation: Operation,
+    pages: Promise<Pages<T>>,
+    mapEntry: (properties: T) => L,
+  ): AsyncGenerator<L[], void> {
+    const target = targetOf(operation, resource);
+    const iterator = (await pages).byPage();
+    for (;;) {
+      const { done, value } = await parsedByClient(target, () => iterator.next());
+      if (done) return;
+      yield value.map((properties) => mapEntry(requireSchema(propertiesSchemas[kind], properties, target)));
     }
   }
 
+  async function get<T, D>(
+    operation: Operation,
+    call: (options: CallOptions) => Promise<T>,
+    mapAnswer: (answer: T, target: CallTarget) => D,
+    signal?: AbortSignal,
+  ): Promise<Answer<D>> {
+    const target = targetOf(operation, resource);
+    let text = "";
+    const options: CallOptions = {
+      ...present({ abortSignal: signal }),
+      onResponse: ({ bodyAsText }) => {
+        text = bodyAsText ?? "";
+      },
+    };
+    const answer = await parsedByClient(target, () => call(options));
+    return { text, read: () => mapAnswer(answer, target) };
+  }
+
   return {
-    async *secrets(signal, unreadable) {
-      for await (const page of list<SecretEntry>("/secrets", callOf(signal, unreadable))) {
-        yield page.map((secret) => ({
-          kind: "secret",
-          ...listedEntry(secret.id, secret),
-          ...present({ contentType: secret.contentType }),
-        }));
-      }
+    secrets(signal) {
+      const pages = createSecretClient(signal).then((client) => client.listPropertiesOfSecrets());
+      return list<SecretProperties, ListedSecret>("secret", "list secrets", pages, (properties) => ({
+        kind: "secret",
+        ...listed(properties),
+        ...present({ contentType: properties.contentType }),
+      }));
     },
 
-    async *keys(signal, unreadable) {
-      for await (const page of list<KeyEntry>("/keys", callOf(signal, unreadable))) {
-        yield page.map((key) => ({ kind: "key", ...listedEntry(key.kid, key) }));
-      }
+    keys(signal) {
+      const pages = createKeyClient(signal).then((client) => client.listPropertiesOfKeys());
+      return list<KeyProperties, ListedKey>("key", "list keys", pages, (properties) => ({
+        kind: "key",
+        ...listed(properties),
+      }));
     },
 
-    async *certificates(signal, unreadable) {
-      for await (const page of list<CertificateEntry>("/certificates", callOf(signal, unreadable))) {
-        yield page.map((certificate) => ({
+    certificates(signal) {
+      const pages = createCertificateClient(signal).then((client) => client.listPropertiesOfCertificates());
+      return list<CertificateProperties, ListedCertificate>(
+        "certificate",
+        "list certificates",
+        pages,
+        (properties) => ({
           kind: "certificate",
-          ...listedEntry(certificate.id, certificate),
-          ...present({ thumbprint: hex(certificate.x5t) }),
-        }));
-      }
+          ...listed(properties),
+          ...present({ thumbprint: hex(properties.x509Thumbprint) }),
+        }),
+      );
     },
 
     key: (name, signal) =>
-      get(`/keys/${encodeURIComponent(name)}`, signal, ({ key }: KeyAnswer) => ({
-        version: identified(key.kid).version,
-        keyType: key.kty,
-        operations: key.key_ops ?? [],
-        ...present({ keySize: modulusBits(key.n), keyCurve: key.crv }),
-      })),
+      get("read a key", async (options) => (await keyClient()).getKey(name, options), keyDetails, signal),
 
     async rotationPolicy(name, signal) {
+      const call = async (options: CallOptions) => (await keyClient()).getKeyRotationPolicy(name, options);
       try {
-        return await get(`/keys/${encodeURIComponent(name)}/rotationpolicy`, signal, rotationPolicyOf);
+        return await get("read a key's rotation policy", call, rotationPolicy, signal);
       } catch (error) {
         if (error instanceof CloudFailure && error.code === "notFound") return undefined;
         throw error;
       }
     },
 
-    certificate: (name, signal) =>
-      get(`/certificates/${encodeURIComponent(name)}`, signal, (certificate: CertificateAnswer) =>
-        certificateDetails(certificate, { operation: "read a certificate", resource }),
-      ),
-
-    async *versions(kind, name, signal) {
-      const path = `/${kind}s/${encodeURIComponent(name)}/versions`;
-      for await (const page of list<SecretEntry | KeyEntry | CertificateEntry>(path, callOf(signal)))
-        yield page.map((one) => {
-          const id = "kid" in one ? one.kid : one.id;
-          return { ...listedEntry(id, one), version: identified(id).version };
-        });
+    certificate(name, signal) {
+      const call = async (options: CallOptions) => (await certificateClient()).getCertificate(name, options);
+      return get("read a certificate", call, certificateDetails, signal);
     },
+
+    versions(kind, name, signal) {
+      const pages: Promise<Pages<SdkProperties>> =
+        kind === "secret"
+          ? createSecretClient(signal).then((client) => client.listPropertiesOfSecretVersions(name))
+          : kind === "key"
+            ? createKeyClient(signal).then((client) => client.listPropertiesOfKeyVersions(name))
+            : createCertificateClient(signal).then((client) => client.listPropertiesOfCertificateVersions(name));
+      return list(kind, `list versions of a ${kind}`, pages, (properties) => ({
+        ...listed(properties),
+        version: properties.version ?? "",
+      }));
+    },
+
+    close: () => connections.close(),
   };
 }
 
-/** @throws {CloudFailure} foreignHost when the address is not https, or not under `suffix`. */
+/**
+ * Returns what an SDK client parsed.
+ * @throws {CloudFailure} the failure of the call policy, or badResponse if the client can't parse the answer.
+ */
+export async function parsedByClient<T>(target: CallTarget, call: () => Promise<T>): Promise<T> {
+  try {
+    return await call();
+  } catch (error) {
+    // The call policy makes a `CloudFailure` of everything that can fail before the answer is parsed, except an abort.
+    const isOther = error instanceof CloudFailure || (error instanceof Error && error.name === "AbortError");
+    throw isOther ? asCloudFailure(error, target) : malformedAnswer(target, "the client can't parse the answer");
+  }
+}
+
+/**
+ * Returns the value that an SDK client parsed. The clients copy most members without a check.
+ * @throws {CloudFailure} badResponse if a member that is used here is not what the service documents.
+ */
+function requireSchema<T>(schema: z.ZodType, value: T, target: CallTarget): T {
+  const { error } = schema.safeParse(value);
+  if (error) throw undocumented(target, error);
+  return value;
+}
+
+/**
+ * Returns the origin of a vault's address.
+ * @throws {CloudFailure} foreignHost if the address is not https, or not under `suffix`.
+ */
 export function originOf(vaultUri: string, suffix: string, target: CallTarget): string {
   const url = URL.canParse(vaultUri) ? new URL(vaultUri) : undefined;
   if (url?.protocol !== "https:" || !url.hostname.endsWith(`.${suffix}`) || url.username || url.password) {
@@ -285,8 +337,10 @@ export function originOf(vaultUri: string, suffix: string, target: CallTarget): 
   return url.origin;
 }
 
+/** The properties that the SDK clients have in common. Times are `Date`, and the number 0 for the first second of 1970. */
 interface SdkProperties {
   name?: string;
+  version?: string;
   enabled?: boolean;
   notBefore?: Date;
   expiresOn?: Date;
@@ -311,90 +365,75 @@ export function listed(properties: SdkProperties): Listed {
   };
 }
 
-/** As `listed`, of an entry as the service gives it. */
-function listedEntry(
-  id: string,
-  { attributes, tags, ...entry }: { attributes?: Attributes; tags?: object | null; managed?: boolean | null },
-): Listed {
+function keyDetails(answer: KeyVaultKey, target: CallTarget): KeyDetails {
+  const { key, keyType, keyOperations, properties } = requireSchema(keySchema, answer, target);
   return {
-    name: detached(identified(id).name),
-    enabled: attributes?.enabled ?? true,
-    ...present({
-      notBefore: wholeSeconds(attributes?.nbf),
-      expiresOn: wholeSeconds(attributes?.exp),
-      createdOn: wholeSeconds(attributes?.created),
-      updatedOn: wholeSeconds(attributes?.updated),
-    }),
-    tags: textTags(tags),
-    managed: entry.managed ?? false,
+    version: properties.version ?? "",
+    keyType: keyType ?? "",
+    operations: keyOperations ?? [],
+    ...present({ keySize: modulusBits(key?.n), keyCurve: key?.crv }),
   };
 }
 
-function rotationPolicyOf(policy: RotationPolicyAnswer): RotationPolicy {
-  const lifetimeActions = (policy.lifetimeActions ?? []).map(({ action, trigger }) => ({
-    // The service may write it in any case.
-    action: action.type.toLowerCase() === "rotate" ? ("Rotate" as const) : ("Notify" as const),
-    ...present({ timeAfterCreate: trigger?.timeAfterCreate, timeBeforeExpiry: trigger?.timeBeforeExpiry }),
-  }));
-  return { ...present({ expiresIn: policy.attributes?.expiryTime }), lifetimeActions };
+function rotationPolicy(answer: KeyRotationPolicy, target: CallTarget): RotationPolicy {
+  const { expiresIn, lifetimeActions } = requireSchema(rotationPolicySchema, answer, target);
+  return {
+    ...present({ expiresIn }),
+    lifetimeActions: (lifetimeActions ?? []).map(({ action, timeAfterCreate, timeBeforeExpiry }) => ({
+      action,
+      ...present({ timeAfterCreate, timeBeforeExpiry }),
+    })),
+  };
 }
 
-function certificateDetails(certificate: CertificateAnswer, target: CallTarget): CertificateDetails {
-  const { policy, attributes } = certificate;
-  const { kty: keyType, key_size: keySize, crv: keyCurve } = policy?.key_props ?? {};
-  const { subject, sans, validity_months: validityMonths } = policy?.x509_props ?? {};
-  // Absent while the certificate authority has not answered yet; then the policy says what will be.
-  const keyIsSaid = (keyType ?? undefined) !== undefined && (keySize ?? keyCurve ?? undefined) !== undefined;
-  const x509 = certificate.cer ? readX509(Buffer.from(certificate.cer, "base64"), target, !keyIsSaid) : undefined;
-  const lifetimeActions = (policy?.lifetime_actions ?? []).flatMap(({ action, trigger }) => {
-    const type = action?.action_type;
-    if (type !== "AutoRenew" && type !== "EmailContacts") return [];
-    const { lifetime_percentage: lifetimePercentage, days_before_expiry: daysBeforeExpiry } = trigger ?? {};
-    return [{ action: type, ...present({ lifetimePercentage, daysBeforeExpiry }) } as const];
-  });
+function certificateDetails(answer: KeyVaultCertificateWithPolicy, target: CallTarget): CertificateDetails {
+  const { cer, policy, properties } = requireSchema(certificateSchema, answer, target);
+  const { keyType, keySize, keyCurveName, subject, validityInMonths, issuerName } = policy ?? {};
+  const { dnsNames, emails, userPrincipalNames } = policy?.subjectAlternativeNames ?? {};
+  // The certificate is absent until the certificate authority has answered. Then the policy describes the future certificate.
+  const policyNamesKey = (keyType ?? undefined) !== undefined && (keySize ?? keyCurveName ?? undefined) !== undefined;
+  const x509 = cer ? readX509(Buffer.from(cer), target, !policyNamesKey) : undefined;
+  const lifetimeActions = (policy?.lifetimeActions ?? []).flatMap(({ action, lifetimePercentage, daysBeforeExpiry }) =>
+    action === "AutoRenew" || action === "EmailContacts"
+      ? [{ action, ...present({ lifetimePercentage, daysBeforeExpiry }) } as const]
+      : [],
+  );
   return {
-    version: identified(certificate.id).version,
+    version: properties.version ?? "",
     subjectAlternativeNames: x509?.subjectAlternativeNames ?? [
-      ...(sans?.dns_names ?? []),
-      ...(sans?.emails ?? []),
-      ...(sans?.upns ?? []),
+      ...(dnsNames ?? []),
+      ...(emails ?? []),
+      ...(userPrincipalNames ?? []),
     ],
     autoRenew: lifetimeActions.some(({ action }) => action === "AutoRenew"),
     lifetimeActions,
     ...present({
       subject: x509?.subject ?? subject,
       issuer: x509?.issuer,
-      issuerName: policy?.issuer?.name,
-      thumbprint: hex(certificate.x5t),
-      validityMonths: validityMonths ?? x509?.validityMonths,
+      issuerName,
+      thumbprint: hex(properties.x509Thumbprint),
+      validityMonths: validityInMonths ?? x509?.validityMonths,
       keyType: keyType ?? x509?.keyType,
       keySize: keySize ?? x509?.keySize,
-      keyCurve,
-      notBefore: wholeSeconds(attributes?.nbf),
-      expiresOn: wholeSeconds(attributes?.exp),
+      keyCurve: keyCurveName,
+      notBefore: unixSeconds(properties.notBefore),
+      expiresOn: unixSeconds(properties.expiresOn),
     }),
   };
 }
 
-/** The last second of the year 9999: later ones have no ISO 8601 form of four digits. */
+/** The last second of the year 9999. Later times have no ISO 8601 form with a year of four digits. */
 const LATEST = 253_402_300_799;
 
-const wholeSeconds = (seconds: number | undefined | null): number | undefined =>
-  seconds === undefined || seconds === null ? undefined : Math.min(Math.floor(seconds), LATEST);
-
 const unixSeconds = (date: Date | undefined | null): number | undefined =>
-  date ? wholeSeconds(date.getTime() / 1000) : undefined;
+  date === undefined || date === null ? undefined : Math.min(Math.floor(Number(date) / 1000), LATEST);
 
-/** @param base64url - Of bytes. */
-const hex = (base64url: string | undefined | null): string | undefined =>
-  base64url === undefined || base64url === null
-    ? undefined
-    : Buffer.from(base64url, "base64url").toString("hex").toUpperCase();
+const hex = (bytes: Uint8Array | undefined | null): string | undefined =>
+  bytes === undefined || bytes === null ? undefined : Buffer.from(bytes).toString("hex").toUpperCase();
 
-/** @param base64url - Of a number, its highest byte first. */
-function modulusBits(base64url: string | undefined | null): number | undefined {
-  if (base64url === undefined || base64url === null) return undefined;
-  const modulus = Buffer.from(base64url, "base64url");
+/** @param modulus - A number, its highest byte first. */
+function modulusBits(modulus: Uint8Array | undefined | null): number | undefined {
+  if (modulus === undefined || modulus === null) return undefined;
   const first = modulus.findIndex((byte) => byte !== 0);
   return first === -1 ? 0 : (modulus.length - first) * 8 - (Math.clz32(modulus[first]!) - 24);
 }
@@ -405,7 +444,7 @@ function textTags(tags: object | undefined | null): Record<string, string> {
   );
 }
 
-/** Without the members that are undefined, or null as the services sometimes write it. */
+/** Returns the members that are not undefined, nor null as some services write it. */
 export function present<T extends object>(members: T): { [K in keyof T]?: NonNullable<T[K]> } {
   const kept: { [K in keyof T]?: NonNullable<T[K]> } = {};
   for (const name in members) {

@@ -5,29 +5,31 @@ import { CALL_LIMITS, clientOptions, type Route } from "./calls.ts";
 import { type CloudFailure, failure, malformedAnswer } from "./failure.ts";
 import type { CloudServices } from "./key-vault.ts";
 
-/** The answer to a query. */
+/** The result of a query. */
 export interface QueryAnswer {
-  /** By the names of the columns. Instants are Dates. */
+  /** Rows by column name. Times are `Date`. */
   rows: Record<string, unknown>[];
-  /** Only a part of the rows came: these are true, and others may be missing. */
+  /** Set if the rows are only a part of the result. The returned rows are correct. */
   incomplete: CloudFailure | undefined;
 }
 
 /** Queries of Log Analytics. https://learn.microsoft.com/azure/azure-monitor/logs/api/overview */
 export interface LogAnalytics {
   /**
-   * The one table that a query answers. It is sent once: whoever asks counts its queries, and asks again later.
+   * Returns the table of a query. The query is sent once, because callers count their queries and retry later.
    *
-   * @param workspaceId - The workspace's own id, a GUID.
-   * @param span - Of the rows' `TimeGenerated`.
-   * @throws {CloudFailure} throttled with the seconds to wait where they are named; timedOut when the query took too long.
+   * @param workspaceId - The workspace's ID, a GUID.
+   * @param span - Range of the rows' `TimeGenerated`.
+   * @throws {CloudFailure} throttled, with the seconds to wait if the answer has them; timedOut if the query took too long.
    */
   query(workspaceId: string, query: string, span: { from: Date; to: Date }, signal?: AbortSignal): Promise<QueryAnswer>;
 }
 
-/** The service is to end a query after so long, of at most 600 seconds: https://learn.microsoft.com/azure/azure-monitor/logs/api/timeouts */
+/**
+ * Seconds after which the service ends a query, at most 600: https://learn.microsoft.com/azure/azure-monitor/logs/api/timeouts
+ */
 const QUERY_SECONDS = 60;
-/** It answers up to 100 MB. */
+/** Answers can have up to 100 MB. */
 const ANSWER_MS = QUERY_SECONDS * SECOND_MS + MINUTE_MS;
 
 const QUERY_PATH = /^\/v1\/workspaces\/[0-9a-f-]{36}\/query$/i;

@@ -3,22 +3,22 @@ import type { Config } from "../config/config.ts";
 import { asCloudFailure, type CallTarget, type CloudFailure, malformedAnswer } from "./failure.ts";
 import type { Identity } from "./identity.ts";
 
-/** Recipients of one mail: https://learn.microsoft.com/azure/communication-services/concepts/service-limits#email */
+/** Most recipients of one mail: https://learn.microsoft.com/azure/communication-services/concepts/service-limits#email */
 export const MAX_MAIL_RECIPIENTS = 50;
 
-/** Milliseconds one request may take. */
+/** Milliseconds that one request may take. */
 const REQUEST_TIMEOUT_MS = 30_000;
 
-/** What the identity needs; narrower roles are not honoured there. */
+/** The role that the identity needs. The service does not accept narrower roles. */
 const ROLE = "the role Communication and Email Service Owner on the Communication Services resource";
 
-/** Of the SDK's own requests, since the address of an operation is made here. */
+/** API version of the SDK's requests, because this file builds the address of an operation. */
 const API_VERSION = "2025-09-01";
 
 export interface Mail {
-  /** A GUID: the provider's name for this mail, by which it can be asked for later. */
+  /** A GUID. The provider's ID of this mail, which its outcome can be queried by. */
   operationId: string;
-  /** At most 50 addresses. None of them sees another: several are all in Bcc, one stands in To. */
+  /** At most 50 addresses. Recipients don't see each other: several addresses are in Bcc, a single address is in To. */
   to: readonly string[];
   subject: string;
   html: string;
@@ -26,14 +26,14 @@ export interface Mail {
 }
 
 /**
- * What the provider says of a mail.
- * - `accepted`: it has it and has not finished.
+ * The provider's answer about a mail.
+ * - `accepted`: the provider has the mail and has not finished.
  * - `succeeded`, `failed`: finished.
- * - `notFound`: it knows nothing of it, so it may be sent.
- * - `throttled`: it did not take the request; ask again after the seconds.
- * - `refused`: it did not take the mail and will not take it later either.
- * - `unavailable`: it surely did not take the request, for a reason that people or time may mend.
- * - `unknown`: there was no usable answer, so it may have taken the mail: ask for its outcome before sending it again.
+ * - `notFound`: the provider does not know the mail, so it may be sent.
+ * - `throttled`: the request was rejected. Retry after the seconds.
+ * - `refused`: the mail was rejected for good.
+ * - `unavailable`: the request was not accepted, for a reason that people or time can fix.
+ * - `unknown`: there was no usable answer, so the mail may have been accepted. Query its outcome before you send it again.
  */
 export type MailAnswer =
   | { kind: "accepted" | "succeeded" | "notFound" }
@@ -45,12 +45,12 @@ export interface MailSender {
   outcome(operationId: string): Promise<MailAnswer>;
 }
 
-/** Seconds to wait when the provider is busy and names no time: its limits are per minute. */
+/** Seconds to wait if the provider is busy and names no time. Its limits are per minute. */
 const DEFAULT_RETRY_SECONDS = 60;
 
 /**
- * Sends through Azure Communication Services: with the key of `COMMUNICATION_CONNECTION_STRING`, else with the service's
- * identity to `COMMUNICATION_ENDPOINT`. Undefined while neither, or no sender, is set.
+ * Sends mail through Azure Communication Services, with the key of `COMMUNICATION_CONNECTION_STRING`, or else with the
+ * service's identity to `COMMUNICATION_ENDPOINT`. Undefined if neither is set, or no sender.
  */
 export function createMailSender(deps: {
   config: Pick<Config, "COMMUNICATION_CONNECTION_STRING" | "COMMUNICATION_ENDPOINT" | "ALERT_SENDER_ADDRESS">;
@@ -69,14 +69,14 @@ export function createMailSender(deps: {
     return opened;
   };
 
-  /** One request to send, and the SDK's first look at the operation; or, resumed, that look alone. */
+  /** Sends one request and the SDK's first query of the operation. If resumed, sends only the query. */
   async function begin(
     target: CallTarget,
     message: EmailMessage,
     options: { operationId?: string; resumeFrom?: string },
   ): Promise<MailAnswer> {
     const sending = options.resumeFrom === undefined;
-    // The SDK takes any 2xx for the provider's, even the page of a proxy; only the documented answers count here.
+    // The SDK accepts any 2xx answer, even the page of a proxy. Only documented answers count here.
     let taken = false;
     let reported = false;
     try {
@@ -95,7 +95,7 @@ export function createMailSender(deps: {
     } catch (error) {
       const reason = unsuccessfulEnd(error);
       if (reason) return { kind: "failed", reason };
-      // The look may fail where the sending did not.
+      // The query can fail although the mail was sent.
       return taken ? { kind: "accepted" } : answerOfError(error, target);
     }
   }
@@ -135,13 +135,13 @@ function recipientsOf(to: readonly string[]): EmailRecipients {
   return addresses.length === 1 ? { to: addresses } : { bcc: addresses };
 }
 
-/** A resumed operation sends nothing, but the SDK's signature wants a message. */
+/** A resumed operation sends nothing, but the SDK's signature requires a message. */
 const NO_MESSAGE: EmailMessage = { senderAddress: "", recipients: {}, content: { subject: "", plainText: "" } };
 
 async function open(connectionString: string | undefined, endpoint: string, identity: Identity): Promise<EmailClient> {
   const { EmailClient } = await import("@azure/communication-email");
   const options = {
-    // A repeated send is this caller's to decide, since the provider forgets that it has seen an operation id.
+    // The caller decides about retries, because the provider forgets operation IDs.
     retryOptions: { maxRetries: 0 },
     redirectOptions: { maxRetries: 0 },
     allowInsecureConnection: endpoint.startsWith("http://"),
@@ -151,7 +151,7 @@ async function open(connectionString: string | undefined, endpoint: string, iden
     : new EmailClient(connectionString, options);
 }
 
-/** What the SDK throws when the operation itself has ended badly: a plain error with the provider's code in its text. */
+/** True for the error that the SDK throws if the operation failed: a plain error with the provider's code in its text. */
 function unsuccessfulEnd(error: unknown): string | undefined {
   if (!(error instanceof Error) || error.name !== "Error") return undefined;
   if (error.message === "Operation was canceled") return "The mail provider reports that it was cancelled.";
@@ -166,7 +166,7 @@ function answerOfError(error: unknown, target: CallTarget): MailAnswer {
     return { kind: "throttled", retryAfterSeconds: failure.retryAfterSeconds ?? DEFAULT_RETRY_SECONDS };
   }
   const denied = failure.code === "unauthenticated" || failure.code === "accessDenied";
-  // By identity there is no key to check.
+  // With an identity there is no key to check.
   const remedy = denied && target.grant !== undefined ? failure.remedy : (REMEDIES[failure.code] ?? "");
   const reason = `${failure.message} ${remedy}`.trim();
   if (status === 404 && target.operation !== "send a mail") return { kind: "notFound" };

@@ -1,8 +1,8 @@
 import type { Config } from "../config/config.ts";
 
-/** What links into the Azure portal are made of. */
+/** The parts of links to the Azure portal. */
 export interface Portal {
-  /** https://portal.azure.com, or the sovereign cloud's. */
+  /** https://portal.azure.com, or the portal of the sovereign cloud. */
   portal: string;
   tenantId: string | undefined;
   /** Domain of the vaults' addresses, such as `vault.azure.net`. */
@@ -32,7 +32,7 @@ export function vaultLink(links: Portal, vaultId: string, list: string): string 
 
 const PORTAL_KINDS = { secret: "Secret", key: "Key", certificate: "Certificate" } as const;
 
-/** A secret's, key's or certificate's own page, which the portal names by its address in the vault. */
+/** Returns the link to the page of a secret, key or certificate, by its address in the vault. */
 export function assetLink(
   links: Portal,
   { type, name, vaultName }: { type: keyof typeof PORTAL_KINDS; name: string; vaultName: string },
@@ -41,7 +41,7 @@ export function assetLink(
   return `${links.portal}/#${tenant(links)}/asset/Microsoft_Azure_KeyVault/${PORTAL_KINDS[type]}/${address}`;
 }
 
-/** The page of an application registration's certificates and secrets; of a B2C tenant's other credentials the tenant's. */
+/** Returns the link to an application's certificates and secrets, or to the tenant for other credentials of a B2C tenant. */
 export function credentialsLink(
   { portal }: Portal,
   {

@@ -6,13 +6,13 @@ import { asCloudFailure, type CallTarget, type CloudFailure, failure, malformedA
 import type { Identity } from "./identity.ts";
 import { type Registration, requestToken, SIGN_IN_REFUSALS } from "./token-endpoint.ts";
 
-/** Milliseconds before its end from which a token is asked for anew. */
+/** Milliseconds before expiry from which a token is renewed. */
 const RENEW_BEFORE_MS = 300 * SECOND_MS;
 
 const tokenAnswer = z.object({ access_token: z.string().min(1), expires_in: z.number().positive() });
 const errorAnswer = z.object({ error_codes: z.array(z.int()).min(1) });
 
-/** What to do where signing in was refused, by the code. */
+/** Remedies for a rejected sign-in, by error code. */
 const REMEDIES: Readonly<Record<number, string>> = {
   7000215: "Save the registration with the value of a client secret that is valid; its id is not its value.",
   7000222: "Add a new client secret to the application and save the registration with it.",
@@ -28,10 +28,10 @@ const WRONG_SECRET: Readonly<Record<number, string>> = {
 };
 
 /**
- * An application of another tenant that signs in with a client secret, to call Microsoft Graph there. Its tokens are kept in
- * this object alone.
+ * An application of another tenant that signs in with a client secret, to call Microsoft Graph there. Only this object stores
+ * its tokens.
  *
- * Not by the identity library: that hides which of tenant, application and secret is wrong.
+ * The identity library is not used, because it hides whether tenant, application or secret is wrong.
  */
 export function createRegistrationIdentity(
   config: Pick<Config, "cloud">,
@@ -91,6 +91,6 @@ function refusal(answer: Awaited<ReturnType<typeof requestToken>>, target: CallT
   });
 }
 
-/** A sentence as the end of another one. */
+/** Returns a sentence as the end of another sentence. */
 const sentence = (text: string | undefined): string | undefined =>
   text && `${text[0]!.toLowerCase()}${text.slice(1).replace(/\.$/, "")}`;

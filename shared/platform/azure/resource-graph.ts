@@ -4,29 +4,30 @@ import { malformedAnswer } from "./failure.ts";
 import { DEPENDENCY_READER } from "./watch-roles.ts";
 
 /**
- * Azure Resource Graph: what the resource manager knows of many resources, in few calls. It follows changes by seconds to
- * minutes, and has no row for what the identity may not read: of a subscription that is denied its answer is empty.
+ * Azure Resource Graph returns many resources in few calls. It is stale by seconds to minutes, and has no rows for resources
+ * that the identity can't read: for a denied subscription the answer is empty.
  */
 export interface ResourceGraph {
   /**
-   * The rows of a query, page by page, not looked at. It has seen all of them only when it ends without an error.
+   * Returns the unchecked rows of a query, page by page. The result is complete only if the iteration ends without an error.
    *
-   * @param query - Must project `id`: without it there are no further pages, and the rest is silently missing.
-   * @param subscriptions - At most 300: https://learn.microsoft.com/azure/governance/resource-graph/concepts/guidance-for-throttled-requests
+   * @param query - Must project `id`. Without it there are no further pages, and rows are silently missing.
+   * @param subscriptions - At most 300:
+   * https://learn.microsoft.com/azure/governance/resource-graph/concepts/guidance-for-throttled-requests
    * @throws {CloudFailure} timedOut once the signal is aborted
    */
   query(query: string, subscriptions: readonly string[], signal?: AbortSignal): AsyncGenerator<unknown[]>;
 }
 
-/** A text as it stands in a query. */
+/** Returns a text as a literal of the query language. */
 export const quoted = (text: string): string => `'${text.replace(/[\\']/g, "\\$&")}'`;
 
 const API_VERSION = "2022-10-01";
 
-/** Rows of a page, the most that there are: https://learn.microsoft.com/azure/governance/resource-graph/concepts/work-with-data */
+/** Rows per page, the maximum: https://learn.microsoft.com/azure/governance/resource-graph/concepts/work-with-data */
 const PER_PAGE = 1000;
 
-/** Rows of one query; one that still goes on would fill the memory. */
+/** Most rows of one query. A longer result would fill the memory. */
 const MOST_ROWS = 4_000_000;
 
 /** `resultTruncated` is a text. */
@@ -51,7 +52,7 @@ export function createResourceGraph(arm: Arm): ResourceGraph {
         const options = { $top: PER_PAGE, resultFormat: "objectArray", ...(skipToken && { $skipToken: skipToken }) };
         const found = await arm.call(
           {
-            // It only reads, so it may be sent again.
+            // The query only reads, so it may be retried.
             method: "POST",
             path: "/providers/Microsoft.ResourceGraph/resources",
             apiVersion: API_VERSION,

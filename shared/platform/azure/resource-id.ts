@@ -1,10 +1,10 @@
-/** The id of a resource in the resource manager, taken apart. Azure's ids are compared without regard to case. */
+/** The parts of a resource ID. Azure compares IDs without regard to case. */
 export interface ResourceId {
   subscriptionId: string;
   resourceGroup: string;
   /** In lower case, such as `microsoft.web/sites/slots`. */
   type: string;
-  /** Of the resource, after those it is part of: `["app", "staging"]`. */
+  /** Names of the resource and its parents: `["app", "staging"]`. */
   names: string[];
 }
 
@@ -13,7 +13,7 @@ const SEGMENT = /^(?!\.+$)[\p{L}\p{N}._()~!$'*:@ -]{1,260}$/u;
 const ID =
   /^\/subscriptions\/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\/resourceGroups\/([^/]+)\/providers\/([A-Za-z0-9.]+)\/(.+)$/i;
 
-/** Undefined when the text is no id of a resource in a resource group. */
+/** Returns undefined if the text is not the ID of a resource in a resource group. */
 export function parseResourceId(id: string): ResourceId | undefined {
   const [, subscriptionId, resourceGroup, namespace, rest] = (id.length <= 2048 && ID.exec(id)) || [];
   if (!subscriptionId || !resourceGroup || !namespace || !rest) return undefined;
@@ -31,9 +31,9 @@ export function parseResourceId(id: string): ResourceId | undefined {
 }
 
 /**
- * The id as a path of the resource manager.
+ * Returns the ID as a path of the resource manager.
  *
- * @throws {TypeError} when it is not the id of a resource of one of these types, in lower case.
+ * @throws {TypeError} if it is not the ID of a resource of these types, in lower case.
  */
 export function resourcePath(id: string, ...types: [string, ...string[]]): string {
   const parsed = parseResourceId(id);
@@ -41,8 +41,8 @@ export function resourcePath(id: string, ...types: [string, ...string[]]): strin
   return id.split("/").map(encodeURIComponent).join("/");
 }
 
-/** The name of a resource for messages: its own, after those it is part of. */
+/** Returns the name of a resource for messages, after the names of its parents. */
 export const resourceName = (id: string): string => parseResourceId(id)?.names.join("/") ?? "?";
 
-/** The name of a resource without those it is part of: some services answer `service/value`, others `value` alone. */
+/** Returns the name of a resource without its parents. Some services return `service/value`, others `value`. */
 export const ownName = (name: string): string => name.slice(name.lastIndexOf("/") + 1);

@@ -2,18 +2,20 @@ import * as z from "zod";
 import { undocumented } from "./calls.ts";
 
 /**
- * The members of the resource manager's answers that are read here; the others are not looked at.
+ * The members of the resource manager's answers that are used here, as the SDK's clients return them.
  * https://learn.microsoft.com/rest/api/azure/
  */
 
-/** Longer than any text of these; one beyond it would not fit a row. */
+/** A longer text would not fit into a table row. */
 const text = z.string().max(4096).nullish();
 const flag = z.boolean().nullish();
+/** The client returns an invalid date for a text that is none. */
+const date = z.instanceof(Date).nullish().catch(undefined);
 
-/** A subscription's id, which becomes part of addresses and of storage keys. */
+/** A subscription ID becomes part of addresses and of storage keys. */
 const SUBSCRIPTION_ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-export const subscriptionAnswer = z.object({
+const subscriptionSchema = z.object({
   subscriptionId: z.string().regex(SUBSCRIPTION_ID),
   displayName: text,
   state: text,
@@ -24,10 +26,10 @@ export const subscriptionAnswer = z.object({
 const VAULT_ID =
   /^\/subscriptions\/[0-9a-f-]{36}\/resourceGroups\/[^/]+\/providers\/Microsoft\.KeyVault\/vaults\/[0-9A-Za-z-]+$/i;
 
-/** A vault's name, which becomes part of storage keys. */
+/** A vault's name becomes part of storage keys. */
 const vaultName = z.string().regex(/^[0-9A-Za-z-]{1,127}$/);
 
-export const vaultAnswer = z.object({
+const vaultSchema = z.object({
   id: z.string().max(1024).regex(VAULT_ID),
   name: vaultName,
   location: text,
@@ -36,7 +38,7 @@ export const vaultAnswer = z.object({
     .record(z.string(), z.unknown())
     .refine((tags) => JSON.stringify(tags).length <= 40_000)
     .nullish(),
-  systemData: z.object({ createdAt: text, lastModifiedAt: text }).nullish(),
+  systemData: z.object({ createdAt: date, lastModifiedAt: date }).nullish(),
   properties: z.object({
     tenantId: text,
     sku: z.object({ name: z.string().max(64) }),
@@ -48,38 +50,29 @@ export const vaultAnswer = z.object({
     publicNetworkAccess: text,
     networkAcls: z.object({ defaultAction: text }).nullish(),
     privateEndpointConnections: z
-      .array(
-        z.object({
-          properties: z.object({ privateLinkServiceConnectionState: z.object({ status: text }).nullish() }).nullish(),
-        }),
-      )
+      .array(z.object({ privateLinkServiceConnectionState: z.object({ status: text }).nullish() }))
       .nullish(),
   }),
 });
-export type AnsweredVault = z.infer<typeof vaultAnswer>;
-export type AnsweredSubscription = z.infer<typeof subscriptionAnswer>;
 
 /**
- * An entry of a list of vaults.
- * @throws {CloudFailure} badResponse when it is not what the service documents.
+ * Returns a vault of the SDK's client, which copies most members without a check.
+ * @throws {CloudFailure} badResponse if a member is not what the service documents.
  */
-export function readVaultEntry(entry: unknown): AnsweredVault {
-  const { data, error } = vaultAnswer.safeParse(entry);
+export function requireVault(vault: unknown): z.infer<typeof vaultSchema> {
+  const { data, error } = vaultSchema.safeParse(vault);
   if (data) return data;
-  throw undocumented({ operation: "read the description", resource: `key vault ${nameOfVault(entry) ?? "?"}` }, error);
+  throw undocumented({ operation: "read the description", resource: `key vault ${nameOfVault(vault) ?? "?"}` }, error);
 }
 
-/** The name of an entry of a list of vaults, where that much of it can be read. */
-export function nameOfVault(entry: unknown): string | undefined {
-  return z.object({ name: vaultName }).safeParse(entry).data?.name;
+/** Returns the name of a vault, or undefined if the name is not readable. */
+export function nameOfVault(vault: unknown): string | undefined {
+  return z.object({ name: vaultName }).safeParse(vault).data?.name;
 }
 
-/**
- * An entry of the list of subscriptions.
- * @throws {CloudFailure} badResponse when it is not what the service documents.
- */
-export function readSubscriptionEntry(entry: unknown): AnsweredSubscription {
-  const { data, error } = subscriptionAnswer.safeParse(entry);
+/** As `requireVault`, for a subscription. */
+export function requireSubscription(subscription: unknown): z.infer<typeof subscriptionSchema> {
+  const { data, error } = subscriptionSchema.safeParse(subscription);
   if (data) return data;
   throw undocumented({ operation: "read the description", resource: "a subscription" }, error);
 }

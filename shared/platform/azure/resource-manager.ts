@@ -1,16 +1,16 @@
-import { type ArmCall, createArm } from "./arm.ts";
-import { CloudFailure, malformedAnswer } from "./failure.ts";
-import type { CloudServices } from "./key-vault.ts";
+import type { KeyVaultManagementClient, Vault } from "@azure/arm-keyvault";
+import type { Subscription, SubscriptionClient } from "@azure/arm-resources-subscriptions";
+import { systemRandomness } from "../runtime.ts";
+import { createArm, samePath } from "./arm.ts";
+import { CALL_LIMITS, clientOptions } from "./calls.ts";
+import { type CallTarget, CloudFailure, malformedAnswer } from "./failure.ts";
+import { type CloudServices, parsedByClient } from "./key-vault.ts";
 import { parseResourceId, resourceName, resourcePath } from "./resource-id.ts";
 import {
-  type AnsweredSubscription,
-  type AnsweredVault,
   diagnosticSettingsAnswer,
   nameOfVault,
-  readSubscriptionEntry,
-  readVaultEntry,
-  subscriptionAnswer,
-  vaultAnswer,
+  requireSubscription,
+  requireVault,
 } from "./resource-manager-answers.ts";
 import { INVENTORY_READER } from "./watch-roles.ts";
 
@@ -22,9 +22,9 @@ export interface SubscriptionResource {
   tenantId?: string;
 }
 
-/** A vault as the resource manager describes it; what its answer leaves out stands as the documentation's default. */
+/** A vault as the resource manager describes it. Missing members have their documented defaults. */
 export interface VaultResource {
-  /** ARM resource id. */
+  /** ARM resource ID. */
   id: string;
   name: string;
   location: string;
@@ -39,23 +39,23 @@ export interface VaultResource {
   softDeleteRetentionDays?: number;
   purgeProtection: boolean;
   rbacAuthorization: boolean;
-  /** A vault secured by a network perimeter counts as `Disabled`: only the perimeter lets anyone in. */
+  /** `Disabled` also for a vault in a network security perimeter, because only the perimeter grants access. */
   publicNetworkAccess: "Enabled" | "Disabled";
   networkDefaultAction: "Allow" | "Deny";
-  /** Approved connections. */
+  /** Number of approved connections. */
   privateEndpoints: number;
   /** ISO 8601. */
   createdOn?: string;
   updatedOn?: string;
 }
 
-/** One diagnostic setting: where a vault's logs go. */
+/** One diagnostic setting, which exports a vault's logs. */
 export interface DiagnosticSetting {
   name: string;
-  /** It keeps the vault's audit events, by that category or by a group that holds it. */
+  /** True if the setting exports audit events, by their category or by a group that includes it. */
   auditEvents: boolean;
   allMetrics: boolean;
-  /** Days the audit events are kept by the setting itself; 0 for ever, absent when the destination decides. */
+  /** Days that the setting keeps audit events. 0 for an unlimited time, absent if the destination decides. */
   retentionDays?: number;
   workspaceId?: string;
   storageAccountId?: string;
@@ -66,34 +66,28 @@ export interface DiagnosticSetting {
 /** A page of a subscription's vaults. */
 export interface VaultPage {
   vaults: VaultResource[];
-  /** Those whose description is not what the service documents. Without a name it may be any vault. */
+  /** Vaults whose description is not what the service documents. An entry without a name can be any vault. */
   unreadable: { name: string | undefined; failure: CloudFailure }[];
 }
 
-/** Every method throws `CloudFailure`; `timedOut` once its signal is aborted. */
+/** Every method throws `CloudFailure`, with the code `timedOut` once its signal is aborted. */
 export interface ResourceManager {
-  /** All that the identity may see, and why an entry of the list could not be read. */
+  /** Lists the subscriptions that the identity can see, and the failure of each unreadable entry. */
   subscriptions(signal?: AbortSignal): Promise<{ subscriptions: SubscriptionResource[]; unreadable: CloudFailure[] }>;
   subscription(subscriptionId: string, signal?: AbortSignal): Promise<SubscriptionResource>;
-  /** Page by page; it has seen every vault only when it ends without an error. */
+  /** Lists the vaults of a subscription. The list is complete only if the iteration ends without an error. */
   vaults(subscriptionId: string, signal?: AbortSignal): AsyncGenerator<VaultPage>;
   /**
-   * One vault; `notFound` also while it is deleted and can be recovered.
+   * Returns one vault. A deleted vault that can be recovered is `notFound`.
    *
-   * @throws {TypeError} when the id is not that of a vault.
+   * @throws {TypeError} if the ID is not the resource ID of a vault.
    */
   vault(vaultResourceId: string, signal?: AbortSignal): Promise<VaultResource>;
   diagnosticSettings(vaultResourceId: string, signal?: AbortSignal): Promise<DiagnosticSetting[]>;
 }
 
-/** Vaults per page: the most that the resource manager's lists give. */
+/** Vaults per page: the most that the resource manager's lists return. */
 const VAULTS_PER_PAGE = 1000;
-
-/** https://learn.microsoft.com/rest/api/resources/subscriptions */
-const SUBSCRIPTIONS_VERSION = "2022-12-01";
-
-/** https://learn.microsoft.com/rest/api/keyvault/keyvault/vaults/list-by-subscription, and `get` beside it. */
-const VAULTS_VERSION = "2026-02-01";
 
 /** https://learn.microsoft.com/rest/api/monitor/diagnostic-settings/list */
 const DIAGNOSTIC_SETTINGS_VERSION = "2021-05-01-preview";
@@ -101,22 +95,58 @@ const DIAGNOSTIC_SETTINGS_VERSION = "2021-05-01-preview";
 const VAULT_TYPE = "microsoft.keyvault/vaults";
 
 export function createResourceManager(services: CloudServices): ResourceManager {
+  const { config, identity, log, randomness = systemRandomness(), limits } = services;
+  const endpoint = config.cloud.resourceManager;
+  const scope = `${endpoint}/.default`;
   const arm = createArm(services);
+
+  /** Creates the options of a client for one list or one call. Links of a list must lead to the same path. */
+  const optionsFor = async (target: CallTarget, path: string, signal?: AbortSignal) => ({
+    ...(await clientOptions({
+      origin: new URL(endpoint).origin,
+      scope,
+      identity,
+      route: (requested) => (samePath(requested, path) ? { target, answer: "parsedByClient", paged: true } : undefined),
+      resource: target.resource,
+      signal,
+      log,
+      randomness,
+      limits: { ...CALL_LIMITS, ...limits },
+    })),
+    endpoint,
+    credentials: { scopes: [scope] },
+  });
+
+  async function subscriptionClient(
+    target: CallTarget,
+    path: string,
+    signal?: AbortSignal,
+  ): Promise<SubscriptionClient> {
+    const { SubscriptionClient } = await import("@azure/arm-resources-subscriptions");
+    return new SubscriptionClient(await identity.credential(), await optionsFor(target, path, signal));
+  }
+
+  async function vaultClient(
+    subscriptionId: string,
+    target: CallTarget,
+    path: string,
+    signal?: AbortSignal,
+  ): Promise<KeyVaultManagementClient> {
+    const { KeyVaultManagementClient } = await import("@azure/arm-keyvault");
+    const options = await optionsFor(target, path, signal);
+    return new KeyVaultManagementClient(await identity.credential(), subscriptionId, options);
+  }
 
   return {
     async subscriptions(signal) {
       const subscriptions: SubscriptionResource[] = [];
       const unreadable: CloudFailure[] = [];
       const target = { operation: "list subscriptions", resource: "the resource manager", grant: INVENTORY_READER };
-      for await (const entries of arm.pages({
-        path: "/subscriptions",
-        apiVersion: SUBSCRIPTIONS_VERSION,
-        target,
-        signal,
-      })) {
+      const client = await subscriptionClient(target, "/subscriptions", signal);
+      for await (const entries of pagesOf(target, client.subscriptions.list())) {
         for (const entry of entries) {
           try {
-            subscriptions.push(subscriptionResource(readSubscriptionEntry(entry)));
+            subscriptions.push(subscriptionResource(entry));
           } catch (error) {
             if (!(error instanceof CloudFailure)) throw error;
             unreadable.push(error);
@@ -133,22 +163,23 @@ export function createResourceManager(services: CloudServices): ResourceManager 
         grant: INVENTORY_READER,
       };
       const path = `/subscriptions/${encodeURIComponent(subscriptionId)}`;
-      const answer = await arm.call({ path, apiVersion: SUBSCRIPTIONS_VERSION, target, signal }, subscriptionAnswer);
-      return subscriptionResource(answer);
+      const client = await subscriptionClient(target, path, signal);
+      return subscriptionResource(await parsedByClient(target, () => client.subscriptions.get(subscriptionId)));
     },
 
     async *vaults(subscriptionId, signal) {
-      const list: ArmCall = {
-        path: `/subscriptions/${encodeURIComponent(subscriptionId)}/providers/Microsoft.KeyVault/vaults`,
-        apiVersion: VAULTS_VERSION,
-        query: { $top: String(VAULTS_PER_PAGE) },
-        target: { operation: "list vaults", resource: `subscription ${subscriptionId}`, grant: INVENTORY_READER },
-        signal,
+      const target = {
+        operation: "list vaults",
+        resource: `subscription ${subscriptionId}`,
+        grant: INVENTORY_READER,
       };
       try {
-        for await (const entries of arm.pages(list)) yield vaultPage(entries, subscriptionId);
+        const path = `/subscriptions/${encodeURIComponent(subscriptionId)}/providers/Microsoft.KeyVault/vaults`;
+        const client = await vaultClient(subscriptionId, target, path, signal);
+        const pages = client.vaults.listBySubscription({ top: VAULTS_PER_PAGE });
+        for await (const entries of pagesOf(target, pages)) yield vaultPage(entries, subscriptionId);
       } catch (error) {
-        // A provider can't be unregistered while any of its resources exist, so this subscription has no vault:
+        // A provider can't be unregistered while it has resources, so this subscription has no vaults:
         // https://learn.microsoft.com/azure/azure-resource-manager/management/resource-providers-and-types
         if (!(error instanceof CloudFailure && error.cloudCode === "MissingSubscriptionRegistration")) throw error;
       }
@@ -156,14 +187,16 @@ export function createResourceManager(services: CloudServices): ResourceManager 
 
     async vault(vaultResourceId, signal) {
       const path = resourcePath(vaultResourceId, VAULT_TYPE);
-      const resource = `key vault ${resourceName(vaultResourceId)}`;
-      const target = { operation: "read the description", resource, grant: INVENTORY_READER };
-      const answer = await arm.call({ path, apiVersion: VAULTS_VERSION, target, signal }, vaultAnswer);
-      // An answer about another vault is no description of this one.
-      if (answer.id.toLowerCase() !== vaultResourceId.toLowerCase()) {
+      const { subscriptionId, resourceGroup, names } = parseResourceId(vaultResourceId)!;
+      const [name] = names as [string];
+      const target = { operation: "read the description", resource: `key vault ${name}`, grant: INVENTORY_READER };
+      const client = await vaultClient(subscriptionId, target, path, signal);
+      const vault = await parsedByClient(target, () => client.vaults.get(resourceGroup, name));
+      const resource = vaultResource(vault, subscriptionId.toLowerCase());
+      if (resource.id.toLowerCase() !== vaultResourceId.toLowerCase()) {
         throw malformedAnswer(target, "the answer is about another vault");
       }
-      return vaultResource(answer, parseResourceId(answer.id)!.subscriptionId.toLowerCase());
+      return resource;
     },
 
     async diagnosticSettings(vaultResourceId, signal) {
@@ -176,19 +209,36 @@ export function createResourceManager(services: CloudServices): ResourceManager 
   };
 }
 
-const subscriptionResource = (found: AnsweredSubscription): SubscriptionResource => ({
-  subscriptionId: found.subscriptionId,
-  displayName: found.displayName ?? "",
-  state: found.state ?? "Enabled",
-  ...(found.tenantId ? { tenantId: found.tenantId } : {}),
-});
+/** Reads a list page by page. @throws {CloudFailure} */
+async function* pagesOf<T>(
+  target: CallTarget,
+  list: { byPage(): AsyncIterableIterator<T[]> },
+): AsyncGenerator<T[], void> {
+  const pages = list.byPage();
+  for (;;) {
+    const { done, value } = await parsedByClient(target, () => pages.next());
+    if (done) return;
+    yield value;
+  }
+}
 
-/** A page of a subscription's vaults from the entries of the answer. */
-export function vaultPage(entries: readonly unknown[], subscriptionId: string): VaultPage {
+/** @throws {CloudFailure} badResponse if a member is not what the service documents. */
+function subscriptionResource(answer: Subscription): SubscriptionResource {
+  const { subscriptionId, displayName, state, tenantId } = requireSubscription(answer);
+  return {
+    subscriptionId,
+    displayName: displayName ?? "",
+    state: state ?? "Enabled",
+    ...(tenantId ? { tenantId } : {}),
+  };
+}
+
+/** Returns a page of a subscription's vaults from the entries that the SDK's client parsed. */
+export function vaultPage(entries: readonly Vault[], subscriptionId: string): VaultPage {
   const page: VaultPage = { vaults: [], unreadable: [] };
   for (const entry of entries) {
     try {
-      page.vaults.push(vaultResource(readVaultEntry(entry), subscriptionId));
+      page.vaults.push(vaultResource(entry, subscriptionId));
     } catch (error) {
       if (!(error instanceof CloudFailure)) throw error;
       page.unreadable.push({ name: nameOfVault(entry), failure: error });
@@ -197,8 +247,12 @@ export function vaultPage(entries: readonly unknown[], subscriptionId: string): 
   return page;
 }
 
-/** Defaults: https://learn.microsoft.com/rest/api/keyvault/keyvault/vaults/list-by-subscription */
-function vaultResource({ id, name, location, tags, systemData, properties }: AnsweredVault, subscriptionId: string) {
+/**
+ * Defaults: https://learn.microsoft.com/rest/api/keyvault/keyvault/vaults/list-by-subscription
+ * @throws {CloudFailure} badResponse if a member is not what the service documents.
+ */
+function vaultResource(answer: Vault, subscriptionId: string): VaultResource {
+  const { id, name, location, tags, systemData, properties } = requireVault(answer);
   const resource: VaultResource = {
     id,
     name,
@@ -217,11 +271,11 @@ function vaultResource({ id, name, location, tags, systemData, properties }: Ans
     publicNetworkAccess: /^enabled$/i.test(properties.publicNetworkAccess ?? "Enabled") ? "Enabled" : "Disabled",
     networkDefaultAction: /^deny$/i.test(properties.networkAcls?.defaultAction ?? "Allow") ? "Deny" : "Allow",
     privateEndpoints: (properties.privateEndpointConnections ?? []).filter(
-      (connection) => connection.properties?.privateLinkServiceConnectionState?.status === "Approved",
+      (connection) => connection.privateLinkServiceConnectionState?.status === "Approved",
     ).length,
   };
-  const createdOn = instant(systemData?.createdAt);
-  const updatedOn = instant(systemData?.lastModifiedAt);
+  const createdOn = isoTime(systemData?.createdAt);
+  const updatedOn = isoTime(systemData?.lastModifiedAt);
   if (properties.softDeleteRetentionInDays != null) {
     resource.softDeleteRetentionDays = properties.softDeleteRetentionInDays;
   }
@@ -230,13 +284,14 @@ function vaultResource({ id, name, location, tags, systemData, properties }: Ans
   return resource;
 }
 
-/** A time in UTC with milliseconds; undefined when the text is none. */
-function instant(text: string | null | undefined): string | undefined {
-  const date = text ? new Date(text) : undefined;
-  return date && !Number.isNaN(date.getTime()) ? date.toISOString() : undefined;
-}
+/** Returns a UTC time with milliseconds, or undefined for an invalid date. */
+const isoTime = (date: Date | null | undefined): string | undefined =>
+  date && !Number.isNaN(date.getTime()) ? date.toISOString() : undefined;
 
-/** Groups that hold AuditEvent: https://learn.microsoft.com/azure/azure-monitor/essentials/diagnostic-settings#category-groups */
+/**
+ * Groups that include AuditEvent:
+ * https://learn.microsoft.com/azure/azure-monitor/essentials/diagnostic-settings#category-groups
+ */
 const AUDIT_GROUPS = new Set(["audit", "alllogs"]);
 
 type Answered = ReturnType<typeof diagnosticSettingsAnswer.parse>["value"][number];

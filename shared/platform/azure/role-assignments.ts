@@ -2,34 +2,34 @@ import * as z from "zod";
 import type { Arm, Listed } from "./arm.ts";
 import { DEPENDENCY_READER } from "./watch-roles.ts";
 
-/** A role that someone has at a scope and below it. */
+/** A role that a principal has at a scope and below it. */
 export interface RoleAssignment {
   principalId: string;
   /** `User`, `Group`, `ServicePrincipal` … */
   principalType?: string;
-  /** Resource id of the role definition. */
+  /** Resource ID of the role definition. */
   roleDefinitionId: string;
-  /** Where it holds: a resource's id, `/subscriptions/<id>`, a management group's id, or `/`. */
+  /** The scope: a resource's ID, `/subscriptions/<id>`, a management group's ID, or `/`. */
   scope: string;
 }
 
-/** What a role allows. An action may hold `*`. */
+/** The permissions of a role. An action can contain `*`. */
 export interface RoleDefinition {
-  /** As people know it. */
+  /** The display name. */
   name: string;
   permissions: { actions: string[]; notActions: string[]; dataActions: string[]; notDataActions: string[] }[];
 }
 
 /** Every method throws `CloudFailure`. https://learn.microsoft.com/rest/api/authorization */
 export interface RoleAssignments {
-  /** Those at the subscription, above it (management groups) and below it. What may only be activated is not among them. */
+  /** Lists the assignments at the subscription, above it (management groups) and below it, without eligible assignments. */
   list(subscriptionId: string, signal?: AbortSignal): Promise<Listed<RoleAssignment>>;
   definition(roleDefinitionId: string, signal?: AbortSignal): Promise<RoleDefinition>;
 }
 
 const API_VERSION = "2022-04-01";
 
-/** One of the tenant's own begins with `/providers`, as those that are built in may. */
+/** The ID of a custom role of the tenant starts with `/providers`, and so can the ID of a built-in role. */
 const DEFINITION_ID =
   /^(?:\/subscriptions\/[0-9a-f-]{36})?\/providers\/Microsoft\.Authorization\/roleDefinitions\/[0-9a-f-]{36}$/i;
 

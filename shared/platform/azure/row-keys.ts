@@ -9,8 +9,9 @@ const CONTENT_TYPE = "application/vnd.credential-lifecycle.row-signing";
 const KEY_BYTES = 32;
 
 /**
- * Keys for signed rows, as versions of one secret of the service's own key vault: the newest signs, all verify. It is made with
- * the first row that is signed; a person may add a version of 32 random bytes in base64. A process reads each version once.
+ * Returns keys for signed rows. The keys are versions of one secret in the service's own key vault: the newest signs, all
+ * verify. The first signed row creates the secret. A person can add a version of 32 random bytes in base64. A process reads
+ * each version once.
  *
  * @returns Keys whose methods throw `CloudFailure` while the vault can't be read.
  */

@@ -6,28 +6,28 @@ import { CALL_LIMITS, clientOptions, type Route } from "./calls.ts";
 import { foreignHost, unlessMissing } from "./failure.ts";
 import type { CloudServices } from "./key-vault.ts";
 
-/** The key vault of the service itself, where it keeps what must not lie in its tables. Every method throws `CloudFailure`. */
+/** The service's own key vault, for data that must not be in its tables. Every method throws `CloudFailure`. */
 export interface ServiceKeyVault {
   /**
-   * The tags of a secret that serves only to carry them; undefined when there is none. Up to 15, names and values of up to
-   * 256 characters: https://learn.microsoft.com/azure/key-vault/secrets/about-secrets#secret-tags
+   * Returns the tags of a secret that only carries tags, or undefined if there is none. Up to 15 tags, with names and values of
+   * up to 256 characters: https://learn.microsoft.com/azure/key-vault/secrets/about-secrets#secret-tags
    */
   readTags(name: string): Promise<Record<string, string> | undefined>;
-  /** Sets them on the version there is: a new version each time would pile up, since versions can't be removed. */
+  /** Sets the tags on the current version. New versions would accumulate, because versions can't be deleted. */
   writeTags(name: string, tags: Record<string, string>): Promise<void>;
-  /** The value of one version of a secret, the newest without `version`; undefined when there is none. */
+  /** Returns the value of a version of a secret, the newest without `version`. Returns undefined if there is none. */
   readSecret(name: string, version?: string): Promise<string | undefined>;
-  /** The newest version of a secret, with its value; undefined when there is none. */
+  /** Returns the newest version of a secret with its value, or undefined if there is none. */
   readNewest(name: string): Promise<{ version: string; value: string } | undefined>;
-  /** Adds a version and answers which; earlier ones stay readable. */
+  /** Adds a version and returns its ID. Earlier versions stay readable. */
   writeSecret(name: string, value: string, contentType: string, tags?: Record<string, string>): Promise<string>;
-  /** Deletes all versions (the vault keeps them recoverable); nothing happens when it is not there. */
+  /** Deletes all versions, which the vault keeps recoverable. Does nothing if the secret does not exist. */
   removeSecret(name: string): Promise<void>;
 }
 
 /**
- * Whether a vault, given by name or address in any spelling, is the service's own. Names of vaults are unique in a cloud and
- * ignore case.
+ * Returns whether a vault, given by name or address in any spelling, is the service's own. Vault names are unique in a cloud
+ * and ignore case.
  */
 export function isServiceVault(config: Pick<Config, "SERVICE_KEY_VAULT_URL">, vault: string): boolean {
   if (config.SERVICE_KEY_VAULT_URL === undefined) return false;
@@ -37,11 +37,14 @@ export function isServiceVault(config: Pick<Config, "SERVICE_KEY_VAULT_URL">, va
 }
 
 const GRANT = "the role Key Vault Secrets Officer on the service's own key vault";
-/** A deletion is followed by a look at the deleted secret, which the SDK makes by itself. */
+/** After a deletion the SDK reads the deleted secret. */
 const SECRET = /^\/(deleted)?secrets\/[0-9A-Za-z-]{1,127}(\/[0-9A-Za-z]*)?$/;
 const secret = z.object({ id: z.string(), tags: z.record(z.string(), z.string()).nullish() });
 
-/** Undefined when `SERVICE_KEY_VAULT_URL` is not set. @throws {CloudFailure} foreignHost when it is no address of a key vault. */
+/**
+ * Returns undefined if `SERVICE_KEY_VAULT_URL` is not set. @throws {CloudFailure} foreignHost if it is not the address of a key
+ * vault.
+ */
 export function createServiceKeyVault(services: CloudServices): ServiceKeyVault | undefined {
   const { config, identity, log, randomness = systemRandomness(), limits } = services;
   if (config.SERVICE_KEY_VAULT_URL === undefined) return undefined;
@@ -64,7 +67,7 @@ export function createServiceKeyVault(services: CloudServices): ServiceKeyVault 
     );
   }
 
-  /** The newest version's name and tags. */
+  /** Returns the newest version's name and tags. */
   async function newest(name: string) {
     return (await unlessMissing((await client("read a secret")).getSecret(name)))?.properties;
   }

@@ -3,10 +3,10 @@ import type { Config } from "../config/config.ts";
 import { requestToken, SIGN_IN_REFUSALS } from "./token-endpoint.ts";
 
 /**
- * What one attempt to sign an application in with a secret says about the secret.
- * - `accepted`: it signs in.
- * - `notYet`: it is wrong, or not everybody knows it yet.
- * - `expired`: the application's secrets are expired; seen also while the newest is not known yet.
+ * The result of one attempt to sign in an application with a secret.
+ * - `accepted`: the secret is valid.
+ * - `notYet`: the secret is wrong, or not replicated yet.
+ * - `expired`: the application's secrets are expired. Also seen while the newest secret is not replicated yet.
  * - `impossible`: this application can't sign in here with any secret.
  * - `unclear`: the answer says nothing about the secret.
  */
@@ -14,22 +14,22 @@ export type SignInOutcome =
   | { kind: "accepted" | "notYet" | "expired" | "unclear" }
   | {
       kind: "impossible";
-      /** Of https://learn.microsoft.com/entra/identity-platform/reference-error-codes */
+      /** A code of https://learn.microsoft.com/entra/identity-platform/reference-error-codes */
       code: number;
-      /** A sentence for people. */
+      /** A sentence for users. */
       reason: string;
     };
 
-/** Tries a secret of the application `appId` in the tenant, with one request on a connection of its own. Nothing is kept. */
+/** Tries a secret of the application `appId` in the tenant, with one request on a connection of its own. Stores nothing. */
 export type ProveSignIn = (appId: string, secret: string, tenantId: string) => Promise<SignInOutcome>;
 
-/** After these the secret was taken: what failed comes later in signing in. */
+/** With these codes the secret was accepted, and a later step of the sign-in failed. */
 const AFTER_AUTHENTICATION = new Set([500011, 53003, 65001]);
 
 const tokenAnswer = z.object({ token_type: z.literal("Bearer"), access_token: z.string().min(1) });
 const errorAnswer = z.object({ error_codes: z.array(z.number()).min(1) });
 
-/** The token is looked at no further and neither it nor the secret is logged or kept. */
+/** The token is not used. Neither the token nor the secret is logged or stored. */
 export function createSignInProof(config: Pick<Config, "cloud">): ProveSignIn {
   return async (clientId, clientSecret, tenantId) => {
     try {
@@ -44,7 +44,7 @@ export function createSignInProof(config: Pick<Config, "cloud">): ProveSignIn {
   };
 }
 
-/** By the code alone: texts differ, and Microsoft says that they change. */
+/** Decided by the code only, because Microsoft changes the texts. */
 function outcomeOf(status: number, json: unknown): SignInOutcome {
   if (status === 200) return { kind: tokenAnswer.safeParse(json).success ? "accepted" : "unclear" };
   const code = errorAnswer.safeParse(json).data?.error_codes[0];

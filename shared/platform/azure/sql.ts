@@ -3,13 +3,13 @@ import type { Arm } from "./arm.ts";
 import { resourceName, resourcePath } from "./resource-id.ts";
 import { DEPENDENCY_READER } from "./watch-roles.ts";
 
-/** Which key encrypts a server's databases. */
+/** The key that encrypts a server's databases. */
 export interface EncryptionProtector {
   /** `ServiceManaged` or `AzureKeyVault`. */
   serverKeyType: string;
   /** Address of the key vault key with its version. */
   uri?: string;
-  /** It follows the newest version. */
+  /** True if the server uses the newest version. */
   autoRotationEnabled: boolean;
 }
 

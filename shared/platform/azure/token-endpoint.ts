@@ -8,10 +8,13 @@ export interface Registration {
   clientSecret: string;
 }
 
-/** Milliseconds one attempt may take. */
+/** Milliseconds that one attempt may take. */
 const TIMEOUT_MS = 30_000;
 
-/** Signing in does not say much more than these, by the code of https://learn.microsoft.com/entra/identity-platform/reference-error-codes */
+/**
+ * The only codes of a failed sign-in that are evaluated:
+ * https://learn.microsoft.com/entra/identity-platform/reference-error-codes
+ */
 export const SIGN_IN_REFUSALS: Readonly<Record<number, string>> = {
   700016: "The application is not known in this tenant.",
   7000112: "The application is disabled.",
@@ -20,10 +23,10 @@ export const SIGN_IN_REFUSALS: Readonly<Record<number, string>> = {
 };
 
 /**
- * Asks Entra for a token for Microsoft Graph, with one request on a connection of its own: a new one may reach another server,
- * which may not know a new secret yet. Nothing is logged or kept.
+ * Requests a token for Microsoft Graph from Entra, with one request on a new connection. A new connection can reach another
+ * server, which may not have a new secret yet. Logs and stores nothing.
  *
- * @throws {RestError} without an answer.
+ * @throws {RestError} if there is no answer.
  */
 export async function requestToken(
   { cloud: { authorityHost, graph } }: Pick<Config, "cloud">,
@@ -54,6 +57,6 @@ function jsonOf(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    return undefined; // A page of a proxy says nothing about the secret.
+    return undefined; // The page of a proxy says nothing about the secret.
   }
 }

@@ -8,9 +8,7 @@ import { type CloudServices, listed, originOf, present } from "./key-vault.ts";
 import { deletedSecretAnswer, secretAnswer, secretVersionsRoute } from "./key-vault-answers.ts";
 import { isServiceVault } from "./service-key-vault.ts";
 
-/**
- * Secrets of key vaults, read with their value and written: for rotation and sync only. Instants are whole unix seconds.
- */
+/** Secrets of key vaults with their values, for rotation and sync only. Times are whole Unix seconds. */
 
 /** One version of a secret without its value. */
 export interface SecretVersion {
@@ -24,16 +22,16 @@ export interface SecretVersion {
   expiresOn?: number;
   createdOn?: number;
   updatedOn?: number;
-  /** It only backs a certificate of the same name and can't be written. */
+  /** True if the secret belongs to a certificate of the same name. Such a secret can't be written. */
   managed: boolean;
 }
 
-/** What a new version is made of. Nothing is inherited from the version before. */
+/** The properties of a new version. Nothing is inherited from the previous version. */
 export interface NewSecretVersion {
   /** At most 25,600 bytes: https://learn.microsoft.com/azure/key-vault/secrets/about-secrets */
   value: string;
   contentType?: string | undefined;
-  /** At most 15, names and values of up to 256 characters. */
+  /** At most 15 tags, with names and values of up to 256 characters. */
   tags?: Record<string, string> | undefined;
   notBefore?: number | undefined;
   expiresOn?: number | undefined;
@@ -42,36 +40,37 @@ export interface NewSecretVersion {
 /** The secrets of one vault. Every method throws `CloudFailure`. */
 export interface VaultSecrets {
   /**
-   * All versions, the newest first, without values; empty when there is no such secret. Key Vault dates them by the second:
-   * of versions made within one, the order is not known, and only `read` tells which is the current one.
+   * Lists all versions without values, the newest first. Empty if there is no such secret. Key Vault stores times in seconds:
+   * versions of the same second have no order, and only `read` returns the current one.
    */
   versions(name: string, signal?: AbortSignal): Promise<SecretVersion[]>;
   /**
-   * Undefined when there is none. Without `version` the current one.
+   * Reads a version, the current one without `version`. Returns undefined if there is none.
    *
-   * @throws {CloudFailure} disabled when that version is switched off.
+   * @throws {CloudFailure} disabled if that version is disabled.
    */
   read(name: string, version?: string, signal?: AbortSignal): Promise<(SecretVersion & { value: string }) | undefined>;
   /**
-   * Adds a version. Sent once: after an `unclear` failure the caller looks for what it wrote by its tags.
+   * Adds a version. Not retried without an answer: after an `unclear` failure the caller must search for the version by its
+   * tags.
    *
-   * @throws {CloudFailure} deleted when a deleted secret holds the name; conflict while one is being deleted or recovered.
+   * @throws {CloudFailure} deleted if a deleted secret has the name; conflict while the secret is being deleted or recovered.
    */
   write(name: string, version: NewSecretVersion): Promise<SecretVersion>;
-  /** Switches one version off or on. */
+  /** Enables or disables one version. */
   enable(name: string, version: string, enabled: boolean): Promise<void>;
-  /** A deleted secret that can be recovered, undefined when there is none. */
+  /** Returns a deleted secret that can be recovered, or undefined if there is none. */
   deleted(name: string): Promise<{ tags: Record<string, string> } | undefined>;
-  /** Has a deleted secret recovered; it takes seconds until its name works. Nothing happens when there is none. */
+  /** Recovers a deleted secret. Its name works some seconds later. Does nothing if there is none. */
   recover(name: string): Promise<void>;
-  /** Deletes all versions, recoverable; nothing happens when it is not there. */
+  /** Deletes all versions, which stay recoverable. Does nothing if the secret does not exist. */
   remove(name: string): Promise<void>;
 }
 
 export interface VaultSecretsClients {
   /**
-   * @throws {CloudFailure} foreignHost when the address is not https, or not under the cloud's Key Vault domain.
-   * @throws {Problem} serviceVault when it is the service's own vault, in any spelling.
+   * @throws {CloudFailure} foreignHost if the address is not https, or not under the cloud's Key Vault domain.
+   * @throws {Problem} serviceVault if it is the service's own vault, in any spelling.
    */
   open(vault: { name: string; vaultUri: string }): VaultSecrets;
 }
@@ -94,7 +93,7 @@ export function createVaultSecrets(services: CloudServices): VaultSecretsClients
         throw new Problem("serviceVault", `${vaultName} is the service's own key vault. Name another one.`);
       }
 
-      /** A client holds no connection of its own; the policy of each knows one list only. */
+      /** Creates a client for one call or one list. A client has no connections of its own. */
       async function client(
         operation: string,
         {
@@ -161,7 +160,7 @@ export function createVaultSecrets(services: CloudServices): VaultSecretsClients
         },
 
         async recover(name) {
-          // The SDK then looks whether the name works already, which it does not for some seconds.
+          // The SDK then checks whether the name works, which takes some seconds.
           await unlessMissing((await client("recover a deleted secret")).beginRecoverDeletedSecret(name));
         },
 
@@ -173,7 +172,7 @@ export function createVaultSecrets(services: CloudServices): VaultSecretsClients
   };
 }
 
-/** The SDK cuts the seconds of a date to 32 bits, which end in 2038: so it is told of none, and they are added here. */
+/** Adds the dates to the body. The SDK truncates the seconds of a date to 32 bits, which end in 2038. */
 function datesPolicy(attributes: { nbf?: number; exp?: number }): PipelinePolicy {
   return {
     name: "secretDatesPolicy",

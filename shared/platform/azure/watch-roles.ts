@@ -1,16 +1,19 @@
 /**
- * The custom roles of the watch templates, as remedies name them. docs/permissions.md says which call takes which role, and why
- * the built-in role Reader is none of them: it may read everything in the subscription.
+ * The custom roles of the watch templates, as remedies name them. docs/permissions.md lists the role of each call. The built-in
+ * role Reader is not used, because it can read everything in the subscription.
  */
 
 /** Creates the custom roles in one subscription and assigns them to the service's identity. */
 export const WATCH_TEMPLATE = "infra/azure/watch/subscription.bicep";
-/** The same in Terraform. */
+/** The same template in Terraform. */
 const WATCH_MODULE = "infra/terraform/watch";
 
-/** Reads subscriptions, key vaults and their diagnostic settings. In Azure its name ends with the environment and the scope. */
+/**
+ * Reads subscriptions, key vaults and their diagnostic settings. In Azure, the role's name ends with the environment and the
+ * scope.
+ */
 export const INVENTORY_ROLE = "Credential Lifecycle Inventory Reader";
-/** Reads the resources that may use key vaults, and role assignments. */
+/** Reads role assignments, and the resources that can use key vaults. */
 const DEPENDENCY_ROLE = "Credential Lifecycle Dependency Reader";
 
 /** Completes "Give the service's identity …". */

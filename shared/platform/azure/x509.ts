@@ -13,13 +13,13 @@ interface X509Facts {
 
 interface KeyFacts {
   keyType?: string;
-  /** Bits; RSA only. */
+  /** Key size in bits, for RSA keys. */
   keySize?: number;
 }
 
 /**
- * @param key - The facts of its key are wanted: reading it takes most of the time.
- * @throws {CloudFailure} badResponse when the bytes are no X.509 certificate in DER, or of a key that cannot be read.
+ * @param key - Whether to read the properties of the key, which takes most of the time.
+ * @throws {CloudFailure} badResponse if the bytes are not an X.509 certificate in DER, or its key can't be read.
  */
 export function readX509(der: Uint8Array, target: CallTarget, key: boolean): X509Facts & KeyFacts {
   let certificate: X509Certificate;
@@ -52,7 +52,7 @@ function months(from: Date, to: Date): number {
   return Math.max(1, Math.round((to.getTime() - from.getTime()) / averageMonthMs));
 }
 
-/** Not by `toLegacyObject`, which ends the whole process with a segmentation fault at P-256K (Node 24.21). */
+/** `toLegacyObject` is not used, because it ends the process with a segmentation fault for P-256K (Node 24.21). */
 function publicKeyFacts({ asymmetricKeyType: type, asymmetricKeyDetails: details }: KeyObject): KeyFacts {
   if (type === "ec") return { keyType: "EC" };
   if (type !== "rsa" && type !== "rsa-pss") return {};

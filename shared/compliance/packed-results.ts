@@ -1,0 +1,167 @@
+import * as z from "zod";
+import { ASSET_TYPES, type AssetType, fingerprint } from "../inventory/asset.ts";
+import { pack, unpackBytes } from "../platform/storage/packed.ts";
+import type { Failure } from "./compliance-rows.ts";
+import { AssetFacts } from "./finding-facts.ts";
+
+/** Results of one asset: the codes of checks that it passes, and the failures. Not applicable checks are in neither. */
+export interface AssetState {
+  type: AssetType;
+  name: string;
+  passed: number[];
+  failed: Failure[];
+  /** Unix seconds at which age changes the first result. */
+  dueAt?: number;
+  /** Data for lists of violations. Only if something fails. */
+  facts?: AssetFacts | undefined;
+}
+
+export const assetKey = (type: AssetType, name: string): string => `${type}.${name.toLowerCase()}`;
+
+export interface Tally {
+  passed: number;
+  failed: number;
+}
+
+/** Numbers of passed and failed pairs by check, as 32-bit triples `code, passed, failed`: about 300 bytes per vault. */
+export function packTallies(tallies: ReadonlyMap<number, Tally>): Uint8Array<ArrayBuffer> {
+  const entries = [...tallies].sort(([a], [b]) => a - b);
+  return new Uint8Array(
+    Uint32Array.from(entries.flatMap(([code, { passed, failed }]) => [code, passed, failed])).buffer,
+  );
+}
+
+export function unpackTallies(packed: Uint8Array): Map<number, Tally> {
+  // A copy, since decoded bytes may be unaligned in a larger buffer, and `Buffer.slice` does not copy.
+  const words = new Uint32Array(new Uint8Array(packed).buffer);
+  const tallies = new Map<number, Tally>();
+  for (let at = 0; at + 2 < words.length; at += 3) {
+    tallies.set(words[at]!, { passed: words[at + 1]!, failed: words[at + 2]! });
+  }
+  return tallies;
+}
+
+/**
+ * Assets per details row and failing assets per findings row. Compressed, either stays far below the 1 MiB limit of an entity.
+ */
+const ASSETS_PER_ROW = 4000;
+export const FINDINGS_PER_ROW = 500;
+
+/** A row's columns before compression, with a short hash to detect changes. */
+export interface Chunk {
+  hash: string;
+  bytes(): Uint8Array<ArrayBuffer>;
+  /** The facts of the row's items, in their order. Undefined if no item has any. */
+  facts(): Uint8Array<ArrayBuffer> | undefined;
+}
+
+const Facts = z.array(AssetFacts.nullable());
+type Facts = z.infer<typeof Facts>;
+
+const hashOf = (items: readonly unknown[], facts: Facts | undefined): string =>
+  facts === undefined ? fingerprint(items) : fingerprint([items, facts]);
+
+/** Returns the facts of a row's items. Undefined if it has none. */
+const unpackFacts = (bytes: Uint8Array | undefined): Facts | undefined =>
+  bytes === undefined ? undefined : unpackBytes(bytes, Facts);
+
+/**
+ * @param stored - Returns an item in its stored form. Called twice per item, because keeping all items of a large vault would
+ * double the memory.
+ */
+function chunksOf<T>(
+  items: readonly T[],
+  perRow: number,
+  stored: (item: T) => unknown,
+  factsOf: (item: T) => AssetFacts | undefined,
+): Chunk[] {
+  const chunks: Chunk[] = [];
+  for (let start = 0; start < items.length; start += perRow) {
+    const part = items.slice(start, start + perRow);
+    const values = () => part.map(stored);
+    const facts = part.some((item) => factsOf(item) !== undefined)
+      ? () => part.map((item) => factsOf(item) ?? null)
+      : undefined;
+    chunks.push({
+      hash: hashOf(values(), facts?.()),
+      bytes: () => pack(values()),
+      facts: () => facts && pack(facts()),
+    });
+  }
+  return chunks;
+}
+
+const StoredFailure = z.tuple([z.int(), z.int(), z.string()]);
+const StoredAsset = z.tuple([z.enum(ASSET_TYPES), z.string(), z.array(z.int()), z.array(StoredFailure), z.int()]);
+type StoredAsset = z.infer<typeof StoredAsset>;
+
+const byKey = (a: AssetState, b: AssetState): number => {
+  const [left, right] = [assetKey(a.type, a.name), assetKey(b.type, b.name)];
+  return left < right ? -1 : left > right ? 1 : 0;
+};
+
+export const detailChunks = (assets: Iterable<AssetState>): Chunk[] =>
+  chunksOf([...assets].sort(byKey), ASSETS_PER_ROW, storedAsset, ({ facts }) => facts);
+
+const storedAsset = ({ type, name, passed, failed, dueAt }: AssetState): StoredAsset => [
+  type,
+  name,
+  passed,
+  failed.map(({ code, since, evidence }): z.infer<typeof StoredFailure> => [code, since, evidence]),
+  dueAt ?? 0,
+];
+
+/** The assets of a details row, with the hash of the chunk from which it was written. */
+export function unpackDetails(bytes: Uint8Array, packedFacts?: Uint8Array): { hash: string; assets: AssetState[] } {
+  const stored = unpackBytes(bytes, z.array(StoredAsset));
+  const facts = unpackFacts(packedFacts);
+  const assets = stored.map(([type, name, passed, failed, dueAt], at): AssetState => {
+    const known = facts?.[at];
+    return {
+      type,
+      name,
+      passed,
+      failed: failed.map(([code, since, evidence]) => ({ code, since, evidence })),
+      ...(dueAt ? { dueAt } : {}),
+      ...(known ? { facts: known } : {}),
+    };
+  });
+  return { hash: hashOf(stored, facts), assets };
+}
+
+/** A failing asset of one check: its name, since when (unix seconds), the evidence, and further data. */
+export type Finding = [name: string, since: number, evidence: string, facts?: AssetFacts | undefined];
+type StoredFinding = [name: string, since: number, evidence: string];
+const StoredFindings = z.array(z.tuple([z.string(), z.int(), z.string()]));
+
+/** Sorts findings by name, ignoring case. */
+export const findingChunks = (findings: readonly Finding[]): Chunk[] =>
+  chunksOf(sortedFindings(findings), FINDINGS_PER_ROW, storedFinding, ([, , , facts]) => facts);
+
+const storedFinding = ([name, since, evidence]: Finding): StoredFinding => [name, since, evidence];
+
+export function sortedFindings(findings: readonly Finding[]): Finding[] {
+  const keyed = findings.map((finding) => ({ finding, key: finding[0].toLowerCase() }));
+  keyed.sort((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : 0));
+  return keyed.map(({ finding }) => finding);
+}
+
+export function unpackFindings(bytes: Uint8Array, packedFacts?: Uint8Array): Finding[] {
+  const facts = unpackFacts(packedFacts);
+  return unpackBytes(bytes, StoredFindings).map((finding, at): Finding => {
+    const known = facts?.[at];
+    return known ? [...finding, known] : finding;
+  });
+}
+
+/** Returns the hash of the chunk from which a findings row was written. */
+export const findingsHash = (bytes: Uint8Array, packedFacts?: Uint8Array): string =>
+  hashOf(unpackBytes(bytes, StoredFindings), unpackFacts(packedFacts));
+
+/** A violation that arose: its check's code, the resource's name, since when, and the resource's tags. */
+export type NewViolationItem = [code: number, name: string, since: number, tags: Record<string, string>];
+const StoredNewViolations = z.array(z.tuple([z.int(), z.string(), z.int(), z.record(z.string(), z.string())]));
+export const NEW_VIOLATIONS_PER_ROW = 1000;
+
+export const packNewViolations = (items: readonly NewViolationItem[]): Uint8Array<ArrayBuffer> => pack(items);
+export const unpackNewViolations = (bytes: Uint8Array): NewViolationItem[] => unpackBytes(bytes, StoredNewViolations);

@@ -1,0 +1,129 @@
+import type { Audit } from "../audit/audit.ts";
+import { assetId } from "../inventory/asset.ts";
+import type { VaultRecord } from "../inventory/vault.ts";
+import type { AssetChange } from "../inventory/write.ts";
+import { CloudFailure } from "../platform/azure/failure.ts";
+import { parseResourceId } from "../platform/azure/resource-id.ts";
+import type { Randomness } from "../platform/runtime.ts";
+import { listVaults, planListed } from "./plan-vaults.ts";
+import { type RescanRecord, resourceIdsOf } from "./rescan-rows.ts";
+import type { PlannedVault } from "./scan.ts";
+import { hasSameFacts, type ScanVaultDeps, scanVault } from "./scan-vault.ts";
+
+/** Maximum number of changed assets that an audit entry names. The counts include all. */
+const MAX_NAMED = 100;
+
+export interface RescanVaultDeps extends ScanVaultDeps {
+  audit: Pick<Audit, "append">;
+  /** Returns whether the subscription is in scope. */
+  watched: (subscriptionId: string) => Promise<boolean>;
+  randomness: Randomness;
+}
+
+/**
+ * Re-scans one vault and records the changes in the audit log. Does nothing if the vault is not in scope, or is neither in the
+ * inventory nor in the cloud.
+ *
+ * @returns whether anything changed.
+ * @throws {VaultBusy} while another worker writes the vault.
+ * @throws {CloudFailure} when the vault's description can't be read. Failures to read its contents are part of the outcome.
+ */
+export async function rescanVault(
+  row: RescanRecord,
+  options: { owner: string; requestId: string; signal: AbortSignal },
+  deps: RescanVaultDeps,
+): Promise<boolean> {
+  const { owner, requestId, signal } = options;
+  const known = await deps.writer.find(row.vaultName);
+  const planned = await planRescan(row, known, signal, deps);
+  if (!planned) return false;
+  let changed = false;
+
+  async function enter(id: string, change: VaultChange, changes: AssetChange[]): Promise<void> {
+    await deps.audit.append({
+      id,
+      type: "vault.changed",
+      caller: { actor: "system", requestId },
+      outcome: "success",
+      target: { type: "vault", id: change.vault.id },
+      details: { trigger: "event", ...detailsOf(change, changes) },
+    });
+    changed = true;
+  }
+
+  const prepareChange: ScanVaultDeps["prepareChange"] = async (change) => {
+    const record = await deps.prepareChange(change);
+    // One entry ID for all attempts, because derived data may be written again.
+    let entryId: string | undefined;
+    return async (changes, confirm) => {
+      await record(changes, confirm);
+      if (changes.length === 0 && !vaultChange(change)) return;
+      entryId ??= deps.randomness.ulid(deps.clock.now());
+      await enter(entryId, change, changes);
+    };
+  };
+  const eventAt = row.want.fromVault ? row.want.at : undefined;
+  const mode = known ? "delta" : "full";
+  await scanVault(planned, { mode, owner, signal, rescan: { eventAt } }, { ...deps, prepareChange });
+  return changed;
+}
+
+/**
+ * Returns the plan for the vault, from the inventory or from the resource manager's current description. Undefined if no
+ * subscription in scope has the vault; other subscriptions are not queried.
+ */
+async function planRescan(
+  { want }: RescanRecord,
+  known: VaultRecord | undefined,
+  signal: AbortSignal,
+  { resourceManager, watched, clock }: RescanVaultDeps,
+): Promise<PlannedVault | undefined> {
+  for (const id of resourceIdsOf(want)) {
+    const place = parseResourceId(id);
+    if (!place || !(await watched(place.subscriptionId.toLowerCase()))) continue;
+    const listedAt = clock.now().toISOString();
+    try {
+      const resource = await resourceManager.vault(id, signal);
+      const { name, subscriptionId } = resource;
+      return { name, subscriptionId, action: "scan", listedAt, resource: { ...resource } };
+    } catch (error) {
+      if (!(error instanceof CloudFailure) || error.code !== "notFound") throw error;
+    }
+  }
+  if (!known || !(await watched(known.subscriptionId))) return undefined;
+  const { name, subscriptionId } = known;
+  if (want.vaultId === undefined) {
+    return { name, subscriptionId, action: "scan", listedAt: known.describedAt, resource: { ...known } };
+  }
+  // Only a complete listing proves that a vault was deleted.
+  const listedAt = clock.now().toISOString();
+  const listed = await listVaults(resourceManager, subscriptionId, signal);
+  const only = new Map([[name.toLowerCase(), undefined]]);
+  const { vaults } = planListed(subscriptionId, listed, only, "force", listedAt);
+  return vaults.find((one) => one.name.toLowerCase() === name.toLowerCase() && one.action !== "fail");
+}
+
+type VaultChange = Parameters<ScanVaultDeps["prepareChange"]>[0];
+
+/** Returns how the vault itself changed, apart from its assets. */
+function vaultChange({ vault, vaultBefore, vaultGone }: VaultChange): "added" | "removed" | "updated" | undefined {
+  if (vaultGone) return "removed";
+  if (!vaultBefore) return "added";
+  return hasSameFacts(vaultBefore, vault) ? undefined : "updated";
+}
+
+function detailsOf(change: VaultChange, changes: AssetChange[]): object {
+  const { name: vaultName } = change.vault;
+  const ids = (of: AssetChange[]) => of.slice(0, MAX_NAMED).map(({ type, name }) => assetId({ vaultName, type, name }));
+  const added = changes.filter(({ before, after }) => !before && after);
+  const removed = changes.filter(({ before, after }) => before && !after);
+  const updated = changes.filter(({ before, after }) => before && after && before.content !== after.content);
+  const vault = vaultChange(change);
+  return {
+    ...(vault ? { vault } : {}),
+    counts: { added: added.length, updated: updated.length, removed: removed.length },
+    added: ids(added),
+    updated: ids(updated),
+    removed: ids(removed),
+  };
+}

@@ -1,0 +1,134 @@
+import * as z from "zod";
+import { type Encoded, encoded, type Operation, putEncoded, remove } from "../platform/storage/tables.ts";
+import { ASSET_TYPES, type AssetRecord, Assets, type AssetType } from "./asset.ts";
+import { expiryKey, nameKey } from "./asset-keys.ts";
+
+/** A changed asset: `before` as stored in the vault's partition, `after` as it should be. */
+export interface AssetChange {
+  type: AssetType;
+  name: string;
+  before: AssetRecord | undefined;
+  after: AssetRecord | undefined;
+}
+
+/**
+ * An index entry that a worker announces before it writes the entry. The expiry is in unix seconds. `mark` identifies the
+ * asset's state at that time: null if the asset did not exist. Workers of earlier versions wrote no mark.
+ */
+export const PendingEntry = z.tuple([
+  z.enum(ASSET_TYPES),
+  z.string(),
+  z.number().nullable(),
+  z.string().nullable().optional(),
+]);
+export type PendingEntry = z.infer<typeof PendingEntry>;
+
+/** The change of one asset's rows: their possible current keys and the wanted state. */
+export interface RowChange {
+  /** Expiry values of rows that may exist and must be removed. */
+  staleExpiries: (number | undefined)[];
+  type: AssetType;
+  name: string;
+  vaultName: string;
+  /** The wanted asset. Undefined to remove it. */
+  asset: AssetRecord | undefined;
+  /** The asset as stored in the vault's partition. */
+  mark: string | null;
+  /** The encoded asset, cached after the first partition is written. Not cached for very large changes. */
+  encoded?: Encoded;
+}
+
+/** Number of encoded assets, some kilobytes each, that are cached for the next partition. */
+const MOST_KEPT = 5_000;
+
+/** The first characters of an asset's content hash, enough to distinguish one state from the next. */
+const contentMark = (asset: AssetRecord | undefined): string | null => asset?.content.slice(0, 8) ?? null;
+
+const changeKey = (type: AssetType, name: string): string => `${type}!${name.toLowerCase()}`;
+
+/**
+ * Returns the changes plus removals of assets that only a crashed worker announced. Other modules may have been told of such an
+ * asset, so they must be told of its removal.
+ */
+export function withAnnouncedRemovals(changes: AssetChange[], pending: PendingEntry[]): AssetChange[] {
+  if (pending.length === 0) return changes;
+  const all = new Map(changes.map((change) => [changeKey(change.type, change.name), change]));
+  for (const [type, name] of pending) {
+    const key = changeKey(type, name);
+    if (!all.has(key)) all.set(key, { type, name, before: undefined, after: undefined });
+  }
+  return [...all.values()];
+}
+
+/** Returns the row changes of these assets. Index entries may exist for their previous state and for announced entries. */
+export function rowChanges(vaultName: string, changes: AssetChange[], pending: PendingEntry[]): RowChange[] {
+  const rows = new Map<string, RowChange>();
+  for (const { type, name, before, after } of changes) {
+    const staleExpiries = before ? [before.expiresOn] : [];
+    rows.set(changeKey(type, name), { type, name, vaultName, asset: after, staleExpiries, mark: contentMark(before) });
+  }
+  for (const [type, name, expiresOn] of pending) {
+    rows.get(changeKey(type, name))?.staleExpiries.push(expiresOn ?? undefined);
+  }
+  return [...rows.values()];
+}
+
+/** Returns all index entries by expiry that may exist once these rows are being written. */
+export function pendingEntries(rows: RowChange[], earlier: PendingEntry[]): PendingEntry[] {
+  return [
+    ...earlier,
+    ...rows.map(
+      ({ type, name, asset, mark }): PendingEntry => [type, name.toLowerCase(), asset?.expiresOn ?? null, mark],
+    ),
+  ];
+}
+
+/** A change as shown to users. */
+export interface NetChange {
+  kind: "added" | "updated" | "removed";
+  type: AssetType;
+  name: string;
+  /** Set only if the previous state is certain: a crashed worker may have written some of the rows before. */
+  before: AssetRecord | undefined;
+  after: AssetRecord | undefined;
+}
+
+/** Returns the changes relative to the state before the first worker, including crashed ones, wrote any of them. */
+export function netChanges(changes: readonly AssetChange[], pending: readonly PendingEntry[]): NetChange[] {
+  const announced = new Map<string, string | null>();
+  for (const [type, name, , mark] of pending) {
+    const key = changeKey(type, name);
+    if (mark !== undefined && !announced.has(key)) announced.set(key, mark);
+  }
+  return changes.flatMap(({ type, name, before, after }): NetChange[] => {
+    const [known, is] = [contentMark(before), contentMark(after)];
+    const first = announced.get(changeKey(type, name));
+    const was = first === undefined ? known : first;
+    if (was === is) return [];
+    const kind = was === null ? "added" : is === null ? "removed" : "updated";
+    return [{ kind, type, name, before: was === known ? before : undefined, after }];
+  });
+}
+
+/**
+ * Returns the operations that bring one partition from any state that a crashed worker may have left to the wanted state. The
+ * row by name is last, because the next worker compares with it: until it is written, everything before is repeated.
+ */
+export function* rowOperations(changes: readonly RowChange[]): Generator<Operation> {
+  for (const change of changes) {
+    const { type, name, vaultName, asset, staleExpiries } = change;
+    const wanted = asset && expiryKey(type, asset.expiresOn, name, vaultName);
+    const stale = new Set(staleExpiries.map((expiry) => expiryKey(type, expiry, name, vaultName)));
+    if (wanted) stale.delete(wanted);
+    for (const key of stale) yield remove(Assets, key);
+    if (asset && wanted) {
+      const key = nameKey(type, name, vaultName);
+      const row = change.encoded ?? encoded(Assets, key, asset);
+      if (changes.length <= MOST_KEPT) change.encoded = row;
+      yield putEncoded(row, wanted);
+      yield putEncoded(row, key);
+    } else {
+      yield remove(Assets, nameKey(type, name, vaultName));
+    }
+  }
+}

@@ -1,0 +1,322 @@
+import { randomUUID } from "node:crypto";
+import * as z from "zod";
+import { isConflict } from "../platform/storage/conflict.ts";
+import type { Row } from "../platform/storage/entity.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import { pack, unpack } from "../platform/storage/packed.ts";
+import { type Fence, insert, type Operation, put, remove, replace, type Tables } from "../platform/storage/tables.ts";
+import { SECOND_MS } from "../platform/time.ts";
+import { AssetFences, fenceKey, partitions } from "./asset-keys.ts";
+import { PendingEntry } from "./asset-row-changes.ts";
+import { ChangeRows, type LoggedChanges } from "./change-log.ts";
+import { countedEqually, writeVault } from "./changed-vaults.ts";
+import {
+  PendingWrites,
+  pendingPrefix,
+  VAULTS,
+  type VaultRecord,
+  Vaults,
+  vaultInSubscriptionKey,
+  vaultKey,
+} from "./vault.ts";
+
+/**
+ * How long a claim is valid after its last renewal, by the store's clock. Claims only prevent duplicate work. Fences make
+ * writes safe.
+ */
+export const LEASE_MS = 15 * SECOND_MS;
+const RENEW_AFTER_MS = 5 * SECOND_MS;
+/** Delay before the next attempt if another worker was faster. */
+const AFTER_CONFLICT_MS = 2 * SECOND_MS;
+/** Entries per PendingWrites row. Compressed, they stay far below the 1 MiB limit of an entity. */
+const PENDING_PER_ROW = 10_000;
+
+/** Thrown while another worker writes the vault. Retry after `waitMs` milliseconds. */
+export class VaultBusy extends Error {
+  readonly waitMs: number;
+  constructor(name: string, waitMs: number) {
+    super(`The vault ${name} is being written by another worker; try again in ${Math.ceil(waitMs / SECOND_MS)} s`);
+    this.name = "VaultBusy";
+    this.waitMs = waitMs;
+  }
+}
+
+/** The fences of a vault that one worker has taken, one in each partition of the vault's assets. */
+export interface VaultFences {
+  readonly all: Fence;
+  readonly subscription: Fence;
+  readonly vault: Fence;
+}
+
+/** The stored state of a vault when a worker starts. */
+export interface KnownVault {
+  row: Row<VaultRecord> | undefined;
+  /** Entries that a worker announced and may have written without finishing. */
+  pending: PendingEntry[];
+  /** True if another worker claimed the vault and did not finish. Any part of its work may have been written. */
+  interrupted: boolean;
+  /** Set only if the fences had to be taken from another worker. */
+  fences: VaultFences | undefined;
+}
+
+export interface Claim {
+  readonly fences: VaultFences;
+  /**
+   * Renews the claim, at most every five seconds.
+   *
+   * @throws {VaultBusy} when another worker took the vault over.
+   */
+  renew(): Promise<void>;
+  /**
+   * Verifies that no other worker has claimed the vault.
+   *
+   * @throws {VaultBusy}
+   */
+  confirm(): Promise<void>;
+  /**
+   * Takes every fence again after a write conflict, if the claim is still valid.
+   *
+   * @throws {VaultBusy}
+   */
+  retake(): Promise<void>;
+  /**
+   * Ends the claim and replaces the vault's row by `vault`, or removes it. `also` is written in the same transaction. So are
+   * `changes`, except those that don't fit, which are written before. Changes that a crashed worker wrote are removed first.
+   *
+   * @throws {VaultBusy}
+   */
+  end(
+    vault: VaultRecord | undefined,
+    beside?: { changes?: LoggedChanges; also?: readonly Operation[] | undefined },
+  ): Promise<void>;
+}
+
+/**
+ * Reads a vault's stored state before a worker reads the vault in the cloud. If another worker did not finish, the fences are
+ * taken first, so that none of its late requests can succeed, and only then the rows are read.
+ *
+ * @throws {VaultBusy} while another worker holds the vault.
+ */
+export async function readStoredVault(tables: Tables, name: string): Promise<KnownVault> {
+  const found = await tables.aged(Vaults, VAULTS, vaultKey(name));
+  if (!found?.row.pending) return { row: found?.row, pending: [], interrupted: false, fences: undefined };
+  throwIfClaimed(found);
+  const { subscriptionId } = found.row;
+  const fences = openFences(tables, { name, subscriptionId }, undefined);
+  await busyOnConflict(name, () => takeFences(fences));
+  const now = await tables.aged(Vaults, VAULTS, vaultKey(name));
+  if (now?.row.pending) throwIfClaimed(now);
+  const stays = now?.row.subscriptionId.toLowerCase() === subscriptionId.toLowerCase();
+  return {
+    row: now?.row,
+    pending: now?.row.pending ? await pendingOf(tables, name) : [],
+    interrupted: now?.row.pending === true,
+    fences: stays ? fences : undefined,
+  };
+}
+
+/**
+ * Returns a vault's row while no worker writes the vault. Ends a crashed worker's claim: if that worker is still running, it
+ * can no longer finish, and its work is repeated.
+ *
+ * @throws {VaultBusy} while another worker holds the vault.
+ */
+export async function unclaimedVault(tables: Tables, name: string): Promise<Row<VaultRecord> | undefined> {
+  const found = await tables.aged(Vaults, VAULTS, vaultKey(name));
+  if (!found?.row.pending || found.row.lockOwner === undefined) return found?.row;
+  throwIfClaimed(found);
+  return await busyOnConflict(name, () => tables.replace(Vaults, { ...found.row, lockOwner: undefined }));
+}
+
+/**
+ * Claims the vault and announces the index entries that are going to be written.
+ *
+ * @param current - Content of the vault's row until the claim ends.
+ * @param owner - Identifies the worker in the row.
+ * @throws {VaultBusy} when the vault was written since `known` was read.
+ */
+export async function claimVault(
+  tables: Tables,
+  known: KnownVault,
+  current: VaultRecord,
+  entries: PendingEntry[],
+  owner: string,
+): Promise<Claim> {
+  const { name } = current;
+  const key = vaultKey(name);
+  const copyKey = vaultInSubscriptionKey(current.subscriptionId, name);
+  const { fences: _left, lockedUntil: _until, ...rest } = current;
+  const claimed: VaultRecord = { ...rest, pending: true, lockOwner: owner };
+  const marked = !countedEqually(known.row, claimed);
+  const pendingRows = pendingOperations(name, entries);
+  const pendingKeys = pendingRows.map(({ rowKey }) => rowKey);
+  const lead = [
+    known.row ? replace(Vaults, key, claimed, known.row.etag) : insert(Vaults, key, claimed),
+    // A vault's row and its copy are always written together, because scans find removed vaults by the copies.
+    put(Vaults, copyKey, claimed),
+  ];
+  const [first = [], ...further] = await splitIntoBatches(tables, pendingRows, lead);
+  const etags = await busyOnConflict(name, () =>
+    writeVault(tables, { before: known.row, now: claimed }, [...lead, ...first]),
+  );
+  let etag = etags.get(key)!;
+  let renewedAt = performance.now();
+  let renewing: Promise<void> | undefined;
+  const fences = known.fences ?? openFences(tables, current, known.row?.fences);
+
+  async function confirm(): Promise<void> {
+    renewedAt = performance.now();
+    const row = { ...claimed, partitionKey: VAULTS, rowKey: key, etag };
+    ({ etag } = await busyOnConflict(name, () => tables.replace(Vaults, row)));
+  }
+
+  /** Writes rows in a transaction that fails if the claim is no longer valid. */
+  async function writeHeld(rows: readonly Operation[]): Promise<void> {
+    const operations = [replace(Vaults, key, claimed, etag), ...rows];
+    etag = (await busyOnConflict(name, () => tables.transaction(Vaults.table, VAULTS, operations))).get(key)!;
+  }
+
+  /** Removes the logged changes of a crashed worker. They carry that worker's time, so they can't be reused. */
+  async function removeWrittenChanges(): Promise<void> {
+    const from = current.changesKey;
+    if (from === undefined) return;
+    const removals: Operation[] = [];
+    const range = { partitionKey: VAULTS, from, before: keyEnd(from), select: [] };
+    for await (const rows of tables.pages(ChangeRows, range))
+      for (const { rowKey } of rows) removals.push(remove(ChangeRows, rowKey));
+    for (const some of await splitIntoBatches(tables, removals, [])) await writeHeld(some);
+  }
+
+  // All entries are announced before any of them is written.
+  for (const some of further) await writeHeld(some);
+
+  return {
+    fences,
+    confirm,
+
+    async renew() {
+      if (renewing === undefined && performance.now() - renewedAt < RENEW_AFTER_MS) return;
+      renewing ??= confirm().then(() => {
+        renewing = undefined;
+      });
+      await renewing;
+    },
+
+    async retake() {
+      await busyOnConflict(name, () => takeFences(fences));
+      // A worker claims the vault before it takes fences and writes. So this fails if another worker did so in between.
+      await confirm();
+    },
+
+    async end(vault, { changes, also = [] } = {}) {
+      const cleared = pendingKeys.map((pending) => remove(PendingWrites, pending));
+      await removeWrittenChanges();
+      const ending = () => [
+        ...(vault
+          ? releaseOperations(vault, fenceEtags(fences), etag)
+          : [remove(Vaults, key, etag), remove(Vaults, copyKey)]),
+        ...cleared,
+        ...also,
+      ];
+      let operations = ending();
+      const [last = [], ...before] = await splitIntoBatches(tables, changes?.rows ?? [], operations);
+      if (before.length > 0) {
+        claimed.changesKey = changes?.key;
+        for (const some of before) await writeHeld(some);
+        operations = ending();
+      }
+      await busyOnConflict(name, () =>
+        writeVault(tables, { before: claimed, now: vault, marked }, [...operations, ...last]),
+      );
+    },
+  };
+}
+
+/** Upper bound of a changed vault's rows in a transaction: an entity has at most 1 MiB, and its bytes are sent in base64. */
+const CHANGED_VAULT_BYTES = 1.4 * 1024 * 1024;
+
+/** Splits rows into transaction-sized batches that leave room for `lead` and for the vault's own row. */
+const splitIntoBatches = (
+  tables: Tables,
+  rows: readonly Operation[],
+  lead: readonly Operation[],
+): Promise<Operation[][]> =>
+  tables.batches(Vaults.table, VAULTS, rows, { lead, operations: 1, bytes: CHANGED_VAULT_BYTES });
+
+/** Returns the operations that store the vault's row and its copy without a claim. */
+export function releaseOperations(
+  vault: VaultRecord,
+  fences: VaultRecord["fences"],
+  etag: string | undefined,
+): [Operation, Operation] {
+  const { lockOwner: _owner, lockedUntil: _until, changesKey: _changes, ...free } = vault;
+  const value: VaultRecord = { ...free, pending: false, fences };
+  const key = vaultKey(vault.name);
+  return [
+    etag === undefined ? insert(Vaults, key, value) : replace(Vaults, key, value, etag),
+    put(Vaults, vaultInSubscriptionKey(vault.subscriptionId, vault.name), value),
+  ];
+}
+
+/**
+ * Converts a write conflict to VaultBusy: another worker changed the vault's rows, so the work must be repeated from the new
+ * state.
+ */
+export async function busyOnConflict<T>(name: string, write: () => Promise<T>): Promise<T> {
+  try {
+    return await write();
+  } catch (error) {
+    if (isConflict(error)) throw new VaultBusy(name, AFTER_CONFLICT_MS);
+    throw error;
+  }
+}
+
+export const openFence = (tables: Tables, partitionKey: string, vaultName: string, owner: string, etag?: string) =>
+  tables.fence(AssetFences, partitionKey, fenceKey(vaultName), { owner, etag });
+
+/** @param etags - ETags of the fences as the last worker left them, if known. */
+function openFences(
+  tables: Tables,
+  { name, subscriptionId }: Pick<VaultRecord, "name" | "subscriptionId">,
+  etags: VaultRecord["fences"],
+): VaultFences {
+  const owner = randomUUID();
+  return {
+    all: openFence(tables, partitions.all, name, owner, etags?.all),
+    subscription: openFence(tables, partitions.subscription(subscriptionId), name, owner, etags?.subscription),
+    vault: openFence(tables, partitions.vault(name), name, owner, etags?.vault),
+  };
+}
+
+async function takeFences({ all, subscription, vault }: VaultFences): Promise<void> {
+  for (const fence of [all, subscription, vault]) await fence.take();
+}
+
+/** Returns the ETags for the next worker. Undefined if nothing of the vault was ever written. */
+export function fenceEtags({ all, subscription, vault }: VaultFences): VaultRecord["fences"] {
+  if (all.etag === undefined || subscription.etag === undefined || vault.etag === undefined) return undefined;
+  return { all: all.etag, subscription: subscription.etag, vault: vault.etag };
+}
+
+function throwIfClaimed({ row, ageMs }: { row: VaultRecord; ageMs: number }): void {
+  if (row.lockOwner !== undefined && ageMs < LEASE_MS) throw new VaultBusy(row.name, LEASE_MS - Math.max(0, ageMs));
+}
+
+async function pendingOf(tables: Tables, name: string): Promise<PendingEntry[]> {
+  const pending: PendingEntry[] = [];
+  const prefix = pendingPrefix(name);
+  const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix) };
+  for await (const rows of tables.pages(PendingWrites, range)) {
+    for (const row of rows) pending.push(...unpack(PendingWrites, row, "entries", z.array(PendingEntry)));
+  }
+  return pending;
+}
+
+function pendingOperations(name: string, entries: PendingEntry[]): Operation[] {
+  const operations: Operation[] = [];
+  for (let start = 0; start < entries.length; start += PENDING_PER_ROW) {
+    const key = `${pendingPrefix(name)}${String(operations.length).padStart(3, "0")}`;
+    operations.push(put(PendingWrites, key, { entries: pack(entries.slice(start, start + PENDING_PER_ROW)) }));
+  }
+  return operations;
+}

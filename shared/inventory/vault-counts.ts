@@ -1,0 +1,342 @@
+import * as z from "zod";
+import { entity } from "../platform/storage/entity.ts";
+import { keyEnd } from "../platform/storage/keys.ts";
+import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
+import { ASSET_TYPES, type AssetRecord, type AssetSource, type AssetType, sourceOf } from "./asset.ts";
+import { NAME_PREFIX } from "./asset-keys.ts";
+import type { ExpiryRange } from "./asset-status.ts";
+import { CHANGED, type Changed, ChangedVault, readChanged } from "./changed-vaults.ts";
+import { countExpiries } from "./expiries.ts";
+import { countBetween, countIn, type Window } from "./histogram.ts";
+import { holderSubscription } from "./holder.ts";
+import type { SeenAt } from "./last-listings.ts";
+import { readScope, SCOPE_KEY, type Scope, ScopeRecord, scopeOf } from "./scope.ts";
+import { unpackSummary } from "./summary-totals.ts";
+import {
+  readSeenAt,
+  readTotals,
+  type SubscriptionTotals,
+  TOTALS_END_KEY,
+  TOTALS_KEY,
+  type Totals,
+  TotalsRecord,
+} from "./totals.ts";
+import { expiriesOf, VAULTS, VaultRecord, Vaults, vaultInSubscriptionKey, vaultKey } from "./vault.ts";
+
+/** The columns of a vault's row from which totals are counted. */
+export type SummaryRow = Pick<VaultRecord, "name" | "subscriptionId" | "listedAt"> & Partial<VaultRecord>;
+const SUMMARY = [
+  "name",
+  "source",
+  "subscriptionId",
+  "listedAt",
+  "failedScans",
+  "certificateExpiries",
+  "keyExpiries",
+  "secretExpiries",
+  "lastEventAt",
+] as const;
+
+/** A range of rows that starts with the scope's row and continues with the vaults. */
+const ScopeAndVaults = entity("Vaults", z.object({ ...VaultRecord.shape, ...ScopeRecord.shape }).partial());
+const TotalsAndScope = entity(
+  "Vaults",
+  z.object({ ...TotalsRecord.shape, ...ChangedVault.shape, ...ScopeRecord.shape }).partial(),
+);
+const SCOPE = Object.keys(ScopeRecord.shape) as (keyof ScopeRecord)[];
+
+/** The vaults and holders of a query, and the scope. */
+export interface ScopedVaults {
+  vaults: SummaryRow[];
+  scope: Scope;
+}
+
+/**
+ * Reads one vault, those of one subscription, or all. One request per 1,000 vaults, and one for the scope unless all are read.
+ *
+ * @param also - Further columns of the vaults' rows.
+ */
+export async function readVaultRows(
+  tables: Tables,
+  where: { vault?: string | undefined; subscription?: string | undefined } = {},
+  also: readonly (keyof VaultRecord)[] = [],
+): Promise<ScopedVaults> {
+  const select = [...SUMMARY, ...also];
+  if (where.vault !== undefined) {
+    const [row, scope] = await Promise.all([tables.get(Vaults, VAULTS, vaultKey(where.vault)), readScope(tables)]);
+    const fits =
+      row &&
+      sourceOf(row) === "keyVault" &&
+      (!where.subscription || row.subscriptionId.toLowerCase() === where.subscription.toLowerCase());
+    return { vaults: fits ? [row] : [], scope };
+  }
+  if (where.subscription) {
+    const prefix = vaultInSubscriptionKey(where.subscription, "");
+    const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix), select };
+    const [vaults, scope] = await Promise.all([allRows(tables.pages(Vaults, range)), readScope(tables)]);
+    return { vaults, scope };
+  }
+  const vaults: SummaryRow[] = [];
+  let scope: Scope | undefined;
+  const range = { partitionKey: VAULTS, from: SCOPE_KEY, before: keyEnd(NAME_PREFIX), select: [...select, ...SCOPE] };
+  for await (const rows of tables.pages(ScopeAndVaults, range)) {
+    for (const row of rows) {
+      if (row.rowKey === SCOPE_KEY) scope = scopeOf(ScopeRecord.parse(row));
+      else if (isSummary(row)) vaults.push(row);
+      else throw new StorageCorrupt(Vaults.table, row, "it lacks its name, its subscription or when it was listed");
+    }
+  }
+  return { vaults, scope: scope ?? scopeOf(undefined) };
+}
+
+const isSummary = <T extends Partial<VaultRecord>>(row: T): row is T & SummaryRow =>
+  row.name !== undefined && row.subscriptionId !== undefined && row.listedAt !== undefined;
+
+async function allRows<T>(pages: AsyncIterable<T[]>): Promise<T[]> {
+  const all: T[] = [];
+  for await (const page of pages) all.push(...page);
+  return all;
+}
+
+/** Vaults that are counted together: a single vault, or all key vaults of a subscription. */
+export interface VaultGroup extends Pick<VaultRecord, "source" | "subscriptionId" | "listedAt"> {
+  /** Name of a single vault. */
+  name: string | undefined;
+  /** Number of vaults. Negative for a group that is subtracted from another one. */
+  vaults: number;
+  /** Vaults none of whose lists the last scan could read. */
+  unreadable: number;
+  /** Returns the number of assets of the type, optionally only those that expire in the range. */
+  count(type: AssetType, range?: ExpiryRange): number;
+}
+
+/** Counted vaults and holders of a query, the scope, and the times of their last listings. */
+export interface CountedGroups {
+  groups: VaultGroup[];
+  scope: Scope;
+  /**
+   * Returns when the list was last read, in ISO 8601. Undefined if never. The time is that of the last ended scan or of a later
+   * change.
+   */
+  listedAt(vaultName: string, type: AssetType): Promise<string | undefined>;
+}
+
+/**
+ * Returns counts for the vaults that `readVaultRows` would return. For all vaults, one request for the totals is enough if they
+ * exist and are exact for these ranges. Otherwise, and for one vault or subscription, vault rows are read.
+ *
+ * @param ofStatuses - True if the ranges are those of statuses. A smaller part of the totals is enough for them.
+ */
+export async function readGroups(
+  tables: Tables,
+  where: { vault?: string | undefined; subscription?: string | undefined },
+  ranges: readonly ExpiryRange[],
+  ofStatuses: boolean,
+): Promise<CountedGroups> {
+  const isAll = (where.vault ?? where.subscription) === undefined;
+  const fromTotals = isAll
+    ? ((ofStatuses ? await readFromTotals(tables, BY_STATUS, ranges) : undefined) ??
+      (await readFromTotals(tables, BY_DAY, ranges)))
+    : undefined;
+  return fromTotals ?? (await countVaultRows(tables, where));
+}
+
+async function countVaultRows(tables: Tables, where: Parameters<typeof readVaultRows>[1]): Promise<CountedGroups> {
+  const { vaults, scope } = await readVaultRows(tables, where);
+  const byName = new Map(vaults.map((vault) => [vault.name.toLowerCase(), vault]));
+  return {
+    groups: vaults.map((vault) => groupOf(vault, 1)),
+    scope,
+    listedAt: async (vaultName, type) => byName.get(vaultName.toLowerCase())?.listedAt[type],
+  };
+}
+
+/** Returns undefined if there are no totals, or if they are not exact for one of the ranges. */
+async function readFromTotals<T extends ListTotals>(
+  tables: Tables,
+  reading: TotalsReading<T>,
+  ranges: readonly ExpiryRange[],
+): Promise<CountedGroups | undefined> {
+  const totalsAndChanges = await readTotalsAndChanges(tables, reading);
+  if (!totalsAndChanges) return undefined;
+  const { totals, changed, scope } = totalsAndChanges;
+  const groups = totals.subscriptions.map((one) => groupOfSubscription(one, totals.windows, totals.count));
+  const isExact = groups.every(({ count }) =>
+    ASSET_TYPES.every((type) => ranges.every((range) => count(type, range) !== undefined)),
+  );
+  if (!isExact) return undefined;
+  for (const { before, now } of changed.values()) {
+    if (before) groups.push(groupOf(before, -1));
+    if (now) groups.push(groupOf(now, 1));
+  }
+  return { groups, scope, listedAt: listedAtOf(tables, totals.seenAt, changed) };
+}
+
+/** The stored totals, and the vaults that changed since. */
+export interface TotalsAndChanges<T> {
+  totals: T;
+  scope: Scope;
+  /** By lower-case name: for each vault that changed, the state in the totals and the current state. */
+  changed: Map<string, Changed>;
+}
+
+/**
+ * Maximum number of changed vaults, in addition to half of all vaults. With more changes, reading all vault rows is not more
+ * expensive.
+ */
+const MAX_CHANGED = 500;
+const READINGS = 3;
+const ANY_TOTALS = ["sequence", "unkept", "before", "now"] as const;
+
+/** Which columns of the totals to read, and how. */
+export interface TotalsReading<T> {
+  columns: readonly (keyof TotalsRecord)[];
+  /** Whether the owners of changed vaults are needed. */
+  owners: boolean;
+  /** Returns undefined if the totals lack the data or are corrupt. */
+  read(record: Partial<TotalsRecord>): T | undefined;
+}
+
+/** Reads the totals, the changed vaults and the scope. Undefined if the totals are missing, insufficient or corrupt. */
+export async function readTotalsAndChanges<T extends { subscriptions: readonly { vaults: number }[] }>(
+  tables: Tables,
+  { columns, owners, read }: TotalsReading<T>,
+): Promise<TotalsAndChanges<T> | undefined> {
+  const ofOwners = owners ? (["ownersBefore", "ownersNow"] as const) : [];
+  const select = [...columns, ...ANY_TOTALS, ...ofOwners, ...SCOPE];
+  for (let reading = 1; reading <= READINGS; reading++) {
+    const changed: TotalsAndChanges<T>["changed"] = new Map();
+    let found: { totals: T; sequence: string | undefined } | undefined;
+    let sequence: string | undefined;
+    let scope: Scope | undefined;
+    let readable = true;
+    const onCorrupt = () => {
+      readable = false;
+    };
+    const range = { partitionKey: VAULTS, from: TOTALS_KEY, before: `${SCOPE_KEY}!`, onCorrupt, select };
+    for await (const rows of tables.pages(TotalsAndScope, range)) {
+      for (const row of rows) {
+        if (row.rowKey === TOTALS_KEY) {
+          const totals = row.unkept ? undefined : read(row);
+          found = totals && { totals, sequence: row.sequence };
+        } else if (row.rowKey === TOTALS_END_KEY) sequence = row.sequence;
+        else if (row.rowKey === SCOPE_KEY) scope = scopeOf(ScopeRecord.parse(row));
+        else if (row.rowKey.startsWith(CHANGED)) {
+          const one = readChanged(row, owners);
+          if (one) changed.set(row.rowKey.slice(CHANGED.length), one);
+          else readable = false;
+        }
+        if (!readable || !found) return undefined;
+      }
+      const vaults = found?.totals.subscriptions.reduce((sum, one) => sum + one.vaults, 0) ?? 0;
+      if (!readable || changed.size > MAX_CHANGED + vaults / 2) return undefined;
+    }
+    // If the totals were replaced during the reading, the changed vaults may belong to the old or the new totals.
+    if (found?.sequence === sequence)
+      return found && { totals: found.totals, scope: scope ?? scopeOf(undefined), changed };
+  }
+  return undefined;
+}
+
+/** The part of the totals that lists use. */
+interface ListTotals extends Pick<Totals, "subscriptions" | "windows" | "seenAt"> {
+  /** Returns the number in a range. Undefined if it is not exact. */
+  count: typeof countIn;
+}
+
+/** Small, and exact for ranges of statuses until the next scan. */
+const BY_STATUS: TotalsReading<ListTotals> = {
+  columns: ["summary", "seenAt"],
+  owners: false,
+  read: ({ summary, seenAt }) => {
+    const totals = summary && unpackSummary(summary);
+    const seen = seenAt && readSeenAt(seenAt);
+    return totals && seen && { ...totals, seenAt: seen, count: countBetween };
+  },
+};
+
+/** Larger, and also exact for ranges of whole days. */
+const BY_DAY: TotalsReading<ListTotals> = {
+  columns: ["windows", "subscriptions", "expiries", "seenAt"],
+  owners: false,
+  read: (record) => {
+    const parsed = TotalsRecord.safeParse(record).data;
+    const totals = parsed && readTotals(parsed);
+    return totals && { ...totals, count: countIn };
+  },
+};
+
+/** Returns the group of a subscription's vaults from the totals. The totals must be exact for the requested ranges. */
+export const groupOfSubscription = (
+  { id, vaults, unreadable, expiries }: SubscriptionTotals,
+  windows: readonly Window[],
+  count: typeof countIn,
+): VaultGroup => ({
+  name: undefined,
+  source: undefined,
+  subscriptionId: id,
+  listedAt: {},
+  vaults,
+  unreadable,
+  count: (type, range) => count(expiries[type], windows, range)!,
+});
+
+export const groupOf = (vault: SummaryRow, sign: 1 | -1): VaultGroup => ({
+  name: vault.name,
+  source: vault.source,
+  subscriptionId: vault.subscriptionId,
+  listedAt: vault.listedAt,
+  vaults: sign,
+  unreadable: (vault.failedScans ?? 0) > 0 ? sign : 0,
+  count: (type, range) => sign * countExpiries(expiriesOf(vault, type), range),
+});
+
+const listedAtOf = (
+  tables: Tables,
+  seenAt: SeenAt,
+  changed: ReadonlyMap<string, Changed>,
+): CountedGroups["listedAt"] => {
+  const asked = new Map<string, Promise<VaultRecord | undefined>>();
+  return async (vaultName, type) => {
+    const key = vaultKey(vaultName);
+    const now = changed.get(vaultName.toLowerCase())?.now;
+    if (now) return now.listedAt[type];
+    const seen = seenAt.of(vaultName, type);
+    if (seen !== undefined) return seen ?? undefined;
+    const reading = asked.get(key) ?? tables.get(Vaults, VAULTS, key);
+    asked.set(key, reading);
+    return (await reading)?.listedAt[type];
+  };
+};
+
+/** Returns the key of the group to which an asset belongs: its subscription, or its holder. */
+export const groupKey = (of: Pick<AssetRecord, "source" | "subscriptionId" | "vaultName">): string =>
+  sourceOf(of) === "keyVault" ? of.subscriptionId.toLowerCase() : of.vaultName.toLowerCase();
+
+export const keyOfGroup = (group: VaultGroup): string => groupKey({ ...group, vaultName: group.name ?? "" });
+
+/** Returns the keys of groups that are excluded from a query although their assets are in the queried partitions. */
+export function hiddenGroups(
+  known: readonly VaultGroup[],
+  wanted: ReadonlySet<VaultGroup>,
+  types: readonly AssetType[],
+): Set<string> {
+  const assets = new Map<string, number>();
+  for (const group of known) {
+    if (wanted.has(group)) continue;
+    const key = keyOfGroup(group);
+    assets.set(
+      key,
+      types.reduce((sum, type) => sum + group.count(type), assets.get(key) ?? 0),
+    );
+  }
+  return new Set([...assets].flatMap(([key, count]) => (count > 0 ? [key] : [])));
+}
+
+/** Returns the filter's subscription. A source other than key vaults has its own partition, like a subscription. */
+export const subscriptionOf = (filter: {
+  subscription?: string | undefined;
+  source?: AssetSource | undefined;
+}): string | undefined =>
+  filter.subscription ??
+  (filter.source === undefined || filter.source === "keyVault" ? undefined : holderSubscription(filter.source));

@@ -1,0 +1,351 @@
+import { createAudit } from "../../shared/audit/audit.ts";
+import type { AuditEntry } from "../../shared/audit/entry.ts";
+import { createActiveScans } from "../../shared/discovery/active-scans.ts";
+import { createDiscovery } from "../../shared/discovery/discovery.ts";
+import { createFirstScan } from "../../shared/discovery/first-scan.ts";
+import { RESCAN_QUEUE } from "../../shared/discovery/rescan-rows.ts";
+import { createRescans } from "../../shared/discovery/rescans.ts";
+import { QUEUES, type ScanMode } from "../../shared/discovery/scan.ts";
+import { createScanRun } from "../../shared/discovery/scan-run.ts";
+import { readVault } from "../../shared/discovery/scan-vault.ts";
+import { createScanWatch } from "../../shared/discovery/scan-watch.ts";
+import { createClaims } from "../../shared/discovery/vault-claims.ts";
+import type { VaultEvent, VaultHint } from "../../shared/discovery/vault-event.ts";
+import { createAssetQueries } from "../../shared/inventory/query.ts";
+import { createInventoryWriter } from "../../shared/inventory/write.ts";
+import { CloudFailure } from "../../shared/platform/azure/failure.ts";
+import type { Answer, KeyVaults, ListedAsset, VaultClient } from "../../shared/platform/azure/key-vault.ts";
+import type { ResourceManager, VaultPage, VaultResource } from "../../shared/platform/azure/resource-manager.ts";
+import { systemRandomness } from "../../shared/platform/runtime.ts";
+import { createStoreClock } from "../../shared/platform/storage/clock.ts";
+import type { Queues } from "../../shared/platform/storage/queues.ts";
+import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
+import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
+
+/** The discovery module on real tables, with a simulated cloud and queues that the test controls. */
+
+export const [HERE, THERE] = ["11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"] as const;
+export const caller = { actor: "admin", requestId: "request-1" };
+export const everything = { limit: 1000, offset: 0, cursor: undefined };
+const log = { debug() {}, info() {}, warn() {}, error() {} };
+
+export interface Message {
+  queue: string;
+  message: { scanId: string; index: string; vaultName: string };
+  delaySeconds: number;
+}
+
+export const resource = (subscriptionId: string, name: string): VaultResource => ({
+  id: `/subscriptions/${subscriptionId}/resourceGroups/rg/providers/Microsoft.KeyVault/vaults/${name}`,
+  name,
+  location: "westeurope",
+  subscriptionId,
+  resourceGroup: "rg",
+  tenantId: "tenant",
+  vaultUri: `https://${name}.vault.azure.net/`,
+  sku: "standard",
+  tags: {},
+  softDelete: true,
+  purgeProtection: true,
+  rbacAuthorization: true,
+  publicNetworkAccess: "Enabled",
+  networkDefaultAction: "Allow",
+  privateEndpoints: 0,
+});
+
+/** Returns an event of the vault, as the queue's function passes it on. */
+export const event = (
+  name: string,
+  about: VaultHint["about"] = "assets",
+  subscriptionId: string = HERE,
+): VaultEvent => ({
+  hint: { vaultId: resource(subscriptionId, name).id, vaultName: name, subscriptionId, about },
+});
+
+type Listed = Partial<Record<"secrets" | "keys" | "certificates", Partial<ListedAsset>[]>>;
+
+/** A cloud whose responses a test can change. Initially every vault has one secret and one certificate. */
+export class FakeCloud {
+  vaults = new Map<string, string[]>([
+    [HERE, ["kv-one", "kv-two", "kv-three"]],
+    [THERE, []],
+  ]);
+  unreadable: VaultPage["unreadable"] = [];
+  /** Differences of a vault's description from the default, by name. */
+  described: Record<string, Partial<VaultResource>> = {};
+  listed: Listed = { secrets: [{ name: "password" }], certificates: [{ name: "www" }] };
+  /** Thrown by the list of certificates. */
+  certificatesFailure: CloudFailure | undefined;
+  /** Awaited while a vault's secrets are listed. */
+  whileListingSecrets = async (): Promise<void> => {};
+  /** Number of times that secrets of a vault were listed. */
+  secretListings = 0;
+  /** Number of detail responses that were parsed. */
+  read = 0;
+  /** How often a vault's connections were closed. */
+  closed = 0;
+  /** Awaited while a subscription's vaults are listed. */
+  whileListingVaults = async (): Promise<void> => {};
+  key: (name: string) => object = () => ({ version: "1", keyType: "RSA", keySize: 3072 });
+  policy: (name: string) => object | undefined = () => ({ lifetimeActions: [] });
+  certificate: (name: string) => object = () => ({ version: "1", subject: "CN=www" });
+
+  readonly keyVaults: KeyVaults = {
+    open: () => {
+      const client = {
+        secrets: () => this.secrets(),
+        keys: () => this.entries("keys"),
+        certificates: () => {
+          if (this.certificatesFailure) throw this.certificatesFailure;
+          return this.entries("certificates");
+        },
+        close: async () => {
+          this.closed++;
+        },
+        key: async (name: string) => this.answer(this.key(name)),
+        rotationPolicy: async (name: string) => {
+          const policy = this.policy(name);
+          return policy && this.answer(policy);
+        },
+        certificate: async (name: string) => this.answer(this.certificate(name)),
+      };
+      return client as unknown as VaultClient;
+    },
+  };
+
+  private answer<T>(said: T): Answer<T> {
+    const read = () => {
+      this.read++;
+      return said;
+    };
+    return { text: JSON.stringify(said), read };
+  }
+
+  /** Lists the secrets that exist when the list is requested. */
+  private async *secrets() {
+    this.secretListings++;
+    const listed = this.listed.secrets;
+    await this.whileListingSecrets();
+    yield* this.entries("secrets", listed);
+  }
+
+  private async *entries(kind: keyof Listed, listed = this.listed[kind]) {
+    const plain = { enabled: true, tags: {}, managed: false, createdOn: 1, kind };
+    yield (listed ?? []).map((one) => ({ ...plain, ...one }));
+  }
+
+  readonly resourceManager: ResourceManager = {
+    subscriptions: async () => ({
+      subscriptions: [...this.vaults.keys()].map((subscriptionId) => ({
+        subscriptionId,
+        displayName: "",
+        state: "Enabled",
+      })),
+      unreadable: [],
+    }),
+    subscription: async (subscriptionId) => ({ subscriptionId, displayName: "", state: "Enabled" }),
+    vaults: (subscriptionId) => this.page(subscriptionId),
+    vault: async (id) => {
+      const [, , subscriptionId, , , , , , name] = id.split("/");
+      if (!this.vaults.get(subscriptionId!)?.includes(name!)) {
+        throw new CloudFailure("notFound", `There is no vault ${name}.`, { remedy: "None." });
+      }
+      return this.resource(subscriptionId!, name!);
+    },
+    diagnosticSettings: async () => [],
+  };
+
+  private resource(subscriptionId: string, name: string): VaultResource {
+    return { ...resource(subscriptionId, name), ...this.described[name] };
+  }
+
+  private async *page(subscriptionId: string): AsyncGenerator<VaultPage> {
+    const names = this.vaults.get(subscriptionId) ?? [];
+    await this.whileListingVaults();
+    yield {
+      vaults: names.map((name) => this.resource(subscriptionId, name)),
+      unreadable: subscriptionId === HERE ? this.unreadable : [],
+    };
+  }
+}
+
+export type ScanFixture = ReturnType<typeof createScanFixture>;
+
+/** @param wrap - Wraps the tables of the module under test. The audit log uses the unwrapped tables. */
+export function createScanFixture(connectionString: string, wrap: (tables: Tables) => Tables = (tables) => tables) {
+  const clock = createStoreClock();
+  const cloud = new FakeCloud();
+  const sent: Message[] = [];
+  const settings = Object.fromEntries(
+    SETTING_KEYS.map((key) => [key, DEFINITIONS[key].default]),
+  ) as unknown as SettingValues;
+  const queues: Queues = {
+    reachable: async () => {},
+    send: async (queue, message, { delaySeconds = 0 } = {}) => {
+      sent.push({ queue, message: message as Message["message"], delaySeconds });
+    },
+  };
+  const plain = createTables({ connectionString }, { clock });
+  const tables = wrap(plain);
+  const randomness = systemRandomness();
+  const audit = createAudit({
+    tables: plain,
+    clock,
+    randomness,
+    config: {
+      AUDIT_SIGNING_KEYS: [{ kid: "test", key: new Uint8Array(32).fill(7) }],
+      AUDIT_MINIMUM_RETENTION_DAYS: 90,
+    },
+    log,
+  });
+  const active = createActiveScans({ tables, clock });
+  const writer = createInventoryWriter({ tables, clock });
+  const scope = { watched: async (_subscriptionId: string): Promise<boolean> => true };
+  const changed = { times: 0 };
+  const totals = { renew: async (): Promise<void> => {} };
+  const vaultDeps = {
+    writer,
+    keyVaults: cloud.keyVaults,
+    resourceManager: cloud.resourceManager,
+    clock,
+    ownerTag: "owner",
+    detailRefreshDays: 7,
+    prepareChange: async () => async () => {},
+  };
+  const rescans = createRescans({
+    ...vaultDeps,
+    tables,
+    queues,
+    settings: { values: async () => settings },
+    active,
+    audit,
+    config: { SERVICE_KEY_VAULT_URL: "https://kv-service.vault.azure.net" },
+    watched: (subscriptionId) => scope.watched(subscriptionId),
+    changed: async () => {
+      changed.times++;
+    },
+    randomness,
+    log,
+  });
+  const run = createScanRun({
+    tables,
+    queues,
+    settings: { values: async () => settings } as never,
+    resourceManager: cloud.resourceManager,
+    subscriptions: {
+      watched: async () => ({ all: true, named: [], discovered: [] }),
+      discovered: async () => {},
+    },
+    active,
+    audit,
+    ended: async () => {},
+    renewTotals: () => totals.renew(),
+    between: rescans.between,
+    workerFreed: rescans.workerFreed,
+    scanLeft: rescans.wakeNextRescan,
+    readVault: (planned, options) => readVault(planned, options, vaultDeps),
+    clock,
+    randomness,
+    log,
+  });
+  const discovery = createDiscovery({
+    tables,
+    queues,
+    active,
+    requireWatched: async () => {},
+    audit,
+    clock,
+    randomness,
+    log,
+  });
+  const startFirstScan = createFirstScan({ tables, discovery, enabled: true, clock, randomness, log });
+  const watch = createScanWatch({ tables, queues, active, run, clock, log });
+  const assets = createAssetQueries({ tables, ownerTag: "owner", licensed: async () => true });
+
+  /** Passes one message to its handler, as its first delivery. */
+  async function hand({ queue, message }: Message): Promise<void> {
+    if (queue === QUEUES.plan) await run.scan(message.scanId, 1);
+    else if (queue === RESCAN_QUEUE) await rescans.rescan(message.vaultName, "request-2");
+    else if (queue === QUEUES.vaults) await run.scanVaults(message, 1);
+    else await run.finish(message.scanId);
+  }
+
+  /** Delivers messages, the oldest or the latest first, until only delayed ones are left. */
+  async function deliver(order: "first" | "last" = "first"): Promise<void> {
+    for (;;) {
+      const due = sent.filter((one) => one.delaySeconds === 0);
+      const next = order === "first" ? due[0] : due.at(-1);
+      if (!next) return;
+      sent.splice(sent.indexOf(next), 1);
+      await hand(next);
+    }
+  }
+
+  async function scan(mode: ScanMode, order: "first" | "last" = "first") {
+    const { scanId } = await discovery.start({ mode }, caller);
+    await deliver(order);
+    return await discovery.progress(scanId);
+  }
+
+  /** Plans a scan and leaves each claimed vault to a message, as the plan's invocation does with vaults it can't scan soon. */
+  async function plan(scanId: string): Promise<void> {
+    const claims = createClaims({ tables, queues, randomness });
+    for (const { index, rowKey } of (await run.plan(scanId, 1))?.claims ?? []) {
+      await claims.release(scanId, rowKey);
+      await claims.send(scanId, index);
+    }
+  }
+
+  /** Starts a scan and plans it. The messages of its vaults are in `sent`. */
+  async function planned(mode: ScanMode = "full"): Promise<string> {
+    const { scanId } = await discovery.start({ mode }, caller);
+    sent.length = 0;
+    await plan(scanId);
+    return scanId;
+  }
+
+  return {
+    tables: plain,
+    clock,
+    cloud,
+    sent,
+    settings,
+    audit,
+    active,
+    writer,
+    run,
+    rescans,
+    scope,
+    changed,
+    totals,
+    discovery,
+    startFirstScan,
+    watch,
+    assets,
+    hand,
+    deliver,
+    scan,
+    plan,
+    planned,
+    /** Lets the fixture's clock learn the store's moved time, as any request does. */
+    async clockCatchesUp(): Promise<void> {
+      await active.all();
+    },
+    /** Removes and returns the messages of a queue. */
+    take(queue: string): Message[] {
+      const taken = sent.filter((one) => one.queue === queue);
+      for (const one of taken) sent.splice(sent.indexOf(one), 1);
+      return taken;
+    },
+    async entries(type: string): Promise<AuditEntry[]> {
+      return (await audit.list({}, everything)).items.filter((entry) => entry.eventType === type);
+    },
+    /** Returns the filtered assets as `subscription vault type`, and checks that their number equals the total. */
+    async ids(filter = {}): Promise<string[]> {
+      const moment = { now: clock.now().getTime(), criticalDays: 7, warningDays: 30 };
+      const { items, total } = await assets.list(filter, everything, moment);
+      if (total !== items.length) throw new Error(`${items.length} assets, but the total says ${total}.`);
+      return items.map(({ asset }) => `${asset.subscriptionId.slice(0, 1)} ${asset.vaultName} ${asset.type}`).sort();
+    },
+  };
+}

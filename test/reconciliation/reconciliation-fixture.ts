@@ -1,0 +1,184 @@
+import { TableClient, type TableEntityResult } from "@azure/data-tables";
+import type { Company } from "simulated-cloud/company/company.ts";
+import type { AuditEvent } from "../../shared/audit/audit.ts";
+import { createCompliance } from "../../shared/compliance/compliance.ts";
+import { unpackDetails, unpackFindings } from "../../shared/compliance/packed-results.ts";
+import { createInventoryWriter, type InventoryWriter } from "../../shared/inventory/write.ts";
+import { type Randomness, systemRandomness } from "../../shared/platform/runtime.ts";
+import { createStoreClock } from "../../shared/platform/storage/clock.ts";
+import { createQueues } from "../../shared/platform/storage/queues.ts";
+import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
+import { DAY_MS } from "../../shared/platform/time.ts";
+import {
+  createReconciliation,
+  type Reconciliation,
+  type ReconciliationDeps,
+} from "../../shared/reconciliation/reconciliation.ts";
+import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
+
+export const SUBSCRIPTIONS = ["11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"] as const;
+
+/** Vaults of three secrets, two keys and two certificates each, some failing checks, in two subscriptions. */
+export const companyOf = (vaults: readonly string[]): Company => ({
+  subscriptions: SUBSCRIPTIONS.map((id, at) => ({
+    name: `Subscription ${at}`,
+    id,
+    vaults: vaults
+      .filter((_, index) => index % SUBSCRIPTIONS.length === at)
+      .map((name, index) => ({
+        name,
+        secrets: [
+          { name: "password", expiresInDays: 20 + index, contentType: "text/plain" },
+          { name: "token", expiresInDays: 200 + index, tags: { owner: "team" } },
+          { name: "forever" },
+        ],
+        keys: [{ name: "signing", expiresInDays: 300 + index }, { name: "wrapping" }],
+        certificates: [
+          { name: "tls", validityMonths: 12 },
+          { name: "internal", validityMonths: 24 },
+        ],
+      })),
+  })),
+});
+
+export interface ReconciliationFixture {
+  readonly tables: Tables;
+  readonly writer: InventoryWriter;
+  readonly reconciliation: Reconciliation;
+  /** Returns the audit entries of repairs. */
+  readonly events: AuditEvent[];
+  /** Runs until the current walk, or the next one, is complete. Returns the number of runs. */
+  walk(): Promise<number>;
+  /** Moves its clock forward. */
+  pass(milliseconds: number): void;
+  /** Returns the rows of one table, directly from the store. */
+  raw(table: string): TableClient;
+}
+
+/**
+ * The reconciliation of a store, connected as in the service.
+ *
+ * @param limits - `runMs` 0 makes each run one step. Default: as long as the service's.
+ * @param stepMs - How far its clock moves with each read, to simulate slow work.
+ */
+export function openReconciliation(
+  connectionString: string,
+  limits: ReconciliationDeps["limits"] = { runMs: 60_000, rowsPerStep: 50_000, pauseMs: 1 },
+  stepMs = 0,
+): ReconciliationFixture {
+  const storeClock = createStoreClock();
+  const tables = createTables({ connectionString }, { clock: storeClock });
+  const events: AuditEvent[] = [];
+  const audit = { append: async (event: AuditEvent) => void events.push(event) };
+  const log = { debug() {}, info() {}, warn() {}, error() {} };
+  const values = Object.fromEntries(SETTING_KEYS.map((key) => [key, DEFINITIONS[key].default])) as unknown;
+  const settings = { values: async () => values as SettingValues };
+  const randomness: Randomness = systemRandomness();
+  const queues = createQueues({ connectionString });
+  const compliance = createCompliance({
+    tables,
+    queues,
+    settings,
+    audit: audit as never,
+    licensed: async () => true,
+    clock: storeClock,
+    randomness,
+    log,
+  });
+  const writer = createInventoryWriter({ tables });
+  let later = 0;
+  const reconciliation = createReconciliation({
+    writer,
+    compliance,
+    tables,
+    audit,
+    settings,
+    // Each walk starts days after the previous one.
+    clock: {
+      now() {
+        later += stepMs;
+        return new Date(storeClock.now().getTime() + later);
+      },
+    },
+    randomness,
+    log,
+    ...(limits && { limits }),
+  });
+  return {
+    tables,
+    writer,
+    reconciliation,
+    events,
+    async walk() {
+      const last = (await reconciliation.status()).newest;
+      if (last?.finishedAt) later = Date.parse(last.startedAt) + 4 * DAY_MS - storeClock.now().getTime();
+      const before = last?.finishedAt && last.walkId;
+      for (let run = 1; ; run++) {
+        await reconciliation.run("request");
+        const { newest } = await reconciliation.status();
+        if (newest?.finishedAt && newest.walkId !== before) return run;
+        if (run > 500) throw new Error(`The walk does not end: ${JSON.stringify(newest)}`);
+      }
+    },
+    pass: (milliseconds) => {
+      later += milliseconds;
+    },
+    raw: (table) => TableClient.fromConnectionString(connectionString, table, { allowInsecureConnection: true }),
+  };
+}
+
+/**
+ * Returns all rows of the inventory and of compliance by table, partition and row key, without data that every scan and every
+ * evaluation rewrites.
+ */
+export async function snapshot(fixture: ReconciliationFixture): Promise<Map<string, string>> {
+  const rows = new Map<string, string>();
+  for await (const row of fixture.raw("Assets").listEntities()) {
+    if (/^[ne]!/.test(row.rowKey!))
+      rows.set(`Assets ${row.partitionKey} ${row.rowKey}`, JSON.stringify(columnsOf(row)));
+  }
+  for await (const row of fixture.raw("Vaults").listEntities()) {
+    const { name, subscriptionId, listings_json, contents_json, pending } = row as Record<string, unknown>;
+    const expiries = ["certificateExpiries", "keyExpiries", "secretExpiries"].map((of) => bytesOf(row, of));
+    const value = { name, subscriptionId, listings_json, contents_json, pending, expiries };
+    rows.set(`Vaults ${row.rowKey}`, JSON.stringify(value));
+  }
+  for await (const row of fixture.raw("Compliance").listEntities()) {
+    const key = row.rowKey!;
+    if (key.startsWith("6!") && !key.includes("!!")) {
+      const assets = unpackDetails(row.assets as Uint8Array).assets;
+      const shown = assets.map(({ type, name, passed, failed }) => [
+        type,
+        name,
+        passed,
+        failed.map(({ code }) => code),
+      ]);
+      rows.set(`Compliance ${key}`, JSON.stringify(shown));
+    } else if (key.startsWith("1!")) {
+      rows.set(`Compliance ${key}`, JSON.stringify(unpackFindings(row.items as Uint8Array).map(([name]) => name)));
+    } else if (key.startsWith("5!")) {
+      const { name, subscriptionId, gone, rbac, dueAt } = row as Record<string, unknown>;
+      const value = { name, subscriptionId, gone, rbac, dueAt, tallies: bytesOf(row, "tallies") };
+      rows.set(`Compliance ${key}`, JSON.stringify(value));
+    }
+  }
+  return rows;
+}
+
+export const bytesOf = (row: object, column: string): string =>
+  Buffer.from(((row as Record<string, unknown>)[column] as Uint8Array | undefined) ?? []).toString("hex");
+
+/** Returns a stored row's columns in writable form. */
+export function columnsOf(row: TableEntityResult<object>): Record<string, unknown> {
+  const { etag: _e, timestamp: _t, partitionKey: _p, rowKey: _r, ...columns } = row as Record<string, unknown>;
+  return Object.fromEntries(Object.entries(columns).filter(([name]) => !name.startsWith("odata")));
+}
+
+/** Returns the differences between two snapshots as readable lines. */
+export function differences(before: Map<string, string>, after: Map<string, string>): string[] {
+  const lines: string[] = [];
+  for (const key of new Set([...before.keys(), ...after.keys()])) {
+    if (before.get(key) !== after.get(key)) lines.push(`${key}: ${before.get(key)} -> ${after.get(key)}`);
+  }
+  return lines.sort();
+}
