@@ -79,7 +79,7 @@ describe("the user command", () => {
     expect(given.out).toContain("Created the user maria with the role auditor.");
     expect(given.out).not.toContain("a typed long password");
     const made = await run(["create", "--username", "bob", "--generate", "--email", "bob@example.com"]);
-    const password = /shown only now: (\S+)/.exec(made.out)![1]!;
+    const password = /shown only once: (\S+)/.exec(made.out)![1]!;
     expect(await signIn("maria", "a typed long password")).toBeDefined();
     expect(await signIn("bob", password)).toBeDefined();
     expect(await deployment.entries("user.created")).toHaveLength(4);
@@ -111,7 +111,7 @@ describe("the user command", () => {
 
     token = await eve();
     const reset = await run(["password", "--username", "eve", "--generate"]);
-    const password = /shown only now: (\S+)/.exec(reset.out)![1]!;
+    const password = /shown only once: (\S+)/.exec(reset.out)![1]!;
     expect(await holds(token)).toBe(false);
     await expect(eve()).rejects.toMatchObject({ code: "invalidCredentials" });
 
