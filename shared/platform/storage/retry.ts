@@ -3,9 +3,6 @@ import type { Logger } from "../runtime.ts";
 import { errorCode } from "./errors.ts";
 import { FIRST_RETRY_MS, MAX_DELETION_WAIT_MS, MAX_RETRY_MS, MAX_TRIES } from "./limits.ts";
 
-const NOT_FOUND = { table: "TableNotFound", queue: "QueueNotFound" };
-const BEING_DELETED = { table: "TableBeingDeleted", queue: "QueueBeingDeleted" };
-
 /**
  * Calls `attempt` until it succeeds, with exponential backoff. If the table or queue is missing and `createMissing` is true,
  * `attempt` is called with `create: true` from then on. Waits up to `MAX_DELETION_WAIT_MS` while storage deletes the table or
@@ -15,7 +12,7 @@ const BEING_DELETED = { table: "TableBeingDeleted", queue: "QueueBeingDeleted" }
  */
 export async function withRetries<R>(
   options: {
-    kind: keyof typeof NOT_FOUND;
+    kind: "table" | "queue";
     name: string;
     createMissing: boolean;
     isTransient: (error: unknown) => boolean;
@@ -24,6 +21,8 @@ export async function withRetries<R>(
   attempt: (options: { create: boolean }) => Promise<R>,
 ): Promise<R> {
   const { kind, name, createMissing, isTransient, log } = options;
+  const prefix = kind === "queue" ? "Queue" : "Table";
+  const isNotFound = (code: string | undefined) => code === `${prefix}NotFound`;
   let create = false;
   let waited = 0;
   let tries = 1;
@@ -32,12 +31,12 @@ export async function withRetries<R>(
       return await attempt({ create });
     } catch (error) {
       const code = errorCode(error);
-      if (code === NOT_FOUND[kind] && createMissing && !create) {
+      if (isNotFound(code) && createMissing && !create) {
         create = true;
         log?.info(`Creating a ${kind}`, { [kind]: name });
         continue;
       }
-      const settling = code === BEING_DELETED[kind] || (code === NOT_FOUND[kind] && create);
+      const settling = code === `${prefix}BeingDeleted` || (isNotFound(code) && create);
       if (settling ? waited >= MAX_DELETION_WAIT_MS : !isTransient(error) || tries >= MAX_TRIES) throw error;
       const pause = Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** (tries++ - 1)) * (0.5 + Math.random() / 2);
       log?.warn(`Retrying a request to a ${kind}`, { [kind]: name, code, pauseMs: Math.round(pause) });
