@@ -349,9 +349,8 @@ export function createScanWork(deps: WorkDeps): ScanWork {
     if (vault) {
       const failure = internalFailure(clock, "The vault could not be written to the inventory, in five tries.");
       // The next vault is claimed in this worker's name, so that the watch resends it soon if this worker crashes.
-      const { rowKey } = vault;
-      const chain = isHandedOff(rowKey) ? NO_NEXT_VAULT : { worker: index, next: () => claims.waiting(scan) };
-      const next = await endVault(scan, { index, rowKey }, failed(vault, failure), chain);
+      const chain = isHandedOff(vault.rowKey) ? NO_NEXT_VAULT : { worker: index, next: () => claims.waiting(scan) };
+      const next = await endVault(scan, { index, rowKey: vault.rowKey }, failed(vault, failure), chain);
       if (next === "continuedElsewhere") return;
     }
     if ((await claims.resendClaimed(scanId, index)) === 0) await end.finish(scanId);
