@@ -11,7 +11,7 @@ export interface ArmOptions {
   resources: Resources;
   authorization: Authorization;
   tokens: Tokens;
-  /** `https://management.localhost:port`: also the audience its tokens must have. */
+  /** `https://management.localhost:port`, also the audience of its tokens. */
   origin: string;
   /** `https://login.localhost:port` */
   authority: string;
@@ -22,7 +22,9 @@ export interface ArmOptions {
   pageSizes: { subscriptions: number; vaults: number };
 }
 
-/** https://learn.microsoft.com/rest/api/keyvault/keyvault/vaults, the stable versions that list vaults with all their properties. */
+/**
+ * The stable versions whose vault lists contain all properties: https://learn.microsoft.com/rest/api/keyvault/keyvault/vaults.
+ */
 export const KEY_VAULT_VERSIONS = [
   "2015-06-01",
   "2016-10-01",
@@ -42,11 +44,11 @@ export interface Route {
   versions: readonly string[];
   subscription?: string;
   vault?: string;
-  /** The id of the resource that is asked, as the client wrote it. */
+  /** The resource ID in the request's path, in the client's spelling. */
   resource?: string;
-  /** A setting's or another part's name. */
+  /** The name of a setting or of another part of the resource. */
   item?: string;
-  /** What a role must allow for it, where that does not follow from the name. */
+  /** The action that a role must allow, if it does not follow from the operation's name. */
   action?: string;
   answer(claims: Claims): Answer;
 }
@@ -55,7 +57,7 @@ export function failure(status: number, code: string, message: string): Answer {
   return { status, body: { error: { code, message } } };
 }
 
-/** A page of a list, with a `nextLink` that repeats the question and says where to go on. */
+/** Returns a page of a list. Its `nextLink` repeats the query and adds a skip token. */
 export function page<T>(
   options: Pick<ArmOptions, "origin">,
   request: Incoming,

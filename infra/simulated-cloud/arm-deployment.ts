@@ -8,8 +8,8 @@ const SECRET =
   /^\/subscriptions\/([^/]+)\/resourcegroups\/([^/]+)\/providers\/microsoft\.keyvault\/vaults\/([^/]+)\/secrets\/([^/]+)$/i;
 
 /**
- * What a deployment does through the resource manager: it reads and writes a vault's secrets
- * (https://learn.microsoft.com/rest/api/keyvault/secrets). A secret's value is never answered.
+ * Reads and writes vault secrets through Azure Resource Manager, as deployments do:
+ * https://learn.microsoft.com/rest/api/keyvault/secrets. Responses never contain a secret's value.
  */
 export function deploymentRoute(options: ArmOptions, { method, path, ...request }: Incoming): Route | undefined {
   const [, subscription, group, name, secret] = SECRET.exec(path) ?? [];

@@ -4,7 +4,7 @@ import type { Answer, Incoming } from "./http.ts";
 import { current, type Item, type Version } from "./resources/items.ts";
 import type { Vault } from "./resources/vault.ts";
 
-/** Azure documents no size for these pages; Key Vault's own have as many at most. */
+/** Azure documents no page size for these lists. Key Vault's own lists have at most 25 entries. */
 const PAGE_SIZE = 25;
 
 const LOCATIONS = [
@@ -19,8 +19,9 @@ export const locations = (subscription: string): Answer => ({
 });
 
 /**
- * A vault's keys or secrets, those behind certificates among them, without what a list of Key Vault says of an entry alone.
- * https://learn.microsoft.com/rest/api/keyvault/keyvault/keys/list, https://learn.microsoft.com/rest/api/keyvault/secrets/list
+ * Lists a vault's keys or secrets, including the ones that belong to certificates, with the fields that Azure Resource Manager
+ * returns: https://learn.microsoft.com/rest/api/keyvault/keyvault/keys/list,
+ * https://learn.microsoft.com/rest/api/keyvault/secrets/list
  */
 export function vaultItems(options: ArmOptions, request: Incoming, vault: Vault, kind: "keys" | "secrets"): Answer {
   const from = request.query.get("$skiptoken") ?? undefined;

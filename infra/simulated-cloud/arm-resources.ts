@@ -2,9 +2,9 @@ import { guidFrom } from "./resources/identifiers.ts";
 import type { Vault } from "./resources/vault.ts";
 
 /**
- * A vault as `Microsoft.KeyVault/vaults` answers it. https://learn.microsoft.com/rest/api/keyvault/keyvault/vaults/get
+ * Returns a vault as `Microsoft.KeyVault/vaults`: https://learn.microsoft.com/rest/api/keyvault/keyvault/vaults/get
  *
- * @param readers - Object ids that have an access policy to read secrets.
+ * @param readers - Object IDs that have an access policy to read secrets.
  */
 export function vaultResource(vault: Vault, tenantId: string, vaultUri: string, readers: readonly string[]): object {
   const { settings } = vault;
@@ -44,7 +44,7 @@ export function vaultResource(vault: Vault, tenantId: string, vaultUri: string, 
       enableSoftDelete: settings.softDelete ?? true,
       softDeleteRetentionInDays: settings.softDeleteRetentionDays ?? 90,
       enableRbacAuthorization: settings.rbac ?? true,
-      // Azure leaves this out unless it is on, since it can't be switched off.
+      // Azure omits this property unless purge protection is on. Purge protection can't be turned off.
       ...(settings.purgeProtection !== false && { enablePurgeProtection: true }),
       vaultUri: settings.vaultUri ?? vaultUri,
       provisioningState: "Succeeded",

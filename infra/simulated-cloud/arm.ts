@@ -16,8 +16,8 @@ const ALERT_VERSIONS = ["2017-03-01-preview", "2017-04-01", "2020-10-01"];
 const INSIGHTS_VERSIONS = ["2016-09-01", "2017-05-01-preview", "2021-05-01-preview"];
 
 /**
- * The resource manager: subscriptions, key vaults and the vaults' diagnostic settings, all read-only; what a deployment does
- * to a vault's secrets; and the company's resources beside vaults, in `arm/`.
+ * Simulates Azure Resource Manager: subscriptions, key vaults and their diagnostic settings (all read-only), vault secrets as
+ * deployments write them, and the other resources of the company (`arm/`).
  */
 export function arm(options: ArmOptions): Service {
   return (request) => {
@@ -44,7 +44,7 @@ export function arm(options: ArmOptions): Service {
 
 function route(options: ArmOptions, request: Incoming): Route | undefined {
   const { resources } = options;
-  // Two slashes are taken for one.
+  // Azure Resource Manager treats two slashes as one.
   const [root, id, ...rest] = request.segments.filter((segment) => segment !== "");
   if (root?.toLowerCase() === "tenants" && id === undefined) {
     const { tenantId } = options.tokens;
@@ -87,7 +87,7 @@ function route(options: ArmOptions, request: Incoming): Route | undefined {
     const answer = known("Microsoft.Resources/subscriptions/locations/read", (one) => locations(one.id));
     return { name: "arm.listLocations", versions: SUBSCRIPTION_VERSIONS, subscription: id, answer };
   }
-  // The company has no such rules, and its subscriptions no such settings.
+  // The company has no alert rules, and its subscriptions have no diagnostic settings.
   const none = () => ({ status: 200, body: { value: [] } });
   if (path === "providers/microsoft.insights/activitylogalerts") {
     const answer = known("Microsoft.Insights/activityLogAlerts/read", none);
@@ -218,7 +218,7 @@ function versionProblem(request: Incoming, versions: readonly string[]): Answer 
       "The api-version query parameter (?api-version=) is required for all requests.",
     );
   }
-  // An operation under way is asked about with the version of whatever began it.
+  // Clients poll an operation with the API version of the request that started the operation.
   if (versions.length === 0 || versions.includes(version)) return undefined;
   const supported = `The supported api-versions are '${versions.join(", ")}'.`;
   return versions === SUBSCRIPTION_VERSIONS

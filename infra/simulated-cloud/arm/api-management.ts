@@ -10,19 +10,19 @@ const REFRESH_MS = 4 * 3_600_000;
 
 interface KeyVault {
   secretIdentifier: string;
-  /** Of a user-assigned identity; without it the service's own reads. */
+  /** Client ID of a user-assigned identity. Without it API Management reads with its system-assigned identity. */
   identityClientId?: string | null;
 }
 
 /**
- * Named values and certificates that API Management reads from a vault: every 4 hours, and when it is told to.
+ * Simulates the named values and certificates that API Management reads from a vault every 4 hours and on request:
  * https://learn.microsoft.com/azure/api-management/api-management-howto-properties#key-vault-secrets
  */
 export class ApiManagement {
   readonly #parts: { resources: Resources; store: ArmStore; clock: CloudClock; working: WorkingValues };
-  /** When each was read last, and to what end, by id in lower case. */
+  /** Time and outcome of the last read, by resource ID in lower case. */
   readonly #read = new Map<string, { at: number; reading: Reading; value?: string }>();
-  /** Those that a refresh does nothing to; they don't read by themselves either. */
+  /** IDs whose value never changes: neither a refresh nor the 4-hour read updates them. */
   readonly #stuck = new Set<string>();
 
   constructor(parts: { resources: Resources; store: ArmStore; clock: CloudClock; working: WorkingValues }) {
@@ -30,7 +30,7 @@ export class ApiManagement {
     for (const resource of parts.store.all()) if (readsVault(resource)) this.refresh(resource);
   }
 
-  /** From now on a refresh of it does nothing, or what it should. */
+  /** Turns the updates of a named value off or on again. */
   plant(id: string, staysOld: boolean): void {
     if (staysOld) this.#stuck.add(id.toLowerCase());
     else this.#stuck.delete(id.toLowerCase());
@@ -50,7 +50,7 @@ export class ApiManagement {
     }
   }
 
-  /** Reads the vault now. What can't be read leaves the value before. */
+  /** Reads the vault now. If the secret can't be read, the previous value stays. */
   refresh(resource: ArmResource, at = this.#parts.clock.now()): void {
     const id = resource.id.toLowerCase();
     const before = this.#read.get(id);
@@ -65,7 +65,7 @@ export class ApiManagement {
     if (place !== undefined) this.#parts.working.holds(resource.id, resource.name, place, value, at);
   }
 
-  /** Undefined for one that reads no vault. */
+  /** Returns the vault secret that a named value or certificate refers to. Undefined when it refers to no vault. */
   lastStatus(resource: ArmResource): object | undefined {
     const read = this.#read.get(resource.id.toLowerCase());
     if (read === undefined) return undefined;
@@ -75,7 +75,7 @@ export class ApiManagement {
     return { code, message: `Failed to read the secret from Key Vault: ${read.reading.problem}.`, timeStampUtc };
   }
 
-  /** What a named value stands for. */
+  /** Returns the value of a named value. */
   valueOf(resource: ArmResource): string | undefined {
     const { value } = resource.properties;
     return typeof value === "string" ? value : this.#read.get(resource.id.toLowerCase())?.value;

@@ -4,7 +4,7 @@ import { type AppSecret, type Revision, secretsOf } from "./container-apps.ts";
 import { malformed, type ResourceCall, resourceRoute } from "./route.ts";
 import type { ArmResource, Properties } from "./store.ts";
 
-/** Container Apps and jobs: https://learn.microsoft.com/rest/api/containerapps/container-apps */
+/** Routes of Container Apps and jobs: https://learn.microsoft.com/rest/api/containerapps/container-apps */
 export function appRoute(call: ResourceCall): Route | undefined {
   const { request, rest, type, options } = call;
   const { versions } = type;
@@ -78,7 +78,7 @@ export function appResource({ options }: Pick<ResourceCall, "options">, app: Arm
   return { ...body, properties: { ...(body.properties as Properties), ...names } };
 }
 
-/** The secrets that a body names are the only ones afterwards, and each needs its value or its address in a vault. */
+/** Replaces all secrets of the app with the secrets in the body. Each needs a value or a vault address. */
 function update(call: ResourceCall, app: ArmResource): Answer {
   const body = jsonObject(call.request);
   const { configuration, template } = (body?.properties ?? {}) as {

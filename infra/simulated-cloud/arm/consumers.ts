@@ -19,7 +19,7 @@ interface Parts {
   clock: CloudClock;
 }
 
-/** The company's resources as they run: when each takes a secret's new version, and what a test does to them. */
+/** Simulates the company's running resources: when each reads a new secret version, and the faults that a test sets. */
 export class Consumers {
   readonly appService: AppService;
   readonly containerApps: ContainerApps;
@@ -39,12 +39,12 @@ export class Consumers {
     this.timedReaders = new TimedReaders(all);
   }
 
-  /** Unix milliseconds of the cloud's clock. */
+  /** Unix milliseconds of the simulated clock. */
   now(): number {
     return this.#parts.clock.now();
   }
 
-  /** Does all that was due until now by the cloud's clock. */
+  /** Runs everything that is due by the simulated clock. */
   settle(): void {
     this.appService.settle();
     this.containerApps.settle();
@@ -52,7 +52,7 @@ export class Consumers {
     this.timedReaders.settle();
   }
 
-  /** A resource was declared anew, with all below it. */
+  /** Resets a resource that was declared again, and its child resources. */
   declared(id: string): void {
     for (const resource of this.#parts.store.all()) {
       const key = resource.id.toLowerCase();
@@ -65,7 +65,10 @@ export class Consumers {
   }
 }
 
-/** What a test can see and do behind the back of the resource manager. Resources are named by their ids. */
+/**
+ * Control operations for the company's resources: read and change what no client of Azure Resource Manager can. Resources are
+ * named by their IDs.
+ */
 export class ConsumersControl {
   readonly #consumers: Consumers;
   readonly #parts: { store: ArmStore; resources: Resources; ledger: Ledger };
@@ -75,7 +78,7 @@ export class ConsumersControl {
     this.#parts = parts;
   }
 
-  /** All that are kept, so without the sites that are computed. */
+  /** Lists all stored resources. Generated sites are not included. */
   resources(): { id: string; type: string; subscriptionId: string }[] {
     return [...this.#parts.store.all()].map(({ id, type, subscriptionId }) => ({
       id,
@@ -84,7 +87,10 @@ export class ConsumersControl {
     }));
   }
 
-  /** The id of the only resource that is called so; its type tells several apart. @throws {Error} without exactly one. */
+  /**
+   * Returns the ID of the only resource with this name and, if given, type.
+   * @throws {Error} if there is none or more than one.
+   */
   idOf(name: string, type?: string): string {
     const found = this.resources().filter(
       (one) => one.id.split("/").at(-1) === name && (type === undefined || one.type === type),
@@ -93,7 +99,10 @@ export class ConsumersControl {
     return found[0]!.id;
   }
 
-  /** Adds a resource, or replaces it with all below it. @returns its id */
+  /**
+   * Adds a resource, or replaces it with its child resources.
+   * @returns its ID
+   */
   put(subscriptionId: string, resource: CompanyResource): string {
     this.#consumers.settle();
     const id = this.#parts.store.put(subscriptionId, resource);
@@ -101,14 +110,17 @@ export class ConsumersControl {
     return id;
   }
 
-  /** With everything below it; false when there is none. */
+  /** Deletes a resource and its child resources. Returns false if there is no such resource. */
   remove(id: string): boolean {
     this.#consumers.settle();
     this.#consumers.working.forget(id);
     return this.#parts.store.remove(id);
   }
 
-  /** Changes members as somebody else does, all but settings. @throws {Error} when there is no such resource. */
+  /**
+   * Changes members of a resource, except settings, as another client.
+   * @throws {Error} if there is no such resource.
+   */
   change(id: string, change: Pick<CompanyChild, "tags" | "properties" | "denied">): void {
     this.#consumers.settle();
     this.#parts.store.change(this.#resource(id), (one) => {
@@ -118,7 +130,7 @@ export class ConsumersControl {
     });
   }
 
-  /** Changes app settings as somebody else does; null removes one. */
+  /** Changes app settings as another client. Null removes a setting. */
   changeSettings(id: string, settings: Record<string, string | null>): void {
     this.#consumers.settle();
     this.#consumers.appService.changeSettings(this.#resource(id), settings);
@@ -128,48 +140,48 @@ export class ConsumersControl {
     return { ...this.#resource(id).settings };
   }
 
-  /** Lets a resource's identities read a vault, or no more. */
+  /** Grants or revokes a resource's identities read access to a vault. */
   allow(id: string, vault: string, allowed: boolean): void {
     this.#consumers.settle();
     this.#parts.store.allow(this.#resource(id), vault, allowed);
   }
 
-  /** What a site or slot does from now on; undefined: what it should. */
+  /** Sets the misbehavior of a site or slot. Undefined resets it. */
   plantSite(id: string, plant: SitePlant | undefined): void {
     this.#consumers.settle();
     this.#consumers.appService.plant(this.#resource(id).id, plant);
   }
 
-  /** What a container app does from now on; undefined: what it should. */
+  /** Sets the misbehavior of a container app. Undefined resets it. */
   plantContainerApp(id: string, plant: ContainerAppPlant | undefined): void {
     this.#consumers.settle();
     this.#consumers.containerApps.plant(this.#resource(id).id, plant);
   }
 
-  /** From now on a refresh of a named value does nothing, or what it should. */
+  /** Turns the updates of a named value off or on again. */
   plantNamedValue(id: string, staysOld: boolean): void {
     this.#consumers.settle();
     this.#consumers.apiManagement.plant(this.#resource(id).id, staysOld);
   }
 
-  /** What each running consumer held over time. */
+  /** Returns the values that each running consumer held over time. */
   values(filter: { resource?: string } & Partial<Place> = {}): HeldValues[] {
     this.#consumers.settle();
     return this.#consumers.working.values(filter);
   }
 
-  /** All times until now in which a consumer held no value that works. */
+  /** Returns all intervals until now in which a consumer held no working value. */
   gaps(filter: { resource?: string } & Partial<Place> = {}): WorkingGap[] {
     this.#consumers.settle();
     return this.#consumers.working.gaps(filter);
   }
 
-  /** From now on a value works only while this secret's issuer takes it. */
+  /** Registers an issuer for a secret. From now on a value works only while the issuer accepts it. */
   setIssuer(place: Place): void {
     this.#consumers.working.setIssuer(place);
   }
 
-  /** The issuer takes a value from now on, or no more. */
+  /** Makes the issuer accept or reject a value. */
   accept(place: Place, value: string, accepted: boolean): void {
     if (accepted) this.#consumers.working.accept(place, value);
     else this.#consumers.working.withdraw(place, value);
@@ -179,12 +191,12 @@ export class ConsumersControl {
     return this.#consumers.graphSettings;
   }
 
-  /** How Resource Graph behaves from now on; what is left out stays. */
+  /** Changes the behavior of Resource Graph. Omitted members stay. */
   setGraph(settings: Partial<GraphSettings>): void {
     this.#consumers.graphSettings = { ...this.#consumers.graphSettings, ...settings };
   }
 
-  /** How often each resource was called, by its id in lower case; a site's slots and what is below others count by themselves. */
+  /** Returns the number of calls by resource ID in lower case. Slots and other child resources are counted separately. */
   calls(): Record<string, number> {
     const counts: Record<string, number> = {};
     for (const { resource } of this.#parts.ledger.requests()) {

@@ -6,56 +6,56 @@ import type { ArmResource, ArmStore } from "./store.ts";
 import { type Reading, readSecret } from "./vault-reading.ts";
 import type { WorkingValues } from "./working-values.ts";
 
-/** A secret of an app: written out, or to be read from a vault by one of the app's identities. */
+/** A secret of a container app: a value, or a vault secret that one of the app's identities reads. */
 export interface AppSecret {
   name: string;
   value?: string;
-  /** `https://VAULT.…/secrets/NAME[/VERSION]` */
+  /** Address of the vault secret: `https://VAULT.…/secrets/NAME[/VERSION]` */
   keyVaultUrl?: string;
-  /** `system`, or the resource id of a user-assigned identity. */
+  /** `system`, or the resource ID of a user-assigned identity. */
   identity?: string;
 }
 
 export interface Revision {
   name: string;
   active: boolean;
-  /** Unix milliseconds of the cloud's clock. */
+  /** Unix milliseconds of the simulated clock. */
   createdAt: number;
   startedAt: number;
   healthy: boolean;
-  /** By the name of the app's secret. */
+  /** Values by the name of the app's secret. */
   holds: Map<string, string | undefined>;
 }
 
 interface Running {
-  /** The last tick that was looked at. */
+  /** Number of the last processed tick. */
   tick: number;
-  /** What was read from vaults last, by the name of the app's secret. */
+  /** Values that were last read from vaults, by the name of the app's secret. */
   synced: Map<string, { version: string; value: string }>;
-  /** Of a job none. */
+  /** Active revisions. Empty for a job. */
   revisions: Revision[];
 }
 
-/** What a test can make one app do. */
+/** Misbehavior of one container app that a test can set. */
 export interface ContainerAppPlant {
-  /** So many of the next restarts end with a revision that is not healthy, whose replicas before go on. */
+  /** This many of the next restarts end with an unhealthy revision, whose previous replicas keep running. */
   unhealthyRestarts?: number;
-  /** A restart reads nothing from the vaults. */
+  /** A restart does not read the vaults. */
   staysOld?: boolean;
 }
 
 const TICK_MS = 30 * 60_000;
-/** Ticks were seen at 13:53 after the half hour; they are the platform's, not the app's. */
+/** Azure's ticks were observed at 13:53 past each half hour. The platform sets them, not the app. */
 const TICK_OFFSET_MS = (13 * 60 + 53) * 1000;
 
 /**
- * Container Apps and jobs. Every 30 minutes the platform reads the secrets without a version from their vaults, and where one has
- * a new value it restarts all active revisions: https://learn.microsoft.com/azure/container-apps/manage-secrets. A restart that
- * somebody asks for reads them too. What can't be read is passed over, and the app goes on with what it has.
+ * Simulates Container Apps and jobs. Every 30 minutes the platform reads the secrets without a version from their vaults. If a
+ * value changed, the platform restarts all active revisions: https://learn.microsoft.com/azure/container-apps/manage-secrets. A
+ * requested restart also reads the secrets. If a secret can't be read, the app keeps its previous value.
  */
 export class ContainerApps {
   readonly #parts: { resources: Resources; store: ArmStore; clock: CloudClock; working: WorkingValues };
-  /** By id in lower case. */
+  /** Running apps by ID in lower case. */
   readonly #running = new Map<string, Running>();
   readonly #plants = new Map<string, ContainerAppPlant>();
 
@@ -77,7 +77,7 @@ export class ContainerApps {
       const app = this.#parts.store.get(id);
       if (app === undefined) this.#running.delete(id);
       else {
-        // Nothing changed in between, so the first tick found what all of them did.
+        // Nothing changed between the due ticks, so all of them read the same values as the first.
         const at = running.tick + TICK_MS;
         running.tick = latest;
         if (this.#sync(app, running)) this.#restartAll(app, running, at);
@@ -94,7 +94,7 @@ export class ContainerApps {
     return this.#running.get(app.id.toLowerCase())?.revisions ?? [];
   }
 
-  /** False when the app has no such revision. */
+  /** Restarts a revision. Returns false if the app has no such revision. */
   restart(app: ArmResource, name: string): boolean {
     const running = this.#running.get(app.id.toLowerCase())!;
     const revision = running.revisions.find((one) => one.name.toLowerCase() === name.toLowerCase());
@@ -108,7 +108,10 @@ export class ContainerApps {
     return true;
   }
 
-  /** Replaces the app's secrets, and its template where it is given, which makes a new revision. @returns what is wrong */
+  /**
+   * Replaces the app's secrets and, if given, its template, which creates a new revision.
+   * @returns the error message; undefined on success
+   */
   replace(app: ArmResource, secrets: AppSecret[], template: unknown): string | undefined {
     const problem = this.#problemOf(app, secrets);
     if (problem !== undefined) return problem;
@@ -140,7 +143,7 @@ export class ContainerApps {
     return undefined;
   }
 
-  /** A secret's value as the platform has it. */
+  /** Returns a secret's value as the platform stores it. */
   valueOf(app: ArmResource, { name, value }: AppSecret): string | undefined {
     return value ?? this.#running.get(app.id.toLowerCase())?.synced.get(name)?.value;
   }
@@ -164,7 +167,10 @@ export class ContainerApps {
     return { name: `${name}--${suffix}`, active: true, createdAt: at, startedAt: at, healthy: true, holds: new Map() };
   }
 
-  /** Reads all secrets without a version, and those never read. @returns whether one has another value than before */
+  /**
+   * Reads the secrets without a version and the secrets that were never read.
+   * @returns whether a value changed
+   */
   #sync(app: ArmResource, running: Running): boolean {
     let changed = false;
     for (const secret of secretsOf(app)) {
@@ -209,7 +215,7 @@ export class ContainerApps {
     this.#hold(app, running, revision, at);
   }
 
-  /** Writes down what runs now. A job's next execution takes what the platform has. */
+  /** Records the values of the running replicas. The next execution of a job uses the platform's stored values. */
   #hold(app: ArmResource, running: Running, revision: Revision | undefined, at: number): void {
     const several = running.revisions.filter(({ active }) => active).length > 1;
     for (const secret of secretsOf(app)) {

@@ -1,7 +1,7 @@
 import type { CompanyChild } from "../company/resources.ts";
 import { guidFrom } from "../resources/identifiers.ts";
 
-/** A resource's managed identities, as they are answered. */
+/** Returns a resource's managed identities as Azure Resource Manager formats them. */
 export interface ManagedIdentity {
   type: string;
   principalId?: string;
@@ -22,7 +22,7 @@ export const userIdentity = (name: string): UserIdentity => ({
   clientId: guidFrom(`client of identity ${name}`),
 });
 
-/** @param id - Of the resource. */
+/** @param id - ID of the resource. */
 export function managedIdentity(
   id: string,
   tenantId: string,
@@ -38,14 +38,14 @@ export function managedIdentity(
   };
 }
 
-/** Object ids of the identity that belongs to a resource alone, or of a user-assigned one when it is named by its id. */
+/** Returns the object ID of the system-assigned identity, or of a user-assigned identity if `id` names one. */
 export function principalsOf(identity: ManagedIdentity | undefined, named?: string): string[] {
   if (named === undefined) return identity?.principalId === undefined ? [] : [identity.principalId];
   const users = Object.entries(identity?.userAssignedIdentities ?? {});
   return users.filter(([id]) => id.toLowerCase() === named.toLowerCase()).map(([, { principalId }]) => principalId);
 }
 
-/** Object ids of all its identities. */
+/** Returns the object IDs of all identities of a resource. */
 export function allPrincipalsOf(identity: ManagedIdentity | undefined): string[] {
   const users = Object.values(identity?.userAssignedIdentities ?? {});
   return [...principalsOf(identity), ...users.map(({ principalId }) => principalId)];

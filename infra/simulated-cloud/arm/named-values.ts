@@ -3,7 +3,7 @@ import { readsVault } from "./api-management.ts";
 import { type ResourceCall, resourceRoute } from "./route.ts";
 import type { ArmResource } from "./store.ts";
 
-/** Named values and certificates: https://learn.microsoft.com/rest/api/apimanagement/named-value */
+/** Routes of API Management's named values and certificates: https://learn.microsoft.com/rest/api/apimanagement/named-value */
 export function apiManagementRoute(call: ResourceCall): Route | undefined {
   const { request, rest, type, options } = call;
   const { versions } = type;
@@ -35,7 +35,7 @@ export function apiManagementRoute(call: ResourceCall): Route | undefined {
   });
 }
 
-/** A value is never answered here, but for one that is no secret. */
+/** Returns a named value. The value itself is included only if it is not marked as secret. */
 export function namedValueResource({ options }: Pick<ResourceCall, "options">, resource: ArmResource): object {
   const { value, keyVault, ...properties } = resource.properties;
   const lastStatus = options.consumers.apiManagement.lastStatus(resource);

@@ -5,7 +5,10 @@ import { refusedSubscription } from "./route.ts";
 const OPERATION =
   /^\/subscriptions\/([^/]+)\/providers\/[^/]+\/locations\/[^/]+\/operation(results|statuses)\/([^/]+)$/i;
 
-/** Where is told what became of an operation: 202 while it is under way, then its own answer; or its status. */
+/**
+ * Route that reports the state of an asynchronous operation: 202 while it is in progress, then the operation's response or its
+ * status.
+ */
 export function operationRoute(options: ArmOptions, { method, path }: Incoming): Route | undefined {
   const [, subscription, kind, id] = OPERATION.exec(path) ?? [];
   if (method !== "GET" || subscription === undefined) return undefined;

@@ -2,20 +2,26 @@ import { randomUUID } from "node:crypto";
 import type { Answer } from "../http.ts";
 
 interface Operation {
-  /** How often it was asked about. */
+  /** Number of polls so far. */
   polls: number;
   name: string;
   result: () => Answer;
 }
 
-/** How often an operation says that it is under way. */
+/** Number of polls that return "in progress". */
 const UNDER_WAY = 1;
 
-/** What the resource manager does after it answered: https://learn.microsoft.com/azure/azure-resource-manager/management/async-operations */
+/**
+ * Asynchronous operations of Azure Resource Manager:
+ * https://learn.microsoft.com/azure/azure-resource-manager/management/async-operations
+ */
 export class Operations {
   readonly #operations = new Map<string, Operation>();
 
-  /** The answer to who began one. What is asked for is done already; only its end is told later. */
+  /**
+   * Returns the 202 response to the request that starts an operation. The work is already done; only its completion is reported
+   * later.
+   */
   begun(
     { origin }: { origin: string },
     of: { subscription: string; namespace: string; version: string; name: string },
@@ -34,7 +40,10 @@ export class Operations {
     };
   }
 
-  /** What an operation comes to, and whether it says so already; undefined when there is none. Each question counts. */
+  /**
+   * Returns the final response of an operation and whether the operation is reported as done. Undefined if there is no such
+   * operation. Each call counts as a poll.
+   */
   asked(id: string): { name: string; done: boolean; result: () => Answer } | undefined {
     const found = this.#operations.get(id);
     return found && { name: found.name, done: found.polls++ >= UNDER_WAY, result: found.result };

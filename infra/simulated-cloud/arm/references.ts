@@ -4,7 +4,7 @@ import type { ArmResource, ArmStore } from "./store.ts";
 import { readSecret } from "./vault-reading.ts";
 
 /**
- * The states of a Key Vault reference, as `ResolveStatus` of the App Service API names them:
+ * Statuses of a Key Vault reference, as in `ResolveStatus` of the App Service API:
  * https://learn.microsoft.com/rest/api/appservice/web-apps/get-app-settings-key-vault-references
  */
 export const REFERENCE_STATUSES = [
@@ -22,10 +22,10 @@ export const REFERENCE_STATUSES = [
 ] as const;
 export type ReferenceStatus = (typeof REFERENCE_STATUSES)[number];
 
-/** What App Service keeps of a reference from one fetch to the next. */
+/** Result of the last fetch of a reference. */
 export interface Fetched {
   status: ReferenceStatus;
-  /** With the status `Resolved`. */
+  /** The value. Only with the status `Resolved`. */
   version?: string;
   value?: string;
 }
@@ -39,12 +39,12 @@ interface Place {
 const REFERENCE = /^\s*@Microsoft\.KeyVault\(\s*(.*?)\s*\)\s*$/i;
 const PAIRS = /^(?:\s*(?:vaultname|secretname|secretversion)\s*=\s*[\w-]*\s*(?:;|$))+$/i;
 
-/** Whether a setting's text is meant as a reference, well written or not. */
+/** Returns whether a setting's text is a Key Vault reference, valid or not. */
 export const isReference = (text: string): boolean => /^\s*@Microsoft\.KeyVault\b/i.test(text);
 
 /**
- * What a reference names: `@Microsoft.KeyVault(SecretUri=…)` or `@Microsoft.KeyVault(VaultName=…;SecretName=…[;SecretVersion=…])`,
- * https://learn.microsoft.com/azure/app-service/app-service-key-vault-references. Undefined when it is not well written.
+ * Parses a reference: `@Microsoft.KeyVault(SecretUri=…)` or `@Microsoft.KeyVault(VaultName=…;SecretName=…[;SecretVersion=…])`,
+ * https://learn.microsoft.com/azure/app-service/app-service-key-vault-references. Returns undefined if the syntax is invalid.
  */
 export function placeOf(text: string): Place | undefined {
   const inner = REFERENCE.exec(text)?.[1];
@@ -58,7 +58,7 @@ export function placeOf(text: string): Place | undefined {
   return { vault, secret, ...(version !== undefined && { version }) };
 }
 
-/** What `https://VAULT.…/secrets/NAME[/VERSION][/]` names. */
+/** Parses `https://VAULT.…/secrets/NAME[/VERSION][/]`. */
 export function placeOfUri(uri: string): Place | undefined {
   const match = /^https:\/\/([a-z0-9-]+)\.[^/]+\/secrets\/([0-9a-z-]+)(?:\/([0-9a-f]{32}))?\/?$/i.exec(uri);
   if (match === null) return undefined;
@@ -66,7 +66,7 @@ export function placeOfUri(uri: string): Place | undefined {
   return { vault: vault!, secret: secret!, ...(version !== undefined && { version }) };
 }
 
-/** Follows a reference for a site or slot now. */
+/** Resolves a reference for a site or slot. */
 export function follow(parts: { resources: Resources; store: ArmStore }, site: ArmResource, text: string): Fetched {
   const place = placeOf(text);
   if (place === undefined) return { status: "InvalidSyntax" };
@@ -86,7 +86,10 @@ const STATUS = {
   disabled: "OtherReasons",
 } as const;
 
-/** The resource id of the user-assigned identity that follows a site's references; undefined for its own. */
+/**
+ * Returns the resource ID of the user-assigned identity that resolves a site's references. Undefined for the system-assigned
+ * identity.
+ */
 export function chosenIdentity({ properties }: ArmResource): string | undefined {
   const chosen = properties.keyVaultReferenceIdentity;
   return typeof chosen === "string" && chosen.includes("/") ? chosen : undefined;

@@ -9,8 +9,10 @@ const VERSIONS = ["2021-03-01", "2022-10-01", "2024-04-01"];
 const [QUOTA, WINDOW_MS] = [15, 5000];
 
 /**
- * https://learn.microsoft.com/rest/api/azureresourcegraph/resourcegraph/resources/resources. Rows that the caller may not read
- * are left out without a word: https://learn.microsoft.com/azure/governance/resource-graph/overview#permissions-in-azure-resource-graph
+ * Simulates the query API of Azure Resource Graph:
+ * https://learn.microsoft.com/rest/api/azureresourcegraph/resourcegraph/resources/resources. Results omit rows that the caller
+ * may not read, without an error:
+ * https://learn.microsoft.com/azure/governance/resource-graph/overview#permissions-in-azure-resource-graph
  */
 export function resourceGraphRoute(options: ArmOptions, request: Incoming): Route | undefined {
   if (request.method !== "POST" || !/^\/providers\/microsoft\.resourcegraph\/resources$/i.test(request.path))
@@ -28,10 +30,10 @@ export function resourceGraphRoute(options: ArmOptions, request: Incoming): Rout
   };
 }
 
-/** The latest queries of each principal, by cloud. */
+/** Times of the latest queries by principal, for each simulated cloud. */
 const recent = new WeakMap<ArmOptions, Map<string, number[]>>();
 
-/** How many queries are left after this one; undefined when it is one too many. */
+/** Returns the remaining quota after this query. Undefined when the quota is exceeded. */
 function taken(options: ArmOptions, { oid }: Claims): number | undefined {
   const all = recent.get(options) ?? new Map<string, number[]>();
   recent.set(options, all);
@@ -115,7 +117,7 @@ function results(
       case "limit":
         rows = rows.slice(0, stage.count);
     }
-    // Rows are many and a page is small: what is projected is computed at the end, unless something follows it.
+    // Results can be large and pages are small. Projected columns are computed last, unless a later operator reads them.
     if (stage.kind === "project" && stage !== stages.at(-1)) rows = rows.map((row) => columnsOf(stage.columns, row));
   }
   const last = stages.at(-1);
@@ -123,7 +125,8 @@ function results(
   const data = last?.kind === "project" ? page.map((row) => columnsOf(last.columns, row)) : page.map(copied);
   const more = asked.start + asked.top < rows.length;
   const projected = stages.findLast((stage) => stage.kind === "project");
-  // Without the column id there is no way to go on: https://learn.microsoft.com/azure/governance/resource-graph/concepts/work-with-data
+  // Without the column `id` Resource Graph does not page:
+  // https://learn.microsoft.com/azure/governance/resource-graph/concepts/work-with-data
   const pages = projected?.kind !== "project" || projected.columns.some(({ name }) => name === "id");
   return {
     status: 200,
@@ -146,7 +149,7 @@ const columnsOf = (columns: readonly { name: string; value(row: Row): unknown }[
 const tokenAt = (position: number, query: string): string =>
   Buffer.from(JSON.stringify({ $id: "1", position, query })).toString("base64");
 
-/** Undefined when it is no token for this query. */
+/** Parses a skip token. Undefined when the token does not belong to this query. */
 function positionIn(token: unknown, query: string): number | undefined {
   try {
     const read = JSON.parse(Buffer.from(String(token), "base64").toString("utf8")) as {

@@ -10,8 +10,9 @@ const DEFINITION =
   /^(?:\/subscriptions\/([^/]+)(?:\/.+)?)?\/providers\/microsoft\.authorization\/roledefinitions\/([^/]+)$/i;
 
 /**
- * Who has which role: https://learn.microsoft.com/rest/api/authorization/role-assignments/list-for-scope. With
- * `$filter=atScope()` those at the scope and above it, without it those below it too.
+ * Routes of role assignments and role definitions:
+ * https://learn.microsoft.com/rest/api/authorization/role-assignments/list-for-scope. With `$filter=atScope()` the list
+ * contains assignments at the scope and above, without it also assignments below.
  */
 export function roleAssignmentsRoute(
   options: ArmOptions,
@@ -79,7 +80,10 @@ export function roleAssignmentsRoute(
   };
 }
 
-/** What the roles allow in a vault. https://learn.microsoft.com/azure/role-based-access-control/built-in-roles/security */
+/**
+ * Permissions of the built-in roles for vaults:
+ * https://learn.microsoft.com/azure/role-based-access-control/built-in-roles/security
+ */
 const permission = (actions: string[], dataActions: string[]) => [
   { actions, notActions: [], dataActions, notDataActions: [] },
 ];

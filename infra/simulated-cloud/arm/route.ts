@@ -4,25 +4,25 @@ import type { Claims } from "../tokens.ts";
 import type { ArmResource } from "./store.ts";
 import type { ResourceType } from "./types.ts";
 
-/** A request to a resource, or to a list of them, beside the vaults. */
+/** A request to a resource other than a vault, or to a list of such resources. */
 export interface ResourceCall {
   options: ArmOptions;
   request: Incoming;
   subscription: string;
-  /** The address up to the resource, as the client wrote it. */
+  /** The path up to the resource, in the client's spelling. */
   id: string;
   type: ResourceType;
-  /** What comes after the resource: `config/appsettings/list` in lower case. */
+  /** The path after the resource, in lower case, such as `config/appsettings/list`. */
   rest: string;
-  /** The same as the client wrote it. */
+  /** The path after the resource, in the client's spelling. */
   parts: string[];
 }
 
 /**
- * A route to a resource. Whether the subscription and the resource are there, and may be read, is looked at before `answer` is
- * asked.
+ * A route to a resource. The dispatcher checks first that the subscription and the resource exist and are readable, then calls
+ * `answer`.
  *
- * @param action - As https://learn.microsoft.com/azure/role-based-access-control/resource-provider-operations names it.
+ * @param action - The action in https://learn.microsoft.com/azure/role-based-access-control/resource-provider-operations.
  */
 export function resourceRoute(
   { options, subscription, id, type }: ResourceCall,
@@ -48,7 +48,7 @@ export function resourceRoute(
   };
 }
 
-/** Undefined when the subscription is there and may be read. */
+/** Returns the error response. Undefined when the subscription exists and is readable. */
 export function refusedSubscription(
   { resources }: ArmOptions,
   id: string,
@@ -62,7 +62,7 @@ export function refusedSubscription(
   return subscription.declared.denied ? unauthorized(claims, action, `/subscriptions/${id}`) : undefined;
 }
 
-/** Denied itself, or below one that is. */
+/** Returns whether access is denied to the resource or to one of its parents. */
 function isDenied({ store }: ArmOptions, resource: ArmResource): boolean {
   if (resource.denied) return true;
   const parts = resource.id.split("/");

@@ -14,7 +14,7 @@ import { webRoute } from "./web.ts";
 const PLACE = /^\/subscriptions\/([^/]+)(?:\/resourcegroups\/([^/]+))?\/providers\/([^/]+)\/(.+?)\/?$/i;
 const LISTED_AT_ONCE = 100;
 
-/** What the resource manager serves beside subscriptions, vaults and deployments; undefined when it is none of it. */
+/** Finds the route for a request that is not about subscriptions, vaults or deployments. Undefined if there is none. */
 export function resourcesRoute(options: ArmOptions, request: Incoming): Route | undefined {
   const other =
     resourceGraphRoute(options, request) ?? roleAssignmentsRoute(options, request) ?? operationRoute(options, request);
@@ -40,7 +40,7 @@ export function resourcesRoute(options: ArmOptions, request: Incoming): Route | 
   return resourceRoute(call, route, (resource) => ({ status: 200, body: options.store.body(resource) }));
 }
 
-/** What a type does beside being read and listed. */
+/** Routes of each resource type beyond reading and listing. */
 const OWN: Record<string, (call: ResourceCall) => Route | undefined> = {
   Site: webRoute,
   Slot: webRoute,
@@ -50,7 +50,7 @@ const OWN: Record<string, (call: ResourceCall) => Route | undefined> = {
   ApiManagementCertificate: apiManagementRoute,
 };
 
-/** A resource as it is answered; some show more than they are declared with, and some less. */
+/** Formats a resource for a response. Some types add computed fields or hide declared ones. */
 function shown(call: Pick<ResourceCall, "options">, resource: ArmResource): object {
   if (isContainerApp(resource)) return appResource(call, resource);
   return resource.type.noun === "NamedValue" || resource.type.noun === "ApiManagementCertificate"
@@ -58,7 +58,7 @@ function shown(call: Pick<ResourceCall, "options">, resource: ArmResource): obje
     : call.options.store.body(resource);
 }
 
-/** The longest beginning of an address that names a resource or a list of them; `parts` is the rest of it. */
+/** Finds the longest prefix of a path that names a resource or a list. `parts` is the rest of the path. */
 function located(
   namespace: string,
   segments: string[],
@@ -71,10 +71,10 @@ function located(
   return undefined;
 }
 
-/** A site is seen even where what it is configured with is not. */
+/** A site is readable even if its configuration is not. */
 const isTop = ({ type, noun }: ResourceType): boolean => type.split("/").length === 2 || noun === "Slot";
 
-/** All of a type in a subscription, a resource group, or below a resource. */
+/** Lists the resources of a type in a subscription, in a resource group, or below a parent resource. */
 function list({ options, request, subscription, id, type }: ResourceCall, group: string | undefined): Route {
   const parent = isTop(type) && type.noun !== "Slot" ? undefined : id.split("/").slice(0, -1).join("/");
   const action = `${type.type}/read`;

@@ -12,9 +12,9 @@ import { VaultAccess } from "./vault-access.ts";
 
 export type Properties = Record<string, unknown>;
 
-/** A resource of the company as it is now. */
+/** The current state of one of the company's resources. */
 export interface ArmResource {
-  /** In the spelling in which it was declared. */
+  /** The resource ID, in the declared spelling. */
   id: string;
   type: ResourceType;
   name: string;
@@ -23,18 +23,20 @@ export interface ArmResource {
   kind?: string;
   tags?: Record<string, string>;
   sku?: Record<string, unknown>;
-  /** As they are answered. */
+  /** Properties as responses contain them. */
   identity?: ManagedIdentity;
   properties: Properties;
   denied: boolean;
   settings: Record<string, string>;
   connectionStrings: Record<string, { value: string; type: string }>;
   slotSettings: string[];
-  /** Of an App Configuration store. */
+  /** Key-values of an App Configuration store. */
   keyValues: NonNullable<CompanyChild["keyValues"]>;
-  /** What is a vault secret's value written out, by `appsettings/NAME`, `connectionstrings/NAME` or `secrets/NAME`. */
+  /**
+   * Places where a secret's value is written in plain text, as `appsettings/NAME`, `connectionstrings/NAME` or `secrets/NAME`.
+   */
   copies: Record<string, { vault: string; secret: string }>;
-  /** What it was before each change, oldest first. */
+  /** Earlier states, oldest first. */
   before: { until: number; row: Properties }[];
 }
 
@@ -43,7 +45,7 @@ export interface ArmChange {
   type: string;
   subscriptionId: string;
   changeType: "Create" | "Update" | "Delete";
-  /** Unix milliseconds of the cloud's clock. */
+  /** Unix milliseconds of the simulated clock. */
   at: number;
 }
 
@@ -52,16 +54,16 @@ interface StoreOptions {
   clock: CloudClock;
   tenantId: string;
   vaultUri(vault: Vault): string;
-  /** The address of a host of this cloud. */
+  /** Returns the URL of a host of this cloud. */
   origin(host: string): string;
 }
 
-/** The company's resources beside its vaults, and who may read which vault. They last as long as the process. */
+/** Stores the company's resources other than vaults, and which identity can read which vault. The store is in memory. */
 export class ArmStore {
   readonly #options: StoreOptions;
-  /** By id in lower case. */
+  /** Resources by ID in lower case. */
   readonly #resources = new Map<string, ArmResource>();
-  /** How many sites are computed rather than kept, by subscription. */
+  /** Number of generated sites, by subscription. */
   readonly #generated = new Map<string, number>();
   readonly access = new VaultAccess();
   readonly changes: ArmChange[] = [];
@@ -91,7 +93,7 @@ export class ArmStore {
     }
   }
 
-  /** A resource by its id in any spelling; undefined when there is none. */
+  /** Returns a resource by its ID in any spelling. Undefined if there is none. */
   get(id: string): ArmResource | undefined {
     const known = this.#resources.get(id.toLowerCase());
     if (known !== undefined) return known;
@@ -100,7 +102,7 @@ export class ArmStore {
     return index === undefined ? undefined : this.#generate(subscription, index);
   }
 
-  /** All resources of a subscription in a fixed order, each computed only when it is read. */
+  /** Iterates over all resources of a subscription in a fixed order. Each resource is created when it is read. */
   *in(subscriptionId: string): Generator<{ type: ResourceType; read(): ArmResource }> {
     const subscription = subscriptionId.toLowerCase();
     const kept = [...this.#resources.values()].filter((one) => one.subscriptionId === subscription);
@@ -113,18 +115,18 @@ export class ArmStore {
     for (let index = 0; index < generated; index++) yield { type, read: () => this.#generate(subscription, index) };
   }
 
-  /** All that is kept, so without the sites that are computed. */
+  /** Iterates over all stored resources. Generated sites are not included. */
   all(): IterableIterator<ArmResource> {
     return this.#resources.values();
   }
 
-  /** What is directly below a resource. */
+  /** Returns the direct child resources of a resource. */
   below(parent: ArmResource, type: ResourceType): ArmResource[] {
     const start = `${parent.id.toLowerCase()}/`;
     return [...this.#resources.values()].filter((one) => one.type === type && one.id.toLowerCase().startsWith(start));
   }
 
-  /** Changes a resource; from now on it is kept, even if it was computed before. */
+  /** Changes a resource. A generated resource is stored from then on. */
   change(resource: ArmResource, change: (resource: ArmResource) => void): void {
     const at = this.#options.clock.now();
     resource.before.push({ until: at, row: this.row(resource) });
@@ -133,7 +135,10 @@ export class ArmStore {
     this.#changed(resource, "Update", at);
   }
 
-  /** Adds a resource, or replaces it. @returns its id */
+  /**
+   * Adds or replaces a resource.
+   * @returns its ID
+   */
   put(subscriptionId: string, declared: CompanyResource): string {
     const { resource, replaced } = this.#add(subscriptionId.toLowerCase(), declared);
     const at = this.#options.clock.now();
@@ -142,7 +147,7 @@ export class ArmStore {
     return resource.id;
   }
 
-  /** With everything below it. */
+  /** Deletes a resource and its child resources. */
   remove(id: string): boolean {
     const resource = this.get(id);
     if (resource === undefined) return false;
@@ -153,7 +158,10 @@ export class ArmStore {
     return true;
   }
 
-  /** Lets all identities of a resource read a vault, or no more. @throws {Error} when there is no such vault. */
+  /**
+   * Grants or revokes all identities of a resource read access to a vault.
+   * @throws {Error} if there is no such vault.
+   */
   allow({ identity, type }: ArmResource, vaultName: string, allowed: boolean): void {
     const vault = this.#vault(vaultName);
     const role = USE_KEYS.has(type.noun) ? "Key Vault Crypto Service Encryption User" : "Key Vault Secrets User";
@@ -163,7 +171,7 @@ export class ArmStore {
     }
   }
 
-  /** A resource as the resource manager answers it. */
+  /** Returns a resource in the form of Azure Resource Manager. */
   body(resource: ArmResource): Properties {
     const { id, type, kind, location, tags, sku, identity } = resource;
     return {
@@ -179,7 +187,7 @@ export class ArmStore {
     };
   }
 
-  /** A resource as Resource Graph answers it when nothing is projected. */
+  /** Returns a resource in the form of a Resource Graph row without projection. */
   row(resource: ArmResource): Properties {
     const { id, type, subscriptionId, location, kind = "", tags = null, sku = null, identity = null } = resource;
     return {
@@ -302,24 +310,24 @@ export class ArmStore {
   #subscriptionNamed(name: string): string {
     for (const { id, declared } of this.#options.resources.subscriptions.values())
       if (declared.name === name) return id;
-    // It was removed since the company was made.
+    // The vault was removed after the start.
     return guidFrom(`subscription ${name}`);
   }
 }
 
-/** Where a store's key-values are. */
+/** Returns the endpoint of an App Configuration store. */
 export const configurationHost = (store: string): string => `${store.toLowerCase()}.azconfig.localhost`;
 
-/** Types that have keys of their own wrapped by a vault's. */
+/** Types whose encryption keys are wrapped by a vault key. */
 const USE_KEYS = new Set(["StorageAccount", "SqlServer", "EncryptionProtector", "DiskEncryptionSet", "ManagedCluster"]);
 
 const isChild = ({ type, noun }: ResourceType): boolean => type.split("/").length > 2 && noun !== "Slot";
 
-/** A slot is called `site/slot`; all else that is below something by its own name alone. */
+/** Returns the `name` of a resource: `site/slot` for a slot, the last segment for every other child resource. */
 export const fullName = ({ id, type, name }: ArmResource): string =>
   type.noun === "Slot" ? `${id.split("/").at(-3)}/${name}` : name;
 
-/** A container app's secrets are answered without their values. */
+/** Returns a container app's secrets without their values. */
 function withoutValues(properties: Properties): Properties {
   const { configuration } = properties as { configuration?: { secrets?: { value?: string }[] } };
   if (configuration?.secrets === undefined) return properties;
@@ -327,7 +335,10 @@ function withoutValues(properties: Properties): Properties {
   return { ...properties, configuration: { ...configuration, secrets } };
 }
 
-/** What is below a resource reads vaults with that resource's identity, unless it has its own as slots do. */
+/**
+ * Returns the resource whose identity reads vaults: the parent of a child resource, unless the child has an identity of its own
+ * as slots do.
+ */
 const parentWithIdentity = (resource: ArmResource, parent: ArmResource | undefined): ArmResource =>
   resource.identity === undefined && parent !== undefined ? parent : resource;
 

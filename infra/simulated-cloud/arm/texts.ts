@@ -7,13 +7,16 @@ interface Known {
   resources: Resources;
   vaultUri(vault: Vault): string;
   identityId(name: string): string;
-  /** Of `TYPE/NAME`. */
+  /** Finds a resource by `TYPE/NAME`. */
   resourceId(typeAndName: string): string;
 }
 
 const BRACES = /\{(uri|id|version|value|identity|principal|resource):([^}]+)\}/g;
 
-/** The same with what stands in braces filled in: see `company/resources.ts`. @throws {Error} when it names nothing here. */
+/**
+ * Returns a copy of a value with its placeholders replaced (see `company/resources.ts`).
+ * @throws {Error} if a placeholder names something unknown.
+ */
 export function filled<T>(given: T, known: Known): T {
   if (typeof given === "string") return given.replace(BRACES, (_, what, of) => text(what, of, known)) as T;
   if (Array.isArray(given)) return given.map((one) => filled(one, known)) as T;
@@ -38,13 +41,13 @@ function text(what: string, of: string, { resources, vaultUri, identityId, resou
   const [kind, item = ""] = rest;
   if (kind !== "secrets" && kind !== "keys" && kind !== "certificates")
     throw new Error(`{version:${of}} names no kind`);
-  // A certificate's secret and key have its versions.
+  // The secret and the key of a certificate have the certificate's versions.
   const found = vault.collections[kind].get(item) ?? vault.collections.certificates.get(item);
   if (found === undefined) throw new Error(`{version:${of}} names nothing in the vault`);
   return found.versions.at(-1)!.id;
 }
 
-/** The vaults that texts refer to; a value that is written out refers to none. */
+/** Returns the vaults that a value's placeholders refer to. A `{value:…}` placeholder is plain text and refers to no vault. */
 export function vaultsIn(given: unknown): Set<string> {
   const all = JSON.stringify(given);
   return new Set([

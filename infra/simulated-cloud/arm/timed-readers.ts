@@ -9,7 +9,7 @@ import type { WorkingValues } from "./working-values.ts";
 const HOUR_MS = 3_600_000;
 
 interface Use {
-  /** The name of the field. */
+  /** Name of the field. */
   evidence: string;
   vault: string;
   secret: string;
@@ -17,17 +17,17 @@ interface Use {
 }
 
 interface Reader {
-  /** How often the platform reads; 0: at each use. */
+  /** Interval of the platform's reads. 0: reads at each use. */
   everyMs: number;
   uses(resource: ArmResource, store: ArmStore): Use[];
 }
 
 /**
- * What reads its secrets by itself and can't be told to. How often, by
+ * Resource types that read secrets on their own schedule and have no refresh operation. Intervals:
  * https://learn.microsoft.com/azure/application-gateway/key-vault-certs,
  * https://learn.microsoft.com/azure/frontdoor/standard-premium/how-to-configure-https-custom-domain,
  * https://learn.microsoft.com/azure/app-service/configure-ssl-certificate,
- * https://learn.microsoft.com/azure/container-apps/key-vault-certificates-manage; the others read when they run.
+ * https://learn.microsoft.com/azure/container-apps/key-vault-certificates-manage. The other types read when they run.
  */
 const READERS: Record<string, Reader | undefined> = {
   ApplicationGateway: { everyMs: 4 * HOUR_MS, uses: gatewayUses },
@@ -38,10 +38,13 @@ const READERS: Record<string, Reader | undefined> = {
   Workflow: { everyMs: 0, uses: workflowUses },
 };
 
-/** Application Gateways, Front Door, certificates, and what reads at each run. */
+/**
+ * Simulates the resources that read secrets on a schedule: Application Gateway, Front Door, App Service certificates, and
+ * resources that read at each run.
+ */
 export class TimedReaders {
   readonly #parts: { resources: Resources; store: ArmStore; clock: CloudClock; working: WorkingValues };
-  /** When each was read last, by id in lower case. */
+  /** Time of the last read, by ID in lower case. */
   readonly #read = new Map<string, number>();
 
   constructor(parts: { resources: Resources; store: ArmStore; clock: CloudClock; working: WorkingValues }) {
@@ -70,7 +73,7 @@ export class TimedReaders {
     }
   }
 
-  /** A secret of a vault has another value: what reads at each use has it at once. */
+  /** Called when a vault secret has a new value. Resources that read at each use have it at once. */
   changed(vault: string, secret: string): void {
     for (const id of this.#read.keys()) {
       const resource = this.#parts.store.get(id);
@@ -81,7 +84,7 @@ export class TimedReaders {
     }
   }
 
-  /** What can't be read leaves what was there. */
+  /** Reads the secret again. If it can't be read, the previous value stays. */
   #take(resource: ArmResource, at: number): void {
     this.#read.set(resource.id.toLowerCase(), at);
     for (const { evidence, ...place } of READERS[resource.type.noun]!.uses(resource, this.#parts.store)) {
@@ -89,7 +92,7 @@ export class TimedReaders {
       if ("problem" in reading) continue;
       this.#parts.working.holds(resource.id, evidence, place, reading.value, at);
       if (resource.type.noun !== "FrontDoorSecret") continue;
-      // Which one it has shows in the certificate's thumbprint alone.
+      // Only the certificate's thumbprint shows which version the resource uses.
       const parameters = resource.properties.parameters as object;
       resource.properties = {
         ...resource.properties,
@@ -98,7 +101,10 @@ export class TimedReaders {
     }
   }
 
-  /** Its own identities, or those of what it is below. App Service reads certificates with an identity of the platform's. */
+  /**
+   * Returns the identities that read the secret: the resource's own, or its parent's. App Service reads certificates with an
+   * identity of the platform.
+   */
   #principals(resource: ArmResource): string[] | undefined {
     const { store } = this.#parts;
     if (resource.type.noun === "AppServiceCertificate") return undefined;
@@ -148,7 +154,7 @@ interface FactorySecret {
   store?: { referenceName?: string };
 }
 
-/** Fields that name a secret of the vault which a linked service of the same factory is; expressions are passed over. */
+/** Returns the fields that name a vault secret through a linked service of the same data factory. Expressions are skipped. */
 function linkedServiceUses(resource: ArmResource, store: ArmStore): Use[] {
   const factory = resource.id.split("/").slice(0, -1).join("/");
   const found: Use[] = [];
@@ -171,7 +177,10 @@ function vaultOf(service: ArmResource | undefined): string | undefined {
   return /^https:\/\/([^./]+)\./.exec(baseUrl ?? "")?.[1];
 }
 
-/** Actions that get a secret through a connection to a vault: `/secrets/@{encodeURIComponent('NAME')}/value`. */
+/**
+ * Returns the workflow actions that get a secret through a connection to a vault:
+ * `/secrets/@{encodeURIComponent('NAME')}/value`.
+ */
 function workflowUses({ properties }: ArmResource, store: ArmStore): Use[] {
   const { definition, parameters } = properties as {
     definition?: {

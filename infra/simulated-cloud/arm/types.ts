@@ -1,12 +1,12 @@
-/** A type of resource that the resource manager here knows. */
+/** A resource type that the simulated Azure Resource Manager supports. */
 export interface ResourceType {
-  /** As Azure writes it. */
+  /** The type in Azure's spelling. */
   type: string;
-  /** For the names of operations: `arm.getSite`, `arm.listSites`. */
+  /** Base of the operation names, such as `arm.getSite` and `arm.listSites`. */
   noun: string;
   versions: readonly string[];
   /**
-   * Whether Resource Graph has it in its table `resources`:
+   * Whether the table `resources` of Resource Graph contains the type:
    * https://learn.microsoft.com/azure/governance/resource-graph/reference/supported-tables-resources
    */
   graph: boolean;
@@ -78,7 +78,7 @@ const TYPES = [
 
 const BY_NAME = new Map(TYPES.map((one) => [one.type.toLowerCase(), one]));
 
-/** Undefined when there is no such type here. */
+/** Returns the supported type with this name. Undefined if there is none. */
 export function resourceType(type: string): ResourceType | undefined {
   return BY_NAME.get(type.toLowerCase());
 }

@@ -2,7 +2,7 @@ import { ROLES, type RoleName } from "../company/resources.ts";
 import { guidFrom } from "../resources/identifiers.ts";
 import type { Vault } from "../resources/vault.ts";
 
-/** That somebody has a role; `scope` is a subscription's or a resource's id. */
+/** A role assignment. `scope` is the ID of a subscription or resource. */
 export interface RoleAssignment {
   id: string;
   name: string;
@@ -12,10 +12,10 @@ export interface RoleAssignment {
   roleDefinitionId: string;
 }
 
-/** Of a management group, and so above every subscription. */
+/** True for an assignment at a management group, which contains every subscription. */
 const isAbove = (scope: string): boolean => scope.startsWith("/providers/");
 
-/** Whether a role that is given at a scope holds for what has this id. */
+/** Returns whether a role assignment at a scope applies to an ID. */
 export function holdsAt(scope: string, id: string): boolean {
   const [outer, inner] = [scope.toLowerCase(), id.toLowerCase()];
   return isAbove(scope) || inner === outer || inner.startsWith(`${outer}/`);
@@ -23,18 +23,21 @@ export function holdsAt(scope: string, id: string): boolean {
 
 const READ_SECRETS: RoleName[] = ["Key Vault Administrator", "Key Vault Secrets User", "Key Vault Secrets Officer"];
 
-/** Who may read which vault: by roles, or by access policies where a vault goes by these. Principals are object ids. */
+/**
+ * Stores which principals can read which vault, by role assignment or by access policy, depending on the vault. Principals are
+ * object IDs.
+ */
 export class VaultAccess {
   readonly assignments: RoleAssignment[] = [];
-  /** Principals with an access policy, by the vault's name in lower case. */
+  /** Principals with an access policy, by vault name in lower case. */
   readonly #readers = new Map<string, Set<string>>();
 
-  /** Those that have an access policy to read a vault's secrets. */
+  /** Returns the principals that have an access policy to read a vault's secrets. */
   readersOf(vault: Vault): string[] {
     return [...(this.#readers.get(vault.name.toLowerCase()) ?? [])];
   }
 
-  /** Whether one of these may read a vault's secrets. */
+  /** Returns whether one of these principals can read a vault's secrets. */
   mayReadSecrets(principals: readonly string[], vault: Vault): boolean {
     if (vault.settings.rbac === false) return this.readersOf(vault).some((one) => principals.includes(one));
     return this.assignments.some(
@@ -59,13 +62,13 @@ export class VaultAccess {
     });
   }
 
-  /** Lets an identity read a vault, by a role on it or by an access policy. */
+  /** Grants an identity read access to a vault, by role assignment or access policy. */
   grant(principal: string, vault: Vault, role: RoleName): void {
     if (vault.settings.rbac !== false) this.assign(principal, "ServicePrincipal", role, vault.id);
     else this.#readers.set(vault.name.toLowerCase(), new Set([...this.readersOf(vault), principal]));
   }
 
-  /** Takes away its roles on the vault and its access policy. */
+  /** Removes an identity's role assignments on a vault and its access policy. */
   revoke(principal: string, vault: Vault): void {
     this.#readers.get(vault.name.toLowerCase())?.delete(principal);
     const kept = this.assignments.filter((one) => one.principalId !== principal || one.scope !== vault.id);

@@ -2,16 +2,16 @@ import type { Certificate, Secret, SecretVersion } from "../resources/items.ts";
 import type { Resources } from "../resources/resources.ts";
 import type { ArmStore } from "./store.ts";
 
-/** What reading a vault's secret on behalf of a resource comes to. */
+/** Result of reading a vault secret on behalf of a resource. */
 export type Reading =
   | { version: string; value: string }
   | { problem: "noVault" | "unreachable" | "notAllowed" | "noSecret" | "noVersion" | "disabled" };
 
 /**
- * Reads a secret as an identity of the company's does. A vault's `reach` is about the service's own identity, but for a
- * firewall, which is for everybody.
+ * Reads a secret as one of the company's identities. A vault's `reach` applies to the service's identity only, except for a
+ * firewall, which applies to all.
  *
- * @param principals - Object ids; undefined for an identity that may read every vault.
+ * @param principals - Object IDs. Undefined for an identity that can read every vault.
  */
 export function readSecret(
   { resources, store }: { resources: Resources; store: ArmStore },
@@ -33,7 +33,7 @@ export function readSecret(
   return { version: version.id, value: version.value };
 }
 
-/** The secret behind a certificate has the certificate's versions. */
+/** Returns the versions of a secret. The secret of a certificate has the certificate's versions. */
 function versionOf(item: Secret | Certificate, id: string | undefined): SecretVersion | undefined {
   const versions = item.versions.map((one) => ({
     ...one,

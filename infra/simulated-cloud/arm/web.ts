@@ -8,7 +8,7 @@ import type { ArmResource } from "./store.ts";
 const REFERENCES = /^config\/configreferences\/(appsettings|connectionstrings)(?:\/([^/]+))?$/;
 const CONFIGURATION = /^config\/(appsettings|connectionstrings)(\/list)?$/;
 
-/** Sites and slots: https://learn.microsoft.com/rest/api/appservice/web-apps */
+/** Routes of App Service sites and slots: https://learn.microsoft.com/rest/api/appservice/web-apps */
 export function webRoute(call: ResourceCall): Route | undefined {
   const { request, rest, type, options } = call;
   const { method } = request;
@@ -28,7 +28,7 @@ export function webRoute(call: ResourceCall): Route | undefined {
   }
   if (method === "POST" && /^config\/configreferences\/(appsettings|connectionstrings)\/refresh$/.test(rest)) {
     const kind = rest.split("/")[2] as SettingsKind;
-    // Not among the provider's published operations: whoever may write the configuration may ask for it.
+    // Azure does not publish an action for this operation. A caller who may write the configuration may call it.
     return resourceRoute(call, { name: "arm.refreshReferences", versions, action: `${config}/write` }, (site) => {
       appService.refresh(site);
       return { status: 200, body: { value: references(call, site, kind) } };
@@ -64,7 +64,10 @@ export function webRoute(call: ResourceCall): Route | undefined {
   return undefined;
 }
 
-/** An app without references answers in one of three ways, as was seen of Azure; here each app always in the same one. */
+/**
+ * Returns the status code for an app without references. Azure was observed to respond in three ways; each simulated app always
+ * responds in the same way.
+ */
 function listReferences(call: ResourceCall, site: ArmResource, kind: SettingsKind): Answer {
   const value = references(call, site, kind);
   if (value.length > 0) return { status: 200, body: { value, nextLink: null } };
@@ -125,7 +128,7 @@ function configuration(site: ArmResource, kind: SettingsKind): object {
   };
 }
 
-/** The settings that the body names are the only ones afterwards. */
+/** Replaces all settings with the settings in the body. */
 function put({ request, options }: ResourceCall, site: ArmResource, kind: SettingsKind): Answer {
   const properties = jsonObject(request)?.properties;
   if (typeof properties !== "object" || properties === null || Array.isArray(properties)) {
@@ -173,7 +176,7 @@ function slotConfigNames(site: ArmResource): Answer {
 
 const noReference = (message: string): Answer => appServiceFailure(404, "NotFound", message);
 
-/** App Service's own errors are not in the resource manager's form. */
+/** App Service formats its errors differently from Azure Resource Manager. */
 function appServiceFailure(status: number, code: string, message: string): Answer {
   return {
     status,

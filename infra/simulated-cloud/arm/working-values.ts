@@ -3,30 +3,33 @@ import type { CompanyIssuer } from "../company/resources.ts";
 import type { Directory } from "../graph/directory.ts";
 import type { Resources } from "../resources/resources.ts";
 
-/** The secret that a consumer is meant to hold. */
+/** The secret whose value a consumer should hold. */
 export interface Place {
   vault: string;
   secret: string;
 }
 
-/** What one setting, variable or field of a running consumer held over time; instants are ISO 8601. */
+/** The values that one setting, variable or field of a running consumer held over time. Times are ISO 8601. */
 export interface HeldValues extends Place {
-  /** The consumer's resource id. */
+  /** Resource ID of the consumer. */
   resource: string;
   /** The setting or field, such as `appsettings/NAME`. */
   evidence: string;
-  /** Oldest first. `value` is left out where it held none, such as a reference that could not be followed. */
+  /** Oldest first. `value` is missing while the consumer held none, for example because a reference could not be resolved. */
   values: { from: string; value?: string }[];
 }
 
-/** A time in which a consumer held no value that worked. */
+/** An interval in which a consumer held no working value. */
 export interface WorkingGap extends Place {
   resource: string;
   evidence: string;
-  /** `absent`: it held none. `notYet`, `removed`, `expired`: of an application's secret. `refused`: the issuer takes others. */
+  /**
+   * `absent`: the consumer held no value. `notYet`, `removed`, `expired`: state of an application's client secret. `refused`:
+   * the issuer accepts other values.
+   */
   why: "absent" | "notYet" | "removed" | "expired" | "refused";
   from: string;
-  /** Left out while it lasts. */
+  /** Missing while the interval lasts. */
   to?: string;
 }
 
@@ -43,17 +46,17 @@ interface Accepted {
 }
 
 /**
- * Which value each consumer held at each moment, and whether it worked. The value of an application's secret works while it
- * signs in. Any other works while its issuer takes it; where the company names none, every value works that the vault's
- * secret ever had.
+ * Records which value each consumer held at each time, and whether the value worked. A client secret of an application works
+ * while the application can sign in with it. Any other value works while its issuer accepts it. Without an issuer, every
+ * current or former value of the vault secret works.
  */
 export class WorkingValues {
   readonly #directory: Directory;
   readonly #resources: Resources;
   readonly #clock: CloudClock;
-  /** By resource id in lower case and evidence. */
+  /** Held values by resource ID in lower case and evidence. */
   readonly #held = new Map<string, Held>();
-  /** By vault and secret. */
+  /** Issuers by vault and secret. */
   readonly #issuers = new Map<string, Accepted[]>();
 
   constructor(
@@ -66,24 +69,30 @@ export class WorkingValues {
     for (const issuer of issuers) this.setIssuer(issuer);
   }
 
-  /** From now on only what the issuer is told of works. It begins with the secret's current value. */
+  /** Registers an issuer, which accepts the secret's current value. From now on only values that the issuer accepts work. */
   setIssuer(place: Place): void {
     const value = this.#versions(place).at(-1)?.value;
     const since = { from: Number.NEGATIVE_INFINITY, to: Number.POSITIVE_INFINITY };
     this.#issuers.set(keyOf(place), value === undefined ? [] : [{ value, ...since }]);
   }
 
-  /** The issuer takes this value too from now on. @throws {Error} without an issuer. */
+  /**
+   * Makes the issuer also accept this value.
+   * @throws {Error} without an issuer.
+   */
   accept(place: Place, value: string): void {
     this.#issuer(place).push({ value, from: this.#clock.now(), to: Number.POSITIVE_INFINITY });
   }
 
-  /** The issuer takes this value no more. @throws {Error} without an issuer. */
+  /**
+   * Makes the issuer reject this value.
+   * @throws {Error} without an issuer.
+   */
   withdraw(place: Place, value: string): void {
     for (const one of this.#issuer(place)) if (one.value === value) one.to = Math.min(one.to, this.#clock.now());
   }
 
-  /** A consumer's running process now holds this; undefined for nothing that works. */
+  /** Records the value that a consumer's running process now holds. Undefined for no usable value. */
   holds(resource: string, evidence: string, place: Place, value: string | undefined, at = this.#clock.now()): void {
     const key = `${resource.toLowerCase()} ${evidence}`;
     const held = this.#held.get(key);
@@ -93,14 +102,14 @@ export class WorkingValues {
     } else if (held.values.at(-1)!.value !== value) held.values.push({ at, value });
   }
 
-  /** The consumer and what is below it are no more, or declared anew. */
+  /** Removes a consumer and its child resources, because they were deleted or declared again. */
   forget(resource: string): void {
     for (const [key, held] of this.#held) {
       if (`${held.resource}/`.toLowerCase().startsWith(`${resource}/`.toLowerCase())) this.#held.delete(key);
     }
   }
 
-  /** What consumers held, of one resource or one secret where it is named. */
+  /** Returns the values that consumers held, filtered by resource or secret. */
   values(filter: { resource?: string } & Partial<Place> = {}): HeldValues[] {
     return this.#matching(filter).map(({ resource, evidence, vault, secret, values }) => ({
       resource,
@@ -111,7 +120,7 @@ export class WorkingValues {
     }));
   }
 
-  /** All times until now in which a consumer held no working value. */
+  /** Returns all intervals until now in which a consumer held no working value. */
   gaps(filter: { resource?: string } & Partial<Place> = {}): WorkingGap[] {
     const now = this.#clock.now();
     return this.#matching(filter).flatMap((held) =>
@@ -151,7 +160,7 @@ export class WorkingValues {
     return outside({ from, to }, times).map((gap) => ({ ...gap, why: "refused" }));
   }
 
-  /** The values that a vault's secret ever had. */
+  /** Returns all current and former values of a vault secret. */
   #versions({ vault, secret }: Place): Accepted[] {
     const owner = this.#resources.vault(vault);
     const item = owner?.collections.secrets.get(secret) ?? owner?.deletedSecrets.get(secret.toLowerCase())?.secret;
@@ -174,7 +183,7 @@ export class WorkingValues {
   }
 }
 
-/** The parts of a time that are in none of others. */
+/** Returns the parts of an interval that no other interval covers. */
 function outside(
   time: { from: number; to: number },
   others: readonly { from: number; to: number }[],

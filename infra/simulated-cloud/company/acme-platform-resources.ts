@@ -4,7 +4,7 @@ import type { CompanyResource } from "./resources.ts";
 const SYSTEM = { system: true };
 const PLATFORM = { resourceGroup: "rg-platform", tags: { env: "prod" } };
 
-/** What the platform team runs: of each kind one that uses a vault, and beside it one that does not. */
+/** Returns the resources of acme's platform team: for each resource type one that uses a vault and one that does not. */
 export function platformResources(pick: Pick): CompanyResource[] {
   return [...network(pick), ...data(pick), ...encrypted(pick), ...machines(pick), ...workflows(pick), ...others(pick)];
 }
@@ -186,7 +186,7 @@ function data(pick: Pick): CompanyResource[] {
       identity: SYSTEM,
       children: { linkedservices: [{ name: "public-data", properties: { type: "HttpServer", typeProperties: {} } }] },
     },
-    // It is seen, and what is in it is not.
+    // The resource is readable, its child resources are not.
     {
       ...PLATFORM,
       type: "Microsoft.DataFactory/factories",
@@ -228,7 +228,7 @@ function data(pick: Pick): CompanyResource[] {
   ];
 }
 
-/** What encrypts with a key of a vault. */
+/** Returns resources that encrypt their data with a key of a vault. */
 function encrypted(pick: Pick): CompanyResource[] {
   const vault = "kv-platform-backup";
   const [first, second] = [pick(vault, 0, "keys"), pick(vault, 1, "keys")];
@@ -506,9 +506,9 @@ function others(pick: Pick): CompanyResource[] {
       name: "mlw-vaultless",
       properties: { friendlyName: "No vault" },
     },
-    // The firewall of its vault keeps it out.
+    // The firewall of the vault blocks this resource.
     { ...webApp("app-dmz-status", { TOKEN: named("kv-dmz", pick("kv-dmz")) }), ...PLATFORM },
-    // Who reads the service's own vault is nobody's business here.
+    // Readers of the service's own vault are excluded.
     {
       ...webApp("func-lifecycle", { JWT_KEYS: byUri("kv-lifecycle-service", "jwt-signing-keys") }),
       ...PLATFORM,

@@ -5,7 +5,7 @@ import type { CompanyResource } from "./resources.ts";
 
 const SYSTEM = { system: true };
 
-/** Puts what uses the vaults beside them, and of each kind something that only looks as if it did. */
+/** Adds resources that use the vaults to the company acme, and for each type a resource that only looks as if it did. */
 export function withResources(
   subscriptions: readonly CompanySubscription[],
   teams: readonly string[],
@@ -54,14 +54,14 @@ export function withResources(
 
 function enabledIn(vaults: readonly CompanyVault[], vault: string, kind: AssetKind, place: number): string {
   const all: CompanySecret[] = vaults.find(({ name }) => name === vault)?.[kind] ?? [];
-  // Applications' secrets have a value that is written down; they are chosen by name.
+  // Secrets of applications have declared values; they are selected by name.
   const enabled = all.filter(({ enabled = true, value }) => enabled && value === undefined);
   const found = enabled[place % enabled.length];
   if (found === undefined) throw new Error(`${vault} has none of its ${kind} enabled`);
   return found.name;
 }
 
-/** Each team's web app uses its application's client secret and another secret of its vault. */
+/** Each team's web app uses the client secret of its application and another secret of its vault. */
 function teamApp(team: string, index: number, pick: Pick): CompanyResource {
   const vault = `kv-${team}-prod`;
   const write = [byUri, named, loosely, withoutSlash][index % 4]!;
@@ -71,7 +71,7 @@ function teamApp(team: string, index: number, pick: Pick): CompanyResource {
   return {
     ...webApp(`app-${team}`, {
       API_CLIENT_SECRET: write(vault, client),
-      // One is bound to a version, as people do who fear surprises.
+      // One reference is pinned to a version.
       PARTNER_KEY: team === "catalog" || team === "hr" ? pinned(vault, other) : write(vault, other),
       FEATURE_FLAGS: "beta,fast-checkout",
     }),
@@ -97,7 +97,7 @@ function teamApp(team: string, index: number, pick: Pick): CompanyResource {
   };
 }
 
-/** Function apps that use an identity of several apps. */
+/** Returns function apps that share an identity with other apps. */
 function importer(team: string, index: number): CompanyResource {
   const vault = `kv-${team}-prod`;
   const shared = index % 2 === 0;
@@ -118,7 +118,7 @@ function importer(team: string, index: number): CompanyResource {
   };
 }
 
-/** All of them use one secret, the client secret of the payments team's application. */
+/** All of these apps use one secret: the client secret of the payments team's application. */
 function checkout(): CompanyResource[] {
   const [vault, secret] = ["kv-payments-prod", "payments-api-client-secret"];
   const keyVaultUrl = `{uri:${vault}}/secrets/${secret}`;
@@ -196,12 +196,15 @@ function checkout(): CompanyResource[] {
         ],
       },
     },
-    // It holds the value itself: only who reads its settings can know.
+    // The setting contains the value itself. Only a client that reads the settings can detect that.
     webApp("app-payments-legacy", { CLIENT_SECRET: `{value:${vault}/${secret}}`, CLIENT_ID: "in-the-portal" }),
   ];
 }
 
-/** References that the platform can't follow, each for a reason of its own; and an app that may be seen but not looked into. */
+/**
+ * Returns apps with references that the platform can't resolve, each for a different reason, and an app whose configuration is
+ * not readable.
+ */
 function broken(pick: Pick): CompanyResource[] {
   const secret = pick("kv-crm-prod");
   return [
@@ -217,7 +220,7 @@ function broken(pick: Pick): CompanyResource[] {
   ];
 }
 
-/** Sites, container apps and jobs that use no secret of a vault, though some speak of one. */
+/** Returns sites, container apps and jobs that use no vault secret, although some mention one. */
 function decoys(): CompanyResource[] {
   return [
     webApp("app-brochure", { HELP_URL: "https://docs.acme.example/vault/secrets/how-to" }),

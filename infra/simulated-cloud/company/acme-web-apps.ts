@@ -1,10 +1,10 @@
 import type { AssetKind } from "./company.ts";
 import type { CompanyChild, CompanyResource } from "./resources.ts";
 
-/** The name of a secret, key or certificate that is enabled, the same for the same place. */
+/** Returns the name of an enabled secret, key or certificate. The same position returns the same name. */
 export type Pick = (vault: string, place?: number, kind?: AssetKind) => string;
 
-/** The ways in which a reference is written. */
+/** The valid spellings of a Key Vault reference. */
 export const named = (vault: string, secret: string): string =>
   `@Microsoft.KeyVault(VaultName=${vault};SecretName=${secret})`;
 export const byUri = (vault: string, secret: string): string =>

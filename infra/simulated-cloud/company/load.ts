@@ -13,11 +13,11 @@ export function chosenCompany(choice: CompanyChoice, seed: number): Company {
 }
 
 /**
- * The company a command line names: `acme`, `small`, a JSON file that holds a `Company` or a `SizedCompany`, or a size
- * such as `vaults=100,secrets=50,keys=10,certificates=5,subscriptions=4,bigVault=20000,
+ * Loads the company that a command-line argument names: `acme`, `small`, a JSON file that contains a `Company` or a
+ * `SizedCompany`, or a size such as `vaults=100,secrets=50,keys=10,certificates=5,subscriptions=4,bigVault=20000,
  * sites=20000,applications=10000,credentials=15000`.
  *
- * @throws {Error} when it is none of these.
+ * @throws {Error} if the argument is none of these.
  */
 export function companyNamed(text: string): CompanyChoice {
   if (text === "acme" || text === "small") return text;

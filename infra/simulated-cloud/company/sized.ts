@@ -1,7 +1,10 @@
 import type { CompanyApplication } from "./applications.ts";
 import type { Company, SizedCompany } from "./company.ts";
 
-/** Vaults `kv-bench-00000`, … dealt out over the subscriptions in turn; their contents are computed when asked for. */
+/**
+ * Returns a generated company. Vaults `kv-bench-00000`, … are distributed over the subscriptions in turn. Their contents are
+ * generated on demand.
+ */
 export function sizedCompany(size: SizedCompany): Company {
   const subscriptions = Array.from({ length: size.subscriptions ?? 1 }, (_, index) => ({
     name: `Benchmark ${String(index).padStart(4, "0")}`,
@@ -18,11 +21,11 @@ export function sizedCompany(size: SizedCompany): Company {
   return { subscriptions, applications: sizedApplications(size.applications ?? 0, size.credentials) };
 }
 
-/** How many of `count` things the one at a place gets when they are dealt out in turn. */
+/** Returns how many of `count` things a position gets when the things are distributed in turn. */
 const share = (count: number, places: number, index: number): number =>
   Math.floor(count / places) + (index < count % places ? 1 : 0);
 
-/** Applications `app-00000`, …; their credentials, of which every tenth is a certificate, are dealt out in turn. */
+/** Returns applications `app-00000`, …; their credentials, every tenth a certificate, are distributed in turn. */
 function sizedApplications(count: number, credentials = count): CompanyApplication[] {
   return Array.from({ length: count }, (_, index): CompanyApplication => {
     const own = share(credentials, count, index);

@@ -1,7 +1,7 @@
 import { secretValueOf } from "./applications.ts";
 import type { Company } from "./company.ts";
 
-/** A handful of everything, with plain names: enough to see each state once. */
+/** Returns the company small: one sample of each state, with plain names. */
 export const smallCompany: Company = {
   subscriptions: [
     {

@@ -16,17 +16,17 @@ import {
 } from "./refusals.ts";
 import { connectionShape, groupShape, projectShape } from "./shapes.ts";
 
-/** The resource that tokens for Azure DevOps are asked for. */
+/** Resource ID of Azure DevOps, as the audience of tokens. */
 export const DEVOPS_AUDIENCE = "499b84ac-1321-427f-aa17-267ca6975798";
 
-/** When somebody else makes a change, in respect of what the service does with the same group or connection. */
+/** Time of a concurrent change by another user, relative to the service's request for the same group or connection. */
 export type Meanwhile = "afterRead" | "beforeWrite" | "afterWrite";
 
 export interface DevopsParts {
   organization: Organization;
   tokens: Tokens;
   directory: Directory;
-  /** Of the service, which are users of the organization to begin with. */
+  /** Identities of the service. They are users of the organization from the start. */
   members: readonly string[];
   /** `https://devops.localhost:port` */
   origin: string;
@@ -34,19 +34,19 @@ export interface DevopsParts {
   elsewhere(): string;
 }
 
-/** Projects on a page, so that a few are more than one. */
+/** Projects per page. Small, so that a few projects already fill more than one page. */
 const PROJECTS_PER_PAGE = 3;
 
 type Handler = () => Answer;
 
-/** Azure DevOps Services, REST 7.1: projects, variable groups, service connections. */
+/** Simulates Azure DevOps Services, REST API version 7.1: projects, variable groups and service connections. */
 export class Devops {
   readonly organization: Organization;
-  /** Object ids of the principals who are users of the organization. */
+  /** Object IDs of the principals who are users of the organization. */
   readonly members: Set<string>;
-  /** How every token is refused; undefined: those that hold are taken, the others get a page with 203. */
+  /** Response to every token. Undefined: valid tokens are accepted, and others get a sign-in page with status 203. */
   tokenMode: TokenMode | undefined;
-  /** Answers carry the headers of somebody who is slowed down so much, this many times. */
+  /** Adds rate-limit headers with this delay to the given number of responses. */
   slowed = { seconds: 0, times: 0 };
   readonly #parts: DevopsParts;
   #meanwhile: { when: Meanwhile; id: string; change: () => void }[] = [];
@@ -57,7 +57,10 @@ export class Devops {
     this.members = new Set(parts.members);
   }
 
-  /** @throws {Error} for a mode that there is not. */
+  /**
+   * Sets how tokens are rejected.
+   * @throws {Error} for an unknown mode.
+   */
   set(to: { tokenMode?: unknown; slowed?: unknown; members?: unknown }): void {
     if (to.tokenMode !== undefined) {
       const mode = TOKEN_MODES.find((one) => one === to.tokenMode);
@@ -71,12 +74,12 @@ export class Devops {
     }
   }
 
-  /** Once, at the next moment of that kind for a group's number or a connection's id. */
+  /** Runs a change once, at the next such time for a group's number or a connection's ID. */
   meanwhile(when: Meanwhile, id: string | number, change: () => void): void {
     this.#meanwhile.push({ when, id: String(id), change });
   }
 
-  /** What a secret variable, or a connection's key, holds. */
+  /** Returns the value of a secret variable, or the key of a connection. */
   value(name: string, variable?: string): string | null | undefined {
     if (variable !== undefined) return this.organization.groupNamed(name).variables[variable]?.value;
     return parameter(this.organization.connectionNamed(name), "serviceprincipalkey");
@@ -230,7 +233,7 @@ export class Devops {
       return invalid("The group's name or type is wrong.");
     const given = body.variables as Record<string, Partial<Variable> | null> | undefined;
     if (typeof given !== "object" || given === null) return invalid("A group has at least one variable.");
-    // What the body lacks is gone; a secret without a value keeps the one it has.
+    // A member that the body omits is deleted. A secret without a value keeps its value.
     const variables = Object.entries(given).map(([name, variable]): [string, Variable] => {
       const before = group.variables[name];
       const isSecret = variable?.isSecret === true;
@@ -298,7 +301,7 @@ export class Devops {
     return { status: 200, body: answer };
   }
 
-  /** The test of the portal: signs in with what the connection holds, or with a key that the request gives. */
+  /** Tests a connection as the portal does: signs in with the stored credential, or with a key in the request. */
   #proxy(project: Project, request: Incoming): Answer {
     const connection = this.#connectionOf(project, request.query.get("endpointId") ?? "");
     if (!connection) return missing("The service connection");

@@ -1,7 +1,8 @@
 import { type Answer, type Refusals, retryAfter } from "../http.ts";
 
 /**
- * How DevOps says that a token is none it takes. `anonymous`: only the question who one is gets an answer, that of nobody.
+ * Ways in which Azure DevOps rejects a token. `anonymous`: only the connection data endpoint responds, with the anonymous
+ * identity.
  */
 export const TOKEN_MODES = ["page203", "page200", "redirect", "message401", "anonymous"] as const;
 export type TokenMode = (typeof TOKEN_MODES)[number];
@@ -12,7 +13,10 @@ const SIGN_IN_PAGE = `<!DOCTYPE html>
 <html lang="en-US"><head><title>Azure DevOps Services | Sign In</title></head>
 <body><form method="post" action="https://login.localhost/"><input name="value" value="[1]"></form></body></html>`;
 
-/** @param elsewhere where a redirect leads. */
+/**
+ * Returns the rejection of a token.
+ * @param elsewhere target of a redirect
+ */
 export function notSignedIn(mode: TokenMode, elsewhere: string): Answer {
   const page = (status: number): Answer => ({
     status,
@@ -56,7 +60,7 @@ export const denied = (): Answer =>
   message(403, "VS402904", "Access denied: you do not have the permission that this needs.", "AccessDeniedException");
 export const invalid = (text: string): Answer => message(400, "VS402986", text, "ArgumentException");
 
-/** https://learn.microsoft.com/azure/devops/integrate/concepts/rate-limits */
+/** Rate-limit headers: https://learn.microsoft.com/azure/devops/integrate/concepts/rate-limits */
 export const rateHeaders = (delaySeconds: number): Record<string, string> => ({
   "retry-after": String(delaySeconds),
   "x-ratelimit-resource": "TSTU",

@@ -1,7 +1,7 @@
 import { guidFrom } from "../resources/identifiers.ts";
 import { type Connection, MASKED, type Project, type VariableGroup } from "./organization.ts";
 
-/** Answers as https://learn.microsoft.com/rest/api/azure/devops shows them, version 7.1. */
+/** Formats the objects of Azure DevOps as its REST API 7.1 does: https://learn.microsoft.com/rest/api/azure/devops */
 
 const person = (name: string) => ({ displayName: name, id: guidFrom(`person ${name}`) });
 
@@ -17,7 +17,7 @@ export function projectShape({ id, name }: Project, base: string): object {
   };
 }
 
-/** Without the values of secrets. */
+/** Returns a variable group without secret values. */
 export function groupShape(group: VariableGroup): object {
   const { projects, modifiedBy, variables, ...rest } = group;
   const shown = Object.entries(variables).map(([name, variable]) => [
@@ -39,7 +39,7 @@ export function groupShape(group: VariableGroup): object {
   };
 }
 
-/** Without its secret. */
+/** Returns a service connection without its secret. */
 export function connectionShape(connection: Connection): object {
   const { projects, authorization, ...rest } = connection;
   const parameters = Object.entries(authorization.parameters).map(([name, value]) => [
