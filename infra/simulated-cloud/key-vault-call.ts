@@ -6,26 +6,26 @@ import type { Resources } from "./resources/resources.ts";
 import type { Vault } from "./resources/vault.ts";
 import type { Tokens } from "./tokens.ts";
 
-/** What Key Vault's data plane is made of. */
+/** Dependencies of Key Vault's data plane. */
 export interface KeyVaultOptions {
   resources: Resources;
   tokens: Tokens;
   certificates: CertificateMaker;
-  /** Domain of all vaults: `vault.localhost`. Tokens must be for `https://` and this. */
+  /** Domain of all vaults: `vault.localhost`. The audience of tokens is `https://` plus this domain. */
   suffix: string;
   /** `https://login.localhost:port` */
   authority: string;
-  /** Where requests are logged. */
+  /** The workspaces that log requests. */
   workspaces: Workspaces;
 }
 
-/** What a handler of one operation gets to know. */
+/** Arguments of an operation's handler. */
 export interface VaultCall {
   options: KeyVaultOptions;
   vault: Vault;
   shapes: KeyVaultShapes;
   request: Incoming;
-  /** The name in the path, "" for lists. */
+  /** Object name in the path. Empty for lists. */
   name: string;
   version: string | undefined;
 }

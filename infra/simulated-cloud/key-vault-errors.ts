@@ -4,13 +4,13 @@ import type { KeyVaultOptions } from "./key-vault-call.ts";
 import type { Vault } from "./resources/vault.ts";
 import type { Claims, TokenProblem, Tokens } from "./tokens.ts";
 
-/** What a caller must be allowed to do, in the words of access policies. */
+/** Required permissions, in the terms of access policies. */
 export interface Permission {
   kind: AssetKind;
   action: string;
 }
 
-/** https://learn.microsoft.com/azure/key-vault/general/rest-error-codes */
+/** Error responses of Key Vault: https://learn.microsoft.com/azure/key-vault/general/rest-error-codes */
 export function badParameter(message: string): Answer {
   return { status: 400, body: { error: { code: "BadParameter", message } } };
 }
@@ -25,7 +25,10 @@ export function forbidden(message: string, inner: string): Answer {
   return { status: 403, body: { error: { code: "Forbidden", message, innererror: { code: inner } } } };
 }
 
-/** https://learn.microsoft.com/azure/key-vault/general/authentication-requests-and-responses: the challenge names tenant and resource. */
+/**
+ * The authentication challenge, which names the tenant and the resource:
+ * https://learn.microsoft.com/azure/key-vault/general/authentication-requests-and-responses
+ */
 export function unauthorized(
   { authority, suffix, tokens }: KeyVaultOptions,
   problem: "missing" | TokenProblem,
@@ -46,7 +49,7 @@ export function unauthorized(
   };
 }
 
-/** How Key Vault says no: differently for role based vaults and for those with access policies. */
+/** Returns Key Vault's 403 response, whose text differs between role-based vaults and access policies. */
 export function keyVaultRefusals(
   vault: Vault | undefined,
   { kind, action }: Permission,

@@ -5,27 +5,27 @@ import { publicJwk } from "./resources/key-pool.ts";
 import type { DeletedSecret, Page, Vault } from "./resources/vault.ts";
 import { thumbprint } from "./x509.ts";
 
-/** The JSON of one vault's secrets, keys and certificates. https://learn.microsoft.com/rest/api/keyvault/ */
+/** Formats a vault's secrets, keys and certificates as Key Vault's JSON: https://learn.microsoft.com/rest/api/keyvault/ */
 export class KeyVaultShapes {
   readonly #vault: Vault;
   readonly #origin: string;
   readonly #certificates: CertificateMaker;
 
-  /** @param origin the vault's own address, without a slash at the end. */
+  /** @param origin the vault's address without a trailing slash */
   constructor(vault: Vault, origin: string, certificates: CertificateMaker) {
     this.#vault = vault;
     this.#origin = origin;
     this.#certificates = certificates;
   }
 
-  /** An entry of a list: no version in its id, no value. */
+  /** Returns a list entry: without version in its ID and without value. */
   listItem<K extends AssetKind>(kind: K, entry: Page<K>["items"][number]): object {
     const { item } = entry;
     const version = current<Version>(item as Secret);
     return this.#item(kind, item as Secret | Key | Certificate, version, `${kind}/${item.name}`, entry.managed);
   }
 
-  /** All versions of a thing in the order of their ids, which says nothing of their age. */
+  /** Lists all versions of an object, ordered by ID. The order does not follow their age. */
   versions(kind: AssetKind, name: string): object[] {
     const own = this.#vault.collections[kind].get(name);
     const item = own ?? this.#vault.collections.certificates.get(name);
@@ -36,7 +36,7 @@ export class KeyVaultShapes {
       .map((version) => this.#item(kind, item, version, `${kind}/${item.name}/${version.id}`, managed));
   }
 
-  /** One version in full. The caller knows that it exists. */
+  /** Returns one version. The caller has checked that it exists. */
   bundle(kind: AssetKind, name: string, versionId: string): object {
     const { secrets, keys, certificates } = this.#vault.collections;
     if (kind === "secrets") {
@@ -178,7 +178,9 @@ export class KeyVaultShapes {
     };
   }
 
-  /** Key Vault answers the PKCS #12 with the private key; there is none here, so the certificate alone stands in its place. */
+  /**
+   * Key Vault returns a PKCS #12 file with the private key. The simulated vault has no private key and returns the certificate.
+   */
   #certificateSecret(certificate: Certificate, versionId: string): object {
     const version = certificate.versions.find(({ id }) => id === versionId)!;
     return {

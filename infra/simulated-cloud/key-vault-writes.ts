@@ -9,7 +9,7 @@ const MAX_VALUE_BYTES = 25_600;
 const MAX_TAGS = 15;
 const NAME = /^[0-9a-zA-Z-]{1,127}$/;
 
-/** Sets a secret, which makes a new version. */
+/** Sets a secret and creates a new version. */
 export function setSecret({ options, vault, shapes, request, name }: VaultCall): Answer {
   if (!NAME.test(name)) return badParameter(`The request URI contains an invalid name: ${name}`);
   const body = jsonObject(request);
@@ -35,7 +35,7 @@ export function setSecret({ options, vault, shapes, request, name }: VaultCall):
   return { status: 200, body: shapes.secretBundle(secret, version.id) };
 }
 
-/** Changes attributes, tags or content type of a version; left out, they stay. The value can't be changed. */
+/** Changes attributes, tags or content type of a version. Omitted members stay. The value can't be changed. */
 export function updateSecret({ options, vault, shapes, request, name, version: id }: VaultCall): Answer {
   const secret = vault.collections.secrets.get(name);
   const version = id ? secret?.versions.find((one) => one.id === id) : secret && current(secret);
@@ -50,12 +50,12 @@ export function updateSecret({ options, vault, shapes, request, name, version: i
   const updated = { ...version, updated: options.resources.now(), ...changes };
   const versions = secret.versions.map((one) => (one.id === version.id ? updated : one));
   options.resources.putItem(vault.name, "secrets", { ...secret, versions });
-  // The answer to an update has everything but the value.
+  // The response to an update contains everything except the value.
   const { value: _, ...bundle } = { value: undefined, ...shapes.secretBundle({ ...secret, versions }, version.id) };
   return { status: 200, body: bundle };
 }
 
-/** Deletes a secret, which can be recovered until it is purged. */
+/** Deletes a secret. It is recoverable until it is purged. */
 export function deleteSecret({ options, vault, shapes, name }: VaultCall): Answer {
   const secret = vault.collections.secrets.get(name);
   if (secret === undefined) {
@@ -104,7 +104,7 @@ interface Changes {
   contentType?: string;
 }
 
-/** What a body asks to set, or what is wrong with it. */
+/** Parses the body of a set request, or returns the error. */
 function changesIn(body: Record<string, unknown>): Changes | string {
   const { attributes = {}, tags, contentType } = body;
   if (!isRecord(attributes)) return "Property 'attributes' must be an object.";

@@ -8,7 +8,7 @@ import { current } from "./resources/items.ts";
 import type { Vault } from "./resources/vault.ts";
 import { bearerToken, type Claims } from "./tokens.ts";
 
-/** https://learn.microsoft.com/rest/api/keyvault/versions and the versions the SDKs send. */
+/** Supported API versions: https://learn.microsoft.com/rest/api/keyvault/versions and the versions that the SDKs send. */
 const VERSIONS = new Set([
   "2016-10-01",
   "7.0",
@@ -24,7 +24,7 @@ const VERSIONS = new Set([
   "2026-04-01",
 ]);
 
-/** https://learn.microsoft.com/rest/api/keyvault/secrets/get-secrets/get-secrets: `maxresults`, 1 to 25. */
+/** Page size `maxresults`, 1 to 25: https://learn.microsoft.com/rest/api/keyvault/secrets/get-secrets/get-secrets */
 const MAX_RESULTS = 25;
 
 interface Route {
@@ -35,7 +35,7 @@ interface Route {
   answer(call: VaultCall): Answer;
 }
 
-/** Key Vault's data plane: secrets, keys and certificates of the vault the host names. */
+/** Simulates Key Vault's data plane. The host name selects the vault. */
 export function keyVault(options: KeyVaultOptions): Service {
   return (request) => {
     const found = route(request);
@@ -60,7 +60,7 @@ export function keyVault(options: KeyVaultOptions): Service {
   };
 }
 
-/** As the category AuditEvent has it. https://learn.microsoft.com/azure/key-vault/general/logging */
+/** Operation names in the log category AuditEvent: https://learn.microsoft.com/azure/key-vault/general/logging */
 function logRequest(
   { workspaces }: KeyVaultOptions,
   of: { vault: Vault; claims: Claims; request: Incoming; operation: string; answered: Answer },
@@ -260,7 +260,7 @@ function get({ vault, shapes, name, version }: VaultCall, kind: AssetKind): Answ
     return missing(code, `A ${one} with (name/id) ${place} was not found in this key vault.`);
   }
   if (kind === "secrets" && !wanted.enabled) {
-    // Of the three kinds only a secret is withheld: the answers for keys and certificates hold public parts alone.
+    // A disabled secret is not returned. Disabled keys and certificates are, because their responses contain only public parts.
     const innererror = { code: "SecretDisabled" };
     const message = "Operation get is not allowed on a disabled secret.";
     return { status: 403, body: { error: { code: "Forbidden", message, innererror } } };

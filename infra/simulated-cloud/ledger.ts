@@ -1,4 +1,4 @@
-/** One request that reached the cloud. */
+/** A request that the cloud received. */
 export interface LoggedRequest {
   at: string;
   operation: string;
@@ -7,20 +7,20 @@ export interface LoggedRequest {
   path: string;
   vault?: string;
   subscription?: string;
-  /** The id of a resource of the resource manager other than a vault. */
+  /** ID of a resource other than a vault. */
   resource?: string;
-  /** Whether it carried an Authorization header. */
+  /** Whether the request had an Authorization header. */
   token: boolean;
-  /** 0 when the connection ended without an answer. */
+  /** Status of the response. 0 if the connection ended without a response. */
   status: number;
-  /** The fault that shaped the answer. */
+  /** ID of the fault that changed the response. */
   fault?: string;
 }
 
-/** How many of the latest requests are kept; counts are of all. */
+/** Maximum number of stored requests. Counts include all requests. */
 const KEPT = 20_000;
 
-/** What was asked of the cloud: a count per operation, and the latest requests. */
+/** Records requests: a count per operation, and the latest requests. */
 export class Ledger {
   readonly #counts = new Map<string, number>();
   #requests: LoggedRequest[] = [];
@@ -31,13 +31,13 @@ export class Ledger {
     if (this.#requests.length >= 2 * KEPT) this.#requests = this.#requests.slice(-KEPT);
   }
 
-  /** By operation, in alphabetical order, with `total`. */
+  /** Counts by operation in alphabetical order, with `total`. */
   counts(): Record<string, number> {
     const entries = [...this.#counts].sort(([a], [b]) => (a < b ? -1 : 1));
     return { ...Object.fromEntries(entries), total: entries.reduce((sum, [, count]) => sum + count, 0) };
   }
 
-  /** The latest requests, oldest first. */
+  /** Returns the latest requests, oldest first. */
   requests(
     filter: { operation?: string; host?: string; vault?: string; resource?: string; limit?: number } = {},
   ): LoggedRequest[] {

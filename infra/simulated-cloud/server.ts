@@ -11,15 +11,15 @@ export interface Listening {
   ledger: Ledger;
   /** `https://evil.localhost:port` */
   foreignHost(): string;
-  /** The service a request is for; undefined when nothing lives at its host. */
+  /** Finds the service of a request by host. Undefined if no service has the host. */
   serviceFor(request: Incoming): Service | undefined;
 }
 
-/** Finds a request's operation, lets faults have their say, answers, and writes it all into the ledger. */
+/** Handles a request: finds its operation, applies faults, sends the response and records it in the ledger. */
 export function listener(parts: Listening): RequestListener {
   return (message, response) => {
     serve(parts, message, response).catch((error: unknown) => {
-      // A client that went away while it was being answered is nothing to report.
+      // A client that disconnects before the response is not an error.
       if (message.destroyed && !response.writable) return;
       const detail = error instanceof Error ? error.message : String(error);
       if (response.headersSent) response.destroy();

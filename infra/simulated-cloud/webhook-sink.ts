@@ -1,7 +1,7 @@
 import type { Answer, Incoming, Operation, Refusals } from "./http.ts";
 import { retryAfter } from "./http.ts";
 
-/** A request as a sink received it. */
+/** A request that a sink received. */
 export interface SunkRequest {
   at: string;
   method: string;
@@ -9,7 +9,7 @@ export interface SunkRequest {
   body: string;
 }
 
-/** Addresses that take whatever is posted to them, for webhooks: `/sink/<name>` on the control port. */
+/** Receives webhooks: every request to `/sink/<name>` on the control port is stored under its name. */
 export class Sinks {
   readonly #received = new Map<string, SunkRequest[]>();
 

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { type Answer, type Incoming, type Refusals, retryAfter } from "../http.ts";
 
-/** https://learn.microsoft.com/graph/errors */
+/** Error responses of Microsoft Graph: https://learn.microsoft.com/graph/errors */
 export function failure(status: number, code: string, message: string): Answer {
   return { status, body: { error: { code, message } } };
 }
@@ -23,14 +23,14 @@ export function denied(): Answer {
 const CONCURRENT =
   "Error due to concurrent requests being made to the tenant. Please wait briefly and retry. This request was not applied.";
 
-/** The three forms in which concurrent writes have been seen refused. */
+/** The three observed error responses to concurrent writes. */
 export const concurrent = {
   concurrent400: () => badRequest(CONCURRENT),
   concurrentViolation400: () => failure(400, "Directory_ConcurrencyViolation", CONCURRENT),
   concurrentViolation409: () => failure(409, "Directory_ConcurrencyViolation", CONCURRENT),
 };
 
-/** No documentation says how a third secret is refused where two are the most: three texts have been seen. */
+/** Error responses to a third secret where two are allowed. Azure does not document the text; three texts were observed. */
 export const noRoom = {
   twoPasswords: () => badRequest("Not allowed to add 3 passwords. You can only add a maximum of 2 passwords."),
   twoCredentials: () => badRequest("You can only add a maximum of 2 encrypted credentials."),
@@ -73,7 +73,7 @@ export const unauthorized = (message: string): Answer => ({
   },
 });
 
-/** What every operation may answer in place of its own. */
+/** Errors that every operation can return. */
 export function refusalsOf(request: Incoming): Refusals {
   const say = (refusal: Answer) => withHeaders(request, refusal);
   return {
@@ -103,7 +103,7 @@ const refusals = {
   },
 };
 
-/** The headers of every answer, and the ids in an error's body. */
+/** Adds the headers of every response and the request IDs of an error body. */
 export function withHeaders(request: Incoming, answer: Answer): Answer {
   const id = randomUUID();
   const theirs = request.headers["client-request-id"];

@@ -2,10 +2,10 @@ import type { Incoming } from "../http.ts";
 
 type Members = Record<string, unknown>;
 
-/** What is wrong with a query option. */
+/** Cause of an invalid query option. */
 export class QueryProblem extends Error {}
 
-/** https://learn.microsoft.com/graph/query-parameters: the options named here, which must be no others. */
+/** Parses OData query options and rejects every unsupported option: https://learn.microsoft.com/graph/query-parameters */
 export function optionsOf(request: Incoming, allowed: readonly string[]): URLSearchParams {
   for (const name of request.query.keys()) {
     if (name.startsWith("$") && !allowed.includes(name)) {
@@ -17,7 +17,7 @@ export function optionsOf(request: Incoming, allowed: readonly string[]): URLSea
   return request.query;
 }
 
-/** The members named by `$select`; undefined when it is left out. */
+/** Returns the members in `$select`. Undefined if the option is missing. */
 export function selectOf(query: URLSearchParams, type: string, known: Members): string[] | undefined {
   const text = query.get("$select");
   if (text === null || text === "") return undefined;
@@ -35,7 +35,7 @@ export function selected(members: Members, names: readonly string[] | undefined)
   return names === undefined ? members : Object.fromEntries(names.map((name) => [name, members[name]]));
 }
 
-/** `name` or `name($select=a,b)`; undefined when it is left out. */
+/** Parses `$expand`: `name` or `name($select=a,b)`. Undefined if the option is missing. */
 export function expandOf(query: URLSearchParams, name: string): { select: string[] | undefined } | undefined {
   const text = query.get("$expand");
   if (text === null) return undefined;
@@ -46,7 +46,7 @@ export function expandOf(query: URLSearchParams, name: string): { select: string
   return { select: match[1]?.split(",") };
 }
 
-/** `$top`, 1 to 999; by default 100. */
+/** Returns `$top`, 1 to 999. Default 100. */
 export function topOf(query: URLSearchParams): number {
   const text = query.get("$top") ?? "100";
   const top = Number(text);
@@ -56,7 +56,7 @@ export function topOf(query: URLSearchParams): number {
   return top;
 }
 
-/** The value of `$filter=<name> eq '<value>'`; undefined when it is left out. */
+/** Returns the value in `$filter=<name> eq '<value>'`. Undefined if the option is missing. */
 export function filterOf(query: URLSearchParams, name: string): string | undefined {
   const text = query.get("$filter");
   if (text === null) return undefined;
@@ -66,7 +66,7 @@ export function filterOf(query: URLSearchParams, name: string): string | undefin
 }
 
 /**
- * Whether `$filter` asks for those with at least one of a collection: an advanced query, which must say that it counts.
+ * Returns whether `$filter` requires a non-empty collection. This is an advanced query and needs `$count=true`:
  * https://learn.microsoft.com/graph/aad-advanced-queries
  */
 export function filledOnly(request: Incoming, collection: string): boolean {
@@ -79,7 +79,7 @@ export function filledOnly(request: Incoming, collection: string): boolean {
   return true;
 }
 
-/** A token as it stands in a link: opaque to whoever follows it. */
+/** Encodes a state as an opaque token for a link. */
 export function token(content: object): string {
   return Buffer.from(JSON.stringify(content)).toString("base64url");
 }
@@ -92,7 +92,7 @@ export function tokenContent(text: string): Record<string, unknown> {
   }
 }
 
-/** The request's own address with a token in place of what led to this page. */
+/** Returns the request's URL with a skip or delta token in place of the previous one. */
 export function linkWith(origin: string, request: Incoming, name: "$skiptoken" | "$deltatoken", value: string): string {
   const query = new URLSearchParams(request.query);
   query.delete("$skiptoken");

@@ -50,7 +50,10 @@ export function assignedPolicyShape({ clock }: Directory, { policy }: Applicatio
   ];
 }
 
-/** Which restriction a new secret would break: an assigned policy counts before the tenant's, each restriction by itself. */
+/**
+ * Returns the restriction that a new secret violates. An assigned policy overrides the tenant's policy, restriction by
+ * restriction.
+ */
 export function brokenRestriction(
   { settings, clock }: Directory,
   application: ApplicationRecord,

@@ -19,24 +19,27 @@ import type { ApplicationRecord } from "./records.ts";
 import { applicationShape, ownerShape, ownersOf, servicePrincipalShape } from "./shapes.ts";
 import { identityProviderShape, type Tenant, type Tenants } from "./tenants.ts";
 
-/** What the operations of Graph are given. */
+/** Arguments of every Graph operation. */
 export interface GraphCall {
   directory: Directory;
   view: DirectoryView;
   /** `https://graph.localhost:port` */
   origin: string;
   tenant: Tenant;
-  /** Object id of the caller's service principal. */
+  /** Object ID of the caller's service principal. */
   caller: string;
   request: Incoming;
 }
 
 type Kind = "application" | "servicePrincipal";
 
-/** https://learn.microsoft.com/graph/api/resources/delta-query-overview#tokens: those of directory objects live seven days. */
+/**
+ * Delta tokens of directory objects expire after seven days:
+ * https://learn.microsoft.com/graph/api/resources/delta-query-overview#tokens
+ */
 const DELTA_LIFE_MS = 7 * 86_400_000;
 
-/** Owners that an expansion gives at most. */
+/** Maximum number of owners in an expansion. */
 const MOST_EXPANDED = 20;
 
 const EXAMPLE: ApplicationRecord = {
@@ -68,7 +71,7 @@ const context = (call: GraphCall, set: string, names?: readonly string[]) => ({
   "@odata.context": `${call.origin}/v1.0/$metadata#${set}${names === undefined ? "" : `(${names.join(",")})`}`,
 });
 
-/** A list of all, or of the one that `$filter` names. */
+/** Lists all objects, or the object that `$filter` names. */
 export function list(call: GraphCall, kind: Kind): Answer {
   const { request, view, origin } = call;
   const query = optionsOf(request, ["$select", "$top", "$filter", "$expand", "$skiptoken", "$count"]);
@@ -154,7 +157,7 @@ export function federatedCredentials(call: GraphCall, application: ApplicationRe
 }
 
 /**
- * What changed since a token; without one, everything. `$deltatoken=latest` lists nothing and answers the link that starts
+ * Lists the changes since a token, or everything without a token. `$deltatoken=latest` returns only a delta link that starts
  * now. https://learn.microsoft.com/graph/api/application-delta
  */
 export function delta(call: GraphCall): Answer {
@@ -217,7 +220,7 @@ export function identityProviders(call: GraphCall): Answer {
   return { status: 200, body: { ...context(call, "identity/identityProviders"), value } };
 }
 
-/** There is no such thing but in a tenant of Azure AD B2C. */
+/** Key sets exist only in Azure AD B2C tenants. Other tenants return an error. */
 export function keySets(call: GraphCall, tenants: Tenants): Answer {
   if (call.tenant.type !== "AAD B2C") return notFound("trustFramework");
   optionsOf(call.request, []);
@@ -225,7 +228,7 @@ export function keySets(call: GraphCall, tenants: Tenants): Answer {
   return { status: 200, body: { "@odata.context": `${call.origin}/beta/$metadata#trustFramework/keySets`, value } };
 }
 
-/** By object id or `(appId='…')`. */
+/** Finds an application by object ID or `(appId='…')`. */
 export function find({ view }: GraphCall, id: string): ApplicationRecord | Answer {
   const appId = /^\(appId='([^']*)'\)$/.exec(id)?.[1];
   return (appId === undefined ? view.byObjectId(id) : view.byAppId(appId)) ?? notFound(appId ?? id);

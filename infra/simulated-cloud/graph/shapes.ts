@@ -4,7 +4,7 @@ import type { ApplicationRecord, KeyRecord, OwnerRecord, SecretRecord } from "./
 
 type Members = Record<string, unknown>;
 
-/** https://learn.microsoft.com/graph/api/resources/application, as far as it is told here. */
+/** Formats an application with the supported members of https://learn.microsoft.com/graph/api/resources/application */
 export function applicationShape(application: ApplicationRecord, keysSelected: boolean): Members {
   return {
     id: application.objectId,
@@ -48,7 +48,7 @@ export function servicePrincipalShape(application: ApplicationRecord, keysSelect
     signInAudience: application.audience,
     tags: ["WindowsAzureActiveDirectoryIntegratedApp"],
     keyCredentials: application.samlKeys.map((key, index) => keyShape(key, index, keysSelected)),
-    // The private key's password is a credential beside it.
+    // The password of the private key is a separate password credential.
     passwordCredentials: signing
       ? [
           {
@@ -61,7 +61,10 @@ export function servicePrincipalShape(application: ApplicationRecord, keysSelect
   };
 }
 
-/** @param withText the value, which only the answer to `addPassword` has. */
+/**
+ * Formats a secret.
+ * @param withText the value, which only the response to `addPassword` contains
+ */
 export function passwordShape(
   secret: Pick<SecretRecord, "keyId" | "displayName" | "value" | "startsOn" | "expiresOn">,
   withText = false,
@@ -77,7 +80,10 @@ export function passwordShape(
   };
 }
 
-/** The thumbprint is base64, or hexadecimal as the portal's uploads have it; the certificate itself only when selected. */
+/**
+ * Formats a certificate. The thumbprint is base64, or hexadecimal for uploads in the portal. The certificate itself is included
+ * only if it is selected.
+ */
 function keyShape(key: KeyRecord, index: number, selected: boolean): Members {
   const bytes = Buffer.from(key.thumbprint, "hex");
   const certificate = createHash("sha512").update(key.thumbprint).digest();
@@ -94,7 +100,7 @@ function keyShape(key: KeyRecord, index: number, selected: boolean): Members {
   };
 }
 
-/** The owners of an application, the service's own identities among them where it is one. */
+/** Returns the owners of an application, including the service's identities if they own it. */
 export function ownersOf(application: ApplicationRecord, service: readonly Principal[]): OwnerRecord[] {
   const own = application.serviceOwns
     ? service.map(({ objectId }): OwnerRecord => {

@@ -1,15 +1,15 @@
 import type { Directory } from "./directory.ts";
 
-/** A time in which the value in a target did not sign its application in. Instants are ISO 8601. */
+/** An interval in which the value of a target did not sign its application in. Times are ISO 8601. */
 export interface Gap {
   vault: string;
   secret: string;
   appId: string;
-  /** The secret whose value it was; undefined when it was none of the application's, or there was no value. */
+  /** The secret whose value the target held. Undefined if the value was not a secret of the application. */
   keyId?: string;
   why: "notYet" | "removed" | "expired" | "unknown" | "absent";
   from: string;
-  /** Left out while it lasts. */
+  /** Missing while the interval lasts. */
   to?: string;
 }
 
@@ -17,11 +17,11 @@ interface Target {
   appId: string;
   vault: string;
   secret: string;
-  /** The values that it had, oldest first, with the moment of each; undefined for none. */
+  /** Values that the target held, oldest first, with the start time of each. Undefined for no value. */
   values: { at: number; value: string | undefined }[];
 }
 
-/** Vault secrets that an application's consumers read, and whether their value signed in at every moment. */
+/** Watches vault secrets that an application's consumers read, and records whether their value signed in at every moment. */
 export class Targets {
   readonly #directory: Directory;
   readonly #readValue: (vault: string, secret: string) => string | undefined;
@@ -32,13 +32,13 @@ export class Targets {
     this.#readValue = readValue;
   }
 
-  /** From now on what the vault secret holds must sign the application in. */
+  /** Starts to watch a vault secret: from now on its value must sign the application in. */
   watch(target: { appId: string; vault: string; secret: string }): void {
     const value = this.#readValue(target.vault, target.secret);
     this.#targets.push({ ...target, values: [{ at: this.#directory.clock.now(), value }] });
   }
 
-  /** A secret of a vault may have changed. */
+  /** Called when a secret of a vault may have changed. */
   noticed(vault: string, secret: string): void {
     for (const target of this.#targets) {
       if (!same(target.vault, vault) || !same(target.secret, secret)) continue;
@@ -47,7 +47,7 @@ export class Targets {
     }
   }
 
-  /** All moments until now in which a target's value did not sign in. */
+  /** Returns all intervals until now in which a target's value did not sign in. */
   gaps(): Gap[] {
     const now = this.#directory.clock.now();
     return this.#targets.flatMap((target) =>
@@ -65,7 +65,7 @@ export class Targets {
     );
   }
 
-  /** The parts of a time in which a value did not sign in. */
+  /** Returns the parts of an interval in which a value did not sign in. */
   #gapsOf(
     { appId }: Target,
     value: string | undefined,

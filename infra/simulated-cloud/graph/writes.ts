@@ -7,10 +7,12 @@ import { ownersOf, passwordShape } from "./shapes.ts";
 
 const DAY = 86_400;
 
-/** https://learn.microsoft.com/entra/identity-platform/supported-accounts-validation, for audiences with personal accounts. */
+/**
+ * Limit for audiences with personal accounts: https://learn.microsoft.com/entra/identity-platform/supported-accounts-validation
+ */
 const PERSONAL = { mostSecrets: 2, longestName: 90 };
 
-/** Over all collections of one application, about: the same page. */
+/** Approximate limit of credentials over all collections of an application, from the same page. */
 const MOST_ITEMS = 1_000;
 
 /** https://learn.microsoft.com/graph/api/application-addpassword */
@@ -47,7 +49,7 @@ export function removePassword(call: GraphCall, id: string): Answer {
   return { status: 204 };
 }
 
-/** The application as it truly is, if the caller may change it now. */
+/** Returns the current application, without lag, if the caller may change it. */
 function writable(call: GraphCall, id: string): ApplicationRecord | Answer {
   const { directory, caller } = call;
   const appId = /^\(appId='([^']*)'\)$/.exec(id)?.[1];
@@ -62,7 +64,7 @@ function writable(call: GraphCall, id: string): ApplicationRecord | Answer {
   return directory.tooSoon() ? concurrent.concurrentViolation409() : application;
 }
 
-/** What a body asks for, or what is wrong with it. By default a secret lives two years. */
+/** Parses the requested secret of a body, or returns the error. A secret is valid for two years by default. */
 function askedFor(request: Incoming, now: number) {
   const body = jsonObject(request);
   if (body === undefined) return "Unable to read JSON request payload.";
@@ -81,7 +83,7 @@ function askedFor(request: Incoming, now: number) {
   return { displayName, startsOn, expiresOn };
 }
 
-/** Undefined when there is none, NaN when it is no instant with a time zone. */
+/** Parses a date. Undefined if it is missing, NaN if it is not a date with a time zone. */
 function secondsOf(value: unknown): number | undefined {
   if (value === undefined || value === null) return undefined;
   const matches = typeof value === "string" && /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/.test(value);

@@ -1,6 +1,8 @@
 import type { Person } from "./people.ts";
 
-/** A page with a button for each person, and one to refuse. The form sends `person`, empty for a refusal. */
+/**
+ * Renders the sign-in page with a button for each person and one to cancel. The form sends `person`, empty if the user cancels.
+ */
 export function choicePage(title: string, people: readonly Person[], hidden: Record<string, string> = {}): string {
   const kept = Object.entries(hidden).map(
     ([name, value]) => `<input type="hidden" name="${html(name)}" value="${html(value)}">`,

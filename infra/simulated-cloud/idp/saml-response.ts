@@ -2,32 +2,32 @@ import { html } from "./page.ts";
 import type { Person } from "./people.ts";
 import { type SamlKey, type SignatureOptions, signXml } from "./saml-signature.ts";
 
-/** The request that is answered. */
+/** ID of the request that the response answers. */
 export interface SamlRequest {
   id: string;
   issuer: string;
-  /** Where the response is sent to. */
+  /** URL to which the response is sent. */
   acsUrl: string;
 }
 
-/** What is done to a response that is otherwise correct. Texts are changed by whole documents, before or after signing. */
+/** Changes to an otherwise correct response. Each function changes a whole document as text, before or after signing. */
 export interface SamlMode {
   /** Changes the assertion before it is signed. */
   assertion?: (xml: string) => string;
   /** Changes the response around the assertion before it is signed. */
   response?: (xml: string) => string;
-  /** What is signed; the assertion alone if nothing is said. */
+  /** The signed elements. Default: only the assertion. */
   signs?: "assertion" | "response" | "both" | "nothing";
   signature?: SignatureOptions;
-  /** Signs with a key that nobody was told of. */
+  /** Signs with an unpublished key. */
   foreignKey?: true;
-  /** Changes the whole after it was signed. */
+  /** Changes the document after signing. */
   sent?: (xml: string) => string;
-  /** Answers a request that nobody made. */
+  /** Answers a request ID that was never sent. */
   unsolicited?: true;
 }
 
-/** Nobody signed in: a status that says so, and no assertion. Core, 3.2.2.2. */
+/** Returns a response for a canceled sign-in: a failure status without an assertion. SAML Core, section 3.2.2.2. */
 export const FAILED: SamlMode = {
   signs: "response",
   response: (xml) =>
@@ -42,8 +42,8 @@ export const FAILED: SamlMode = {
 const MINUTE_MS = 60_000;
 
 /**
- * The Response to a request, signed, about a person: what Entra sends, so a persistent NameID and attributes under its names.
- * https://learn.microsoft.com/entra/identity-platform/reference-saml-tokens
+ * Returns a signed Response to a request about a person in Entra's format: a persistent NameID and attributes under Entra's
+ * names. https://learn.microsoft.com/entra/identity-platform/reference-saml-tokens
  */
 export async function samlResponse(
   entityId: string,

@@ -8,27 +8,29 @@ import { RequestRefused, readRequest, readServiceProvider, type ServiceProvider 
 import { FAILED, type SamlMode, type SamlRequest, samlResponse } from "./saml-response.ts";
 import type { SamlKey } from "./saml-signature.ts";
 
-/** Everything of it is below this path; its metadata's address is its entity id too. */
+/** Base path. The URL of the metadata is also the entity ID. */
 export const SAML = "/saml/";
 const DAY_MS = 24 * 3600 * 1000;
 
 /**
- * A SAML identity provider that signs in the company's people by an ordinary page with their names: requests by HTTP-Redirect,
- * responses by HTTP-POST, which a page of it sends through the browser. It answers service providers whose metadata was
- * registered, on this machine only, and refuses every request that the SAML schema or the sender's metadata does not allow. A mode
- * changes its responses.
+ * Simulates a SAML identity provider: requests by HTTP-Redirect, responses by HTTP-POST, and a page with the people's names
+ * instead of a password. It answers registered service providers on this machine, and rejects every request that violates the
+ * SAML schema or the sender's metadata. A mode changes its responses.
  */
 export class SamlProvider {
   readonly #origin: string;
   readonly #people: People;
-  /** The first signs; the metadata has all. */
+  /** Signing keys. The first signs; the metadata contains all. */
   #keys: SamlKey[];
   #foreignKey: SamlKey | undefined;
   #mode: SamlModeName = "correct";
-  /** By entity id. */
+  /** Service providers by entity ID. */
   readonly #serviceProviders = new Map<string, ServiceProvider>();
 
-  /** @param origin - Where it is reached. @param key - RSA; it stays over restarts, since service providers are told of it by hand. */
+  /**
+   * @param origin - Origin of the provider.
+   * @param key - RSA signing key. It stays the same across restarts, because administrators configure it by hand.
+   */
   constructor(origin: string, people: People, key: KeyObject) {
     this.#origin = origin;
     this.#people = people;
@@ -48,7 +50,7 @@ export class SamlProvider {
   }
 
   /**
-   * Registers a service provider, or replaces what is known of it. Registrations are lost when the stand-in cloud stops.
+   * Registers or replaces a service provider. Registrations are lost when the simulated cloud stops.
    *
    * @throws {RequestRefused}
    */
@@ -58,7 +60,7 @@ export class SamlProvider {
     return serviceProvider.entityId;
   }
 
-  /** From now on it signs with a new key; its metadata has the certificate before it as well. */
+  /** Signs with a new key. The metadata contains the old and the new certificate. */
   rollKeys(): void {
     this.#keys = [newKey(), this.#keys[0]!];
   }
@@ -103,7 +105,7 @@ export class SamlProvider {
     );
   }
 
-  /** The Response about somebody, as XML; that nobody was signed in, for one who is unknown. */
+  /** Returns the Response about a person as XML. For an unknown person it reports a failed sign-in. */
   async respond(request: SamlRequest, personId: string): Promise<string> {
     const person = this.#people.find(personId);
     const mode: SamlMode = person ? SAML_MODES[this.#mode] : FAILED;
@@ -118,7 +120,7 @@ export class SamlProvider {
   }
 }
 
-/** A page that posts the response to the service, as all identity providers have one. */
+/** Renders a page that posts the response to the service provider, as the HTTP-POST binding requires. */
 function sendingPage(acsUrl: string, xml: string, relayState: string | null): string {
   const field = (name: string, value: string) => `<input type="hidden" name="${name}" value="${html(value)}">`;
   return `<!doctype html>

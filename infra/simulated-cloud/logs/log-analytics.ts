@@ -12,8 +12,8 @@ import { answerTo, type Column, isKnown } from "./summary.ts";
 import type { Workspace, Workspaces } from "./workspaces.ts";
 
 /**
- * The query service of Log Analytics: `POST /v1/workspaces/{id}/query`. It is no engine for KQL: it knows the summary of what
- * read key vaults and signed in, by its tables and columns, and refuses everything else.
+ * Simulates the query API of Log Analytics: `POST /v1/workspaces/{id}/query`. It supports one query, the summary of vault reads
+ * and sign-ins, which it recognizes by its tables and columns. It rejects other queries.
  * https://learn.microsoft.com/azure/azure-monitor/logs/api/request-format, …/response-format, …/errors
  */
 export function logAnalytics(parts: { workspaces: Workspaces; tokens: Tokens; origin: string }): Service {
@@ -58,13 +58,13 @@ function answer(workspaces: Workspaces, workspace: Workspace | undefined, reques
   return { status: 200, body: { tables: [{ name: "PrimaryResult", ...result }] } satisfies Result };
 }
 
-/** An ISO 8601 interval of two instants. */
+/** Parses an ISO 8601 interval of two times. */
 function spanOf(timespan: unknown): { from: number; to: number } | undefined {
   const [from = Number.NaN, to = Number.NaN, ...more] = String(timespan).split("/").map(Date.parse);
   return Number.isNaN(from) || Number.isNaN(to) || more.length > 0 || to <= from ? undefined : { from, to };
 }
 
-/** A query that took too much gives what it had found, and an error beside it. */
+/** Returns a partial result with an error, as Log Analytics does when a query exceeds its limits. */
 function cutShort({ tables }: Result): Answer {
   const half = tables.map(({ rows, ...table }) => ({ ...table, rows: rows.slice(0, Math.floor(rows.length / 2)) }));
   const error = {

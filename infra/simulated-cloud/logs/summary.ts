@@ -1,6 +1,6 @@
 import { type LogEvent, TABLES, type VaultEvent, type Workspace, type Workspaces } from "./workspaces.ts";
 
-/** The one query that is known here: its columns by what they hold, and how rows are told apart. */
+/** Columns of the supported query by type, and the columns that identify a row. */
 export interface Column {
   name: string;
   type: "string" | "datetime" | "long";
@@ -27,11 +27,11 @@ const DAY_MS = 86_400_000;
 
 type Line = Record<string, string | number>;
 
-/** Each of the tables must be named in a union that bears their absence. */
+/** Tables of the query. Each must be in a `union isfuzzy=true`, which tolerates missing tables. */
 export const isKnown = (query: string): boolean =>
   TABLES.every((name) => new RegExp(`\\b${name}\\b`).test(query)) && /\bunion\s+isfuzzy\s*=\s*true\b/.test(query);
 
-/** What the query answers, or what is wrong with it. */
+/** Returns the result of the query, or the error. */
 export function answerTo(
   query: string,
   { from, to }: { from: number; to: number },
@@ -58,7 +58,7 @@ export function answerTo(
   return { columns, rows: [...lines.values()].map((line) => columns.map(({ name, type }) => cell(line[name], type))) };
 }
 
-/** `let Name = dynamic(["a", "b"]);` */
+/** Parses `let Name = dynamic(["a", "b"]);`. */
 function listIn(query: string, name: string): string[] {
   const found = new RegExp(`let\\s+${name}\\s*=\\s*dynamic\\((\\[[^\\]]*\\])\\)`).exec(query)?.[1] ?? "[]";
   return JSON.parse(found) as string[];
@@ -94,7 +94,7 @@ const readOf = ({ vaultId, id, requestUri, operation, objectId, appId, userName,
   IdentityOf: identityOf ?? "",
 });
 
-/** What a workspace of millions of rows comes to, without any of them. */
+/** Computes the result for a workspace with millions of rows without storing the rows. */
 function* generated({ volume, tables }: Workspace, from: number, to: number): Generator<Line> {
   if (volume === undefined || !tables.has("AZKVAuditLogs")) return;
   const { rowsPerDay, vaultId, vaultUri, secrets, readers } = volume;

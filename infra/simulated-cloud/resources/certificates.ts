@@ -11,9 +11,9 @@ const ISSUERS: Record<string, string> = {
 };
 
 /**
- * The X.509 certificates in the vaults, made when first asked for. One RSA key signs for every issuer, and is also the
- * subject's key of a self-signed RSA-2048 certificate, whose signature therefore holds; the signatures of self-signed
- * certificates of other shapes don't.
+ * Creates the X.509 certificates of the vaults on first use. One RSA key signs for every issuer. It is also the subject key of
+ * self-signed RSA-2048 certificates, whose signatures are therefore valid. Signatures of other self-signed certificates are not
+ * valid.
  */
 export class CertificateMaker {
   readonly #signingKey: KeyObject;
@@ -23,7 +23,7 @@ export class CertificateMaker {
     this.#signingKey = signingKey;
   }
 
-  /** DER. */
+  /** DER encoding. */
   der(certificate: Certificate, version: CertificateVersion = current(certificate)): Buffer {
     const key = certificate.shared === undefined ? version.id : `shared ${certificate.shared}`;
     let der = this.#made.get(key);

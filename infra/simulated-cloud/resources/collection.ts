@@ -1,19 +1,19 @@
-/** Items that exist from the start, and that may be too many to keep: the cloud asks for them one by one. */
+/** Initial objects. They can be too many to store, so the vault reads them one by one. */
 export interface InitialItems<T> {
   count: number;
   at(index: number): T;
-  /** The index of a name in lower case, or -1. */
+  /** Returns the index of a name in lower case. -1 if there is none. */
   indexOf(name: string): number;
 }
 
 /**
- * The items of one kind in one vault: the initial ones with later changes over them. A slot is a position that an item
- * keeps for as long as the collection lives, even when it is removed and put back, so a listing that is under way neither
- * skips nor repeats what did not change.
+ * Stores the objects of one kind in one vault: the initial objects and later changes. An object keeps its slot for the lifetime
+ * of the collection, also when it is removed and added again, so that a listing in progress neither skips nor repeats unchanged
+ * objects.
  */
 export class Collection<T extends { name: string }> {
   readonly #initial: InitialItems<T>;
-  /** By name in lower case; null is removed. */
+  /** Changes by name in lower case. Null means removed. */
   readonly #changed = new Map<string, T | null>();
   readonly #added: string[] = [];
   #removed = 0;
@@ -30,7 +30,7 @@ export class Collection<T extends { name: string }> {
     return this.slots - this.#removed;
   }
 
-  /** What is in a slot; undefined when it was removed. */
+  /** Returns the object in a slot. Undefined if it was removed. */
   slot(index: number): T | undefined {
     if (index >= this.#initial.count) return this.#changed.get(this.#added[index - this.#initial.count]!) ?? undefined;
     const item = this.#initial.at(index);
@@ -55,7 +55,7 @@ export class Collection<T extends { name: string }> {
     this.#changed.set(key, item);
   }
 
-  /** False when there is no such thing. */
+  /** Removes an object. Returns false if there is none. */
   remove(name: string): boolean {
     if (this.get(name) === undefined) return false;
     this.#changed.set(name.toLowerCase(), null);

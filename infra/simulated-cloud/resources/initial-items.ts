@@ -1,7 +1,7 @@
 import type { CompanyCertificate, CompanyKey, CompanySecret } from "../company/company.ts";
 import type { InitialItems } from "./collection.ts";
 
-/** Things written down one by one, then `generated` more, made by `generate` from their number. */
+/** Returns the declared objects, followed by `generated` more that `generate` creates by number. */
 export function initialItemsOf<D extends { name: string }, T>(
   declared: readonly D[],
   generated: number,
@@ -29,7 +29,7 @@ const OWNERS = ["payments", "orders", "identity", "billing", "search", "logistic
 );
 const numbered = (prefix: string, index: number) => `${prefix}-${String(index).padStart(6, "0")}`;
 
-/** Spread over -30 to 720 days; every tenth has no expiry. */
+/** Returns the expiry of a generated object, spread over -30 to 720 days. Every tenth has none. */
 const expiry = (index: number) => (index % 10 === 9 ? {} : { expiresInDays: ((index * 37) % 751) - 30 });
 
 export function generatedSecret(index: number): CompanySecret {

@@ -1,7 +1,7 @@
 import type { CompanyCertificate, CompanyKey, CompanySecret, KeyShape } from "../company/company.ts";
 import { versionFrom } from "./identifiers.ts";
 
-/** One version of a secret, key or certificate. Instants are Unix seconds, as on Key Vault's wire. */
+/** One version of a secret, key or certificate. Times are Unix seconds, as in Key Vault's API. */
 export interface Version {
   id: string;
   enabled: boolean;
@@ -26,7 +26,7 @@ export interface CertificateVersion extends Version {
   validityMonths: number;
 }
 
-/** Versions are oldest first; the last one is current. */
+/** Oldest first. The last version is current. */
 export interface Item<V extends Version> {
   name: string;
   versions: V[];
@@ -38,7 +38,7 @@ export interface Key extends Item<KeyVersion> {
 export interface Certificate extends Item<CertificateVersion> {
   renewal: NonNullable<CompanyCertificate["renewal"]>;
   exportable: boolean;
-  /** One of this many certificates made once and shared, instead of one of its own. */
+  /** Number of shared certificates to choose from, instead of creating a certificate for this object. */
   shared?: number;
 }
 
@@ -46,15 +46,15 @@ export function current<V extends Version>(item: Item<V>): V {
   return item.versions.at(-1)!;
 }
 
-/** What turns days into instants, and how old an item is that doesn't say. */
+/** Conversion of days to times, and the default age of an object. */
 export interface Moment {
-  /** Unix seconds. */
+  /** Unix seconds from which days count. */
   at: number;
   ageDays: number;
 }
 
 const DAY = 86_400;
-/** The mean month of the Gregorian calendar. */
+/** Mean month of the Gregorian calendar in seconds. */
 const MONTH = 30.436875 * DAY;
 
 export function secretFrom(declared: CompanySecret, vault: string, moment: Moment): Secret {
@@ -82,7 +82,7 @@ export function certificateFrom(declared: CompanyCertificate, vault: string, mom
   const validityMonths = declared.validityMonths ?? 12;
   const version = common(declared, `${vault}/certificates`, moment);
   const lifetime = Math.round(validityMonths * MONTH);
-  // A certificate always has both instants: whichever is not said follows from the other and the validity.
+  // A certificate always has both dates. A missing date follows from the other date and the validity.
   if (version.expires === undefined) {
     version.notBefore ??= version.created;
     version.expires = version.notBefore + lifetime;

@@ -4,17 +4,17 @@ import { versionFrom } from "./identifiers.ts";
 import pool from "./public-keys.json" with { type: "json" };
 
 /**
- * Real public keys of every shape. Making an RSA key of 4096 bits takes seconds, so a few of each are kept in a file and
- * shared by all keys of that shape; their private halves were never kept, since the cloud signs nothing with them.
+ * Returns real public keys of every type and size. Creating a 4096-bit RSA key takes seconds, so a file contains a few keys of
+ * each size, which all keys of that size share. Their private keys were not stored, because the cloud signs nothing with them.
  */
 const POOL: Record<string, readonly Record<string, string>[]> = pool;
 
 export type PublicJwk = { kty: string } & Record<string, string>;
 
-/** What a JSON Web Key holds besides its id and operations: `kty` with `n` and `e`, or with `crv`, `x` and `y`, or nothing. */
+/** Members of a JSON Web Key besides its ID and operations: `kty` with `n` and `e`, with `crv`, `x` and `y`, or alone. */
 export function publicJwk(shape: KeyShape, name: string): PublicJwk {
   const kty = shape.type ?? "RSA";
-  // A symmetric key has no public half.
+  // A symmetric key has no public part.
   if (kty === "oct-HSM") return { kty };
   const material = pooled(shape, name);
   return kty.startsWith("EC") ? { kty, crv: shape.curve ?? "P-256", ...material } : { kty, ...material };
@@ -23,12 +23,12 @@ export function publicJwk(shape: KeyShape, name: string): PublicJwk {
 export function publicKey(shape: KeyShape, name: string): KeyObject {
   const { kty, crv, ...material } = publicJwk(shape, name);
   const key: JsonWebKey = { kty: kty.replace("-HSM", ""), ...material };
-  // RFC 8812 calls Key Vault's P-256K secp256k1.
+  // RFC 8812 names Key Vault's P-256K secp256k1.
   if (crv !== undefined) key.crv = crv === "P-256K" ? "secp256k1" : crv;
   return createPublicKey({ key, format: "jwk" });
 }
 
-/** @throws {Error} for a size or curve Key Vault does not have. */
+/** @throws {Error} for a size or curve that Key Vault does not support. */
 function pooled(shape: KeyShape, name: string): Record<string, string> {
   const ofShape = (shape.type ?? "RSA").startsWith("EC") ? (shape.curve ?? "P-256") : `RSA-${shape.size ?? 2048}`;
   const keys = POOL[ofShape];

@@ -26,13 +26,13 @@ import { Vault } from "./vault.ts";
 export interface Subscription {
   id: string;
   declared: CompanySubscription;
-  /** In the order they were added, by name in lower case. */
+  /** Vaults by name in lower case, in creation order. */
   vaults: Set<string>;
 }
 
 export type DeclarationOf = { secrets: CompanySecret; keys: CompanyKey; certificates: CompanyCertificate };
 
-/** A change to what the company was at the start, as it is kept in the data folder. */
+/** A change of the initial company, as stored in the data folder. */
 export type Change =
   | { what: "subscription"; declared: CompanySubscription }
   | { what: "noSubscription"; id: string }
@@ -43,47 +43,47 @@ export type Change =
   | { what: "noItem"; vault: string; kind: AssetKind; name: string; deletedAt?: number }
   | { what: "recovered" | "purged"; vault: string; name: string };
 
-/** A change as others hear of it. */
+/** A change as the cloud's other parts receive it. */
 export type ResourceChange =
   | { what: "version"; vault: Vault; kind: AssetKind; item: Secret | Key | Certificate }
-  /** `policy`: who may read the vault was written too. */
+  /** `policy`: the vault's access policies were also written. */
   | { what: "written"; vault: Vault; policy: boolean }
   | { what: "deleted"; vault: Vault };
 
 /**
- * Everything the company owns, as it is now. What changes it goes through `#change`, which also hands the change to the
- * journal, so that a restart on the same data folder finds it again.
+ * Stores the current state of the company's subscriptions and vaults. Every change goes through `#change`, which also writes
+ * the change to the journal, so that a restart on the same data folder restores it.
  */
 export class Resources {
   readonly subscriptions = new Map<string, Subscription>();
-  /** By name in lower case; names are unique over all subscriptions. */
+  /** Vaults by name in lower case. Names are unique over all subscriptions. */
   readonly vaults = new Map<string, Vault>();
   readonly #base: number;
   readonly #clock: CloudClock;
   #journal: ((change: Change) => void) | undefined;
-  /** Told before anything changes. */
+  /** Called before each change. */
   beforeChange: () => void = () => {};
-  /** Told of each secret that may have another current value than before. */
+  /** Called for each secret whose current value may have changed. */
   secretChanged: (vault: string, name: string) => void = () => {};
-  /** Told of each version of a secret that an identity of the company's has read, by its object id. */
+  /** Called for each secret version that an identity of the company read, with its object ID. */
   secretRead: (vault: Vault, name: string, version: string, objectId: string) => void = () => {};
-  /** Told of each new version, and of vaults written and deleted. */
+  /** Called for each new version and for each written or deleted vault. */
   changed: (change: ResourceChange) => void = () => {};
 
-  /** @param base Unix seconds: the moment the company's days are counted from. */
+  /** @param base Unix seconds from which the company's days count. */
   constructor(company: Company, base: number, clock: CloudClock) {
     this.#base = base;
     this.#clock = clock;
     for (const declared of company.subscriptions) this.#apply({ what: "subscription", declared });
   }
 
-  /** Applies what an earlier run wrote down, and from then on reports each change. */
+  /** Applies the changes of earlier runs, then reports each new change. */
   restore(changes: readonly Change[], journal: (change: Change) => void): void {
     for (const change of changes) this.#apply(change);
     this.#journal = journal;
   }
 
-  /** A vault in a subscription that no listing shows. It is part of every start, so the journal need not know it. */
+  /** Adds a vault in a subscription that no list contains. It is added at every start, so the journal does not contain it. */
   addUnlisted(declared: CompanyVault): void {
     this.#applyVault(declared, guidFrom("unlisted"), this.#base);
   }
@@ -102,14 +102,16 @@ export class Resources {
     return subscriptionId(declared);
   }
 
-  /** Its vaults go with it. */
+  /** Removes a subscription with its vaults. */
   removeSubscription(id: string): boolean {
     if (!this.subscriptions.has(id.toLowerCase())) return false;
     this.#change({ what: "noSubscription", id });
     return true;
   }
 
-  /** Replaces a vault of the same name, contents and all. Days are counted from now, and it is new unless it says otherwise. */
+  /**
+   * Adds a vault or replaces it with its contents. Days count from now; the vault is new unless its declaration says otherwise.
+   */
   putVault(subscription: string, declared: CompanyVault): void {
     if (!this.subscriptions.has(subscription.toLowerCase())) throw new Error(`No subscription ${subscription}`);
     const made = { createdDaysAgo: 0, ...declared };
@@ -128,7 +130,7 @@ export class Resources {
     return true;
   }
 
-  /** A new thing, or a new version of the one of that name. Days are counted from now, and it is new unless it says otherwise. */
+  /** Adds an object or a new version of it. Days count from now; the version is new unless its declaration says otherwise. */
   put<K extends AssetKind>(vault: string, kind: K, declared: DeclarationOf[K]): void {
     const owner = this.#owner(vault);
     const made = itemFrom(kind, declared, owner.name, this.now());
@@ -143,8 +145,8 @@ export class Resources {
   }
 
   /**
-   * Changes the current version without making a new one: what `change` declares replaces what was declared before, and
-   * null takes away a date, the tags or the content type. False when there is no such thing.
+   * Changes the current version without creating a new one. Declared members replace earlier ones, and null removes a date, the
+   * tags or the content type. Returns false if there is no such object.
    */
   change<K extends AssetKind>(vault: string, kind: K, name: string, change: ItemChange): boolean {
     const item = this.#owner(vault).collections[kind].get(name);
@@ -185,7 +187,7 @@ export class Resources {
     this.#change({ what: "item", vault, kind, item });
   }
 
-  /** Gone at once, without the recoverable state: as a purge leaves it. */
+  /** Purges an object, without the recoverable state. */
   remove(vault: string, kind: AssetKind, name: string): boolean {
     if (this.#owner(vault).collections[kind].get(name) === undefined) return false;
     this.#change({ what: "noItem", vault, kind, name });
@@ -224,7 +226,7 @@ export class Resources {
     if (secret !== undefined) this.secretChanged(secret.vault, secret.name);
   }
 
-  /** What is told of a change once it is applied; asked before it is. */
+  /** Returns the notifications about a change. Called before the change is applied, sent afterwards. */
   #changeOf(change: Change): (() => ResourceChange) | undefined {
     switch (change.what) {
       case "item": {
@@ -277,7 +279,7 @@ export class Resources {
         return;
       }
       case "item":
-        // The kind and the item were written together, so they fit.
+        // Kind and object come from the same journal entry, so they match.
         this.#owner(change.vault).collections[change.kind].put(change.item as never);
         return;
       case "noItem": {
@@ -317,7 +319,7 @@ export class Resources {
   }
 }
 
-/** What can be changed of a thing; days are counted from now. */
+/** Members of an object that can be changed. Days count from now. */
 export interface ItemChange {
   enabled?: boolean;
   expiresInDays?: number | null;
@@ -342,7 +344,7 @@ function subscriptionId(declared: CompanySubscription): string {
   return (declared.id ?? guidFrom(`subscription ${declared.name}`)).toLowerCase();
 }
 
-/** The secret that a change is about. */
+/** Returns the secret that a change affects. */
 function secretOf(change: Change): { vault: string; name: string } | undefined {
   switch (change.what) {
     case "item":

@@ -3,10 +3,10 @@ import { Collection } from "./collection.ts";
 import { generatedCertificate, generatedKey, generatedSecret, initialItemsOf } from "./initial-items.ts";
 import { type Certificate, certificateFrom, type Key, keyFrom, type Moment, type Secret, secretFrom } from "./items.ts";
 
-/** A page of a listing: `managed` things are the secret or key behind a certificate. */
+/** A page of a list. `managed` objects are the secret or key of a certificate. */
 export interface Page<K extends AssetKind> {
   items: ({ managed: false; item: ItemOf[K] } | { managed: true; item: Certificate })[];
-  /** Where the next page begins; undefined on the last. */
+  /** Position of the next page. Undefined on the last page. */
   next?: string;
 }
 
@@ -22,10 +22,10 @@ export interface DeletedSecret {
   deletedAt: number;
 }
 
-/** So many generated certificates are really made; the others are the same ones under other names. */
+/** Number of distinct generated certificates. The other certificates repeat these under other names. */
 const SHARED_CERTIFICATES = 16;
 
-/** A vault as it is now. Its settings are those declared; its contents are collections that can change. */
+/** The current state of a vault: its declared settings, and collections of objects that can change. */
 export class Vault {
   settings: CompanyVault;
   readonly subscriptionId: string;
@@ -68,10 +68,10 @@ export class Vault {
   }
 
   /**
-   * At most `size` things of a kind from `from` on, in a fixed order: first the kind's own, then, for secrets and keys,
-   * those that certificates bring with them.
+   * Returns up to `size` objects of a kind after the position `from`, in a fixed order: first the kind's own objects, then, for
+   * secrets and keys, the ones of certificates.
    *
-   * @returns undefined when `from` is no position this vault gave out.
+   * @returns undefined if `from` is not a position of this vault
    */
   page<K extends AssetKind>(kind: K, from: string | undefined, size: number): Page<K> | undefined {
     const own = this.collections[kind].slots;

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { Answer, Refusals } from "../../http.ts";
 
-/** A call that AWS refuses: thrown by the services, answered with 400 as their JSON protocols do. */
+/** An error of AWS. The services throw it, and the server returns it with status 400 in their JSON protocols. */
 export class AwsError extends Error {
   readonly code: string;
   readonly status: number;
@@ -23,7 +23,7 @@ export const awsFailure = ({ code, message, status }: { code: string; message: s
 const HEADERS = () => ({ "content-type": "application/x-amz-json-1.1", "x-amzn-requestid": randomUUID() });
 
 export const awsRefusals = (right: string): Refusals => ({
-  // Without a time to wait: clients find that themselves.
+  // AWS sends no Retry-After. Clients choose the delay.
   throttled: () => awsFailure({ code: "ThrottlingException", message: "Rate exceeded" }),
   denied: () =>
     awsFailure({
@@ -31,7 +31,7 @@ export const awsRefusals = (right: string): Refusals => ({
       message: `User: arn:aws:iam::123456789012:user/sync is not authorized to perform: ${right} because no identity-based policy allows it`,
     }),
   firewalled: () => awsFailure({ code: "AccessDeniedException", message: "An explicit deny of a network policy." }),
-  // What stands before the services answers with a page of its own.
+  // A load balancer in front of the services returns an HTML page.
   failed: (status) => {
     if (status === 401)
       return awsFailure({

@@ -4,7 +4,7 @@ import { ParameterStore } from "./parameter-store.ts";
 import { SecretsManager } from "./secrets-manager.ts";
 import { type AccessKey, verified } from "./signature.ts";
 
-/** Amazon Web Services: one account with one access key, all regions at one address. */
+/** Simulates Amazon Web Services: one account with one access key, and all regions at one address. */
 export class Aws {
   readonly key: AccessKey;
   readonly secretsManager = new SecretsManager();
