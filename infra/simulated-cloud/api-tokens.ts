@@ -79,7 +79,7 @@ export class ApiTokens {
   async make({ version = 2, person, claims = {}, header = {}, signature }: ApiTokenRequest): Promise<string> {
     const { tokens, people } = this.#options;
     const somebody = person === undefined ? undefined : people.find(person);
-    if (person !== undefined && somebody === undefined) throw new Error(`Nobody has the id ${person}`);
+    if (person !== undefined && somebody === undefined) throw new Error(`Unknown person ${person}`);
     const application = {
       clientId: "b1a5e000-0000-4000-8000-000000000001",
       objectId: "b1a5e000-0000-4000-8000-000000000002",

@@ -19,7 +19,7 @@ export class CloudClock {
 
   /** Moves the clock ahead by this many milliseconds. The clock can't be moved back. */
   move(milliseconds: number): void {
-    if (!(milliseconds >= 0)) throw new Error("The cloud's clock moves ahead only.");
+    if (!(milliseconds >= 0)) throw new Error("The clock can only be moved ahead.");
     this.#ahead += milliseconds;
   }
 }

@@ -180,7 +180,7 @@ export class Control {
    */
   items(vault: string, kind: AssetKind): ItemSummary[] {
     const owner = this.#parts.resources.vault(vault);
-    if (owner === undefined) throw new Error(`No vault ${vault}`);
+    if (owner === undefined) throw new Error(`Unknown vault ${vault}`);
     return [...owner.collections[kind]].map((item) => {
       const version = current<Version>(item as { name: string; versions: Version[] });
       const { id, enabled, created, updated, notBefore, expires, tags } = version;
@@ -276,7 +276,7 @@ export class Control {
    */
   sendExpiry(vault: string, kind: AssetKind, name: string, event: ExpiryEvent): void {
     const owner = this.#parts.resources.vault(vault);
-    if (owner === undefined) throw new Error(`No vault ${vault}`);
+    if (owner === undefined) throw new Error(`Unknown vault ${vault}`);
     this.#parts.events.expiry(owner, kind, name, event);
   }
 

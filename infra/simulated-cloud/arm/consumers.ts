@@ -95,7 +95,7 @@ export class ConsumersControl {
     const found = this.resources().filter(
       (one) => one.id.split("/").at(-1) === name && (type === undefined || one.type === type),
     );
-    if (found.length !== 1) throw new Error(`${found.length} resources are called ${name}`);
+    if (found.length !== 1) throw new Error(`${found.length} resources have the name ${name}`);
     return found[0]!.id;
   }
 
@@ -207,7 +207,7 @@ export class ConsumersControl {
 
   #resource(id: string): ArmResource {
     const resource = this.#parts.store.get(id);
-    if (resource === undefined) throw new Error(`No resource ${id}`);
+    if (resource === undefined) throw new Error(`Unknown resource ${id}`);
     return resource;
   }
 }

@@ -1,6 +1,6 @@
 /** Behavior of Resource Graph that a test can change. */
 export interface GraphSettings {
-  /** Milliseconds by which query results lag behind. Default 0. */
+  /** Age of query results in seconds. Default 0. */
   lagSeconds: number;
   /** Throttle more than 15 queries in 5 seconds of real time. Default false. */
   limited: boolean;

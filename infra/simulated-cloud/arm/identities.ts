@@ -1,7 +1,7 @@
 import type { CompanyChild } from "../company/resources.ts";
 import { guidFrom } from "../resources/identifiers.ts";
 
-/** Returns a resource's managed identities as Azure Resource Manager formats them. */
+/** A resource's managed identities in Azure Resource Manager's format. */
 export interface ManagedIdentity {
   type: string;
   principalId?: string;
@@ -22,7 +22,11 @@ export const userIdentity = (name: string): UserIdentity => ({
   clientId: guidFrom(`client of identity ${name}`),
 });
 
-/** @param id - ID of the resource. */
+/**
+ * Returns the managed identities that a company declares for a resource.
+ *
+ * @param id - ID of the resource.
+ */
 export function managedIdentity(
   id: string,
   tenantId: string,
@@ -38,7 +42,7 @@ export function managedIdentity(
   };
 }
 
-/** Returns the object ID of the system-assigned identity, or of a user-assigned identity if `id` names one. */
+/** Returns the object ID of the system-assigned identity, or of the user-assigned identity `named`. Empty if there is none. */
 export function principalsOf(identity: ManagedIdentity | undefined, named?: string): string[] {
   if (named === undefined) return identity?.principalId === undefined ? [] : [identity.principalId];
   const users = Object.entries(identity?.userAssignedIdentities ?? {});

@@ -75,7 +75,7 @@ function answered(options: ArmOptions, body: Row | undefined): Answer {
   if (managementGroups !== undefined && !isTexts(managementGroups))
     return invalid("InvalidManagementGroups", "managementGroups must be a list of names.");
   if (wishes.resultFormat !== undefined && wishes.resultFormat !== "objectArray") {
-    return invalid("InvalidOptions", "The stand-in cloud answers the result format objectArray alone.");
+    return invalid("InvalidOptions", "The simulated cloud supports only the result format objectArray.");
   }
   const top = wishes.$top ?? 100;
   if (typeof top !== "number" || !Number.isInteger(top) || top < 1 || top > 1000) {

@@ -230,7 +230,7 @@ export class ArmStore {
     parent: ArmResource | undefined,
   ): ArmResource {
     const type = resourceType(typeName);
-    if (type === undefined) throw new Error(`There is no type of resource ${typeName} here`);
+    if (type === undefined) throw new Error(`Unsupported resource type ${typeName}`);
     const resource = this.#made(subscriptionId, type, id, declared, parent);
     this.#resources.set(id.toLowerCase(), resource);
     const { properties, settings, connectionStrings, keyValues } = declared;
@@ -303,7 +303,7 @@ export class ArmStore {
 
   #vault(name: string): Vault {
     const vault = this.#options.resources.vault(name);
-    if (vault === undefined) throw new Error(`No vault ${name}`);
+    if (vault === undefined) throw new Error(`Unknown vault ${name}`);
     return vault;
   }
 

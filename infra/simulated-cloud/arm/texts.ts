@@ -30,20 +30,20 @@ function text(what: string, of: string, { resources, vaultUri, identityId, resou
   if (what === "principal") return guidFrom(`principal ${of}`);
   const [name = "", ...rest] = of.split("/");
   const vault = resources.vault(name);
-  if (vault === undefined) throw new Error(`{${what}:${of}} names no vault`);
+  if (vault === undefined) throw new Error(`{${what}:${of}} names an unknown vault`);
   if (what === "uri") return vaultUri(vault).replace(/\/$/, "");
   if (what === "id") return vault.id;
   if (what === "value") {
     const secret = vault.collections.secrets.get(rest[0] ?? "");
-    if (secret === undefined) throw new Error(`{value:${of}} names no secret`);
+    if (secret === undefined) throw new Error(`{value:${of}} names an unknown secret`);
     return current(secret).value;
   }
   const [kind, item = ""] = rest;
   if (kind !== "secrets" && kind !== "keys" && kind !== "certificates")
-    throw new Error(`{version:${of}} names no kind`);
+    throw new Error(`{version:${of}} names an unknown kind`);
   // The secret and the key of a certificate have the certificate's versions.
   const found = vault.collections[kind].get(item) ?? vault.collections.certificates.get(item);
-  if (found === undefined) throw new Error(`{version:${of}} names nothing in the vault`);
+  if (found === undefined) throw new Error(`{version:${of}} names an unknown object`);
   return found.versions.at(-1)!.id;
 }
 

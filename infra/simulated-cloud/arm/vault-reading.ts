@@ -8,8 +8,8 @@ export type Reading =
   | { problem: "noVault" | "unreachable" | "notAllowed" | "noSecret" | "noVersion" | "disabled" };
 
 /**
- * Reads a secret as one of the company's identities. A vault's `reach` applies to the service's identity only, except for a
- * firewall, which applies to all.
+ * Reads a secret as one of the company's identities. Of a vault's `reach`, only `firewalled` and `privateOnly` apply to these
+ * identities; the other values apply to the service's identity alone.
  *
  * @param principals - Object IDs. Undefined for an identity that can read every vault.
  */
@@ -33,7 +33,7 @@ export function readSecret(
   return { version: version.id, value: version.value };
 }
 
-/** Returns the versions of a secret. The secret of a certificate has the certificate's versions. */
+/** Returns the version of a secret with this ID, or the current one. The secret of a certificate has the certificate's versions. */
 function versionOf(item: Secret | Certificate, id: string | undefined): SecretVersion | undefined {
   const versions = item.versions.map((one) => ({
     ...one,

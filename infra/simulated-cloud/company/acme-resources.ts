@@ -57,7 +57,7 @@ function enabledIn(vaults: readonly CompanyVault[], vault: string, kind: AssetKi
   // Secrets of applications have declared values; they are selected by name.
   const enabled = all.filter(({ enabled = true, value }) => enabled && value === undefined);
   const found = enabled[place % enabled.length];
-  if (found === undefined) throw new Error(`${vault} has none of its ${kind} enabled`);
+  if (found === undefined) throw new Error(`${vault} has no enabled ${kind}`);
   return found.name;
 }
 

@@ -22,12 +22,12 @@ export function chosenCompany(choice: CompanyChoice, seed: number): Company {
 export function companyNamed(text: string): CompanyChoice {
   if (text === "acme" || text === "small") return text;
   if (/^\w+=\d+(,\w+=\d+)*$/.test(text)) return sizeFrom(text);
-  if (!existsSync(text)) throw new Error(`There is no company "${text}": name acme, small, a JSON file or vaults=N,…`);
+  if (!existsSync(text)) throw new Error(`Unknown company "${text}". Use acme, small, a JSON file or vaults=N,…`);
   const value: unknown = JSON.parse(readFileSync(text, "utf8"));
   if (typeof value === "object" && value !== null && ("subscriptions" in value || "vaults" in value)) {
     return value as Company | SizedCompany;
   }
-  throw new Error(`${text} holds neither "subscriptions" nor "vaults"`);
+  throw new Error(`${text} has neither "subscriptions" nor "vaults"`);
 }
 
 function sizeFrom(text: string): SizedCompany {
@@ -47,7 +47,7 @@ function sizeFrom(text: string): SizedCompany {
         size[name] = Number(number);
         break;
       default:
-        throw new Error(`A company's size has no "${name}"`);
+        throw new Error(`Unknown member "${name}" of a company's size`);
     }
   }
   return size;

@@ -64,7 +64,7 @@ export class Devops {
   set(to: { tokenMode?: unknown; slowed?: unknown; members?: unknown }): void {
     if (to.tokenMode !== undefined) {
       const mode = TOKEN_MODES.find((one) => one === to.tokenMode);
-      if (mode === undefined && to.tokenMode !== null) throw new Error("There is no such mode");
+      if (mode === undefined && to.tokenMode !== null) throw new Error("Unknown token mode");
       this.tokenMode = mode;
     }
     if (to.slowed !== undefined) this.slowed = to.slowed as Devops["slowed"];

@@ -97,7 +97,7 @@ export class Organization {
 
   #reference(name: string): Reference {
     const project = this.project(name);
-    if (!project) throw new Error(`There is no project ${name}`);
+    if (!project) throw new Error(`Unknown project ${name}`);
     return { id: project.id, name: project.name };
   }
 
@@ -174,7 +174,7 @@ export class Organization {
 
 function found<T extends { name: string }>(all: T[], name: string): T {
   const one = all.find((each) => each.name === name);
-  if (!one) throw new Error(`DevOps has no ${name}`);
+  if (!one) throw new Error(`Azure DevOps has no ${name}`);
   return one;
 }
 

@@ -146,7 +146,7 @@ export class DirectoryControl {
 
   #application(id: string): ApplicationRecord {
     const application = this.#directory.truth(id);
-    if (application === undefined) throw new Error(`No application ${id}`);
+    if (application === undefined) throw new Error(`Unknown application ${id}`);
     return application;
   }
 }

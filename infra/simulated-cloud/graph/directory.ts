@@ -7,16 +7,16 @@ import { type ApplicationRecord, applicationFrom, newKeyId, type SecretRecord } 
 /** Behavior of the directory that Entra does not guarantee, and the service's permissions. The control API can change both. */
 export interface DirectorySettings {
   /**
-   * Maximum age of read results in milliseconds. Replicas lag differently, so that successive reads can go back in time.
+   * Maximum age of read results in seconds. Replicas lag differently, so that successive reads can go back in time.
    * Default 0.
    */
   readLagSeconds: number;
   /** Reject the removal of a secret that the replica does not know yet. Default false. */
   writesLag: boolean;
-  /** Milliseconds until a new secret can sign in. Default 0. */
+  /** Seconds until a new secret can sign in. Default 0. */
   signInDelaySeconds: number;
   /**
-   * Milliseconds after that in which sign-ins with the secret succeed and fail alternately. Three consecutive successes spread
+   * Seconds after that in which sign-ins with the secret succeed and fail alternately. Three consecutive successes spread
    * over 15 seconds end the period early. Default 0.
    */
   flappingSeconds: number;

@@ -18,7 +18,7 @@ export interface SecretRecord {
   expiresOn: number;
   madeBy: "company" | "graph" | "control";
   madeAt: number;
-  /** Unix milliseconds. Before `from` no sign-in succeeds; between `from` and `to` some succeed and some fail. */
+  /** Unix milliseconds. No sign-in succeeds before `worksFrom`. Between `worksFrom` and `settlesAt` some succeed and some fail. */
   worksFrom: number;
   settlesAt: number;
   removedAt?: number;

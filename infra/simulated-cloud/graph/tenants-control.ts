@@ -36,7 +36,8 @@ export class TenantsControl {
 
   #tenant(idOrDomain: string): Tenant {
     const tenant = this.#tenants.find(idOrDomain);
-    if (!tenant || tenant === this.#tenants.all[0]) throw new Error(`No other tenant ${idOrDomain}`);
+    if (!tenant || tenant === this.#tenants.all[0])
+      throw new Error(`Unknown tenant ${idOrDomain}, or the service's own`);
     return tenant;
   }
 }

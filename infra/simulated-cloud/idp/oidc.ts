@@ -143,7 +143,7 @@ export class OidcProvider {
       await provider.interactionDetails(message, response);
     } catch {
       response.writeHead(400, { "content-type": "text/plain" });
-      response.end("This sign-in is over or was begun by another browser. Begin again.\n");
+      response.end("This sign-in has ended or was started in another browser. Start again.\n");
       return;
     }
     if (message.method !== "POST") {

@@ -17,12 +17,12 @@ export function choicePage(title: string, people: readonly Person[], hidden: Rec
 <title>${html(title)}</title>
 <style>body{font:16px/2.2 system-ui;margin:3rem auto;max-width:44rem}ul{list-style:none;padding:0}button{font:inherit}</style>
 <h1>${html(title)}</h1>
-<p>The stand-in identity provider asks for no password. Who signs in?</p>
+<p>This simulated identity provider needs no password. Who signs in?</p>
 <form method="post">
 ${kept.join("\n")}
 <ul>
 ${buttons.join("\n")}
-<li><button name="person" value="">Nobody</button></li>
+<li><button name="person" value="">Cancel</button></li>
 </ul>
 </form>
 </html>

@@ -1,6 +1,6 @@
 import { type LogEvent, TABLES, type VaultEvent, type Workspace, type Workspaces } from "./workspaces.ts";
 
-/** Columns of the supported query by type, and the columns that identify a row. */
+/** A column of the summary query's result. */
 export interface Column {
   name: string;
   type: "string" | "datetime" | "long";
@@ -27,11 +27,11 @@ const DAY_MS = 86_400_000;
 
 type Line = Record<string, string | number>;
 
-/** Tables of the query. Each must be in a `union isfuzzy=true`, which tolerates missing tables. */
+/** Returns whether a query is the supported one: a `union isfuzzy=true`, which tolerates missing tables, of all tables. */
 export const isKnown = (query: string): boolean =>
   TABLES.every((name) => new RegExp(`\\b${name}\\b`).test(query)) && /\bunion\s+isfuzzy\s*=\s*true\b/.test(query);
 
-/** Returns the result of the query, or the error. */
+/** Returns the result of the summary of vault reads and sign-ins, or the error. The query names the result's columns. */
 export function answerTo(
   query: string,
   { from, to }: { from: number; to: number },

@@ -100,7 +100,7 @@ export class Workspaces {
    */
   named(id: string): Workspace {
     const found = this.find(id);
-    if (found === undefined) throw new Error(`No workspace ${id}`);
+    if (found === undefined) throw new Error(`Unknown workspace ${id}`);
     return found;
   }
 

@@ -10,7 +10,7 @@ export function initialItemsOf<D extends { name: string }, T>(
 ): InitialItems<T> {
   const built = declared.map((one) => build(one));
   const byName = new Map(declared.map(({ name }, index) => [name.toLowerCase(), index]));
-  if (byName.size !== declared.length) throw new Error("A vault holds two things of one kind and name");
+  if (byName.size !== declared.length) throw new Error("Two objects of a vault have the same kind and name");
   return {
     count: declared.length + generated,
     at: (index) => built[index] ?? build(generate(index - declared.length), index - declared.length),

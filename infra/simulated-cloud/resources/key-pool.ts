@@ -4,7 +4,7 @@ import { versionFrom } from "./identifiers.ts";
 import pool from "./public-keys.json" with { type: "json" };
 
 /**
- * Returns real public keys of every type and size. Creating a 4096-bit RSA key takes seconds, so a file contains a few keys of
+ * Real public keys of every type and size. Creating a 4096-bit RSA key takes seconds, so a file contains a few keys of
  * each size, which all keys of that size share. Their private keys were not stored, because the cloud signs nothing with them.
  */
 const POOL: Record<string, readonly Record<string, string>[]> = pool;
@@ -32,6 +32,6 @@ export function publicKey(shape: KeyShape, name: string): KeyObject {
 function pooled(shape: KeyShape, name: string): Record<string, string> {
   const ofShape = (shape.type ?? "RSA").startsWith("EC") ? (shape.curve ?? "P-256") : `RSA-${shape.size ?? 2048}`;
   const keys = POOL[ofShape];
-  if (keys === undefined) throw new Error(`Key Vault has no keys of the shape ${ofShape}`);
+  if (keys === undefined) throw new Error(`Key Vault does not support keys of type ${ofShape}`);
   return keys[Number.parseInt(versionFrom(name).slice(0, 6), 16) % keys.length]!;
 }

@@ -113,7 +113,7 @@ export class Resources {
    * Adds a vault or replaces it with its contents. Days count from now; the vault is new unless its declaration says otherwise.
    */
   putVault(subscription: string, declared: CompanyVault): void {
-    if (!this.subscriptions.has(subscription.toLowerCase())) throw new Error(`No subscription ${subscription}`);
+    if (!this.subscriptions.has(subscription.toLowerCase())) throw new Error(`Unknown subscription ${subscription}`);
     const made = { createdDaysAgo: 0, ...declared };
     this.#change({ what: "vault", subscriptionId: subscription, declared: made, at: this.now() });
   }
@@ -212,7 +212,7 @@ export class Resources {
 
   #owner(name: string): Vault {
     const vault = this.vault(name);
-    if (vault === undefined) throw new Error(`No vault ${name}`);
+    if (vault === undefined) throw new Error(`Unknown vault ${name}`);
     return vault;
   }
 

@@ -98,13 +98,13 @@ beforeAll(async () => {
 });
 afterAll(() => cloud?.stop());
 
-/** How many values each field held. */
+/** Returns the number of values that each field held. */
 function held(name: string, type?: string): Record<string, number> {
   const values = cloud.control.consumers.values({ resource: cloud.control.consumers.idOf(name, type) });
   return Object.fromEntries(values.map(({ evidence, values }) => [evidence, values.length]));
 }
 
-test("gateways take a new certificate within 4 hours and Front Door within 72, what is bound to a version never", async () => {
+test("gateways use a new certificate within 4 hours, Front Door within 72, and a pinned version never changes", async () => {
   const { control } = cloud;
   const secrets = `${control.consumers.idOf("afd")}/secrets`;
   const thumbprint = async () =>
@@ -121,7 +121,7 @@ test("gateways take a new certificate within 4 hours and Front Door within 72, w
   expect(await thumbprint()).not.toBe(before);
 });
 
-test("a data factory reads a secret at each run, and a denied one is listed all the same", async () => {
+test("a data factory reads a secret at each run, and is listed even if it is denied", async () => {
   const { control } = cloud;
   const of = "Microsoft.DataFactory/factories/linkedservices";
   expect(held("db", of)).toEqual({ password: 1 });
@@ -139,7 +139,7 @@ test("a data factory reads a secret at each run, and a denied one is listed all 
   expect(listed.body.value).toMatchObject([{ name: "adf" }]);
 });
 
-test("each App Configuration store has its key-values at its own address", async () => {
+test("each App Configuration store serves its key-values at its own address", async () => {
   const { control, environment } = cloud;
   const { body } = await arm("GET", control.consumers.idOf("appcs-main"), "2024-05-01");
   const ask = new URLSearchParams({ "api-version": "2019-08-01", resource: "https://azconfig.localhost" });
@@ -162,7 +162,7 @@ test("each App Configuration store has its key-values at its own address", async
   expect((await get(body.properties.endpoint.replace("appcs-main", "appcs-none"))).status).toBe(404);
 });
 
-test("the control API does the same over HTTP", async () => {
+test("the control API has the same operations over HTTP", async () => {
   const { controlUrl } = cloud;
   const call = async (method: string, path: string, body?: object) => {
     const answer = await fetch(`${controlUrl}/resources${path}`, {

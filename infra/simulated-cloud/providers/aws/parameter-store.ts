@@ -11,7 +11,7 @@ interface Parameter {
 type Body = Record<string, unknown>;
 
 /**
- * Maximum number of results in one response. No client here reads a second page.
+ * Maximum number of results in one response. Further pages are not implemented.
  * https://docs.aws.amazon.com/systems-manager/latest/APIReference/API_DescribeParameters.html
  */
 const MOST_DESCRIBED = 50;
