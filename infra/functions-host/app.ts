@@ -5,15 +5,15 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 
 /**
- * Loads what `main` of the app's package.json names (a file or a glob), one file after the other, as the worker does
- * (`startApp.ts`, `loadScriptFile.ts` of azure-functions-nodejs-worker).
- * @throws Error naming the file that failed; on Node 20 and later that is fatal on the platform too.
+ * Loads the app's entry points: the file or glob in `main` of its package.json, one file after the other, as the Node worker
+ * does (`startApp.ts`, `loadScriptFile.ts` of azure-functions-nodejs-worker).
+ * @throws Error that names the file that failed. On Node 20 and later the platform also stops then.
  */
 export async function loadApp(appFolder: string): Promise<void> {
   const packageJson: { main?: string; type?: string } = JSON.parse(
     await readFile(join(appFolder, "package.json"), "utf8"),
   );
-  if (packageJson.main === undefined) throw new Error(`package.json in ${appFolder} names no "main"`);
+  if (packageJson.main === undefined) throw new Error(`package.json in ${appFolder} has no "main"`);
   const files = globSync(packageJson.main, { cwd: appFolder }).sort();
   if (files.length === 0) throw new Error(`found zero files matching "main": "${packageJson.main}" in ${appFolder}`);
 
@@ -33,7 +33,7 @@ function isModule(path: string, type: string | undefined): boolean {
   return !path.endsWith(".cjs") && type === "module";
 }
 
-/** For a log entry. What a function throws need not be an Error. */
+/** Formats a thrown value for a log entry. A function can throw values that are not Errors. */
 export function describeError(error: unknown): string {
   return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }

@@ -1,5 +1,5 @@
 /**
- * Inline route constraints of ASP.NET Core routing, by name:
+ * Inline route constraints of ASP.NET Core by name:
  * https://learn.microsoft.com/aspnet/core/fundamentals/routing#route-constraints
  */
 
@@ -10,7 +10,10 @@ const INT64 = 2n ** 63n;
 const DECIMAL = /^\s*[+-]?(\d[\d,]*\.?\d*|\.\d+)\s*$/;
 const GUID = /^(\{?[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}\}?|\([\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}\)|[\da-f]{32})$/i;
 
-/** @throws Error when the name is unknown or its arguments do not fit: such a route is rejected. */
+/**
+ * Creates the constraint with this name.
+ * @throws Error if the name is unknown or the arguments are invalid. The host then rejects the route.
+ */
 export function parseConstraint(text: string): Constraint {
   const match = /^(\w+)(?:\((.*)\))?$/s.exec(text);
   if (match === null) throw new Error(`"${text}" is not a constraint`);
@@ -34,7 +37,7 @@ const plain: Record<string, () => Constraint> = {
   decimal: () => (value) => DECIMAL.test(value),
   float: () => isDouble,
   double: () => isDouble,
-  // An approximation: .NET reads more forms of date than this.
+  // An approximation: .NET accepts more date formats.
   datetime: () => (value) => /\d/.test(value) && !Number.isNaN(Date.parse(value)),
 };
 

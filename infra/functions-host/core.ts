@@ -11,7 +11,7 @@ import type {
   ProgrammingModel,
 } from "./rpc.ts";
 
-/** The Node worker this module stands in for; the library asks only whether it is new enough. */
+/** Version of the Node worker that this module simulates. The library checks only that the worker is new enough. */
 const WORKER_VERSION = "3.13.0";
 const HOST_VERSION = "4.1048.0";
 
@@ -23,19 +23,22 @@ interface RegisteredFunction {
   callback: FunctionCallback;
 }
 
-/** The worker's side of an app: what it registered, and how it is called. */
+/** The worker's view of an app: its registered functions and hooks, and how to call them. */
 export interface Core {
   functions: Map<string, RegisteredFunction>;
-  /** Called when all entry points are loaded: runs the appStart hooks, then registering anything more is an error. */
+  /** Called after all entry points are loaded. Runs the appStart hooks. A later registration is an error. */
   finishStart(appFolder: string): Promise<void>;
-  /** In the worker's order of calls (`InvocationHandler.ts` of azure-functions-nodejs-worker). @throws what the function throws */
+  /**
+   * Runs an invocation with its hooks, in the worker's order (`InvocationHandler.ts` of azure-functions-nodejs-worker).
+   * @throws the error of the function
+   */
   invoke(request: InvocationRequest): Promise<InvocationResponse>;
   terminate(): Promise<void>;
 }
 
 /**
- * Offers `@azure/functions-core` to the app the way the worker does: by answering `require` of that one name. The real
- * `@azure/functions` inside the app does all the converting. One app per process, since that library keeps what it got.
+ * Provides `@azure/functions-core` to the app as the worker does: it intercepts `require` of this one name. The app's own
+ * `@azure/functions` does all conversions. One app per process, because that library stores the first core module that it gets.
  */
 export function installCore(log: Log): Core {
   const functions = new Map<string, RegisteredFunction>();
@@ -74,7 +77,7 @@ export function installCore(log: Log): Core {
       invocationContext: invocation?.context,
     });
     for (const hook of hooks.log) hook(context);
-    // Hooks may change only what the app itself logs.
+    // Hooks can change only log entries of the app.
     const { level: finalLevel, message: text } = category === "user" ? entry : { level, message };
     log(finalLevel, category === "user" ? `${source}.User` : source, text);
   };
@@ -195,7 +198,7 @@ class CoreDisposable {
   }
 }
 
-/** A hook's context: `open` members may be changed, assigning to a `fixed` one throws as in the worker. */
+/** Creates a hook's context. `open` members can be changed. Assigning to a `fixed` member throws, as in the worker. */
 function readOnly<T extends object>(open: T, fixed: Record<string, unknown>): T {
   for (const [name, value] of Object.entries(fixed)) {
     Object.defineProperty(open, name, {

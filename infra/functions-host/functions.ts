@@ -5,16 +5,16 @@ import type { BindingInfo, RetryOptions } from "./rpc.ts";
 export interface AppFunction {
   name: string;
   trigger: BindingInfo & { name: string };
-  /** A disabled function keeps its route, which answers 404; its timer or queue is not listened to. */
+  /** A disabled function keeps its route, which returns 404. Its timer or queue is ignored. */
   disabled: boolean;
   retry: RetryOptions | undefined;
 }
 
-/** The rule of the Functions host (`Utility.cs`, FunctionNameValidationRegex). */
+/** Valid function names, as in the Functions host (`Utility.cs`, FunctionNameValidationRegex). */
 const FUNCTION_NAME = /^[A-Za-z][A-Za-z0-9_-]{0,127}$/;
 const SUPPORTED = ["httptrigger", "timertrigger", "queuetrigger"];
 
-/** What the app registered, without what cannot run here: that is dropped with an error, as on the platform. */
+/** Returns the app's functions. Functions that can't run are removed and logged as errors, as on the platform. */
 export function indexFunctions(core: Core, log: Log): AppFunction[] {
   const found: AppFunction[] = [];
   for (const { metadata } of core.functions.values()) {
@@ -27,7 +27,7 @@ export function indexFunctions(core: Core, log: Log): AppFunction[] {
       drop(`the local host runs HTTP, timer and queue triggers, not '${trigger.type}'`);
     } else {
       if (retryOptions != null && !isTrigger(trigger, "timer")) {
-        log("warning", "Host.Startup", `'${name}': the platform honours no retry policy on '${trigger.type}'`);
+        log("warning", "Host.Startup", `'${name}': the platform does not support a retry policy on '${trigger.type}'`);
       }
       const { name: _, ...settings } = trigger as BindingInfo & { name?: string };
       found.push({
@@ -45,7 +45,10 @@ export function isTrigger(trigger: BindingInfo, kind: "http" | "timer" | "queue"
   return trigger.type.toLowerCase() === `${kind}trigger`;
 }
 
-/** https://learn.microsoft.com/azure/azure-functions/disable-function: with `_` where a name may hold no `.`. */
+/**
+ * Names of the app setting that disables a function, with `_` where a name can't contain `.`:
+ * https://learn.microsoft.com/azure/azure-functions/disable-function
+ */
 function isDisabled(name: string): boolean {
   const value = process.env[`AzureWebJobs.${name}.Disabled`] ?? process.env[`AzureWebJobs_${name}_Disabled`];
   return /^(true|1)$/i.test(value ?? "");

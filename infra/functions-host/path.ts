@@ -1,7 +1,7 @@
 /**
- * The path of a request target as the platform's web server (Kestrel) hands it on: escapes decoded except `%2F`, what
- * is not UTF-8 left as it came, dot segments resolved afterwards (so an escaped dot counts as one).
- * @returns undefined when the server itself answers 400 (a NUL, or a target that is no path).
+ * Returns the path of a request target as the platform's web server (Kestrel) does: escapes are decoded except `%2F`, invalid
+ * UTF-8 is unchanged, and dot segments are resolved afterwards, including escaped dots.
+ * @returns undefined if the server returns 400 (a NUL, or a target without a path)
  */
 export function requestPath(target: string): string | undefined {
   const raw = target.startsWith("/")
@@ -14,7 +14,7 @@ export function requestPath(target: string): string | undefined {
   return path.includes("\0") ? undefined : removeDotSegments(path === "" ? "/" : path);
 }
 
-/** Percent escapes to text; an escape that is no UTF-8, or no escape at all, stays as it came. */
+/** Decodes percent escapes. An invalid escape, or one that is not UTF-8, is unchanged. */
 export function decodeEscapes(text: string, { keepSlash }: { keepSlash: boolean }): string {
   return text.replaceAll(/(?:%[\da-f]{2})+/gi, (escapes) => {
     let out = "";
@@ -65,7 +65,7 @@ function removeDotSegments(path: string): string {
   return `/${kept.join("/")}`;
 }
 
-/** A decoded path written as a URL path again, the escapes it still holds left alone. */
+/** Encodes a decoded path as a URL path. Escapes that it still contains are unchanged. */
 export function encodePath(path: string): string {
   return path
     .split(/(%[\da-f]{2})/i)

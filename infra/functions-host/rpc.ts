@@ -1,6 +1,6 @@
 /**
- * The part of the worker protocol that crosses between the host and `@azure/functions`.
- * Source of the shapes: `types-core/index.d.ts` of github.com/Azure/azure-functions-nodejs-library.
+ * Types of the worker protocol between the host and `@azure/functions`. Source: `types-core/index.d.ts` of
+ * github.com/Azure/azure-functions-nodejs-library.
  */
 
 export type LogLevel = "trace" | "debug" | "information" | "warning" | "error" | "critical" | "none";
@@ -83,7 +83,7 @@ export interface BindingInfo {
 
 export interface RetryOptions {
   retryStrategy: "fixedDelay" | "exponentialBackoff";
-  /** -1 for no limit. */
+  /** Maximum number of retries. -1 for no limit. */
   maxRetryCount: number;
   delayInterval?: { seconds: number };
   minimumInterval?: { seconds: number };

@@ -2,15 +2,15 @@ import { readFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { parseTimeSpan } from "./schedule.ts";
 
-/** What of host.json this host honours: https://learn.microsoft.com/azure/azure-functions/functions-host-json */
+/** Members of host.json that this host supports: https://learn.microsoft.com/azure/azure-functions/functions-host-json */
 export interface HostJson {
   routePrefix: string;
-  /** Requests running and waiting together; more are answered 429. Infinity when not set. */
+  /** Maximum number of running and waiting requests. More get a 429. Default: Infinity. */
   maxOutstandingRequests: number;
-  /** Requests running at once; more wait. Infinity when not set. */
+  /** Maximum number of running requests. More wait. Default: Infinity. */
   maxConcurrentRequests: number;
   queues: QueueSettings;
-  /** Milliseconds an invocation may run; Infinity for `-1`. */
+  /** Maximum milliseconds of an invocation. Infinity for `-1`. */
   functionTimeout: number;
   logLevels: Record<string, string>;
 }
@@ -19,14 +19,14 @@ export interface QueueSettings {
   batchSize: number;
   newBatchThreshold: number;
   maxDequeueCount: number;
-  /** Seconds before a message that failed reappears. */
+  /** Seconds until a failed message is visible again. */
   visibilityTimeout: number;
   /** Milliseconds. */
   maxPollingInterval: number;
   messageEncoding: "base64" | "none";
 }
 
-/** Default of every plan but Consumption (5 minutes) and Flex (none); functions-host-json#functiontimeout. */
+/** Default of all plans except Consumption (5 minutes) and Flex (none): functions-host-json#functiontimeout. */
 const FUNCTION_TIMEOUT_MS = 30 * 60_000;
 /** https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-queue#hostjson-settings */
 const MAX_BATCH_SIZE = 32;
@@ -37,7 +37,10 @@ export type Environment = "Development" | "Production";
 
 type Json = { [key: string]: Json } | Json[] | string | number | boolean | null;
 
-/** @throws Error naming the setting that cannot be used. */
+/**
+ * Reads host.json.
+ * @throws Error that names the invalid setting
+ */
 export async function readHostJson(appFolder: string, environment: Environment): Promise<HostJson> {
   const host = await readJson(join(appFolder, "host.json"));
   if (host === undefined) throw new Error(`there is no host.json in ${appFolder}`);
@@ -50,7 +53,8 @@ export async function readHostJson(appFolder: string, environment: Environment):
   if (batchSize < 1 || batchSize > MAX_BATCH_SIZE)
     throw new Error(`host.json: batchSize must be 1 to ${MAX_BATCH_SIZE}`);
   const encoding = text(queues, "messageEncoding", "base64").toLowerCase();
-  if (encoding !== "base64" && encoding !== "none") throw new Error('host.json: messageEncoding is "base64" or "none"');
+  if (encoding !== "base64" && encoding !== "none")
+    throw new Error('host.json: messageEncoding must be "base64" or "none"');
   const timeout = member(host, "functionTimeout");
   return {
     routePrefix: text(http, "routePrefix", "api").replaceAll(/^\/+|\/+$/g, ""),
@@ -58,7 +62,7 @@ export async function readHostJson(appFolder: string, environment: Environment):
     maxConcurrentRequests: unbounded(whole(http, "maxConcurrentRequests", -1)),
     queues: {
       batchSize,
-      // The platform multiplies by the cores of the instance; one is what the smallest has.
+      // The platform multiplies the value by the instance's cores. The smallest instance has one.
       newBatchThreshold: whole(queues, "newBatchThreshold", Math.floor(batchSize / 2)),
       maxDequeueCount: whole(queues, "maxDequeueCount", 5),
       visibilityTimeout: span(queues, "visibilityTimeout", 0) / 1000,
@@ -73,7 +77,7 @@ export async function readHostJson(appFolder: string, environment: Environment):
   };
 }
 
-/** Puts the `Values` of local.settings.json into the environment, where a variable that is set already wins. */
+/** Sets environment variables from `Values` of local.settings.json. A variable that is already set wins. */
 export async function applyLocalSettings(appFolder: string): Promise<void> {
   const local = await readJson(join(appFolder, "local.settings.json"));
   if (local === undefined) return;
@@ -83,7 +87,7 @@ export async function applyLocalSettings(appFolder: string): Promise<void> {
   }
 }
 
-/** What the platform sets for an app; a variable that is set already wins. */
+/** Sets the environment variables that the platform sets for an app. A variable that is already set wins. */
 export function applyPlatformSettings(appFolder: string, port: number, environment: Environment): void {
   const values = {
     AZURE_FUNCTIONS_ENVIRONMENT: environment,
@@ -95,18 +99,21 @@ export function applyPlatformSettings(appFolder: string, port: number, environme
   for (const [name, value] of Object.entries(values)) process.env[name] ??= value;
 }
 
-/** Names this app among others in one storage account, as the platform's host id does. */
+/** Returns an ID for this app among others in one storage account, like the platform's host ID. */
 export function hostId(appFolder: string): string {
   return (process.env.AzureFunctionsWebHost__hostid ?? basename(appFolder))
     .toLowerCase()
     .replaceAll(/[^a-z0-9-]/g, "-");
 }
 
-/** `%NAME%` becomes the app setting, in a whole value or inside one. @throws Error when the setting is missing. */
+/**
+ * Replaces `%NAME%` with the app setting, in the whole value or a part.
+ * @throws Error if the setting is missing.
+ */
 export function resolveSettings(value: string): string {
   return value.replaceAll(/%([^%]+)%/g, (_, name: string) => {
     const setting = process.env[name];
-    if (setting === undefined) throw new Error(`'%${name}%' does not resolve to a value: the setting is not there`);
+    if (setting === undefined) throw new Error(`'%${name}%' does not resolve to a value: the setting is missing`);
     return setting;
   });
 }
@@ -126,7 +133,10 @@ async function readJson(file: string): Promise<Json | undefined> {
   }
 }
 
-/** https://learn.microsoft.com/azure/azure-functions/functions-host-json#override-hostjson-values */
+/**
+ * Applies overrides from app settings:
+ * https://learn.microsoft.com/azure/azure-functions/functions-host-json#override-hostjson-values
+ */
 function applyOverrides(host: Json): void {
   for (const [name, value] of Object.entries(process.env)) {
     if (!name.startsWith(OVERRIDE_PREFIX) || value === undefined) continue;
@@ -165,7 +175,7 @@ function text(value: Json | undefined, key: string, fallback: string): string {
   return found;
 }
 
-/** Milliseconds of a TimeSpan. */
+/** Returns the milliseconds of a TimeSpan. */
 function span(value: Json | undefined, key: string, fallback: number): number {
   const found = member(value, key);
   if (found === undefined) return fallback;

@@ -1,6 +1,9 @@
 import { type Constraint, parseConstraint } from "./constraints.ts";
 
-/** An ASP.NET Core route template: https://learn.microsoft.com/aspnet/core/fundamentals/routing#route-templates */
+/**
+ * Parser and matcher of ASP.NET Core route templates:
+ * https://learn.microsoft.com/aspnet/core/fundamentals/routing#route-templates
+ */
 export interface Template {
   segments: Part[][];
 }
@@ -16,14 +19,17 @@ interface Parameter {
   constraints: Constraint[];
 }
 
-/** @throws Error saying what is wrong with the template: the host then drops the function. */
+/**
+ * Parses a template.
+ * @throws Error that says what is invalid. The host then removes the function.
+ */
 export function parseTemplate(template: string): Template {
   const text = template.replace(/^(~\/|\/)/, "");
   if (text.startsWith("~")) throw new Error("a template cannot start with '~' unless followed by '/'");
   const segments: Part[][] = [];
   let at = 0;
   while (at < text.length) {
-    if (text[at] === "/") throw new Error("a template cannot hold two '/' in a row");
+    if (text[at] === "/") throw new Error("a template cannot contain two '/' in a row");
     const parts: Part[] = [];
     while (at < text.length && text[at] !== "/") {
       const isParameter = text[at] === "{" && text[at + 1] !== "{";
@@ -48,7 +54,7 @@ function scanParameter(text: string, start: number): { content: string; end: num
       content += char;
       at += 1;
     } else if (char === "}") return { content, end: at + 1 };
-    else throw new Error("a parameter cannot hold '{'");
+    else throw new Error("a parameter cannot contain '{'");
   }
   throw new Error("a parameter is not closed by '}'");
 }
@@ -58,11 +64,11 @@ function scanLiteral(text: string, start: number): { content: string; end: numbe
   let at = start;
   for (; at < text.length && text[at] !== "/"; at += 1) {
     const char = text[at]!;
-    if (char === "?") throw new Error("a literal cannot hold '?'");
+    if (char === "?") throw new Error("a literal cannot contain '?'");
     if (char === "{" || char === "}") {
       if (text[at + 1] !== char) {
         if (char === "{") break;
-        throw new Error("a literal cannot hold a single '}'");
+        throw new Error("a literal cannot contain a single '}'");
       }
       at += 1;
     }
@@ -82,11 +88,11 @@ function parseParameter(content: string): Parameter {
   const constraints: Constraint[] = [];
   let rest = text.slice(name.length);
   while (rest.startsWith(":")) {
-    // The arguments of a constraint end at the ')' that is followed by another constraint, a default or the end.
+    // The arguments of a constraint end at the `)` before another constraint, a default or the end.
     const found = /^:(\w+\(.*?\)(?=$|[:=])|[^:=(]*)/s.exec(rest)!;
     if (found[1] !== "") constraints.push(parseConstraint(found[1]!));
     rest = rest.slice(found[0].length);
-    if (rest.startsWith("(")) throw new Error(`the constraints of "${name}" cannot be read`);
+    if (rest.startsWith("(")) throw new Error(`the constraints of "${name}" are invalid`);
   }
   const defaultValue = rest.startsWith("=") ? rest.slice(1) : undefined;
   if (optional && catchAll) throw new Error("a catch-all parameter cannot be optional");
@@ -113,19 +119,20 @@ function checkTemplate(segments: Part[][]): void {
     for (const part of segment) {
       if (part.kind !== "parameter") continue;
       if (part.catchAll && index !== segments.length - 1) throw new Error("a catch-all parameter must be last");
-      if (names.has(part.name.toLowerCase())) throw new Error(`the parameter "${part.name}" comes twice`);
+      if (names.has(part.name.toLowerCase())) throw new Error(`the parameter "${part.name}" occurs twice`);
       names.add(part.name.toLowerCase());
     }
   }
 }
 
 /**
- * @param path Decoded, with dot segments resolved, starting with "/".
- * @returns The route parameters (an optional one that is missing and an empty catch-all are absent), or undefined.
+ * Matches a path.
+ * @param path Decoded path with resolved dot segments, starting with "/".
+ * @returns the route parameters, without missing optional parameters and empty catch-alls; undefined if the path does not match
  */
 export function matchTemplate({ segments }: Template, path: string): Record<string, string> | undefined {
   const given = path.slice(1).split("/");
-  // One trailing slash counts for nothing, an empty segment anywhere else matches nothing.
+  // One trailing slash is ignored. An empty segment elsewhere matches nothing.
   if (given.at(-1) === "") given.pop();
   const params: Record<string, string> = {};
   let at = 0;
@@ -168,7 +175,7 @@ function matchSegment(segment: Part[], value: string, params: Record<string, str
   );
 }
 
-/** The router works from the right, so the last literal wins; greedy groups find the same split. */
+/** ASP.NET Core matches from the right, so the last literal wins. Greedy groups find the same split. */
 function matchParts(segment: Part[], value: string, params: Record<string, string>): boolean {
   const source = segment.map((part) => (part.kind === "literal" ? escapeRegExp(part.text) : "(.+)")).join("");
   const match = new RegExp(`^${source}$`, "is").exec(value);

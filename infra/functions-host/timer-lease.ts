@@ -2,13 +2,13 @@ import { randomUUID } from "node:crypto";
 import type { TableClient } from "@azure/data-tables";
 
 /**
- * So that of several hosts on one storage account only one listens to a timer. The platform leases a blob
- * (`locks/<host id>/...Listener`); here it is a row in a table, since a local storage may run without blobs.
+ * Ensures that only one of several hosts on a storage account runs a timer. The platform leases a blob (`locks/<host
+ * id>/...Listener`). This host uses a table row, because a local storage may have no blobs.
  */
 export interface TimerLease {
-  /** Takes or renews it. False when another host holds it. */
+  /** Acquires or renews the lease. False if another host holds it. */
   acquire(timer: string): Promise<boolean>;
-  /** Lets another host take it at once, when this one still holds it. */
+  /** Releases the lease, if this host still holds it. */
   release(timer: string): Promise<void>;
 }
 
@@ -20,13 +20,14 @@ interface LeaseRow {
 }
 
 /**
- * @param connection Undefined for no storage account at all: then no other host can share it.
- * @param seconds Until a lease that is not renewed may be taken, as after the holder was killed.
+ * Creates the leases.
+ * @param connection Undefined without a storage account. The host is then alone.
+ * @param seconds Lifetime of a lease that is not renewed, for example after its host was killed.
  */
 export function createTimerLease(connection: string | undefined, hostId: string, seconds: number): TimerLease {
   if (connection === undefined) return { acquire: async () => true, release: async () => {} };
   const owner = randomUUID();
-  /** Of the rows as this host wrote them last: to renew a lease it need not read it. */
+  /** ETags of the rows as this host wrote them last, so that it can renew a lease without reading it. */
   const etags = new Map<string, string>();
   let client: TableClient | undefined;
   const table = async () => {
@@ -77,7 +78,7 @@ async function openTable(connection: string): Promise<TableClient> {
   return client;
 }
 
-/** The answer, or undefined when the service refused with one of these statuses. */
+/** Returns the response. Undefined if the service returned one of these error statuses. */
 async function orUndefined<T>(answer: Promise<T>, ...statuses: number[]): Promise<T | undefined> {
   try {
     return await answer;

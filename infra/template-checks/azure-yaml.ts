@@ -4,7 +4,7 @@ import type { Finding } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
 
 /**
- * What of azure.yaml this project uses, strictly.
+ * Schema of the members of azure.yaml that this project uses. Other members are findings.
  * https://learn.microsoft.com/azure/developer/azure-developer-cli/azd-schema
  */
 const Hook = z.strictObject({ shell: z.enum(["sh", "pwsh"]), run: z.string().min(1) });
@@ -26,7 +26,10 @@ const AzureYaml = z.strictObject({
   ),
 });
 
-/** @param scripts the names of the scripts in package.json */
+/**
+ * Checks azure.yaml.
+ * @param scripts names of the scripts in package.json
+ */
 export function checkAzureYaml(files: InfraFiles, scripts: readonly string[]): Finding[] {
   const file = "azure.yaml";
   const document = parseDocument(files.text.get(file) ?? "");

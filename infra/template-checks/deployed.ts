@@ -3,17 +3,17 @@ import { dotted, type Expression, property, text } from "./expression.ts";
 import { KINDS, TERRAFORM_ONLY } from "./parity/kinds.ts";
 import { argumentOf, blocks, type TerraformModule } from "./terraform/check.ts";
 
-/** The resource types that one part of the templates creates, in Bicep and in Terraform together. */
+/** The resource types that one separately deployed part of the templates creates, in Bicep and Terraform together. */
 export interface DeployedPart {
-  /** Folder below `infra/azure` and `infra/terraform`; `main.bicep` for the service itself. */
+  /** Folder in `infra/azure` and `infra/terraform`. `main.bicep` for the service itself. */
   name: string;
-  /** Types of the resource manager, such as `Microsoft.KeyVault/vaults`. */
+  /** Resource types, such as `Microsoft.KeyVault/vaults`. */
   types: Set<string>;
-  /** Whether Bicep deploys it, which makes a resource of the deployment itself. */
+  /** Whether Bicep deploys the part. A Bicep deployment is a resource itself. */
   hasBicep: boolean;
 }
 
-/** Returns the parts of the templates that are deployed by themselves, each with the types it creates. */
+/** Returns the separately deployed parts of the templates, each with the types that it creates. */
 export function deployedParts(
   bicep: ReadonlyMap<string, BicepFile>,
   modules: readonly TerraformModule[],
@@ -40,7 +40,7 @@ export function deployedParts(
 export const bicepTypes = (files: Iterable<BicepFile>): string[] =>
   [...files].flatMap(({ resources }) => resources.filter(({ existing }) => !existing).map(({ type }) => type));
 
-/** Returns the types of the resource manager that a module's own resources stand for. */
+/** Returns the Azure resource types of a module's own resources. */
 export const terraformTypes = (module: TerraformModule): string[] =>
   blocks(module, "resource").flatMap(({ block }) => {
     const type = block.labels[0]!;
@@ -65,7 +65,7 @@ export const terraformDelegations = (module: TerraformModule): string[] =>
     ({ block }) => text(argumentOf(block, "delegation.service_delegation.name")) ?? [],
   );
 
-/** The alias of the provider that a module call hands over; the empty string for the caller's default provider. */
+/** Returns the provider alias that a module call passes. Empty for the caller's default provider. */
 export function providerOf(call: Expression | undefined): string {
   const given = property(call, "azurerm");
   return (given && dotted(given)?.[1]) ?? "";

@@ -3,24 +3,27 @@ import { property, text } from "./expression.ts";
 import { bicepNormal, snake } from "./parity/normal.ts";
 import { roleOfId } from "./roles.ts";
 
-/** A role that the templates assign, with what it allows. */
+/** A role assignment of the templates, with the actions of the role. */
 export interface Grant {
   role: string;
-  /** Whose it is, as `Normal` writes it: `{identity.principal_id}` is the service itself. */
+  /** The principal, as `normal.ts` writes it: `{identity.principal_id}` is the service. */
   principal: string;
   /**
-   * The resource's name in the templates; `watched` for a subscription or management group, `rotated` for a resource group,
-   * `compared` for a subscription whose settings are compared with the values of secrets.
+   * Name of the resource in the templates; `watched` for a subscription or management group, `rotated` for a resource group,
+   * `compared` for a subscription whose app settings are compared with secret values.
    */
   scope: string;
   actions: readonly string[];
   dataActions: readonly string[];
 }
 
-/** The scope that a file of permissions is deployed to, by its folder. */
+/** Scopes of the permission files, by folder. */
 const OWN: Record<string, Grant["scope"]> = { rotation: "rotated", "literal-scan": "compared" };
 
-/** Every role assignment of the Bicep files; those of a subscription stand for a management group's, which are the same. */
+/**
+ * Returns every role assignment of the Bicep files. Assignments at a management group are the same as those at a subscription
+ * and are omitted.
+ */
 export function grantsOf(bicep: ReadonlyMap<string, BicepFile>): Grant[] {
   return [...bicep.values()]
     .filter(({ scope }) => scope !== "managementGroup")

@@ -1,4 +1,7 @@
-/** The lines below a heading of a page, up to the next heading of its level or above; none when it has no such heading. */
+/**
+ * Returns the lines below a heading of a Markdown page, up to the next heading of the same or a higher level. Empty if there is
+ * no such heading.
+ */
 export function sectionOf(page: string, heading: string): { text: string; line: number }[] {
   const lines = page.split("\n").map((text, index) => ({ text, line: index + 1 }));
   const start = lines.findIndex(({ text }) => text === heading);
@@ -9,7 +12,7 @@ export function sectionOf(page: string, heading: string): { text: string; line: 
   return end < 0 ? rest : rest.slice(0, end);
 }
 
-/** The cells of a table's row; none for a line that is no row. */
+/** Returns the cells of a table row. Empty if the line is not a row. */
 export const cellsOf = (line: string): string[] =>
   line.startsWith("|")
     ? line

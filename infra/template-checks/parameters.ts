@@ -12,12 +12,13 @@ const FILE = "infra/azure/main.parameters.json";
 /** Variables that only Terraform needs, each with the reason. */
 const TERRAFORM_ONLY = new Set(["azure_cloud"]);
 
-/** Names azd sets for itself: https://learn.microsoft.com/azure/developer/azure-developer-cli/manage-environment-variables */
+/** Variables that azd sets: https://learn.microsoft.com/azure/developer/azure-developer-cli/manage-environment-variables */
 const AZD_VARIABLES = new Set(["AZURE_ENV_NAME", "AZURE_LOCATION"]);
 
 /**
- * The parameters file of azd against the parameters of main.bicep. A parameter with a default may be a variable of the azd
- * environment, named as the parameter, with that default: `${EVENTS_ENABLED=false}`. All but lists and objects are there.
+ * Checks azd's parameters file against the parameters of main.bicep. A parameter with a default can be a variable of the azd
+ * environment, with the parameter's name and the same default: `${EVENTS_ENABLED=false}`. Every parameter except lists and
+ * objects must be in the file.
  */
 export function checkParametersFile(files: InfraFiles, bicep: ReadonlyMap<string, BicepFile>): Finding[] {
   const parameters = bicep.get(MAIN)?.parameters ?? [];
@@ -60,7 +61,7 @@ function checkVariable({ name, type, defaultValue }: Parameter, variable: string
     : finding(`${name} is ${otherwise ?? "required"} where ${expected} is not set, in main.bicep ${known}`);
 }
 
-/** What azd makes of the text of a variable. */
+/** Converts the text of a variable as azd does. */
 const SCALARS = new Set(["string", "int", "bool"]);
 const JSON_KINDS: Record<string, string> = {
   string: "string",
@@ -70,17 +71,17 @@ const JSON_KINDS: Record<string, string> = {
   object: "object",
 };
 
-/** Every parameter is in docs/deploy.md, under both of its names. */
+/** Checks that docs/deploy.md contains every parameter under both of its names. */
 export function checkDeployPage(files: InfraFiles, bicep: ReadonlyMap<string, BicepFile>): Finding[] {
   const file = "docs/deploy.md";
   const page = files.text.get(file) ?? "";
   return (bicep.get(MAIN)?.parameters ?? [])
     .flatMap(({ name }) => [name, snake(name)])
     .filter((name) => !page.includes(`\`${name}\``))
-    .map((name) => ({ file, line: 1, message: `does not tell of the parameter ${name}` }));
+    .map((name) => ({ file, line: 1, message: `does not mention the parameter ${name}` }));
 }
 
-/** main.bicep's parameters and the module's variables: names, types, defaults and bounds. */
+/** Compares main.bicep's parameters with the module's variables: names, types, defaults and bounds. */
 export function compareParameters(
   bicep: ReadonlyMap<string, BicepFile>,
   module: TerraformModule | undefined,
@@ -142,7 +143,7 @@ function literal(expression: Expression | undefined): string | undefined {
   return expression?.kind === "array" && expression.items.length === 0 ? "[]" : undefined;
 }
 
-/** The numbers and values that decorators name. */
+/** Returns the arguments of the decorators: numbers and values. */
 function boundsOf({ decorators }: Parameter): (string | number | boolean | null)[] {
   return decorators.flatMap((decorator) => {
     if (decorator.kind !== "call" || decorator.name === "description") return [];

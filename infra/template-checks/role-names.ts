@@ -4,10 +4,10 @@ import type { InfraFiles } from "./files.ts";
 import { grantsOf } from "./grants.ts";
 import { BUILT_IN_ROLES, roleOfId, roleOfName } from "./roles.ts";
 
-/** The second page lists what optional features need. */
+/** Pages that list the permissions. The second lists the permissions of optional features. */
 const PERMISSION_PAGES = ["docs/permissions.md", "docs/permissions-options.md"];
 
-/** Every assigned role, and every action of a custom role, must be on one of the pages of permissions. */
+/** Checks that every assigned role and every action of a custom role is on one of the permission pages. */
 export function checkPermissionsPage(files: InfraFiles, bicep: ReadonlyMap<string, BicepFile>): Finding[] {
   const [file] = PERMISSION_PAGES as [string];
   const page = PERMISSION_PAGES.map((name) => files.text.get(name) ?? "").join("\n");
@@ -19,7 +19,7 @@ export function checkPermissionsPage(files: InfraFiles, bicep: ReadonlyMap<strin
   });
 }
 
-/** Every role id is that of the name written beside it, and every name is that of a role. */
+/** Checks that every role ID matches the role name next to it, and that every role name exists. */
 export function checkRoleNames(files: InfraFiles): Finding[] {
   return [...files.text].flatMap(([file, source]) =>
     source.split("\n").flatMap((line, index): Finding[] => {

@@ -183,7 +183,7 @@ withBrowser("a foreign returnUrl, and somebody who refuses, end on a page that s
     await page.close();
   }
   const page = await open("/auth/sso/login");
-  await Promise.all([endsOnPage(page, 400, /callback/), choose(page, "Nobody")]);
+  await Promise.all([endsOnPage(page, 400, /callback/), choose(page, "Cancel")]);
   // What the provider wrote is not shown.
   expect(await page.content()).not.toContain("was chosen");
   await page.close();

@@ -5,13 +5,13 @@ import type { BicepFile, Loop, Module, Parameter, Resource } from "./parse.ts";
 import { allowedValues, type BicepInput, bodyType, FileScope, kindOf } from "./scope.ts";
 import { checkObject } from "./values.ts";
 
-/** What is made outside of a resource group, and where. */
+/** Scopes of the resource types that are created outside of a resource group. */
 const MADE_IN: Record<string, string[]> = {
   "Microsoft.Resources/resourceGroups": ["subscription"],
   "Microsoft.Authorization/policyDefinitions": ["subscription", "managementGroup"],
 };
 
-/** Names, types, properties, parameters and outputs of every file. */
+/** Checks the names, types, properties, parameters and outputs of every Bicep file. */
 export function checkBicep(input: BicepInput): Finding[] {
   return [...input.files.values()].flatMap((file) => [
     ...file.findings,
@@ -101,7 +101,10 @@ class FileCheck {
     checkObject(this.#scope, body, object, known, local, true);
   }
 
-  /** Of a resource that is only read, its name and where it is are said; the name is the one that another file makes it with. */
+  /**
+   * Checks an existing resource: it must have a name, which matches the file that creates the resource, and can set only name,
+   * parent and scope.
+   */
   #existing({ name, type, line }: Resource, body: Extract<Expression, { kind: "object" }>): void {
     const all = [...this.#scope.input.files.values()].flatMap(({ resources }) => resources);
     const made = all.find((one) => !one.existing && one.type === type && one.name === name);
@@ -146,7 +149,7 @@ class FileCheck {
     }
   }
 
-  /** A module runs at its own file's scope, or says where it runs. */
+  /** Checks that a module runs at the scope that its file targets. */
   #runsAt(scope: Expression | undefined, file: BicepFile, line: number, name: string): void {
     const resource = scope?.kind === "name" && this.#scope.file.resources.find((one) => one.name === scope.name);
     const at =

@@ -2,7 +2,7 @@ import { children, type Expression, text } from "../expression.ts";
 import { DEPLOYMENT_MEMBERS, FUNCTIONS } from "./functions.ts";
 import type { FileScope } from "./scope.ts";
 
-/** Every name, function and member that an expression uses is there. */
+/** Checks that every name, function and member in an expression exists. */
 export function checkNames(scope: FileScope, expression: Expression, local: ReadonlySet<string> = new Set()): void {
   if (expression.kind === "name" && !local.has(expression.name)) {
     scope.used.add(expression.name);
@@ -30,7 +30,7 @@ function checkCall(scope: FileScope, { name, args, line }: Extract<Expression, {
   if (!scope.input.exists(file)) scope.add(line, `there is no file ${text(args[0])}`);
 }
 
-/** `module.outputs.x`, `resource.properties.x`, `subscription().x`. */
+/** Checks a member of `module.outputs`, `resource.properties`, `subscription()` and similar objects. */
 function checkMember(scope: FileScope, { of, name, line }: Extract<Expression, { kind: "member" }>): void {
   if (of.kind === "call" && DEPLOYMENT_MEMBERS[of.name] && !DEPLOYMENT_MEMBERS[of.name]![name]) {
     scope.add(line, `${of.name}() has no ${name}`);

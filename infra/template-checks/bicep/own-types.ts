@@ -1,8 +1,8 @@
 import type { ObjectType, ResourceType, TypedProperty } from "./library.ts";
 
 /**
- * The resource types that @azure/mcp has no schema for, or none of the version that the templates need, as far as the templates
- * use them. Each is taken from Microsoft's reference of that version: https://learn.microsoft.com/azure/templates/<type>/<version>
+ * Resource types that @azure/mcp has no schema for in the version that the templates need, with the properties that the
+ * templates use. Source: Microsoft's reference of that version, https://learn.microsoft.com/azure/templates/<type>/<version>
  */
 const p = (name: string, type: string, flags?: string): TypedProperty =>
   flags === undefined ? { name, type } : { name, type, flags };
@@ -24,7 +24,7 @@ function described(name: string, properties: TypedProperty[], objects: Record<st
 const LOCATED = [required("location", "string"), p("tags", "Tags")];
 
 export const OWN_TYPES: ResourceType[] = [
-  // The newest schema of @azure/mcp 2.0.5 is 2024-11-01, which Azure retires (api-versions.ts).
+  // The newest schema in @azure/mcp 2.0.5 is 2024-11-01, which Azure will retire (api-versions.ts).
   described("Microsoft.KeyVault/vaults@2026-02-01", [...LOCATED, required("properties", "VaultProperties")], {
     VaultProperties: [
       required("tenantId", "string"),
@@ -121,7 +121,7 @@ export const OWN_TYPES: ResourceType[] = [
       p("displayName", "string"),
       p("description", "string"),
       p("policyType", "BuiltIn | Custom | NotSpecified | Static | string"),
-      // A string for Azure; these are the modes of the resource manager.
+      // Azure's type is string. These are the modes of Azure Resource Manager.
       p("mode", "All | Indexed | string"),
       p("metadata", "any"),
       p("parameters", "any"),

@@ -7,16 +7,16 @@ import type { BicepFile } from "./parse.ts";
 export interface BicepInput {
   files: ReadonlyMap<string, BicepFile>;
   types: TypeLibrary;
-  /** Whether a file that a template loads is there. */
+  /** Returns whether a file that a template loads exists. */
   exists(file: string): boolean;
 }
 
-/** What is known in one file: what its names stand for, of what kind its values are; and what was found wrong with it. */
+/** Symbols of one file: what its names refer to and the types of its values. Also collects findings. */
 export class FileScope {
   readonly input: BicepInput;
   readonly file: BicepFile;
   readonly findings: Finding[] = [];
-  /** Names that some expression uses. */
+  /** Names that an expression uses. */
   readonly used = new Set<string>();
 
   constructor(input: BicepInput, file: BicepFile) {
@@ -24,12 +24,12 @@ export class FileScope {
     this.file = file;
   }
 
-  /** The path of a file that this one names. */
+  /** Resolves a path relative to this file. */
   pathOf(target: string): string {
     return path.posix.join(path.posix.dirname(this.file.path), target);
   }
 
-  /** The file of one of this file's modules. */
+  /** Returns the file of a module of this file. */
   moduleFile(name: string): BicepFile | undefined {
     const module = this.file.modules.find((one) => one.name === name);
     return module && this.input.files.get(this.pathOf(module.path));
@@ -44,7 +44,7 @@ export class FileScope {
     return [...parameters, ...variables, ...resources, ...modules].some((one) => one.name === name);
   }
 
-  /** The object type behind `resource`, `resource.properties` and so on. */
+  /** Returns the object type of `resource`, `resource.properties` and so on. */
   resourceObject(expression: Expression): { object: ObjectType; resource: ResourceType } | undefined {
     if (expression.kind === "index") return this.resourceObject(expression.of);
     if (expression.kind === "name") {
@@ -66,7 +66,7 @@ export class FileScope {
       this.add(line, `${what} must be ${kindOf(type)}, but is ${found}`);
   }
 
-  /** What kind of value an expression gives; undefined where that is not known. */
+  /** Returns the type of an expression. Undefined if it is unknown. */
   kind(value: Expression, local: ReadonlySet<string>): string | undefined {
     switch (value.kind) {
       case "literal":
@@ -118,7 +118,7 @@ export class FileScope {
   }
 }
 
-/** Where a type has variants, a resource's literal name chooses one. */
+/** The literal name of a resource selects the variant of its type. */
 export function bodyType(type: ResourceType, body: Expression): ObjectType | undefined {
   if (type.bodies.length === 1) return type.bodies[0];
   const name = text(property(body, "name"));
@@ -131,7 +131,7 @@ export function allowedValues(decorator: Expression): (string | number | boolean
   return decorator.args[0].items.flatMap((item) => (item.kind === "literal" ? [item.value] : []));
 }
 
-/** `string[]` is an array. */
+/** Returns whether a type is an array, such as `string[]`. */
 export function kindOf(type: string): string {
   return type.endsWith("[]") ? "array" : type;
 }

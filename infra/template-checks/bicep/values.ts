@@ -2,10 +2,13 @@ import { type Entry, type Expression, property, text } from "../expression.ts";
 import type { ObjectType, ResourceType, TypedProperty, VariantType } from "./library.ts";
 import { allowedValues, type FileScope } from "./scope.ts";
 
-/** What Bicep itself takes beside a resource's own properties. */
+/** Resource members that Bicep itself defines. */
 const RESOURCE_META = new Set(["name", "parent", "scope", "dependsOn"]);
 
-/** @param whole whether required properties must be there: not when the object is one part of a union. */
+/**
+ * Checks an object against its type.
+ * @param whole whether required properties must be present; false for one part of a union
+ */
 export function checkObject(
   scope: FileScope,
   expression: Extract<Expression, { kind: "object" }>,
@@ -80,7 +83,7 @@ function checkValue(
   } else if (type !== "any" && type !== "object") checkEnumeration(scope, value, type, line, key ?? "", local);
 }
 
-/** The form of an object that its own value names; a finding where it names none. */
+/** Returns the variant of an object that its discriminator selects. No match is a finding. */
 function formOf(
   scope: FileScope,
   value: Expression,
@@ -96,7 +99,7 @@ function formOf(
   return form;
 }
 
-/** Values that the types list; a value beside an open list is taken for a mistake too. */
+/** Checks a value against the values of its type. A value outside of an extensible list is also a finding. */
 function checkEnumeration(
   scope: FileScope,
   value: Expression,
@@ -119,7 +122,7 @@ function checkEnumeration(
   if (values.length === 0) scope.matches(value, "string", line, key, local);
 }
 
-/** Both sides of a condition, so that each is looked at. */
+/** Returns both branches of a condition, so that each is checked. */
 function branches(expression: Expression): Expression[] {
   return expression.kind === "conditional"
     ? [expression.whenTrue, expression.whenFalse].flatMap(branches)

@@ -3,7 +3,7 @@ import type { Expression, Finding } from "../expression.ts";
 import { blocks, type TerraformModule } from "../terraform/check.ts";
 import { bicepNormal, type Normal, partsOf, terraformNormal } from "./normal.ts";
 
-/** Which services get a private endpoint, with the zone of its name. */
+/** Compares the services with a private endpoint and the DNS zones of their names. */
 export function compareEndpoints(
   files: ReadonlyMap<string, BicepFile>,
   modules: readonly TerraformModule[],

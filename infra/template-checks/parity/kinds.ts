@@ -1,24 +1,27 @@
 /**
- * How each of Azure's resource types is called by Terraform, and which property is which argument. Every property and
- * every argument that the templates write must be in here: what is not is a finding.
+ * Terraform's name of each Azure resource type, and the argument of each property. Every property and argument that the
+ * templates write must be listed here; a missing one is a finding.
  */
 export interface Kind {
-  /** Type of the resource manager. */
+  /** Azure resource type. */
   arm: string;
   azurerm: string;
-  /** Terraform writes this resource inside another one, whose argument or block this is. */
+  /** Terraform writes this resource inside another resource, in this argument or block. */
   inside?: { name: string; argument: string };
   pairs: Pair[];
-  /** Written on one side only, each with the reason; `always x` is held to be x. */
+  /**
+   * Properties or arguments that only one side writes, each with the reason. `always x` means that the other side has the value
+   * x.
+   */
   only?: { bicep?: Record<string, string>; terraform?: Record<string, string> };
 }
 
 export interface Pair {
   bicep: string;
   terraform: string;
-  /** Words of Terraform with the Bicep words for the same. */
+  /** Terraform values with the Bicep values of the same meaning. */
   words?: Record<string, string>;
-  /** Only whether both are there, where the two languages write it too differently to compare. */
+  /** Compare only whether both sides write it, because the languages express it too differently. */
   presence?: true;
 }
 
@@ -432,7 +435,7 @@ export const KINDS: Kind[] = [
       pair("properties.displayName", "display_name"),
       pair("properties.severity", "severity"),
       pair("properties.enabled", "enabled"),
-      // Left out, it is true in Azure and false in Terraform.
+      // The default is true in Azure and false in Terraform.
       pair("properties.autoMitigate", "auto_mitigation_enabled"),
       pair("properties.evaluationFrequency", "evaluation_frequency"),
       pair("properties.windowSize", "window_duration"),
@@ -476,7 +479,7 @@ export const KINDS: Kind[] = [
   },
 ];
 
-/** Resources that only Terraform has, each with the Bicep property that does the same. */
+/** Resources that only Terraform has, each with the equivalent Bicep property. */
 export const TERRAFORM_ONLY: Record<string, { arm: string; property: string }> = {
   azurerm_communication_service_email_domain_association: {
     arm: "Microsoft.Communication/communicationServices",

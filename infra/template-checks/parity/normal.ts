@@ -4,8 +4,8 @@ import { dotted, type Expression, property, text } from "../expression.ts";
 import { blocks, type TerraformModule } from "../terraform/check.ts";
 
 /**
- * A value as text that is the same for both languages: literals as they are, parameters and variables as `{snake_case}`,
- * another resource's member as `{resource.member}`, names replaced by what they stand for.
+ * Converts values to a text that is the same for both languages: literals unchanged, parameters and variables as
+ * `{snake_case}`, members of resources as `{resource.member}`, and names replaced by their definitions.
  */
 export type Normal = (expression: Expression) => string;
 
@@ -26,14 +26,14 @@ const MEMBERS: Record<string, string> = {
   primary_table_endpoint: "primary_endpoints_table",
   role_definition_resource_id: "id",
 };
-/** Kept by name, since the two languages come to it in different ways. */
+/** Names that are not replaced by their definitions, because the two languages define them differently. */
 const OPAQUE = new Set(["suffix", "storage_suffix", "watched_subscription_ids", "scope", "scope_name"]);
 const FUNCTION_NAMES: Record<string, string> = { toLower: "lower", loadTextContent: "file", union: "merge" };
 
 export const snake = (name: string): string =>
   name.replace(/(?<=[a-z0-9])[A-Z]/g, (letter) => `_${letter}`).toLowerCase();
 
-/** Everything but names and members, which each language resolves in its own way. */
+/** Converts everything except names and members, which each language resolves differently. */
 function common(expression: Expression, normal: Normal): string {
   switch (expression.kind) {
     case "literal":
@@ -57,7 +57,7 @@ function common(expression: Expression, normal: Normal): string {
     case "call": {
       const args = expression.args.map(normal);
       const name = FUNCTION_NAMES[expression.name] ?? expression.name;
-      // Terraform has the separator first.
+      // Terraform has the separator as the first argument.
       if (name === "jsonencode") return args[0]!;
       if (name === "join") return `join(${args.sort().join(", ")})`;
       return name === "file" ? `file(${path.posix.basename(args[0]!)})` : `${name}(${args.join(", ")})`;
@@ -73,12 +73,12 @@ function common(expression: Expression, normal: Normal): string {
   }
 }
 
-/** A choice that both branches agree on, or that only says "when it is there", is its value. */
+/** Simplifies a condition to its value if both branches agree, or if it only tests whether the value is set. */
 function choice(test: string, then: string, otherwise: string): string {
   return then === otherwise || otherwise === "" ? then : `${test} ? ${then} : ${otherwise}`;
 }
 
-/** The calls of a file as a module, with the file that calls. */
+/** The calls of a file as a module, with the calling file. */
 export function callsOf(files: ReadonlyMap<string, BicepFile>, target: string): { file: BicepFile; module: Module }[] {
   return [...files.values()].flatMap((file) =>
     file.modules
@@ -87,7 +87,10 @@ export function callsOf(files: ReadonlyMap<string, BicepFile>, target: string): 
   );
 }
 
-/** @param open what is being replaced already, so that a name which leads back to itself ends. */
+/**
+ * Replaces a name by its definition.
+ * @param open names that are being replaced, to stop at a cycle
+ */
 export function bicepNormal(
   files: ReadonlyMap<string, BicepFile>,
   file: BicepFile,
@@ -130,13 +133,16 @@ export function bicepNormal(
   return normal;
 }
 
-/** `f().a.b` as it stands, for calls without arguments. */
+/** Writes `f().a.b` unchanged, for calls without arguments. */
 function written(expression: Expression): string {
   if (expression.kind === "member") return `${written(expression.of)}.${expression.name}`;
   return expression.kind === "call" ? `${expression.name}()` : "";
 }
 
-/** @param modules among which the module's own caller is found; the examples are none. */
+/**
+ * Creates the converter of a Terraform module.
+ * @param modules the modules among which the caller is searched, without the examples
+ */
 export function terraformNormal(
   module: TerraformModule,
   modules: readonly TerraformModule[],
@@ -144,7 +150,7 @@ export function terraformNormal(
 ): Normal {
   const inside = (name: string) => [...open, `${module.folder} ${name}`];
   const leadsBack = (name: string) => open.includes(`${module.folder} ${name}`);
-  /** What the module's caller gives for a variable. */
+  /** Returns the argument of the module's caller for a variable. */
   function given(name: string): string {
     for (const caller of modules.filter(({ folder }) => !folder.includes("/examples/"))) {
       for (const { block } of blocks(caller, "module")) {
@@ -180,8 +186,8 @@ export function terraformNormal(
 }
 
 /**
- * The entries of a map or list that is put together from parts, some of which are there only under a condition:
- * `union({…}, empty(x) ? {} : {…})` and `merge({…}, var.x ? {…} : {})`.
+ * Returns the entries of a map or list that is built from parts, some of them conditional: `union({…}, empty(x) ? {} : {…})`
+ * and `merge({…}, var.x ? {…} : {})`.
  */
 export function partsOf(expression: Expression, normal: Normal): { part: Expression; condition: string }[] {
   if (expression.kind === "call" && ["union", "concat", "merge"].includes(expression.name)) {
@@ -198,7 +204,7 @@ const isEmpty = (expression: Expression): boolean =>
   (expression.kind === "object" && expression.entries.length === 0) ||
   (expression.kind === "array" && expression.items.length === 0);
 
-/** `empty(x)`, `x == ""` and `length(x) == 0` are false when x is given. */
+/** Evaluates `empty(x)`, `x == ""` and `length(x) == 0` as false, for the case that x is set. */
 function negated(test: Expression, normal: Normal): string {
   const subject = test.kind === "call" && test.name === "empty" ? test.args[0] : undefined;
   if (subject) return `${normal(subject)} is given`;

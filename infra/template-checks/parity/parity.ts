@@ -10,7 +10,7 @@ import { type Normal, snake } from "./normal.ts";
 import { bicepSettings, EMPTIED, emptiesStorageKey, terraformSettings } from "./settings.ts";
 import { at, type BicepResource, bicepResources, type TerraformResource, terraformResources } from "./sides.ts";
 
-/** One line of the table: what both sides have, or one side lacks. */
+/** One row of the parity table: something that both sides have, or that one side lacks. */
 export interface ParityRow {
   what: "resource" | "role" | "setting";
   name: string;
@@ -18,7 +18,7 @@ export interface ParityRow {
   terraform: string;
 }
 
-/** Resources, properties, roles and settings of the Bicep files and of the Terraform module, side by side. */
+/** Compares resources, properties, roles and settings of the Bicep files and the Terraform module. */
 export function checkParity(
   files: ReadonlyMap<string, BicepFile>,
   modules: readonly TerraformModule[],
@@ -30,7 +30,7 @@ export function checkParity(
   for (const [key, found] of bicep) {
     const kinds = KINDS.filter(({ arm }) => arm.toLowerCase() === found[0]!.resource.type.toLowerCase());
     const nameOf = ({ inside }: Kind) => (inside ? inside.name : key.split(" ")[1]!);
-    // Terraform has a type for each scope of some of Azure's types.
+    // For some Azure types, Terraform has one type per scope.
     const kind = kinds.find((one) => terraform.has(`${one.azurerm} ${nameOf(one)}`)) ?? kinds[0];
     if (!kind) {
       findings.push(at(found[0]!, `${found[0]!.resource.type} is not in the parity table (parity/kinds.ts)`));
@@ -64,14 +64,14 @@ function compare(kind: Kind, bicep: BicepResource, terraform: TerraformResource)
   }
   const [waits, waitsToo] = [property(bicep.resource.body, "dependsOn"), terraform.block.attributes.has("depends_on")];
   if (!kind.inside && !SELF_ORDERED.has(kind.azurerm) && (waits !== undefined) !== waitsToo)
-    findings.push(at(bicep, `${both}: only ${waits ? "Bicep" : "Terraform"} says what it depends on`));
+    findings.push(at(bicep, `${both}: only ${waits ? "Bicep" : "Terraform"} declares its dependencies`));
   if (kind.inside && !has(terraform.block, kind.inside.argument))
     findings.push(at(bicep, `${both}: Terraform has no ${kind.inside.argument}`));
   for (const pair of kind.pairs) {
     const [left, right] = [bicepValue(bicep, pair.bicep), terraformValue(terraform, pair)];
     const given = bicep.alone && left !== undefined && /^\{\w+\}$/.test(left);
     const same = pair.presence || given ? (left === undefined) === (right === undefined) : left === right;
-    // A permission's scope is its file's own scope where nothing else is said; one that is given by its id is the same one.
+    // The default scope of a role assignment is the scope of its file. A scope that is given by ID can be the same one.
     const sameScope = left === undefined ? right === "{scope}" : left.replace(".", "_") === right;
     if (!same && !(pair.bicep === "scope" && sameScope)) {
       findings.push(
@@ -100,7 +100,7 @@ function compare(kind: Kind, bicep: BicepResource, terraform: TerraformResource)
   return [...findings, ...missing.map((one) => at(bicep, `${both}: ${one} is not set`))];
 }
 
-/** What one side alone writes is written wherever the object around it is. */
+/** Properties that only one side writes. They count as written wherever their object is. */
 function missingFrom(leaves: readonly string[], only: readonly string[]): string[] {
   return only.filter((one) => {
     const around = one.split(".").slice(0, -1).join(".");
@@ -109,7 +109,7 @@ function missingFrom(leaves: readonly string[], only: readonly string[]): string
   });
 }
 
-/** The two files that grant permissions, for a subscription and for a management group, grant the same. */
+/** Checks that the permission files for a subscription and for a management group assign the same roles. */
 function permissionsOfBothScopes(files: ReadonlyMap<string, BicepFile>): Finding[] {
   const watch = [...files.values()].filter(({ path }) => path.startsWith("infra/azure/watch/"));
   const names = new Set(watch.flatMap(({ resources }) => resources.map(({ name }) => name)));
@@ -120,7 +120,7 @@ function permissionsOfBothScopes(files: ReadonlyMap<string, BicepFile>): Finding
   );
 }
 
-/** What is a property in Bicep and a resource of its own in Terraform. */
+/** Properties of Bicep that are separate resources in Terraform. */
 function ownResources(
   bicep: ReadonlyMap<string, BicepResource[]>,
   terraform: ReadonlyMap<string, TerraformResource>,
@@ -172,10 +172,10 @@ function onlyTerraform(
   ];
 }
 
-/** Which Bicep has as the scope of a file, or as words of its own. */
+/** Arguments that are scopes or keywords in Bicep. */
 const ELSEWHERE = ["role_definition_id", "subscription_id", "management_group_id", "count", "for_each", "depends_on"];
 
-/** Which the provider makes one after the other by itself. */
+/** Resources that the Terraform provider creates one after the other without `depends_on`. */
 const SELF_ORDERED = new Set(["azurerm_subnet"]);
 
 const has = (block: Block, argument: string): boolean =>
@@ -202,7 +202,7 @@ function bicepValue({ resource, normal, file }: BicepResource, at: string): stri
   return file ? normal(value) : undefined;
 }
 
-/** The role's name, behind its id; a role of our own by its resource. */
+/** Returns a role's name for its ID, or the resource of a custom role. */
 function roleName(value: Expression, normal: Normal): string {
   const id = value.kind === "call" ? value.args.at(-1) : undefined;
   return id?.kind === "literal" ? (roleOfId(String(id.value))?.name ?? String(id.value)) : normal(value);

@@ -5,7 +5,7 @@ import { blocks, type TerraformModule } from "../terraform/check.ts";
 import type { Block } from "../terraform/parse.ts";
 import { bicepNormal, callsOf, type Normal, snake, terraformNormal } from "./normal.ts";
 
-/** A resource of either side, with what is needed to compare it. */
+/** A resource of one side, with the data that the comparison needs. */
 export interface Side {
   file: string;
   line: number;
@@ -14,12 +14,12 @@ export interface Side {
 }
 export type BicepResource = Side & {
   resource: Resource;
-  /** The file is deployed by itself, so nothing gives its parameters. */
+  /** True if the file is deployed separately, so that no caller sets its parameters. */
   alone: boolean;
 };
 export type TerraformResource = Side & { block: Block };
 
-/** By `type name`; the subscription's and the management group's permissions share their names, so a list. */
+/** Resources by `type name`. Lists, because the permission files for subscriptions and management groups use the same names. */
 export function bicepResources(files: ReadonlyMap<string, BicepFile>): Map<string, BicepResource[]> {
   const found = new Map<string, BicepResource[]>();
   for (const file of files.values()) {
@@ -44,7 +44,7 @@ export function bicepResources(files: ReadonlyMap<string, BicepFile>): Map<strin
   return found;
 }
 
-/** Under which conditions a file is deployed: those of its calls, of their files' calls, and so on. */
+/** Returns the conditions under which a file is deployed: the conditions of its calls, of the callers' calls, and so on. */
 function conditionsOfCalls(files: ReadonlyMap<string, BicepFile>, file: BicepFile): string[] {
   return callsOf(files, file.path).flatMap(({ file: caller, module }) => [
     ...(module.condition ? [bicepNormal(files, caller)(module.condition)] : []),
@@ -70,7 +70,7 @@ export function terraformResources(modules: readonly TerraformModule[]): Map<str
   return found;
 }
 
-/** The calls of a module by those that are no examples. */
+/** Returns the calls of a module, except those in examples. */
 function callsOfModule(modules: readonly TerraformModule[], { folder }: TerraformModule): Block[] {
   return modules
     .filter((caller) => !caller.folder.includes("/examples/"))
@@ -83,7 +83,7 @@ function callsOfModule(modules: readonly TerraformModule[], { folder }: Terrafor
     );
 }
 
-/** `count = var.x ? 1 : 0`, and `for_each` over a local with `if var.x`. */
+/** Returns the condition of `count = var.x ? 1 : 0`, and of `for_each` over a local with `if var.x`. */
 function conditionOf(block: Block, module: TerraformModule, normal: Normal): string {
   const count = block.attributes.get("count")?.value;
   if (count?.kind === "conditional") return normal(count.test);

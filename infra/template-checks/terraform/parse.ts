@@ -3,7 +3,7 @@ import { createRequire } from "node:module";
 import { Language, type Node, Parser } from "web-tree-sitter";
 import type { Entry, Expression, Finding } from "../expression.ts";
 
-/** `resource "azurerm_x" "y" { … }`, or a block inside another. */
+/** A block, such as `resource "azurerm_x" "y" { … }`, or a block inside another. */
 export interface Block {
   type: string;
   labels: string[];
@@ -29,7 +29,7 @@ async function terraformParser(): Promise<Parser> {
   return made;
 }
 
-/** Reads one file. What it can't read is a finding. */
+/** Parses one Terraform file. Unsupported syntax is a finding. */
 export async function parseTerraform(path: string, source: string): Promise<TerraformFile> {
   parser ??= terraformParser();
   const tree = (await parser).parse(source);
@@ -104,7 +104,7 @@ function expression(node: Node): Expression {
   }
 }
 
-/** `a.b > c.d`: the grammar lists names and what follows them one after the other. */
+/** Parses `a.b > c.d`. The grammar lists names and their suffixes one after the other. */
 function operands(parts: Node[]): Node[][] {
   const found: Node[][] = [];
   for (const part of parts) {
@@ -114,7 +114,7 @@ function operands(parts: Node[]): Node[][] {
   return found;
 }
 
-/** `a.b[0].c`: a beginning, and what follows it. */
+/** Parses `a.b[0].c`: a name and its suffixes. */
 function chain(parts: Node[]): Expression {
   let found = expression(parts[0]!);
   for (const part of parts.slice(1)) {
