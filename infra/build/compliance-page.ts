@@ -20,7 +20,7 @@ const OTHERS = FRAMEWORK_IDS.filter((id) => !(CIS_VERSIONS as readonly Framework
 
 const nameOf = (id: FrameworkId): string => `${FRAMEWORKS[id].name} ${FRAMEWORKS[id].version}`;
 const listed = (checks: Iterable<string>): string => [...checks].map(code).join(", ");
-/** The name of the Azure policy in a basis of policies.ts. */
+/** Returns the name of the Azure policy in a source note of policies.ts. */
 const policyIn = (basis: string): string => /"(.+)"/.exec(basis)![1]!;
 
 /** Returns the contents of the two pages, by file name. */
@@ -36,7 +36,7 @@ function reasons(): string {
     listed(checks),
   ]);
   const texts = OTHERS.map((id) => {
-    // A text that speaks of two frameworks is shown with the first of them.
+    // A text that applies to two frameworks is listed under the first.
     const rows = TEXTS.filter(({ controls: by }) => by[id] && OTHERS.find((one) => by[one]) === id);
     const cells = rows.map(({ basis, checks, controls: by }) => {
       const more = OTHERS.filter((one) => one !== id && by[one]).map((one) => `; ${one}: ${by[one]}`);

@@ -43,7 +43,7 @@ export function checkAzureYaml(files: InfraFiles, scripts: readonly string[]): F
   const template = `${infra.path}/${infra.module}.bicep`;
   const findings = files.text.has(template) ? [] : [finding(`there is no template ${template}`)];
   for (const [name, { project }] of Object.entries(services)) {
-    if (!files.exists(`${project}/host.json`)) findings.push(finding(`services.${name}.project holds no host.json`));
+    if (!files.exists(`${project}/host.json`)) findings.push(finding(`services.${name}.project contains no host.json`));
     const tag = `'azd-service-name': '${name}'`;
     if (![...files.text].some(([path, text]) => path.endsWith(".bicep") && text.includes(tag))) {
       findings.push(finding(`no resource has the tag azd-service-name of the service ${name}`));
@@ -53,7 +53,7 @@ export function checkAzureYaml(files: InfraFiles, scripts: readonly string[]): F
     for (const { run } of [posix, windows]) {
       const script = /^npm run (\S+)$/.exec(run)?.[1];
       if (script === undefined || !scripts.includes(script))
-        findings.push(finding(`${run} is no script of package.json`));
+        findings.push(finding(`${run} is not a script in package.json`));
     }
     if (posix.run !== windows.run) findings.push(finding("a hook must do the same on every system"));
   }

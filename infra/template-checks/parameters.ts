@@ -29,7 +29,7 @@ export function checkParametersFile(files: InfraFiles, bicep: ReadonlyMap<string
     if (written.contentVersion !== "1.0.0.0") return [finding("contentVersion must be 1.0.0.0")];
     given = written.parameters;
   } catch (error) {
-    return [finding(error instanceof Error ? error.message : "is no JSON")];
+    return [finding(error instanceof Error ? error.message : "is not JSON")];
   }
   const findings: Finding[] = [];
   for (const [name, { value }] of Object.entries(given ?? {})) {
@@ -45,7 +45,7 @@ export function checkParametersFile(files: InfraFiles, bicep: ReadonlyMap<string
   }
   for (const { name, type, defaultValue } of parameters) {
     const settable = SCALARS.has(type) || !defaultValue;
-    if (settable && !(name in (given ?? {}))) findings.push(finding(`the parameter ${name} is not given`));
+    if (settable && !(name in (given ?? {}))) findings.push(finding(`the parameter ${name} is missing`));
   }
   return findings;
 }
@@ -54,7 +54,7 @@ function checkVariable({ name, type, defaultValue }: Parameter, variable: string
   const finding = (message: string): Finding[] => [{ file: FILE, line: 1, message }];
   const expected = snake(name).toUpperCase();
   if (variable !== expected) return finding(`${name} is read from ${variable}, not from ${expected}`);
-  if (!SCALARS.has(type)) return finding(`${name}: azd makes no ${type} of a variable`);
+  if (!SCALARS.has(type)) return finding(`${name}: azd cannot convert a variable to ${type}`);
   const known = defaultValue?.kind === "literal" ? String(defaultValue.value) : undefined;
   return otherwise === known
     ? []

@@ -187,7 +187,7 @@ const bare = (expression: Expression | undefined): string =>
 
 function unlike(what: string, left: readonly string[], right: readonly string[]): Finding[] {
   const lacking = [...left.filter((one) => !right.includes(one)), ...right.filter((one) => !left.includes(one))];
-  return lacking.map((one) => finding(`${what}: ${one} is given or declared, and not both`));
+  return lacking.map((one) => finding(`${what}: ${one} must be both passed and declared`));
 }
 
 const used = (written: string): string[] => [

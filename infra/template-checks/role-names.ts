@@ -15,7 +15,7 @@ export function checkPermissionsPage(files: InfraFiles, bicep: ReadonlyMap<strin
     const named = BUILT_IN_ROLES.some(({ name }) => name === role) ? [role] : actions;
     return named
       .filter((one) => !page.includes(one))
-      .map((one) => ({ file, line: 1, message: `does not name ${one}, which the templates grant` }));
+      .map((one) => ({ file, line: 1, message: `does not list ${one}, which the templates assign` }));
   });
 }
 
@@ -27,12 +27,12 @@ export function checkRoleNames(files: InfraFiles): Finding[] {
       const id = /'([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})'(?: \/\/ (.+))?$/.exec(line);
       if (file.endsWith(".bicep") && id) {
         const role = roleOfId(id[1]!);
-        if (!role) return finding(`${id[1]} is no role that infra/template-checks/roles.ts knows`);
+        if (!role) return finding(`${id[1]} is not a role in infra/template-checks/roles.ts`);
         if (role.name !== id[2]) return finding(`${id[1]} is ${role.name}, not ${id[2] ?? "named"}`);
       }
       const name = file.endsWith(".tf") ? /role_definition_name\s*=\s*"(.+)"/.exec(line)?.[1] : undefined;
       return name !== undefined && !roleOfName(name)
-        ? finding(`${name} is no role that infra/template-checks/roles.ts knows`)
+        ? finding(`${name} is not a role in infra/template-checks/roles.ts`)
         : [];
     }),
   );

@@ -69,7 +69,11 @@ export function checkSettings(bicep: ReadonlyMap<string, BicepFile>): Finding[] 
   const known = new Set([...SETTING_NAMES, ...PLATFORM_SETTINGS]);
   const findings = settings
     .filter(({ name }) => !known.has(name))
-    .map(({ name, file, line }) => ({ file, line, message: `nothing reads the setting ${name}` }));
+    .map(({ name, file, line }) => ({
+      file,
+      line,
+      message: `neither the service nor the platform reads the setting ${name}`,
+    }));
   for (const written of [settings, settings.filter(({ condition }) => condition === "")]) {
     const environment = Object.fromEntries(written.map(({ name, value }) => [name, sampleOf(value)]));
     try {
@@ -81,7 +85,7 @@ export function checkSettings(bicep: ReadonlyMap<string, BicepFile>): Finding[] 
         ...problems.map((problem) => ({
           file: "infra/azure/modules/app.bicep",
           line: 1,
-          message: `with the settings written:${problem}`,
+          message: `the settings of the templates are not valid:${problem}`,
         })),
       );
     }

@@ -119,7 +119,7 @@ describe("the host stops", () => {
     host = await runHost({ args: ["--listeners-after", "600"] });
     expect(await host.stop()).toBe(0);
     // Queue listeners would log that they find no storage account.
-    expect(host.lines.filter((line) => /the setting .* is not there|still running/.test(line))).toEqual([]);
+    expect(host.lines.filter((line) => /the setting .* is missing|still running/.test(line))).toEqual([]);
   });
 
   it("when it is killed, and leaves nothing that disturbs the next start", async () => {

@@ -75,12 +75,12 @@ class FileCheck {
     const local = this.#loop(loop);
     checkNames(this.#scope, body, local);
     if (!known) {
-      this.#scope.add(line, `no types are known for ${type}`);
+      this.#scope.add(line, `no types were found for ${type}`);
       return;
     }
     const [knownType, knownVersion] = known.name.split("@");
     if (knownType?.toLowerCase() !== type.toLowerCase() || knownVersion !== version) {
-      this.#scope.add(line, `${type}@${version} is not the version whose types are known, ${known.name}`);
+      this.#scope.add(line, `${type}@${version} is not the version of the loaded types, ${known.name}`);
     }
     if (body.kind !== "object") return;
     if (existing) {
@@ -89,7 +89,7 @@ class FileCheck {
     }
     const scopes = MADE_IN[type];
     if (scopes && !scopes.includes(this.#scope.file.scope)) {
-      this.#scope.add(line, `${type} is made in a ${scopes.join(" or ")}: the file needs that target scope`);
+      this.#scope.add(line, `${type} must be created in a ${scopes.join(" or ")}: set that target scope`);
     }
     const child = type.split("/").length > 2;
     if (child && !property(body, "parent")) this.#scope.add(line, `${type} needs a parent`);
@@ -110,11 +110,11 @@ class FileCheck {
     const made = all.find((one) => !one.existing && one.type === type && one.name === name);
     const [read, written] = [text(property(body, "name")), text(property(made?.body, "name"))];
     if (read !== undefined && written !== undefined && read !== written)
-      this.#scope.add(line, `${name} is made as ${written}, and read as ${read}`);
-    if (!property(body, "name")) this.#scope.add(line, "a resource that exists needs its name");
+      this.#scope.add(line, `${name} is created as ${written}, but read as ${read}`);
+    if (!property(body, "name")) this.#scope.add(line, "an existing resource needs a name");
     for (const entry of body.entries) {
       if (!["name", "parent", "scope"].includes(entry.key ?? "")) {
-        this.#scope.add(entry.line, `of a resource that exists, ${entry.key} can't be set`);
+        this.#scope.add(entry.line, `an existing resource can't set ${entry.key}`);
       }
     }
   }
@@ -144,7 +144,7 @@ class FileCheck {
     }
     for (const parameter of file.parameters) {
       if (!parameter.defaultValue && !entries.some(({ key }) => key === parameter.name)) {
-        this.#scope.add(line, `${name} does not give the parameter ${parameter.name}`);
+        this.#scope.add(line, `${name} does not set the parameter ${parameter.name}`);
       }
     }
   }

@@ -23,7 +23,7 @@ function checkCall(scope: FileScope, { name, args, line }: Extract<Expression, {
   if (args.length < known.least || args.length > known.most)
     scope.add(line, `${name} is called with ${args.length} values`);
   if (name === "managementGroup" && scope.file.scope !== "managementGroup") {
-    scope.add(line, "managementGroup() is for files whose target scope it is");
+    scope.add(line, "managementGroup() needs the target scope managementGroup");
   }
   if (name !== "loadTextContent" && name !== "loadJsonContent") return;
   const file = scope.pathOf(text(args[0]) ?? "");
@@ -42,7 +42,7 @@ function checkMember(scope: FileScope, { of, name, line }: Extract<Expression, {
       scope.add(line, `${file.path} has no output ${name}`);
   }
   if (subject.kind === "name" && scope.file.modules.some((one) => one.name === subject.name) && name !== "outputs") {
-    scope.add(line, `of a module only its outputs can be read, not ${name}`);
+    scope.add(line, `only the outputs of a module can be read, not ${name}`);
   }
   const type = scope.resourceObject(subject);
   if (type && !type.object.additionalPropertiesType && !type.object.properties.some((one) => one.name === name)) {

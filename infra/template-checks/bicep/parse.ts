@@ -118,7 +118,11 @@ function declaration(file: BicepFile, node: Node, decorators: Expression[]): voi
       file.modules.push({ ...declared, path: literalText(second!) ?? "", ...bodyOf(last) });
       return;
     default:
-      file.findings.push({ file: file.path, line: line(node), message: `${node.type} is not understood by the check` });
+      file.findings.push({
+        file: file.path,
+        line: line(node),
+        message: `${node.type} is syntax that the check does not support`,
+      });
   }
 }
 
@@ -242,7 +246,7 @@ function literalText(node: Node): string | undefined {
 function syntaxErrors(path: string, node: Node): Finding[] {
   if (!node.hasError) return [];
   if (node.isError || node.isMissing) {
-    return [{ file: path, line: line(node), message: `the syntax is wrong near "${node.text.slice(0, 40)}"` }];
+    return [{ file: path, line: line(node), message: `syntax error near "${node.text.slice(0, 40)}"` }];
   }
   return node.children.flatMap((child) => (child === null ? [] : syntaxErrors(path, child)));
 }

@@ -88,7 +88,7 @@ function compare(kind: Kind, bicep: BicepResource, terraform: TerraformResource)
   ];
   const leaves = bicepLeaves(bicep.resource.body);
   for (const leaf of leaves) {
-    if (!covered(leaf, known)) findings.push(at(bicep, `${both}: ${leaf} is compared with nothing of Terraform`));
+    if (!covered(leaf, known)) findings.push(at(bicep, `${both}: ${leaf} has no counterpart in Terraform`));
   }
   for (const [leaf, reason] of Object.entries(kind.only?.bicep ?? {})) {
     const [fixed, value] = [/^always (\S+)$/.exec(reason)?.[1], bicepValue(bicep, leaf)];
@@ -168,7 +168,7 @@ function onlyTerraform(
     ),
     ...leaves
       .filter((leaf) => !covered(leaf, [...known, ...ELSEWHERE]))
-      .map((leaf) => at(found, `${name}: ${leaf} is compared with nothing of Bicep`)),
+      .map((leaf) => at(found, `${name}: ${leaf} has no counterpart in Bicep`)),
   ];
 }
 

@@ -73,7 +73,7 @@ class ModuleCheck {
     }
     for (const { block, file } of this.#of("data")) {
       if (!DATA[block.labels[0]!])
-        this.#add(file, block.line, `${block.labels[0]} is not a data source the check knows`);
+        this.#add(file, block.line, `${block.labels[0]} is a data source that the check does not support`);
     }
     for (const { block, file } of this.#of("module")) this.#call(block, file);
     for (const { block, file } of this.#of("variable")) this.#variable(block, file);
@@ -81,7 +81,7 @@ class ModuleCheck {
       const isWhole = ({ type, attributes }: Block) =>
         type === "assert" && [...attributes.keys()].sort().join() === "condition,error_message";
       if (block.attributes.size > 0 || !block.blocks.every(isWhole) || block.blocks.length === 0)
-        this.#add(file, block.line, "a check has asserts of a condition and an error_message, and nothing else");
+        this.#add(file, block.line, "a check has asserts, each with only a condition and an error_message");
     }
     for (const { block, file } of this.#of("output")) {
       if (!block.attributes.has("value")) this.#add(file, block.line, `output ${block.labels[0]} has no value`);
@@ -177,7 +177,8 @@ class ModuleCheck {
 
   #variable(block: Block, file: string): void {
     const kind = kindOf(block);
-    if (kind === undefined) this.#add(file, block.line, `var.${block.labels[0]} has no type the check knows`);
+    if (kind === undefined)
+      this.#add(file, block.line, `var.${block.labels[0]} has a type that the check does not support`);
     if (!block.attributes.has("description")) this.#add(file, block.line, `var.${block.labels[0]} has no description`);
     const description = block.attributes.get("description");
     if (description) this.#value("description", description.value, { type: "string" }, file, description.line);
@@ -210,7 +211,7 @@ class ModuleCheck {
     }
     for (const { labels, attributes } of variables) {
       if (!attributes.has("default") && !block.attributes.has(labels[0]!)) {
-        this.#add(file, block.line, `module ${block.labels[0]} does not give ${labels[0]}`);
+        this.#add(file, block.line, `module ${block.labels[0]} does not set ${labels[0]}`);
       }
     }
   }

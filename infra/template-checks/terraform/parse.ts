@@ -154,7 +154,7 @@ function entryOf(node: Node): Entry {
 function syntaxErrors(path: string, node: Node): Finding[] {
   if (!node.hasError) return [];
   if (node.isError || node.isMissing) {
-    return [{ file: path, line: line(node), message: `the syntax is wrong near "${node.text.slice(0, 40)}"` }];
+    return [{ file: path, line: line(node), message: `syntax error near "${node.text.slice(0, 40)}"` }];
   }
   return node.children.flatMap((child) => (child === null ? [] : syntaxErrors(path, child)));
 }
