@@ -1,9 +1,9 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { channel } from "node:diagnostics_channel";
-import { describeError } from "./app.ts";
-import type { Core } from "./core.ts";
+import type { Core } from "./functions-core.ts";
+import { describeError } from "./load-app.ts";
 import type { Log } from "./log.ts";
-import type { InvocationResponse, ParameterBinding, RetryContext, TraceContext, TypedData } from "./rpc.ts";
+import type { InvocationResponse, ParameterBinding, RetryContext, TraceContext, TypedData } from "./worker-protocol.ts";
 
 interface Invocation {
   name: string;

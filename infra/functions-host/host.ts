@@ -1,10 +1,10 @@
 import { join, resolve } from "node:path";
-import { describeError, loadApp } from "./app.ts";
-import { installCore } from "./core.ts";
+import { type AppFunction, indexFunctions, isTrigger } from "./app-functions.ts";
 import { createExecutor } from "./executor.ts";
-import { type AppFunction, indexFunctions, isTrigger } from "./functions.ts";
+import { installCore } from "./functions-core.ts";
 import { adminRoute, diagnosticsRoute, recordModules } from "./host-routes.ts";
 import { createHttpHandler, HTTP_ANSWER_LIMIT_MS, listen } from "./http.ts";
+import { describeError, loadApp } from "./load-app.ts";
 import { createLog } from "./log.ts";
 import { pause } from "./pause.ts";
 import { RECEIVE_LEASE_SECONDS, startQueues } from "./queues.ts";

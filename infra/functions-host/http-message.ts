@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { decodeEscapes, encodePath } from "./path.ts";
-import type { HttpCookie, HttpData, InvocationResponse } from "./rpc.ts";
+import { decodeEscapes, encodePath } from "./request-path.ts";
+import type { HttpCookie, HttpData, InvocationResponse } from "./worker-protocol.ts";
 
 /**
  * Default of the platform, `ScriptConstants.DefaultMaxRequestBodySize`. The app setting FUNCTIONS_REQUEST_BODY_SIZE_LIMIT

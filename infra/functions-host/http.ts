@@ -1,9 +1,9 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { describeError } from "./app.ts";
+import type { AppFunction } from "./app-functions.ts";
 import type { Executor } from "./executor.ts";
-import type { AppFunction } from "./functions.ts";
 import { BodyTooLarge, sendResponse, toHttpData } from "./http-message.ts";
+import { describeError } from "./load-app.ts";
 import type { Log } from "./log.ts";
 import { createRouter, type HttpRoute } from "./router.ts";
 import type { HostJson } from "./settings.ts";

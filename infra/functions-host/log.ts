@@ -1,6 +1,6 @@
 import { createWriteStream } from "node:fs";
 import { finished } from "node:stream/promises";
-import type { LogLevel } from "./rpc.ts";
+import type { LogLevel } from "./worker-protocol.ts";
 
 const ORDER: readonly LogLevel[] = ["trace", "debug", "information", "warning", "error", "critical", "none"];
 

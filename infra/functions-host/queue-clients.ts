@@ -1,5 +1,5 @@
 import type { QueueClient, QueueServiceClient } from "@azure/storage-queue";
-import type { AppFunction } from "./functions.ts";
+import type { AppFunction } from "./app-functions.ts";
 import { resolveSettings } from "./settings.ts";
 
 /**

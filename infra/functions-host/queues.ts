@@ -1,12 +1,12 @@
 import type { DequeuedMessageItem, QueueClient } from "@azure/storage-queue";
-import { describeError } from "./app.ts";
+import type { AppFunction } from "./app-functions.ts";
 import type { Executor, Outcome } from "./executor.ts";
-import type { AppFunction } from "./functions.ts";
+import { describeError } from "./load-app.ts";
 import type { Log } from "./log.ts";
 import { pause } from "./pause.ts";
 import { type Accounts, LISTED_MS, openQueues, type Queues } from "./queue-clients.ts";
-import type { TypedData } from "./rpc.ts";
 import type { QueueSettings } from "./settings.ts";
+import type { TypedData } from "./worker-protocol.ts";
 
 /** Seconds for which a received message stays invisible. The platform's `QueueListener` uses 10 minutes. */
 export const RECEIVE_LEASE_SECONDS = 600;

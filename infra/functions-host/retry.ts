@@ -1,6 +1,6 @@
 import type { Outcome } from "./executor.ts";
 import { pause } from "./pause.ts";
-import type { RetryContext, RetryOptions } from "./rpc.ts";
+import type { RetryContext, RetryOptions } from "./worker-protocol.ts";
 
 /** Default bounds of `ExponentialBackoffRetryAttribute` in seconds. */
 const EXPONENTIAL = { minimum: 4, maximum: 900 };

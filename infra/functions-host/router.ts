@@ -1,5 +1,5 @@
-import { requestPath } from "./path.ts";
-import { matchTemplate, parseTemplate, type Template } from "./template.ts";
+import { requestPath } from "./request-path.ts";
+import { matchTemplate, parseTemplate, type Template } from "./route-template.ts";
 
 /** An HTTP function as the router needs it. Default of `route`: the function's name. Default of `methods`: any. */
 export interface HttpRoute {

@@ -1,6 +1,6 @@
-import { describeError } from "./app.ts";
+import type { AppFunction } from "./app-functions.ts";
 import type { Executor, Outcome } from "./executor.ts";
-import type { AppFunction } from "./functions.ts";
+import { describeError } from "./load-app.ts";
 import type { Log } from "./log.ts";
 import { pause } from "./pause.ts";
 import { runWithRetry } from "./retry.ts";

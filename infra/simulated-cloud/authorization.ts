@@ -1,6 +1,6 @@
 import type { Incoming, Operation } from "./http.ts";
-import type { Resources } from "./resources/resources.ts";
 import { bearerToken } from "./tokens.ts";
+import type { Resources } from "./vaults/vault-store.ts";
 
 /** A role assignment: the actions that a role allows at a scope. */
 export interface Assignment {

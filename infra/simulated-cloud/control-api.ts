@@ -66,7 +66,7 @@ type Body = Record<string, unknown>;
  *     …      /control/resources/…                 resources other than vaults: see arm/control-api.ts
  *
  * Request bodies are types of `company/company.ts`, `event-grid.ts`, `faults.ts`, `idp/people.ts`, `api-tokens.ts` and
- * `resources/resources.ts`.
+ * `vaults/vault-store.ts`.
  *
  * @throws {Error} if the request is invalid. The server returns the message with status 400.
  */

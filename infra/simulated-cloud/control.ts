@@ -23,13 +23,13 @@ import type { SamlProvider } from "./idp/saml.ts";
 import type { SamlModeName } from "./idp/saml-modes.ts";
 import type { PagerDuty } from "./incidents/pagerduty.ts";
 import type { ServiceNow } from "./incidents/servicenow.ts";
-import type { Ledger, LoggedRequest } from "./ledger.ts";
 import type { Workspaces } from "./logs/workspaces.ts";
 import type { KeptMail, Mails } from "./mail.ts";
 import type { Providers } from "./providers/providers.ts";
-import { current, type Version } from "./resources/items.ts";
-import type { ItemChange, Resources } from "./resources/resources.ts";
+import type { Ledger, LoggedRequest } from "./request-log.ts";
 import type { Tokens } from "./tokens.ts";
+import { current, type Version } from "./vaults/items.ts";
+import type { ItemChange, Resources } from "./vaults/vault-store.ts";
 import type { Sinks, SunkRequest } from "./webhook-sink.ts";
 
 export interface ControlParts {
@@ -232,7 +232,7 @@ export class Control {
     return this.#parts.resources.removeVault(name);
   }
 
-  /** Adds an object or a new version of it. Days count from now. */
+  /** Adds an object, or a new version of an existing object. Days count from now. */
   putSecret(vault: string, secret: CompanySecret): void {
     this.#parts.resources.put(vault, "secrets", secret);
   }

@@ -1,13 +1,13 @@
 import { createPrivateKey, generateKeyPairSync, type KeyObject, randomBytes, randomUUID } from "node:crypto";
 import { appendFileSync, existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { CompanyChoice } from "./company/load.ts";
+import type { CompanyChoice } from "./company/load-company.ts";
 import type { AppRegistration } from "./entra.ts";
 import type { DirectoryChange } from "./graph/directory.ts";
 import type { OidcClient } from "./idp/oidc.ts";
 import { newProviderCredentials, type ProviderCredentials } from "./providers/providers.ts";
-import type { Change } from "./resources/resources.ts";
 import type { Principal } from "./tokens.ts";
+import type { Change } from "./vaults/vault-store.ts";
 
 /** State that is created at the first start and reused by every later start on the same folder. */
 export interface CloudState {

@@ -3,9 +3,9 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { QueueClient } from "@azure/storage-queue";
 import type { CloudClock } from "./clock.ts";
 import type { AssetKind } from "./company/company.ts";
-import { current, type Version } from "./resources/items.ts";
-import type { ResourceChange } from "./resources/resources.ts";
-import type { Vault } from "./resources/vault.ts";
+import { current, type Version } from "./vaults/items.ts";
+import type { Vault } from "./vaults/vault.ts";
+import type { ResourceChange } from "./vaults/vault-store.ts";
 
 /** Delivery of the events of the company's vaults and subscriptions. */
 export interface EventDelivery {

@@ -3,7 +3,7 @@ import type { IncomingMessage, RequestListener, ServerResponse } from "node:http
 import type { Authorization } from "./authorization.ts";
 import type { Faults } from "./faults.ts";
 import { type Answer, type Incoming, type Operation, readRequest, type Service, send } from "./http.ts";
-import type { Ledger } from "./ledger.ts";
+import type { Ledger } from "./request-log.ts";
 
 export interface Listening {
   authorization: Authorization;
@@ -54,7 +54,7 @@ async function serve(parts: Listening, message: IncomingMessage, response: Serve
 function nothing(request: Incoming): Operation {
   const answer = (): Answer => ({
     status: 404,
-    body: { error: { code: "NotFound", message: `Nothing is served at ${request.method} ${request.path}.` } },
+    body: { error: { code: "NotFound", message: `Unknown path: ${request.method} ${request.path}.` } },
   });
   const refusals = {
     throttled: answer,

@@ -1,6 +1,6 @@
 import { createPublicKey, generateKeyPairSync, type KeyObject, verify } from "node:crypto";
 import { type Members, publicJwk, rs256, type SigningKey } from "./jwt.ts";
-import { versionFrom } from "./resources/identifiers.ts";
+import { versionFrom } from "./vaults/identifiers.ts";
 
 /** The subject of a token: an application and its service principal. */
 export interface Principal {

@@ -1,8 +1,8 @@
 import type { BicepFile } from "./bicep/parse.ts";
-import { deployedParts } from "./deployed.ts";
+import { deployedParts } from "./deployed-parts.ts";
 import type { Finding } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
-import { cellsOf, sectionOf } from "./pages.ts";
+import { cellsOf, sectionOf } from "./markdown-sections.ts";
 import { namespacesOf } from "./providers.ts";
 import type { Role } from "./roles.ts";
 import { BUILT_IN_ROLES } from "./roles.ts";

@@ -1,12 +1,12 @@
 import type { BicepFile } from "./bicep/parse.ts";
 import { property, text } from "./expression.ts";
-import { bicepNormal, snake } from "./parity/normal.ts";
+import { bicepNormal, snake } from "./parity/normalize.ts";
 import { roleOfId } from "./roles.ts";
 
 /** A role assignment of the templates, with the actions of the role. */
 export interface Grant {
   role: string;
-  /** The principal, as `normal.ts` writes it: `{identity.principal_id}` is the service. */
+  /** The principal, as `parity/normalize.ts` writes it: `{identity.principal_id}` is the service. */
   principal: string;
   /**
    * Name of the resource in the templates; `watched` for a subscription or management group, `rotated` for a resource group,

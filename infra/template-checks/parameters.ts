@@ -1,9 +1,9 @@
+import { allowedValues } from "./bicep/file-scope.ts";
 import type { BicepFile, Parameter } from "./bicep/parse.ts";
-import { allowedValues } from "./bicep/scope.ts";
 import type { Expression, Finding } from "./expression.ts";
 import { children, text } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
-import { snake } from "./parity/normal.ts";
+import { snake } from "./parity/normalize.ts";
 import { blocks, type TerraformModule } from "./terraform/check.ts";
 
 const MAIN = "infra/azure/main.bicep";

@@ -1,9 +1,9 @@
 import path from "node:path";
 import type { BicepFile } from "./bicep/parse.ts";
-import { bicepDelegations, bicepTypes, providerOf, terraformDelegations, terraformTypes } from "./deployed.ts";
+import { bicepDelegations, bicepTypes, providerOf, terraformDelegations, terraformTypes } from "./deployed-parts.ts";
 import { type Expression, type Finding, text } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
-import { cellsOf, sectionOf } from "./pages.ts";
+import { cellsOf, sectionOf } from "./markdown-sections.ts";
 import { blocks, type TerraformModule } from "./terraform/check.ts";
 
 const PAGE = "docs/deploy.md";

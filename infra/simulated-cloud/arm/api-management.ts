@@ -1,10 +1,10 @@
 import type { CloudClock } from "../clock.ts";
-import type { Resources } from "../resources/resources.ts";
+import type { Resources } from "../vaults/vault-store.ts";
+import type { WorkingValues } from "./consumer-values.ts";
 import { principalsOf } from "./identities.ts";
-import { placeOfUri } from "./references.ts";
-import type { ArmResource, ArmStore } from "./store.ts";
-import { type Reading, readSecret } from "./vault-reading.ts";
-import type { WorkingValues } from "./working-values.ts";
+import { placeOfUri } from "./key-vault-references.ts";
+import { type Reading, readSecret } from "./read-secret.ts";
+import type { ArmResource, ArmStore } from "./resource-store.ts";
 
 const REFRESH_MS = 4 * 3_600_000;
 

@@ -1,8 +1,8 @@
 import type { CloudClock } from "../clock.ts";
-import type { Resources } from "../resources/resources.ts";
-import { type Fetched, follow, isReference, placeOf, type ReferenceStatus } from "./references.ts";
-import type { ArmResource, ArmStore } from "./store.ts";
-import type { Place, WorkingValues } from "./working-values.ts";
+import type { Resources } from "../vaults/vault-store.ts";
+import type { Place, WorkingValues } from "./consumer-values.ts";
+import { type Fetched, follow, isReference, placeOf, type ReferenceStatus } from "./key-vault-references.ts";
+import type { ArmResource, ArmStore } from "./resource-store.ts";
 
 const DAY_MS = 86_400_000;
 
@@ -67,7 +67,7 @@ export class AppService {
       const site = this.#parts.store.get(id);
       if (site === undefined) this.#running.delete(id);
       else {
-        // Nothing changed between the due fetches, so all of them return the result of the first.
+        // All due fetches return the result of the first, because settings and vaults did not change in between.
         const at = running.fetchedAt + DAY_MS;
         this.#fetch(site, running);
         running.fetchedAt += days * DAY_MS;

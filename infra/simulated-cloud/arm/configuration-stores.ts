@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { AppConfiguration } from "../app-configuration.ts";
 import type { Incoming, Operation, Service } from "../http.ts";
 import type { Tokens } from "../tokens.ts";
-import { type ArmResource, type ArmStore, configurationHost } from "./store.ts";
+import { type ArmResource, type ArmStore, configurationHost } from "./resource-store.ts";
 
 /** Serves the key-values of the company's App Configuration stores, each store at its own host. */
 export class ConfigurationStores {

@@ -2,15 +2,15 @@ import type { CloudClock } from "../clock.ts";
 import type { Company } from "../company/company.ts";
 import type { CompanyChild, CompanyResource } from "../company/resources.ts";
 import type { Directory } from "../graph/directory.ts";
-import type { Ledger } from "../ledger.ts";
-import type { Resources } from "../resources/resources.ts";
+import type { Ledger } from "../request-log.ts";
+import type { Resources } from "../vaults/vault-store.ts";
 import { ApiManagement, readsVault } from "./api-management.ts";
 import { AppService, isSite, type SitePlant } from "./app-service.ts";
+import { type HeldValues, type Place, type WorkingGap, WorkingValues } from "./consumer-values.ts";
 import { type ContainerAppPlant, ContainerApps, isContainerApp } from "./container-apps.ts";
 import { GRAPH_DEFAULTS, type GraphSettings } from "./graph-settings.ts";
-import type { ArmResource, ArmStore } from "./store.ts";
-import { TimedReaders } from "./timed-readers.ts";
-import { type HeldValues, type Place, type WorkingGap, WorkingValues } from "./working-values.ts";
+import type { ArmResource, ArmStore } from "./resource-store.ts";
+import { TimedReaders } from "./scheduled-readers.ts";
 
 interface Parts {
   resources: Resources;

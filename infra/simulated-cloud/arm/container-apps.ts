@@ -1,10 +1,10 @@
 import type { CloudClock } from "../clock.ts";
-import type { Resources } from "../resources/resources.ts";
+import type { Resources } from "../vaults/vault-store.ts";
+import type { WorkingValues } from "./consumer-values.ts";
 import { principalsOf } from "./identities.ts";
-import { placeOfUri } from "./references.ts";
-import type { ArmResource, ArmStore } from "./store.ts";
-import { type Reading, readSecret } from "./vault-reading.ts";
-import type { WorkingValues } from "./working-values.ts";
+import { placeOfUri } from "./key-vault-references.ts";
+import { type Reading, readSecret } from "./read-secret.ts";
+import type { ArmResource, ArmStore } from "./resource-store.ts";
 
 /** A secret of a container app: a value, or a vault secret that one of the app's identities reads. */
 export interface AppSecret {
@@ -77,7 +77,7 @@ export class ContainerApps {
       const app = this.#parts.store.get(id);
       if (app === undefined) this.#running.delete(id);
       else {
-        // Nothing changed between the due ticks, so all of them read the same values as the first.
+        // All due ticks read the same values, because vaults did not change in between.
         const at = running.tick + TICK_MS;
         running.tick = latest;
         if (this.#sync(app, running)) this.#restartAll(app, running, at);

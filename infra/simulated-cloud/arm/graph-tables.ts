@@ -1,9 +1,9 @@
 import { randomUUID } from "node:crypto";
-import type { ArmOptions } from "../arm-call.ts";
-import { vaultResource } from "../arm-resources.ts";
 import type { Row } from "./kql.ts";
+import type { ArmOptions } from "./request-context.ts";
+import type { ArmResource, Properties } from "./resource-store.ts";
 import { roleAssignmentResource } from "./role-assignments.ts";
-import type { ArmResource, Properties } from "./store.ts";
+import { vaultResource } from "./vault-resource.ts";
 
 type Source = (options: ArmOptions, subscriptions: readonly string[] | undefined) => Generator<Row>;
 

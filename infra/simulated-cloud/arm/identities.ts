@@ -1,5 +1,5 @@
 import type { CompanyChild } from "../company/resources.ts";
-import { guidFrom } from "../resources/identifiers.ts";
+import { guidFrom } from "../vaults/identifiers.ts";
 
 /** A resource's managed identities in Azure Resource Manager's format. */
 export interface ManagedIdentity {

@@ -1,6 +1,6 @@
-import { type ArmOptions, failure, type Route } from "../arm-call.ts";
 import type { Incoming } from "../http.ts";
-import { refusedSubscription } from "./route.ts";
+import { type ArmOptions, failure, type Route } from "./request-context.ts";
+import { refusedSubscription } from "./resource-route.ts";
 
 const OPERATION =
   /^\/subscriptions\/([^/]+)\/providers\/[^/]+\/locations\/[^/]+\/operation(results|statuses)\/([^/]+)$/i;

@@ -1,9 +1,9 @@
 import { randomUUID } from "node:crypto";
-import type { ArmOptions, Route } from "../arm-call.ts";
 import { type Answer, type Incoming, jsonObject, retryAfter } from "../http.ts";
 import type { Claims } from "../tokens.ts";
 import { TABLES } from "./graph-tables.ts";
 import { compared, parse, type Query, QueryError, type Row } from "./kql.ts";
+import type { ArmOptions, Route } from "./request-context.ts";
 
 const VERSIONS = ["2021-03-01", "2022-10-01", "2024-04-01"];
 const [QUOTA, WINDOW_MS] = [15, 5000];

@@ -1,7 +1,7 @@
-import { type ArmOptions, failure, page, type Route } from "../arm-call.ts";
 import { ROLES } from "../company/resources.ts";
 import type { Incoming } from "../http.ts";
-import { refusedSubscription } from "./route.ts";
+import { type ArmOptions, failure, page, type Route } from "./request-context.ts";
+import { refusedSubscription } from "./resource-route.ts";
 import { holdsAt, type RoleAssignment } from "./vault-access.ts";
 
 const VERSIONS = ["2015-07-01", "2018-01-01-preview", "2020-04-01-preview", "2022-04-01"];

@@ -1,6 +1,6 @@
 import { ROLES, type RoleName } from "../company/resources.ts";
-import { guidFrom } from "../resources/identifiers.ts";
-import type { Vault } from "../resources/vault.ts";
+import { guidFrom } from "../vaults/identifiers.ts";
+import type { Vault } from "../vaults/vault.ts";
 
 /** A role assignment. `scope` is the ID of a subscription or resource. */
 export interface RoleAssignment {

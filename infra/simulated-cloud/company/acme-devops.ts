@@ -26,7 +26,7 @@ function projectOf(team: string, index: number): CompanyProject {
         variables: { [`${team}-api-client-secret`]: { enabled: index !== 8 } },
         ...(index === 0 && { sharedWith: ["Orders"] }),
       },
-      // A copy in a secret variable, next to plain values. Nobody can read its value, so its origin can't be detected.
+      // A copy in a secret variable, next to plain values. Its value is not readable, so its origin can't be detected.
       ...(index % 3 === 0
         ? [{ name: `${team}-release`, variables: { API_KEY: { secret: `${team}-copied-key` }, REGION: "westeurope" } }]
         : []),

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { guidFrom } from "../resources/identifiers.ts";
+import { guidFrom } from "../vaults/identifiers.ts";
 
 /**
  * Declaration of an application registration with its service principal. IDs and values follow from the names, so that a

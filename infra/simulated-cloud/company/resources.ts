@@ -9,7 +9,7 @@
  * - `{resource:TYPE/NAME}`: the ID of a resource in the same subscription and resource group
  */
 export interface CompanyResource extends CompanyChild {
-  /** A type in `arm/types.ts`, such as `Microsoft.Web/sites`. */
+  /** A type in `arm/resource-types.ts`, such as `Microsoft.Web/sites`. */
   type: string;
   /** Resource group. Default `rg-apps`. */
   resourceGroup?: string;

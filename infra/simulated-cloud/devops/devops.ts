@@ -1,7 +1,6 @@
 import type { Directory } from "../graph/directory.ts";
 import { type Answer, type Incoming, jsonObject, type Operation, type Service } from "../http.ts";
 import { bearerToken, type Claims, type Tokens } from "../tokens.ts";
-import { type Connection, MASKED, type Organization, type Project, parameter, type Variable } from "./organization.ts";
 import {
   ANONYMOUS,
   denied,
@@ -13,8 +12,9 @@ import {
   refusals,
   TOKEN_MODES,
   type TokenMode,
-} from "./refusals.ts";
-import { connectionShape, groupShape, projectShape } from "./shapes.ts";
+} from "./errors.ts";
+import { connectionShape, groupShape, projectShape } from "./json.ts";
+import { type Connection, MASKED, type Organization, type Project, parameter, type Variable } from "./organization.ts";
 
 /** Resource ID of Azure DevOps, as the audience of tokens. */
 export const DEVOPS_AUDIENCE = "499b84ac-1321-427f-aa17-267ca6975798";

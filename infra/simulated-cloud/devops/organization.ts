@@ -1,6 +1,6 @@
 import { appIdOf, secretValueOf } from "../company/applications.ts";
 import type { CompanyConnection, CompanyDevops, CompanyProject, CompanyVariableGroup } from "../company/devops.ts";
-import { guidFrom } from "../resources/identifiers.ts";
+import { guidFrom } from "../vaults/identifiers.ts";
 
 export interface Variable {
   value: string | null;

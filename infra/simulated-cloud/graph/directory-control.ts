@@ -1,7 +1,7 @@
 import type { CompanyApplication } from "../company/applications.ts";
 import type { Directory, DirectorySettings } from "./directory.ts";
 import { type ApplicationRecord, applicationFrom, type SecretRecord } from "./records.ts";
-import type { Gap, Targets } from "./targets.ts";
+import type { Gap, Targets } from "./watched-secrets.ts";
 
 /** A client secret with its state in the simulated cloud. Times are ISO 8601. */
 export interface SecretSummary {

@@ -1,14 +1,14 @@
 import type { Answer, Incoming, Operation, Service } from "../http.ts";
 import { bearerToken, type Claims, type Tokens } from "../tokens.ts";
-import { badRequest, denied, failure, refusalsOf, unauthorized, withHeaders } from "./answers.ts";
 import type { Directory } from "./directory.ts";
+import { badRequest, denied, failure, refusalsOf, unauthorized, withHeaders } from "./errors.ts";
 import { QueryProblem } from "./odata.ts";
 import { tenantPolicyShape } from "./policies.ts";
-import type { GraphCall } from "./reads.ts";
-import * as reads from "./reads.ts";
+import type { GraphCall } from "./read-operations.ts";
+import * as reads from "./read-operations.ts";
 import type { ApplicationRecord } from "./records.ts";
 import type { Tenant, Tenants } from "./tenants.ts";
-import { addPassword, removePassword } from "./writes.ts";
+import { addPassword, removePassword } from "./write-operations.ts";
 
 export interface GraphOptions {
   tenants: Tenants;
@@ -36,7 +36,7 @@ const POLICIES = [
 
 interface Route {
   name: string;
-  /** Application permissions, any of which is sufficient. Undefined: the operation checks permissions itself. */
+  /** Sufficient application permissions; one is enough. Undefined: the operation checks permissions itself. */
   permissions?: readonly string[];
   /** The object ID or `(appId='…')` in the path. */
   id?: string;

@@ -1,7 +1,7 @@
 import type { PasswordPolicy } from "../company/applications.ts";
 import type { Directory } from "./directory.ts";
+import { instant } from "./json.ts";
 import type { ApplicationRecord } from "./records.ts";
-import { instant } from "./shapes.ts";
 
 const DAY = 86_400;
 

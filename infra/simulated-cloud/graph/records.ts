@@ -7,7 +7,7 @@ import {
   type PasswordPolicy,
   secretValueOf,
 } from "../company/applications.ts";
-import { guidFrom } from "../resources/identifiers.ts";
+import { guidFrom } from "../vaults/identifiers.ts";
 
 /** A client secret with its internal state. Validity dates are Unix seconds, event times are Unix milliseconds. */
 export interface SecretRecord {

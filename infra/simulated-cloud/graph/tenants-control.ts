@@ -1,7 +1,7 @@
 import type { CompanyTenant } from "../company/tenants.ts";
 import { DirectoryControl } from "./directory-control.ts";
-import type { Targets } from "./targets.ts";
 import type { Tenant, TenantSummary, Tenants } from "./tenants.ts";
+import type { Targets } from "./watched-secrets.ts";
 
 /** Control operations for the company's other tenants. */
 export class TenantsControl {

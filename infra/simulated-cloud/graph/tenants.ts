@@ -7,7 +7,7 @@ import {
   type CompanyTenant,
   TENANT_PERMISSIONS,
 } from "../company/tenants.ts";
-import { guidFrom } from "../resources/identifiers.ts";
+import { guidFrom } from "../vaults/identifiers.ts";
 import { Directory } from "./directory.ts";
 
 const DAY = 86_400;

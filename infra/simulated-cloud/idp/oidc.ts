@@ -4,8 +4,8 @@ import type { KoaContextWithOIDC, default as Provider } from "oidc-provider";
 import { decoded, hs256, publicPem, rs256, type SigningKey, signingKey, unsigned } from "../jwt.ts";
 import { OIDC_MODES, type OidcMode, type OidcModeName } from "./oidc-modes.ts";
 import { oidcStore } from "./oidc-store.ts";
-import { choicePage } from "./page.ts";
 import type { People } from "./people.ts";
+import { choicePage } from "./sign-in-page.ts";
 
 export interface OidcClient {
   clientId: string;

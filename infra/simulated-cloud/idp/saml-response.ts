@@ -1,6 +1,6 @@
-import { html } from "./page.ts";
 import type { Person } from "./people.ts";
 import { type SamlKey, type SignatureOptions, signXml } from "./saml-signature.ts";
+import { html } from "./sign-in-page.ts";
 
 /** ID of the request that the response answers. */
 export interface SamlRequest {

@@ -1,12 +1,12 @@
 import { createPublicKey, generateKeyPairSync, type KeyObject, randomBytes } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { makeCertificate } from "../x509.ts";
-import { choicePage, html } from "./page.ts";
 import type { People } from "./people.ts";
 import { SAML_MODES, type SamlModeName } from "./saml-modes.ts";
 import { RequestRefused, readRequest, readServiceProvider, type ServiceProvider } from "./saml-request.ts";
 import { FAILED, type SamlMode, type SamlRequest, samlResponse } from "./saml-response.ts";
 import type { SamlKey } from "./saml-signature.ts";
+import { choicePage, html } from "./sign-in-page.ts";
 
 /** Base path. The URL of the metadata is also the entity ID. */
 export const SAML = "/saml/";

@@ -1,7 +1,7 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import type { Faults } from "../faults.ts";
 import { type Answer, type Operation, type Refusals, requestHead, retryAfter, send } from "../http.ts";
-import type { Ledger } from "../ledger.ts";
+import type { Ledger } from "../request-log.ts";
 import type { OidcProvider } from "./oidc.ts";
 import { SAML, type SamlProvider } from "./saml.ts";
 

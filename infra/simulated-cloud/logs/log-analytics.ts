@@ -8,7 +8,7 @@ import {
   type Service,
 } from "../http.ts";
 import { type Tokens, tokenProblem } from "../tokens.ts";
-import { answerTo, type Column, isKnown } from "./summary.ts";
+import { answerTo, type Column, isKnown } from "./summary-query.ts";
 import type { Workspace, Workspaces } from "./workspaces.ts";
 
 /**

@@ -1,5 +1,5 @@
 import type { CloudClock } from "../clock.ts";
-import { guidFrom } from "../resources/identifiers.ts";
+import { guidFrom } from "../vaults/identifiers.ts";
 
 /** Tables that the simulated workspaces contain. */
 export const TABLES = ["AZKVAuditLogs", "AzureDiagnostics", "AADServicePrincipalSignInLogs"] as const;

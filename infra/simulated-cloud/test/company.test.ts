@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { type Cloud, startCloud } from "../cloud.ts";
 import type { AssetKind } from "../company/company.ts";
-import { companyNamed } from "../company/load.ts";
+import { companyNamed } from "../company/load-company.ts";
 
 const KINDS: AssetKind[] = ["secrets", "keys", "certificates"];
 const DAY = 86_400_000;
@@ -82,7 +82,7 @@ describe("the company acme", () => {
       const types = new Map<string, number>();
       for (const { type } of control.consumers.resources()) types.set(type, (types.get(type) ?? 0) + 1);
       for (const [type, count] of types) {
-        // The child resources of one resource, and texts of which one is sufficient.
+        // The child resources of one resource, and texts, one of them sufficient.
         const alone = /slots|\/service$|managedEnvironments$|profiles\/secrets|afd|scaleSets/i.test(type);
         expect.soft(count, type).toBeGreaterThan(alone ? 0 : 1);
       }

@@ -1,9 +1,9 @@
 import { type Expression, type Finding, property, text } from "../expression.ts";
+import { checkNames } from "./check-names.ts";
+import { checkObject } from "./check-values.ts";
+import { allowedValues, type BicepInput, bodyType, FileScope, kindOf } from "./file-scope.ts";
 import { DECORATORS } from "./functions.ts";
-import { checkNames } from "./names.ts";
 import type { BicepFile, Loop, Module, Parameter, Resource } from "./parse.ts";
-import { allowedValues, type BicepInput, bodyType, FileScope, kindOf } from "./scope.ts";
-import { checkObject } from "./values.ts";
 
 /** Scopes of the resource types that are created outside of a resource group. */
 const MADE_IN: Record<string, string[]> = {

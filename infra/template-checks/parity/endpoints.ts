@@ -1,7 +1,7 @@
 import type { BicepFile } from "../bicep/parse.ts";
 import type { Expression, Finding } from "../expression.ts";
 import { blocks, type TerraformModule } from "../terraform/check.ts";
-import { bicepNormal, type Normal, partsOf, terraformNormal } from "./normal.ts";
+import { bicepNormal, type Normal, partsOf, terraformNormal } from "./normalize.ts";
 
 /** Compares the services with a private endpoint and the DNS zones of their names. */
 export function compareEndpoints(

@@ -4,11 +4,17 @@ import { type Expression, type Finding, property } from "../expression.ts";
 import { roleOfId, roleOfName } from "../roles.ts";
 import { argumentOf, type TerraformModule } from "../terraform/check.ts";
 import type { Block } from "../terraform/parse.ts";
+import {
+  at,
+  type BicepResource,
+  bicepResources,
+  type TerraformResource,
+  terraformResources,
+} from "./declared-resources.ts";
 import { compareEndpoints } from "./endpoints.ts";
-import { KINDS, type Kind, type Pair, TERRAFORM_ONLY } from "./kinds.ts";
-import { type Normal, snake } from "./normal.ts";
+import { type Normal, snake } from "./normalize.ts";
+import { KINDS, type Kind, type Pair, TERRAFORM_ONLY } from "./resource-kinds.ts";
 import { bicepSettings, EMPTIED, emptiesStorageKey, terraformSettings } from "./settings.ts";
-import { at, type BicepResource, bicepResources, type TerraformResource, terraformResources } from "./sides.ts";
 
 /** One row of the parity table: something that both sides have, or that one side lacks. */
 export interface ParityRow {

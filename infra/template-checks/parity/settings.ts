@@ -1,13 +1,13 @@
 import type { BicepFile } from "../bicep/parse.ts";
 import { type Expression, property } from "../expression.ts";
 import { argumentOf, type TerraformModule } from "../terraform/check.ts";
-import { partsOf } from "./normal.ts";
-import { bicepResources, type Side, terraformResources } from "./sides.ts";
+import { bicepResources, type Side, terraformResources } from "./declared-resources.ts";
+import { partsOf } from "./normalize.ts";
 
 /** An app setting with its value and the condition under which it is written. */
 export interface Setting {
   name: string;
-  /** Value, as `normal.ts` writes it. */
+  /** Value, as `parity/normalize.ts` writes it. */
   value: string;
   condition: string;
   file: string;

@@ -1,5 +1,5 @@
 import { type Answer, type Incoming, jsonObject, type Operation } from "../../http.ts";
-import { AwsError, awsAnswer, awsFailure, awsRefusals } from "./answers.ts";
+import { AwsError, awsAnswer, awsFailure, awsRefusals } from "./errors.ts";
 import { ParameterStore } from "./parameter-store.ts";
 import { SecretsManager } from "./secrets-manager.ts";
 import { type AccessKey, verified } from "./signature.ts";

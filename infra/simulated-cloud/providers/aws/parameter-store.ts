@@ -1,4 +1,4 @@
-import { AwsError } from "./answers.ts";
+import { AwsError } from "./errors.ts";
 
 interface Parameter {
   name: string;

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { AwsError } from "./answers.ts";
+import { AwsError } from "./errors.ts";
 
 const ACCOUNT = "123456789012";
 const DAY_MS = 86_400_000;
