@@ -88,7 +88,7 @@ export async function buildApp(
 }
 
 /** Areas whose functions do not use the services. */
-const STANDALONE = ["system", "page", "docs", "catch-all"];
+const AREAS_WITHOUT_SERVICES = ["system", "page", "docs", "catch-all"];
 
 /**
  * Makes every other area import the services, which its functions need anyway. Otherwise esbuild creates a chunk for each set
@@ -100,7 +100,7 @@ const withServices: Plugin = {
     const areas = readFileSync(path.join(root, "functions/functions.ts"), "utf8").matchAll(
       /import\("\.\/([a-z0-9-]+)\.ts"\)/g,
     );
-    const names = [...areas].map(([, name]) => name!).filter((name) => !STANDALONE.includes(name));
+    const names = [...areas].map(([, name]) => name!).filter((name) => !AREAS_WITHOUT_SERVICES.includes(name));
     onLoad({ filter: new RegExp(`[\\\\/]functions[\\\\/](?:${names.join("|")})\\.ts$`) }, async (file) => ({
       contents: `${await readFile(file.path, "utf8")}\nimport "./services.ts";\n`,
       loader: "ts",

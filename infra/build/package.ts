@@ -87,12 +87,12 @@ function filesIn(app: string): [legal: string[], files: [string, Uint8Array][]] 
 }
 
 const sha256 = (data: Uint8Array | string): string => createHash("sha256").update(data).digest("hex");
-const inOrder = (files: Map<string, Uint8Array>): [string, Uint8Array][] =>
+const sortedEntries = (files: Map<string, Uint8Array>): [string, Uint8Array][] =>
   [...files].sort(([one], [other]) => (one < other ? -1 : 1));
 
 const digestOf = (files: Map<string, Uint8Array>): string =>
   sha256(
-    inOrder(files)
+    sortedEntries(files)
       .map(([file, data]) => `${sha256(data)}  ${file}\n`)
       .join(""),
   );
@@ -105,7 +105,7 @@ const digestOf = (files: Map<string, Uint8Array>): string =>
 function zipOf(files: Map<string, Uint8Array>): Uint8Array {
   const options = { mtime: new Date(1980, 0, 1), os: 3, attrs: (0o100644 << 16) >>> 0 };
   const entries: Zippable = {};
-  for (const [file, data] of inOrder(files)) {
+  for (const [file, data] of sortedEntries(files)) {
     entries[file] = [data, { ...options, level: /\.(gz|png|woff)$/.test(file) ? 0 : 6 }];
   }
   return zipSync(entries);

@@ -72,7 +72,7 @@ export function packagesOf(root: string, { metafile, copied }: BuiltApp): Bundle
     const { integrity } = lock.packages[folder] ?? {};
     const texts = licenseTexts(root, folder, copied);
     packages.set(id, {
-      ...described(root, folder),
+      ...readDescription(root, folder),
       integrity,
       licenseTexts: texts,
       imports: sorted(importsOf.get(id)),
@@ -94,7 +94,10 @@ const readJson = <T>(...file: string[]): T => JSON.parse(readFileSync(path.join(
 
 type Person = string | { name: string } | undefined;
 
-function described(root: string, folder: string): Pick<BundledPackage, "name" | "version" | "license" | "origin"> {
+function readDescription(
+  root: string,
+  folder: string,
+): Pick<BundledPackage, "name" | "version" | "license" | "origin"> {
   const { name, version, license, author, repository } = readJson<{
     name: string;
     version: string;

@@ -11,7 +11,7 @@ import { writePageTypes } from "./page-types.ts";
 const root = path.resolve(import.meta.dirname, "../..");
 const page = path.join(root, "functions/web");
 /** Cached builds, by the hash of their sources. */
-const kept = path.join(root, ".local/page");
+const cacheFolder = path.join(root, ".local/page");
 const MODULES = "modules.json";
 
 /**
@@ -23,10 +23,10 @@ const MODULES = "modules.json";
  */
 export async function buildPage(target: string, { anew = false } = {}): Promise<string[]> {
   await writePageTypes();
-  const folder = path.join(kept, digestOfSources());
+  const folder = path.join(cacheFolder, digestOfSources());
   if (anew || !existsSync(folder)) {
-    await mkdir(kept, { recursive: true });
-    const made = await mkdtemp(path.join(kept, "new-"));
+    await mkdir(cacheFolder, { recursive: true });
+    const made = await mkdtemp(path.join(cacheFolder, "new-"));
     await buildInto(made);
     await rm(folder, { recursive: true, force: true });
     // Another process may have finished the same build first.
@@ -53,7 +53,7 @@ function digestOfSources(): string {
   return hash.digest("hex").slice(0, 16);
 }
 
-const BEST = { params: { [constants.BROTLI_PARAM_QUALITY]: constants.BROTLI_MAX_QUALITY } };
+const BEST_COMPRESSION = { params: { [constants.BROTLI_PARAM_QUALITY]: constants.BROTLI_MAX_QUALITY } };
 
 /**
  * Builds the page into a folder and compresses each file. gzip does not use zlib, whose output differs between processors and
@@ -76,7 +76,7 @@ async function buildInto(folder: string): Promise<void> {
     hashes[file.fileName] = createHash("sha256").update(data).digest("base64url").slice(0, 22);
     await writeFile(path.join(folder, file.fileName), data);
     await writeFile(path.join(folder, `${file.fileName}.gz`), gzipSync(data, { level: 9, mtime: 0 }));
-    await writeFile(path.join(folder, `${file.fileName}.br`), brotliCompressSync(data, BEST));
+    await writeFile(path.join(folder, `${file.fileName}.br`), brotliCompressSync(data, BEST_COMPRESSION));
   }
   await writeFile(path.join(folder, "hashes.json"), JSON.stringify(hashes));
   const modules = output

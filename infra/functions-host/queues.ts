@@ -139,7 +139,7 @@ async function handle(
   { settings, lease, executor, log }: QueueOptions,
 ): Promise<void> {
   const source = `Function.${target.name}`;
-  const held = holdMessage(queue, message, lease, (error) =>
+  const held = renewMessageLease(queue, message, lease, (error) =>
     log("warning", source, `Message ${message.messageId} could not be renewed: ${error.message}`),
   );
   const moveToPoison = async (why: string) => {
@@ -177,7 +177,7 @@ async function handle(
  * Renews the lease after half its time until released.
  * @returns the pop receipt that deletes the message
  */
-function holdMessage(
+function renewMessageLease(
   queue: QueueClient,
   message: DequeuedMessageItem,
   lease: number,

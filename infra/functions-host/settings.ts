@@ -49,31 +49,31 @@ export async function readHostJson(appFolder: string, environment: Environment):
 
   const http = member(host, "extensions", "http");
   const queues = member(host, "extensions", "queues");
-  const batchSize = whole(queues, "batchSize", 16);
+  const batchSize = readInteger(queues, "batchSize", 16);
   if (batchSize < 1 || batchSize > MAX_BATCH_SIZE)
     throw new Error(`host.json: batchSize must be 1 to ${MAX_BATCH_SIZE}`);
-  const encoding = text(queues, "messageEncoding", "base64").toLowerCase();
+  const encoding = readString(queues, "messageEncoding", "base64").toLowerCase();
   if (encoding !== "base64" && encoding !== "none")
     throw new Error('host.json: messageEncoding must be "base64" or "none"');
   const timeout = member(host, "functionTimeout");
   return {
-    routePrefix: text(http, "routePrefix", "api").replaceAll(/^\/+|\/+$/g, ""),
-    maxOutstandingRequests: unbounded(whole(http, "maxOutstandingRequests", -1)),
-    maxConcurrentRequests: unbounded(whole(http, "maxConcurrentRequests", -1)),
+    routePrefix: readString(http, "routePrefix", "api").replaceAll(/^\/+|\/+$/g, ""),
+    maxOutstandingRequests: unlimitedIfMinusOne(readInteger(http, "maxOutstandingRequests", -1)),
+    maxConcurrentRequests: unlimitedIfMinusOne(readInteger(http, "maxConcurrentRequests", -1)),
     queues: {
       batchSize,
       // The platform multiplies the value by the instance's cores. The smallest instance has one.
-      newBatchThreshold: whole(queues, "newBatchThreshold", Math.floor(batchSize / 2)),
-      maxDequeueCount: whole(queues, "maxDequeueCount", 5),
-      visibilityTimeout: span(queues, "visibilityTimeout", 0) / 1000,
-      maxPollingInterval: span(queues, "maxPollingInterval", POLLING_INTERVAL_MS[environment]),
+      newBatchThreshold: readInteger(queues, "newBatchThreshold", Math.floor(batchSize / 2)),
+      maxDequeueCount: readInteger(queues, "maxDequeueCount", 5),
+      visibilityTimeout: readTimeSpan(queues, "visibilityTimeout", 0) / 1000,
+      maxPollingInterval: readTimeSpan(queues, "maxPollingInterval", POLLING_INTERVAL_MS[environment]),
       messageEncoding: encoding,
     },
     functionTimeout:
       timeout === "-1" || timeout === -1
         ? Number.POSITIVE_INFINITY
-        : span(host, "functionTimeout", FUNCTION_TIMEOUT_MS),
-    logLevels: strings(member(host, "logging", "logLevel"), "logging.logLevel"),
+        : readTimeSpan(host, "functionTimeout", FUNCTION_TIMEOUT_MS),
+    logLevels: readStrings(member(host, "logging", "logLevel"), "logging.logLevel"),
   };
 }
 
@@ -82,7 +82,7 @@ export async function applyLocalSettings(appFolder: string): Promise<void> {
   const local = await readJson(join(appFolder, "local.settings.json"));
   if (local === undefined) return;
   if (member(local, "IsEncrypted") === true) throw new Error("local.settings.json: encrypted values are not supported");
-  for (const [name, value] of Object.entries(strings(member(local, "Values"), "Values"))) {
+  for (const [name, value] of Object.entries(readStrings(member(local, "Values"), "Values"))) {
     process.env[name] ??= value;
   }
 }
@@ -159,24 +159,24 @@ function member(value: Json | undefined, ...path: string[]): Json | undefined {
   return at;
 }
 
-function whole(value: Json | undefined, key: string, fallback: number): number {
+function readInteger(value: Json | undefined, key: string, fallback: number): number {
   const found = member(value, key) ?? fallback;
   if (!Number.isInteger(found)) throw new Error(`host.json: ${key} must be a whole number`);
   return found as number;
 }
 
-function unbounded(value: number): number {
+function unlimitedIfMinusOne(value: number): number {
   return value === -1 ? Number.POSITIVE_INFINITY : value;
 }
 
-function text(value: Json | undefined, key: string, fallback: string): string {
+function readString(value: Json | undefined, key: string, fallback: string): string {
   const found = member(value, key) ?? fallback;
   if (typeof found !== "string") throw new Error(`host.json: ${key} must be text`);
   return found;
 }
 
 /** Returns the milliseconds of a TimeSpan. */
-function span(value: Json | undefined, key: string, fallback: number): number {
+function readTimeSpan(value: Json | undefined, key: string, fallback: number): number {
   const found = member(value, key);
   if (found === undefined) return fallback;
   const parsed = typeof found === "string" ? parseTimeSpan(found) : undefined;
@@ -184,7 +184,7 @@ function span(value: Json | undefined, key: string, fallback: number): number {
   return parsed;
 }
 
-function strings(value: Json | undefined, name: string): Record<string, string> {
+function readStrings(value: Json | undefined, name: string): Record<string, string> {
   const entries = Object.entries(value ?? {});
   if (entries.some(([, each]) => typeof each !== "string")) throw new Error(`${name}: every value must be text`);
   return Object.fromEntries(entries) as Record<string, string>;

@@ -44,7 +44,7 @@ export function createTimerLease(connection: string | undefined, hostId: string,
       until: new Date(Date.now() + seconds * 1000).toISOString(),
     };
     const write = async (answer: Promise<{ etag?: string }>, ...refusals: number[]): Promise<boolean> => {
-      const { etag } = (await orUndefined(answer, ...refusals)) ?? {};
+      const { etag } = (await undefinedOnStatus(answer, ...refusals)) ?? {};
       if (etag === undefined) etags.delete(timer);
       else etags.set(timer, etag);
       return etag !== undefined;
@@ -53,7 +53,7 @@ export function createTimerLease(connection: string | undefined, hostId: string,
 
     const known = etags.get(timer);
     if (known !== undefined && (await replace(known))) return true;
-    const held = await orUndefined(leases.getEntity<LeaseRow>(hostId, timer), 404);
+    const held = await undefinedOnStatus(leases.getEntity<LeaseRow>(hostId, timer), 404);
     if (held === undefined) return await write(leases.createEntity(row), 409);
     if (held.owner !== owner && held.until > new Date().toISOString()) return false;
     return await replace(held.etag);
@@ -62,8 +62,9 @@ export function createTimerLease(connection: string | undefined, hostId: string,
   const release = async (timer: string): Promise<void> => {
     const leases = await table();
     etags.delete(timer);
-    const held = await orUndefined(leases.getEntity<LeaseRow>(hostId, timer), 404);
-    if (held?.owner === owner) await orUndefined(leases.deleteEntity(hostId, timer, { etag: held.etag }), 412, 404);
+    const held = await undefinedOnStatus(leases.getEntity<LeaseRow>(hostId, timer), 404);
+    if (held?.owner === owner)
+      await undefinedOnStatus(leases.deleteEntity(hostId, timer, { etag: held.etag }), 412, 404);
   };
   return { acquire, release };
 }
@@ -79,7 +80,7 @@ async function openTable(connection: string): Promise<TableClient> {
 }
 
 /** Returns the response. Undefined if the service returned one of these error statuses. */
-async function orUndefined<T>(answer: Promise<T>, ...statuses: number[]): Promise<T | undefined> {
+async function undefinedOnStatus<T>(answer: Promise<T>, ...statuses: number[]): Promise<T | undefined> {
   try {
     return await answer;
   } catch (error) {

@@ -85,7 +85,7 @@ async function listenTo(timer: Timer, options: TimerOptions, stop: AbortSignal):
     const until = AbortSignal.any([stop, lost.signal]);
     const renewal = renew(timer, options, until).finally(() => lost.abort());
     // Only the data folder can fail here. The host releases the lease, and the loop starts again.
-    await keepSchedule(timer, options, until).catch(async (error: unknown) => {
+    await runSchedule(timer, options, until).catch(async (error: unknown) => {
       options.log(
         "error",
         `Function.${name}`,
@@ -115,7 +115,7 @@ async function renew({ target }: Timer, { lease, leaseSeconds, log }: TimerOptio
  * Runs the timer, one run at a time. After an overrun, the first missed run starts immediately and the others are skipped,
  * because the next time counts from the start of a run (`TimerListener.InvokeJobFunction`).
  */
-async function keepSchedule({ target, schedule, monitored }: Timer, options: TimerOptions, stop: AbortSignal) {
+async function runSchedule({ target, schedule, monitored }: Timer, options: TimerOptions, stop: AbortSignal) {
   const recorded = monitored ? await options.store.read(target.name) : undefined;
   let { status, pastDue, changed } = startStatus(recorded, schedule, new Date());
   if (changed && monitored) await options.store.write(target.name, status);

@@ -1,6 +1,6 @@
 import type { People } from "./idp/people.ts";
 import {
-  decoded,
+  decodeUnverified,
   hs256,
   type Members,
   publicJwk,
@@ -94,7 +94,7 @@ export class ApiTokens {
     }
     const all = Object.entries({ ...correct, ...claims }).filter(([, value]) => value !== null && value !== undefined);
     const payload = Object.fromEntries(all);
-    const head = { ...decoded(tokens.sign({})).header, ...header };
+    const head = { ...decodeUnverified(tokens.sign({})).header, ...header };
     this.#others ??= await makeOthers(tokens.signingKey.id);
     switch (signature) {
       case "none":

@@ -1,6 +1,6 @@
 import type { Incoming, Operation } from "./http.ts";
 import { bearerToken } from "./tokens.ts";
-import type { Resources } from "./vaults/vault-store.ts";
+import type { VaultStore } from "./vaults/vault-store.ts";
 
 /** A role assignment: the actions that a role allows at a scope. */
 export interface Assignment {
@@ -63,10 +63,10 @@ export const actionOf = (operation: string): string | undefined => ACTIONS[opera
  * deny.
  */
 export class Authorization {
-  readonly #resources: Resources;
+  readonly #resources: VaultStore;
   #assignments: readonly Assignment[] | undefined;
 
-  constructor(resources: Resources) {
+  constructor(resources: VaultStore) {
     this.#resources = resources;
   }
 
@@ -75,7 +75,7 @@ export class Authorization {
   }
 
   /** Returns whether a subscription appears in the list: the caller has a role at the subscription or at something in it. */
-  sees(subscriptionId: string): boolean {
+  canSeeSubscription(subscriptionId: string): boolean {
     const scope = `/subscriptions/${subscriptionId}`.toLowerCase();
     return this.#assignments?.some((one) => within(one.scope.toLowerCase(), scope)) ?? true;
   }

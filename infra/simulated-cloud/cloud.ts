@@ -13,7 +13,7 @@ import { arm } from "./arm/resource-manager.ts";
 import { ArmStore } from "./arm/resource-store.ts";
 import { Authorization } from "./authorization.ts";
 import { CloudClock } from "./clock.ts";
-import { type CompanyChoice, chosenCompany, companyNamed } from "./company/load-company.ts";
+import { type CompanyChoice, companyFromArgument, resolveCompany } from "./company/load-company.ts";
 import { Control } from "./control.ts";
 import { controlApi } from "./control-api.ts";
 import { type CloudState, DataFolder } from "./data-folder.ts";
@@ -42,15 +42,15 @@ import { Workspaces } from "./logs/workspaces.ts";
 import { MAIL_AUDIENCE, MAIL_DOMAIN, Mails } from "./mail.ts";
 import { managedIdentityToken } from "./managed-identity.ts";
 import { Providers } from "./providers/providers.ts";
-import { Ledger } from "./request-log.ts";
+import { RequestLog } from "./request-log.ts";
 import { type Listening, listener } from "./server.ts";
 import { serverCertificate } from "./tls.ts";
 import { Tokens } from "./tokens.ts";
 import { CertificateMaker } from "./vaults/certificates.ts";
 import { guidFrom } from "./vaults/identifiers.ts";
 import type { Vault } from "./vaults/vault.ts";
-import { Resources } from "./vaults/vault-store.ts";
-import { Sinks } from "./webhook-sink.ts";
+import { VaultStore } from "./vaults/vault-store.ts";
+import { WebhookSinks } from "./webhook-sink.ts";
 
 const SUFFIX = "vault.localhost";
 /** Every company has the service's own vault. Lists contain it only if the company declares it. */
@@ -109,13 +109,13 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   const temporary = options.data === undefined ? mkdtempSync(join(tmpdir(), "stand-in-cloud-")) : undefined;
   if (temporary !== undefined && options.keys !== undefined) cpSync(options.keys, temporary, { recursive: true });
   const folder = new DataFolder(options.data ?? temporary!);
-  const named = typeof options.company === "string" ? companyNamed(options.company) : options.company;
+  const named = typeof options.company === "string" ? companyFromArgument(options.company) : options.company;
   const state = folder.state(named, options.seed);
   const signingKey = folder.signingKey();
   const certificate = serverCertificate(folder.path);
 
-  const [company, clock, changes] = [chosenCompany(state.company, state.seed), new CloudClock(), folder.changes()];
-  const resources = new Resources(company, state.base, clock);
+  const [company, clock, changes] = [resolveCompany(state.company, state.seed), new CloudClock(), folder.changes()];
+  const resources = new VaultStore(company, state.base, clock);
   if (resources.vault(SERVICE_VAULT) === undefined) resources.addUnlisted({ name: SERVICE_VAULT });
   resources.restore(
     changes.filter((change) => !isDirectoryChange(change)),
@@ -128,7 +128,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     service: [state.identity, state.app],
   });
   directory.restore(changes.filter(isDirectoryChange), folder.writeChange);
-  const [faults, ledger, sinks] = [new Faults(), new Ledger(), new Sinks()];
+  const [faults, ledger, sinks] = [new Faults(), new RequestLog(), new WebhookSinks()];
   const workspaces = new Workspaces(clock);
   const [pagerDuty, serviceNow] = [new PagerDuty(), new ServiceNow()];
   const authorization = new Authorization(resources);
@@ -205,8 +205,8 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   resources.beforeChange = () => consumers.settle();
   resources.changed = (change) => events.changed(change);
   resources.secretChanged = (vault, name) => {
-    targets.noticed(vault, name);
-    consumers.timedReaders.changed(vault, name);
+    targets.secretChanged(vault, name);
+    consumers.timedReaders.secretChanged(vault, name);
   };
   resources.secretRead = (vault, name, version, objectId) => {
     const id = `${vaultUri(vault)}secrets/${name}/${version}`;

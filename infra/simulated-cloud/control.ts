@@ -24,21 +24,21 @@ import type { SamlModeName } from "./idp/saml-modes.ts";
 import type { PagerDuty } from "./incidents/pagerduty.ts";
 import type { ServiceNow } from "./incidents/servicenow.ts";
 import type { Workspaces } from "./logs/workspaces.ts";
-import type { KeptMail, Mails } from "./mail.ts";
+import type { Mails, StoredMail } from "./mail.ts";
 import type { Providers } from "./providers/providers.ts";
-import type { Ledger, LoggedRequest } from "./request-log.ts";
+import type { LoggedRequest, RequestLog } from "./request-log.ts";
 import type { Tokens } from "./tokens.ts";
 import { current, type Version } from "./vaults/items.ts";
-import type { ItemChange, Resources } from "./vaults/vault-store.ts";
-import type { Sinks, SunkRequest } from "./webhook-sink.ts";
+import type { ItemChange, VaultStore } from "./vaults/vault-store.ts";
+import type { ReceivedRequest, WebhookSinks } from "./webhook-sink.ts";
 
 export interface ControlParts {
   devops: Devops;
-  resources: Resources;
+  resources: VaultStore;
   faults: Faults;
-  ledger: Ledger;
+  ledger: RequestLog;
   mails: Mails;
-  sinks: Sinks;
+  sinks: WebhookSinks;
   pagerDuty: PagerDuty;
   serviceNow: ServiceNow;
   appConfiguration: AppConfiguration;
@@ -128,7 +128,7 @@ export class Control {
   }
 
   /** Returns the latest requests, oldest first. */
-  requests(filter?: Parameters<Ledger["requests"]>[0]): LoggedRequest[] {
+  requests(filter?: Parameters<RequestLog["requests"]>[0]): LoggedRequest[] {
     return this.#parts.ledger.requests(filter);
   }
 
@@ -286,7 +286,7 @@ export class Control {
   }
 
   /** Returns the accepted mails, oldest first. */
-  mails(): KeptMail[] {
+  mails(): StoredMail[] {
     return this.#parts.mails.list();
   }
 
@@ -310,7 +310,7 @@ export class Control {
   }
 
   /** Returns the requests to `/sink/<name>`, oldest first. */
-  sunk(name: string): SunkRequest[] {
+  sunk(name: string): ReceivedRequest[] {
     return this.#parts.sinks.list(name);
   }
 

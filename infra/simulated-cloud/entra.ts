@@ -99,7 +99,7 @@ function token(
   }
   const clientId = form.get("client_id");
   if (!clientId) return missing("client_id");
-  const known = (isOwn ? apps.find((one) => one.clientId === clientId) : undefined) ?? directory.truth(clientId);
+  const known = (isOwn ? apps.find((one) => one.clientId === clientId) : undefined) ?? directory.currentState(clientId);
   if (known === undefined) {
     return failure(
       400,

@@ -67,7 +67,7 @@ export interface ActiveFault extends Fault {
 export type Outcome = { answer: Answer | undefined; fault?: string };
 
 /** Network faults. They also apply to requests without a token. */
-const ON_THE_WAY = new Set<FaultAction["kind"]>([
+const NETWORK_FAULTS = new Set<FaultAction["kind"]>([
   "latency",
   "hang",
   "hangAfter",
@@ -108,7 +108,7 @@ export class Faults {
       if (!fits(rule.match ?? {}, request, operation)) continue;
       // Requests without a token get the normal 401, unless a fault names the challenge operation itself.
       const named = rule.match?.operation === operation.name;
-      if (operation.anonymous && !named && !ON_THE_WAY.has(rule.action.kind)) continue;
+      if (operation.anonymous && !named && !NETWORK_FAULTS.has(rule.action.kind)) continue;
       rule.seen++;
       if (rule.seen <= (rule.after ?? 0) || rule.happened >= (rule.times ?? Number.POSITIVE_INFINITY)) continue;
       rule.happened++;

@@ -30,7 +30,7 @@ export function unsigned(header: Members, claims: Members): string {
 }
 
 /** Returns header and claims of a token without verifying its signature. */
-export function decoded(token: string): { header: Members; claims: Members } {
+export function decodeUnverified(token: string): { header: Members; claims: Members } {
   const [header, claims] = token.split(".", 2).map((part) => {
     return JSON.parse(Buffer.from(part, "base64url").toString("utf8")) as Members;
   });

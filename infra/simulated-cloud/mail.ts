@@ -24,7 +24,7 @@ const SUPPRESSED_DOMAIN = "suppressed.example";
 /** Azure returns 30 seconds. A shorter delay keeps tests fast. */
 const POLL_AGAIN_SECONDS = 1;
 
-export interface KeptMail {
+export interface StoredMail {
   operationId: string;
   at: string;
   from: string;
@@ -49,7 +49,7 @@ export class Mails {
   readonly #key: Buffer;
   readonly #tokens: Tokens;
   readonly #folder: string;
-  #kept: KeptMail[] = [];
+  #kept: StoredMail[] = [];
 
   /** @param folder folder in which each message is stored as `.html`, `.txt` and `.json` */
   constructor(key: Buffer, tokens: Tokens, folder: string) {
@@ -58,7 +58,7 @@ export class Mails {
     this.#folder = folder;
   }
 
-  list(): KeptMail[] {
+  list(): StoredMail[] {
     return [...this.#kept];
   }
 
@@ -127,7 +127,7 @@ export class Mails {
     return { status: 200, body: { id: mail.operationId, status: mail.status, error } };
   }
 
-  #keep(mail: KeptMail): void {
+  #keep(mail: StoredMail): void {
     this.#kept.push(mail);
     mkdirSync(this.#folder, { recursive: true });
     const name = `${mail.at.replace(/[:.]/g, "-")}-${this.#kept.length}`;
@@ -139,7 +139,7 @@ export class Mails {
 }
 
 /** Parses the message in a request body, or returns the error. */
-function mailIn(body: Record<string, unknown>, operationId: string): KeptMail | string {
+function mailIn(body: Record<string, unknown>, operationId: string): StoredMail | string {
   const { senderAddress, content, recipients } = body as {
     senderAddress?: unknown;
     content?: { subject?: unknown; html?: unknown; plainText?: unknown };

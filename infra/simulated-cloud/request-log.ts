@@ -21,7 +21,7 @@ export interface LoggedRequest {
 const KEPT = 20_000;
 
 /** Records requests: a count per operation, and the latest requests. */
-export class Ledger {
+export class RequestLog {
   readonly #counts = new Map<string, number>();
   #requests: LoggedRequest[] = [];
 

@@ -3,12 +3,12 @@ import type { IncomingMessage, RequestListener, ServerResponse } from "node:http
 import type { Authorization } from "./authorization.ts";
 import type { Faults } from "./faults.ts";
 import { type Answer, type Incoming, type Operation, readRequest, type Service, send } from "./http.ts";
-import type { Ledger } from "./request-log.ts";
+import type { RequestLog } from "./request-log.ts";
 
 export interface Listening {
   authorization: Authorization;
   faults: Faults;
-  ledger: Ledger;
+  ledger: RequestLog;
   /** `https://evil.localhost:port` */
   foreignHost(): string;
   /** Finds the service of a request by host. Undefined if no service has the host. */

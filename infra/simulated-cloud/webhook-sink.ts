@@ -2,7 +2,7 @@ import type { Answer, Incoming, Operation, Refusals } from "./http.ts";
 import { retryAfter } from "./http.ts";
 
 /** A request that a sink received. */
-export interface SunkRequest {
+export interface ReceivedRequest {
   at: string;
   method: string;
   headers: Record<string, string>;
@@ -10,15 +10,15 @@ export interface SunkRequest {
 }
 
 /** Receives webhooks: every request to `/sink/<name>` on the control port is stored under its name. */
-export class Sinks {
-  readonly #received = new Map<string, SunkRequest[]>();
+export class WebhookSinks {
+  readonly #received = new Map<string, ReceivedRequest[]>();
 
   operation(request: Incoming): Operation {
     const name = request.segments[1] ?? "";
     return { name: "sink.receive", item: name, refusals, answer: () => this.#receive(name, request) };
   }
 
-  list(name: string): SunkRequest[] {
+  list(name: string): ReceivedRequest[] {
     return [...(this.#received.get(name) ?? [])];
   }
 

@@ -1,6 +1,6 @@
 import type { BicepFile } from "./bicep/parse.ts";
 import { property, text } from "./expression.ts";
-import { bicepNormal, snake } from "./parity/normalize.ts";
+import { bicepNormalizer, snake } from "./parity/normalize.ts";
 import { roleOfId } from "./roles.ts";
 
 /** A role assignment of the templates, with the actions of the role. */
@@ -18,7 +18,7 @@ export interface Grant {
 }
 
 /** Scopes of the permission files, by folder. */
-const OWN: Record<string, Grant["scope"]> = { rotation: "rotated", "literal-scan": "compared" };
+const SCOPE_BY_FOLDER: Record<string, Grant["scope"]> = { rotation: "rotated", "literal-scan": "compared" };
 
 /**
  * Returns every role assignment of the Bicep files. Assignments at a management group are the same as those at a subscription
@@ -31,10 +31,10 @@ export function grantsOf(bicep: ReadonlyMap<string, BicepFile>): Grant[] {
       const assigned = file.resources.filter(({ type }) => type === "Microsoft.Authorization/roleAssignments");
       return assigned.map(({ body }): Grant => {
         const scope = property(body, "scope");
-        const own = OWN[file.path.split("/").at(-2)!] ?? "watched";
+        const own = SCOPE_BY_FOLDER[file.path.split("/").at(-2)!] ?? "watched";
         const on = scope?.kind === "name" ? snake(scope.name) : own;
         const principal = property(body, "properties", "principalId");
-        const whose = principal ? bicepNormal(bicep, file)(principal) : "";
+        const whose = principal ? bicepNormalizer(bicep, file)(principal) : "";
         const role = property(body, "properties", "roleDefinitionId");
         const id = role?.kind === "call" ? text(role.args.at(-1)) : undefined;
         const builtIn = id === undefined ? undefined : roleOfId(id);
@@ -47,7 +47,7 @@ export function grantsOf(bicep: ReadonlyMap<string, BicepFile>): Grant[] {
             dataActions: builtIn.dataActions,
           };
         const definition = file.resources.find(
-          ({ name }) => role && bicepNormal(bicep, file)(role) === `{${snake(name)}.id}`,
+          ({ name }) => role && bicepNormalizer(bicep, file)(role) === `{${snake(name)}.id}`,
         );
         const permissions = property(definition?.body, "properties", "permissions");
         const first = permissions?.kind === "array" ? permissions.items[0] : undefined;

@@ -87,7 +87,7 @@ export async function parsePolicy(files: InfraFiles): Promise<ParsedPolicy> {
   const nested = outer.resources.flatMap((one) => Nested.safeParse(one).data?.properties.template ?? []);
   const found = new Map<string, BicepFile>();
   for (const [index, template] of [outer, ...nested].entries()) {
-    found.set(`${FILE} ${index}`, await parseBicep(FILE, bicepOf(template)));
+    found.set(`${FILE} ${index}`, await parseBicep(FILE, templateAsBicep(template)));
   }
   return { findings: [], files: found, policy: parsed.data };
 }
@@ -113,29 +113,29 @@ export function checkPolicy(
   const madeSubscription = made(beside, `${TOPIC}/eventSubscriptions`);
   const madeRole = made(queue, "Microsoft.Authorization/roleAssignments");
   return [
-    ...unlike("parameters", used(JSON.stringify({ name, parameters })), Object.keys(policy.parameters)),
-    ...unlike("parameters of its template", Object.keys(parameters), Object.keys(template.parameters)),
+    ...parameterDifferences("parameters", used(JSON.stringify({ name, parameters })), Object.keys(policy.parameters)),
+    ...parameterDifferences("parameters of its template", Object.keys(parameters), Object.keys(template.parameters)),
     ...template.resources.flatMap((one) => checkNested(one)),
     ...template.resources
       .slice(1)
       .filter(({ dependsOn }) => !Array.isArray(dependsOn) || dependsOn.length === 0)
       .map(({ type }) => finding(`${type} must depend on the resources that are created before it`)),
-    ...nameOfMade(parameters.topicName?.value ?? "", template).flatMap((one) =>
+    ...createdName(parameters.topicName?.value ?? "", template).flatMap((one) =>
       one === name ? [] : [finding(`it looks for ${name} and makes ${one}`)],
     ),
     ...(text(property(madeTopic?.body, "properties", "topicType")) === "Microsoft.KeyVault.vaults"
       ? []
       : [finding("its topic is not one of a key vault")]),
-    ...same("identity of a topic", madeTopic, topic, "identity"),
+    ...compareValues("identity of a topic", madeTopic, topic, "identity"),
     ...["deliveryWithResourceIdentity", "eventDeliverySchema", "retryPolicy"].flatMap((key) =>
-      same(key, madeSubscription, subscription, "properties", key),
+      compareValues(key, madeSubscription, subscription, "properties", key),
     ),
-    ...same("role of a topic", madeRole, role, "properties"),
+    ...compareValues("role of a topic", madeRole, role, "properties"),
     ...["subscription", "management-group"].flatMap((scope) => {
       const assignment = resourceOf(bicep, `events-policy/${scope}.bicep`, "Microsoft.Authorization/policyAssignments");
       const given = property(assignment?.body, "properties", "parameters");
       const keys = given?.kind === "object" ? given.entries.map(({ key }) => key ?? "") : [];
-      return unlike(`parameters of the ${scope}'s assignment`, keys, Object.keys(policy.parameters));
+      return parameterDifferences(`parameters of the ${scope}'s assignment`, keys, Object.keys(policy.parameters));
     }),
     ...checkCondition(conditions),
   ];
@@ -150,7 +150,11 @@ function checkNested(resource: Template["resources"][number]): Finding[] {
   const scope = template.resources.map((one) => one.scope);
   const onQueue = "[concat(parameters('storageAccountId'), '/queueServices/default/queues/vault-events')]";
   return [
-    ...unlike("parameters of the template in its template", Object.keys(parameters), Object.keys(template.parameters)),
+    ...parameterDifferences(
+      "parameters of the template in its template",
+      Object.keys(parameters),
+      Object.keys(template.parameters),
+    ),
     ...scope.filter((one) => one !== onQueue).map((one) => finding(`${one} is not the queue`)),
   ];
 }
@@ -169,23 +173,28 @@ function checkCondition(condition: string): Finding[] {
 }
 
 /** Returns the name of the event subscription that the template creates, as the policy writes it. */
-function nameOfMade(topicName: string, { resources }: Template): string[] {
+function createdName(topicName: string, { resources }: Template): string[] {
   const topic = /^\[concat\((.*)\)\]$/.exec(topicName)?.[1] ?? topicName;
   return resources
     .filter(({ type }) => type === `${TOPIC}/eventSubscriptions`)
     .map(({ name }) => name.replace("parameters('topicName'), '/", `${topic}, '/`));
 }
 
-function same(what: string, made: Resource | undefined, other: Resource | undefined, ...at: string[]): Finding[] {
-  const [left, right] = [bare(property(made?.body, ...at)), bare(property(other?.body, ...at))];
+function compareValues(
+  what: string,
+  made: Resource | undefined,
+  other: Resource | undefined,
+  ...at: string[]
+): Finding[] {
+  const [left, right] = [withoutLines(property(made?.body, ...at)), withoutLines(property(other?.body, ...at))];
   return left === right ? [] : [finding(`${what}: is ${left}, in ${FOLDER.replace("-policy", "")} ${right}`)];
 }
 
 /** Returns an expression without line numbers. */
-const bare = (expression: Expression | undefined): string =>
+const withoutLines = (expression: Expression | undefined): string =>
   JSON.stringify(expression, (key, value) => (key === "line" ? undefined : value)) ?? "not set";
 
-function unlike(what: string, left: readonly string[], right: readonly string[]): Finding[] {
+function parameterDifferences(what: string, left: readonly string[], right: readonly string[]): Finding[] {
   const lacking = [...left.filter((one) => !right.includes(one)), ...right.filter((one) => !left.includes(one))];
   return lacking.map((one) => finding(`${what}: ${one} must be both passed and declared`));
 }
@@ -208,7 +217,7 @@ function readJson(source: string): unknown {
 }
 
 /** Converts a JSON template to Bicep's form. Nested templates are left out, because they are checked separately. */
-function bicepOf({ parameters, resources }: Template): string {
+function templateAsBicep({ parameters, resources }: Template): string {
   const symbolOf = (type: string) => `resource${resources.findIndex((one) => one.type === type)}`;
   const declared = Object.entries(parameters).map(([name, { type }]) => `param ${name} ${type}`);
   const made = resources.map(({ type, apiVersion, subscriptionId, resourceGroup, ...body }, index) => {

@@ -20,13 +20,13 @@ const ALWAYS_REGISTERED = new Set(["Microsoft.Authorization", "Microsoft.Resourc
  * compares names exactly and skips a name that is not listed: internal/resourceproviders/requiring_registration.go of azurerm
  * 5.2.0.
  */
-const LISTED_AS: Record<string, string> = { "Microsoft.Insights": "microsoft.insights" };
+const LISTED_NAMES: Record<string, string> = { "Microsoft.Insights": "microsoft.insights" };
 
 /** Returns the resource providers of types, sorted, without the ones that every subscription has registered. */
 export const namespacesOf = (types: readonly string[]): string[] =>
   [...new Set(types.map((type) => type.split("/")[0]!))]
     .filter((namespace) => !ALWAYS_REGISTERED.has(namespace))
-    .map((namespace) => LISTED_AS[namespace] ?? namespace)
+    .map((namespace) => LISTED_NAMES[namespace] ?? namespace)
     .sort((a, b) => a.toLowerCase().localeCompare(b.toLowerCase()));
 
 /**

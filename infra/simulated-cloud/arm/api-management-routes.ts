@@ -31,7 +31,7 @@ export function apiManagementRoute(call: ResourceCall): Route | undefined {
     apiManagement.refresh(resource);
     const version = request.query.get("api-version")!;
     const of = { subscription: call.subscription, namespace: "Microsoft.ApiManagement", version, name: resource.name };
-    return options.operations.begun(options, of, () => ({ status: 200, body: namedValueResource(call, resource) }));
+    return options.operations.start(options, of, () => ({ status: 200, body: namedValueResource(call, resource) }));
   });
 }
 

@@ -1,9 +1,9 @@
 import type { CloudClock } from "../clock.ts";
-import type { Resources } from "../vaults/vault-store.ts";
-import type { WorkingValues } from "./consumer-values.ts";
+import type { VaultStore } from "../vaults/vault-store.ts";
+import type { ConsumerValues } from "./consumer-values.ts";
 import { principalsOf } from "./identities.ts";
-import { placeOfUri } from "./key-vault-references.ts";
-import { type Reading, readSecret } from "./read-secret.ts";
+import { parseSecretUri } from "./key-vault-references.ts";
+import { type ReadResult, readSecret } from "./read-secret.ts";
 import type { ArmResource, ArmStore } from "./resource-store.ts";
 
 const REFRESH_MS = 4 * 3_600_000;
@@ -19,13 +19,13 @@ interface KeyVault {
  * https://learn.microsoft.com/azure/api-management/api-management-howto-properties#key-vault-secrets
  */
 export class ApiManagement {
-  readonly #parts: { resources: Resources; store: ArmStore; clock: CloudClock; working: WorkingValues };
+  readonly #parts: { resources: VaultStore; store: ArmStore; clock: CloudClock; working: ConsumerValues };
   /** Time and outcome of the last read, by resource ID in lower case. */
-  readonly #read = new Map<string, { at: number; reading: Reading; value?: string }>();
+  readonly #read = new Map<string, { at: number; reading: ReadResult; value?: string }>();
   /** IDs whose value never changes: neither a refresh nor the 4-hour read updates them. */
   readonly #stuck = new Set<string>();
 
-  constructor(parts: { resources: Resources; store: ArmStore; clock: CloudClock; working: WorkingValues }) {
+  constructor(parts: { resources: VaultStore; store: ArmStore; clock: CloudClock; working: ConsumerValues }) {
     this.#parts = parts;
     for (const resource of parts.store.all()) if (readsVault(resource)) this.refresh(resource);
   }
@@ -56,13 +56,14 @@ export class ApiManagement {
     const before = this.#read.get(id);
     if (this.#stuck.has(id) && before !== undefined) return;
     const { secretIdentifier, identityClientId } = keyVaultOf(resource)!;
-    const place = placeOfUri(secretIdentifier);
+    const place = parseSecretUri(secretIdentifier);
     const service = this.#parts.store.get(resource.id.split("/").slice(0, 9).join("/"))!;
     const principals = principalsOf(service.identity, this.#identity(service, identityClientId));
-    const reading: Reading = place === undefined ? { problem: "noVault" } : readSecret(this.#parts, principals, place);
+    const reading: ReadResult =
+      place === undefined ? { problem: "noVault" } : readSecret(this.#parts, principals, place);
     const value = "problem" in reading ? before?.value : reading.value;
     this.#read.set(id, { at, reading, ...(value !== undefined && { value }) });
-    if (place !== undefined) this.#parts.working.holds(resource.id, resource.name, place, value, at);
+    if (place !== undefined) this.#parts.working.record(resource.id, resource.name, place, value, at);
   }
 
   /** Returns the vault secret that a named value or certificate refers to. Undefined when it refers to no vault. */

@@ -1,6 +1,6 @@
 import { type Answer, jsonObject } from "../http.ts";
 import type { SettingsKind } from "./app-service.ts";
-import { chosenIdentity, placeOf } from "./key-vault-references.ts";
+import { parseReference, referenceIdentity } from "./key-vault-references.ts";
 import type { Route } from "./request-context.ts";
 import { type ResourceCall, resourceRoute } from "./resource-route.ts";
 import type { ArmResource } from "./resource-store.ts";
@@ -83,7 +83,7 @@ function listReferences(call: ResourceCall, site: ArmResource, kind: SettingsKin
 
 function references({ options }: ResourceCall, site: ArmResource, kind: SettingsKind): { name: string }[] {
   return options.consumers.appService.references(site, kind).map(({ name, text, fetched }) => {
-    const place = placeOf(text);
+    const place = parseReference(text);
     return {
       id: `${site.id}/config/configreferences/${kind}/${name}`,
       name,
@@ -95,7 +95,7 @@ function references({ options }: ResourceCall, site: ArmResource, kind: Settings
         vaultName: place?.vault ?? null,
         secretName: place?.secret ?? null,
         secretVersion: place?.version ?? "",
-        identityType: chosenIdentity(site) === undefined ? "SystemAssigned" : "UserAssigned",
+        identityType: referenceIdentity(site) === undefined ? "SystemAssigned" : "UserAssigned",
         details: DETAILS[fetched.status] ?? null,
         source: "KeyVault",
         ...(fetched.version !== undefined && { activeVersion: fetched.version }),

@@ -1,7 +1,13 @@
 import type { CloudClock } from "../clock.ts";
-import type { Resources } from "../vaults/vault-store.ts";
-import type { Place, WorkingValues } from "./consumer-values.ts";
-import { type Fetched, follow, isReference, placeOf, type ReferenceStatus } from "./key-vault-references.ts";
+import type { VaultStore } from "../vaults/vault-store.ts";
+import type { ConsumerValues, Place } from "./consumer-values.ts";
+import {
+  type FetchedReference,
+  isReference,
+  parseReference,
+  type ReferenceStatus,
+  resolveReference,
+} from "./key-vault-references.ts";
 import type { ArmResource, ArmStore } from "./resource-store.ts";
 
 const DAY_MS = 86_400_000;
@@ -12,10 +18,10 @@ export type SettingsKind = "appsettings" | "connectionstrings";
 interface Running {
   fetchedAt: number;
   /** Results of the last fetch, by kind and name. */
-  cache: Map<string, Fetched>;
+  cache: Map<string, FetchedReference>;
 }
 
-interface ForeignChange {
+interface ConcurrentChange {
   /** Settings to change. Null removes a setting. */
   settings: Record<string, string | null>;
   /** How many times the change happens. */
@@ -25,15 +31,15 @@ interface ForeignChange {
 }
 
 /** Misbehavior of one site or slot that a test can set. */
-export interface SitePlant {
+export interface SiteFault {
   /** A refresh returns success and fetches nothing. */
   staysOld?: boolean;
   /** The reported status of references, by setting name, whatever their true status is. */
   statuses?: Record<string, ReferenceStatus>;
   /** Settings that another client changes right after the service listed them. */
-  changedAfterList?: ForeignChange;
+  changedAfterList?: ConcurrentChange;
   /** Settings that another client changes right after the service wrote them. */
-  changedAfterPut?: ForeignChange;
+  changedAfterPut?: ConcurrentChange;
 }
 
 /**
@@ -43,17 +49,17 @@ export interface SitePlant {
  * version after the 24 hours, so the simulated app restarts then. It does not restart after a refresh.
  */
 export class AppService {
-  readonly #parts: { resources: Resources; store: ArmStore; clock: CloudClock; working: WorkingValues };
+  readonly #parts: { resources: VaultStore; store: ArmStore; clock: CloudClock; working: ConsumerValues };
   /** Running sites by ID in lower case. Generated sites are added when a request changes them. */
   readonly #running = new Map<string, Running>();
-  readonly #plants = new Map<string, SitePlant>();
+  readonly #plants = new Map<string, SiteFault>();
 
-  constructor(parts: { resources: Resources; store: ArmStore; clock: CloudClock; working: WorkingValues }) {
+  constructor(parts: { resources: VaultStore; store: ArmStore; clock: CloudClock; working: ConsumerValues }) {
     this.#parts = parts;
     for (const resource of parts.store.all()) if (isSite(resource)) this.#begin(resource);
   }
 
-  plant(id: string, plant: SitePlant | undefined): void {
+  plant(id: string, plant: SiteFault | undefined): void {
     if (plant === undefined) this.#plants.delete(id.toLowerCase());
     else this.#plants.set(id.toLowerCase(), structuredClone(plant));
   }
@@ -78,12 +84,12 @@ export class AppService {
 
   /** Resets a site or slot that was declared again. */
   declared(site: ArmResource): void {
-    this.#parts.working.forget(site.id);
+    this.#parts.working.remove(site.id);
     this.#begin(site);
   }
 
   /** Returns the references in the site's settings with the results of the last fetch. */
-  references(site: ArmResource, kind: SettingsKind): { name: string; text: string; fetched: Fetched }[] {
+  references(site: ArmResource, kind: SettingsKind): { name: string; text: string; fetched: FetchedReference }[] {
     const running = this.#of(site);
     const statuses = this.#plants.get(site.id.toLowerCase())?.statuses ?? {};
     return textsOf(site, kind).flatMap(([name, text]) => {
@@ -146,7 +152,7 @@ export class AppService {
   }
 
   #begin(site: ArmResource): void {
-    const running = { fetchedAt: this.#parts.clock.now(), cache: new Map<string, Fetched>() };
+    const running = { fetchedAt: this.#parts.clock.now(), cache: new Map<string, FetchedReference>() };
     this.#running.set(site.id.toLowerCase(), running);
     this.#fetch(site, running);
     this.#start(site, running);
@@ -155,7 +161,7 @@ export class AppService {
   #of(site: ArmResource): Running {
     const known = this.#running.get(site.id.toLowerCase());
     if (known !== undefined) return known;
-    const running = { fetchedAt: this.#parts.clock.now(), cache: new Map<string, Fetched>() };
+    const running = { fetchedAt: this.#parts.clock.now(), cache: new Map<string, FetchedReference>() };
     this.#fetch(site, running);
     return running;
   }
@@ -170,7 +176,7 @@ export class AppService {
     running.cache.clear();
     for (const kind of ["appsettings", "connectionstrings"] as const) {
       for (const [name, text] of textsOf(site, kind)) {
-        if (isReference(text)) running.cache.set(keyOf(kind, name), follow(this.#parts, site, text));
+        if (isReference(text)) running.cache.set(keyOf(kind, name), resolveReference(this.#parts, site, text));
       }
     }
   }
@@ -185,12 +191,12 @@ export class AppService {
         if (place === undefined) continue;
         held.add(evidence);
         const value = isReference(text) ? running.cache.get(keyOf(kind, name))?.value : text;
-        this.#parts.working.holds(site.id, evidence, place, value, at);
+        this.#parts.working.record(site.id, evidence, place, value, at);
       }
     }
     // The restarted app no longer has a removed setting.
     for (const { evidence, vault, secret } of this.#parts.working.values({ resource: site.id })) {
-      if (!held.has(evidence)) this.#parts.working.holds(site.id, evidence, { vault, secret }, undefined, at);
+      if (!held.has(evidence)) this.#parts.working.record(site.id, evidence, { vault, secret }, undefined, at);
     }
   }
 }
@@ -199,7 +205,7 @@ export const isSite = ({ type }: ArmResource): boolean => type.noun === "Site" |
 
 /** Returns the secret that a setting should have the value of. Undefined for a setting that refers to no secret. */
 function secretOf(site: ArmResource, evidence: string, text: string): Place | undefined {
-  const place = isReference(text) ? placeOf(text) : site.copies[evidence];
+  const place = isReference(text) ? parseReference(text) : site.copies[evidence];
   return place && { vault: place.vault, secret: place.secret };
 }
 

@@ -1,7 +1,7 @@
 import type { CloudClock } from "../clock.ts";
 import type { CompanyIssuer } from "../company/resources.ts";
 import type { Directory } from "../graph/directory.ts";
-import type { Resources } from "../vaults/vault-store.ts";
+import type { VaultStore } from "../vaults/vault-store.ts";
 
 /** The secret whose value a consumer should hold. */
 export interface Place {
@@ -33,13 +33,13 @@ export interface WorkingGap extends Place {
   to?: string;
 }
 
-interface Held extends Place {
+interface HeldSeries extends Place {
   resource: string;
   evidence: string;
   values: { at: number; value: string | undefined }[];
 }
 
-interface Accepted {
+interface AcceptedValue {
   value: string;
   from: number;
   to: number;
@@ -50,17 +50,17 @@ interface Accepted {
  * while the application can sign in with it. Any other value works while its issuer accepts it. Without an issuer, every
  * current or former value of the vault secret works.
  */
-export class WorkingValues {
+export class ConsumerValues {
   readonly #directory: Directory;
-  readonly #resources: Resources;
+  readonly #resources: VaultStore;
   readonly #clock: CloudClock;
   /** Held values by resource ID in lower case and evidence. */
-  readonly #held = new Map<string, Held>();
+  readonly #held = new Map<string, HeldSeries>();
   /** Issuers by vault and secret. */
-  readonly #issuers = new Map<string, Accepted[]>();
+  readonly #issuers = new Map<string, AcceptedValue[]>();
 
   constructor(
-    parts: { directory: Directory; resources: Resources; clock: CloudClock },
+    parts: { directory: Directory; resources: VaultStore; clock: CloudClock },
     issuers: readonly CompanyIssuer[],
   ) {
     this.#directory = parts.directory;
@@ -73,7 +73,7 @@ export class WorkingValues {
   setIssuer(place: Place): void {
     const value = this.#versions(place).at(-1)?.value;
     const since = { from: Number.NEGATIVE_INFINITY, to: Number.POSITIVE_INFINITY };
-    this.#issuers.set(keyOf(place), value === undefined ? [] : [{ value, ...since }]);
+    this.#issuers.set(secretKey(place), value === undefined ? [] : [{ value, ...since }]);
   }
 
   /**
@@ -88,12 +88,12 @@ export class WorkingValues {
    * Makes the issuer reject this value.
    * @throws {Error} without an issuer.
    */
-  withdraw(place: Place, value: string): void {
+  reject(place: Place, value: string): void {
     for (const one of this.#issuer(place)) if (one.value === value) one.to = Math.min(one.to, this.#clock.now());
   }
 
   /** Records the value that a consumer's running process now holds. Undefined for no usable value. */
-  holds(resource: string, evidence: string, place: Place, value: string | undefined, at = this.#clock.now()): void {
+  record(resource: string, evidence: string, place: Place, value: string | undefined, at = this.#clock.now()): void {
     const key = `${resource.toLowerCase()} ${evidence}`;
     const held = this.#held.get(key);
     if (held === undefined || !samePlace(held, place)) {
@@ -103,7 +103,7 @@ export class WorkingValues {
   }
 
   /** Removes a consumer and its child resources, because they were deleted or declared again. */
-  forget(resource: string): void {
+  remove(resource: string): void {
     for (const [key, held] of this.#held) {
       if (`${held.resource}/`.toLowerCase().startsWith(`${resource}/`.toLowerCase())) this.#held.delete(key);
     }
@@ -155,13 +155,13 @@ export class WorkingValues {
         why: gap.to <= begins ? "notYet" : removedAt <= expiresOn * 1000 ? "removed" : "expired",
       }));
     }
-    const accepted = this.#issuers.get(keyOf(place)) ?? this.#versions(place);
+    const accepted = this.#issuers.get(secretKey(place)) ?? this.#versions(place);
     const times = accepted.filter((one) => one.value === value);
     return outside({ from, to }, times).map((gap) => ({ ...gap, why: "refused" }));
   }
 
   /** Returns all current and former values of a vault secret. */
-  #versions({ vault, secret }: Place): Accepted[] {
+  #versions({ vault, secret }: Place): AcceptedValue[] {
     const owner = this.#resources.vault(vault);
     const item = owner?.collections.secrets.get(secret) ?? owner?.deletedSecrets.get(secret.toLowerCase())?.secret;
     const always = { from: Number.NEGATIVE_INFINITY, to: Number.POSITIVE_INFINITY };
@@ -170,13 +170,13 @@ export class WorkingValues {
     return versions.map(({ id }) => ({ value: `certificate ${id}`, ...always }));
   }
 
-  #issuer(place: Place): Accepted[] {
-    const issuer = this.#issuers.get(keyOf(place));
+  #issuer(place: Place): AcceptedValue[] {
+    const issuer = this.#issuers.get(secretKey(place));
     if (issuer === undefined) throw new Error(`${place.vault}/${place.secret} has no issuer`);
     return issuer;
   }
 
-  #matching({ resource, vault, secret }: { resource?: string } & Partial<Place>): Held[] {
+  #matching({ resource, vault, secret }: { resource?: string } & Partial<Place>): HeldSeries[] {
     return [...this.#held.values()].filter(
       (one) => same(resource, one.resource) && same(vault, one.vault) && same(secret, one.secret),
     );
@@ -202,6 +202,6 @@ function outside(
 
 const same = (wanted: string | undefined, actual: string): boolean =>
   wanted === undefined || wanted.toLowerCase() === actual.toLowerCase();
-const keyOf = ({ vault, secret }: Place): string => `${vault}/${secret}`.toLowerCase();
-const samePlace = (a: Place, b: Place): boolean => keyOf(a) === keyOf(b);
+const secretKey = ({ vault, secret }: Place): string => `${vault}/${secret}`.toLowerCase();
+const samePlace = (a: Place, b: Place): boolean => secretKey(a) === secretKey(b);
 const instant = (milliseconds: number): string => new Date(milliseconds).toISOString();

@@ -2,18 +2,18 @@ import type { CloudClock } from "../clock.ts";
 import type { Company } from "../company/company.ts";
 import type { CompanyChild, CompanyResource } from "../company/resources.ts";
 import type { Directory } from "../graph/directory.ts";
-import type { Ledger } from "../request-log.ts";
-import type { Resources } from "../vaults/vault-store.ts";
+import type { RequestLog } from "../request-log.ts";
+import type { VaultStore } from "../vaults/vault-store.ts";
 import { ApiManagement, readsVault } from "./api-management.ts";
-import { AppService, isSite, type SitePlant } from "./app-service.ts";
-import { type HeldValues, type Place, type WorkingGap, WorkingValues } from "./consumer-values.ts";
-import { type ContainerAppPlant, ContainerApps, isContainerApp } from "./container-apps.ts";
+import { AppService, isSite, type SiteFault } from "./app-service.ts";
+import { ConsumerValues, type HeldValues, type Place, type WorkingGap } from "./consumer-values.ts";
+import { type ContainerAppFault, ContainerApps, isContainerApp } from "./container-apps.ts";
 import { GRAPH_DEFAULTS, type GraphSettings } from "./graph-settings.ts";
 import type { ArmResource, ArmStore } from "./resource-store.ts";
-import { TimedReaders } from "./scheduled-readers.ts";
+import { ScheduledReaders } from "./scheduled-readers.ts";
 
 interface Parts {
-  resources: Resources;
+  resources: VaultStore;
   store: ArmStore;
   directory: Directory;
   clock: CloudClock;
@@ -24,19 +24,19 @@ export class Consumers {
   readonly appService: AppService;
   readonly containerApps: ContainerApps;
   readonly apiManagement: ApiManagement;
-  readonly timedReaders: TimedReaders;
-  readonly working: WorkingValues;
+  readonly timedReaders: ScheduledReaders;
+  readonly working: ConsumerValues;
   readonly #parts: Parts;
   graphSettings: GraphSettings = GRAPH_DEFAULTS;
 
   constructor(company: Company, parts: Parts) {
     this.#parts = parts;
-    this.working = new WorkingValues(parts, company.issuers ?? []);
+    this.working = new ConsumerValues(parts, company.issuers ?? []);
     const all = { ...parts, working: this.working };
     this.appService = new AppService(all);
     this.containerApps = new ContainerApps(all);
     this.apiManagement = new ApiManagement(all);
-    this.timedReaders = new TimedReaders(all);
+    this.timedReaders = new ScheduledReaders(all);
   }
 
   /** Unix milliseconds of the simulated clock. */
@@ -49,7 +49,7 @@ export class Consumers {
     this.appService.settle();
     this.containerApps.settle();
     this.apiManagement.settle();
-    this.timedReaders.settle();
+    this.timedReaders.runDueReads();
   }
 
   /** Resets a resource that was declared again, and its child resources. */
@@ -60,7 +60,7 @@ export class Consumers {
       if (isSite(resource)) this.appService.declared(resource);
       else if (isContainerApp(resource)) this.containerApps.declared(resource);
       else if (readsVault(resource)) this.apiManagement.refresh(resource);
-      else this.timedReaders.declared(resource);
+      else this.timedReaders.add(resource);
     }
   }
 }
@@ -71,9 +71,9 @@ export class Consumers {
  */
 export class ConsumersControl {
   readonly #consumers: Consumers;
-  readonly #parts: { store: ArmStore; resources: Resources; ledger: Ledger };
+  readonly #parts: { store: ArmStore; resources: VaultStore; ledger: RequestLog };
 
-  constructor(consumers: Consumers, parts: { store: ArmStore; resources: Resources; ledger: Ledger }) {
+  constructor(consumers: Consumers, parts: { store: ArmStore; resources: VaultStore; ledger: RequestLog }) {
     this.#consumers = consumers;
     this.#parts = parts;
   }
@@ -113,7 +113,7 @@ export class ConsumersControl {
   /** Deletes a resource and its child resources. Returns false if there is no such resource. */
   remove(id: string): boolean {
     this.#consumers.settle();
-    this.#consumers.working.forget(id);
+    this.#consumers.working.remove(id);
     return this.#parts.store.remove(id);
   }
 
@@ -147,13 +147,13 @@ export class ConsumersControl {
   }
 
   /** Sets the misbehavior of a site or slot. Undefined resets it. */
-  plantSite(id: string, plant: SitePlant | undefined): void {
+  plantSite(id: string, plant: SiteFault | undefined): void {
     this.#consumers.settle();
     this.#consumers.appService.plant(this.#resource(id).id, plant);
   }
 
   /** Sets the misbehavior of a container app. Undefined resets it. */
-  plantContainerApp(id: string, plant: ContainerAppPlant | undefined): void {
+  plantContainerApp(id: string, plant: ContainerAppFault | undefined): void {
     this.#consumers.settle();
     this.#consumers.containerApps.plant(this.#resource(id).id, plant);
   }
@@ -184,7 +184,7 @@ export class ConsumersControl {
   /** Makes the issuer accept or reject a value. */
   accept(place: Place, value: string, accepted: boolean): void {
     if (accepted) this.#consumers.working.accept(place, value);
-    else this.#consumers.working.withdraw(place, value);
+    else this.#consumers.working.reject(place, value);
   }
 
   graph(): GraphSettings {

@@ -110,7 +110,7 @@ function update(call: ResourceCall, app: ArmResource): Answer {
   if (problem !== undefined) return failure(400, "InvalidParameterValueInContainerTemplate", problem);
   const [version, namespace] = [call.request.query.get("api-version")!, call.type.type.split("/")[0]!];
   const of = { subscription: call.subscription, namespace, version, name: app.name };
-  return call.options.operations.begun(call.options, of, () => ({ status: 200, body: appResource(call, app) }));
+  return call.options.operations.start(call.options, of, () => ({ status: 200, body: appResource(call, app) }));
 }
 
 function secretRefs(template: unknown): { secretRef: string; container: string }[] {

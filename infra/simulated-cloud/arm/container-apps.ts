@@ -1,9 +1,9 @@
 import type { CloudClock } from "../clock.ts";
-import type { Resources } from "../vaults/vault-store.ts";
-import type { WorkingValues } from "./consumer-values.ts";
+import type { VaultStore } from "../vaults/vault-store.ts";
+import type { ConsumerValues } from "./consumer-values.ts";
 import { principalsOf } from "./identities.ts";
-import { placeOfUri } from "./key-vault-references.ts";
-import { type Reading, readSecret } from "./read-secret.ts";
+import { parseSecretUri } from "./key-vault-references.ts";
+import { type ReadResult, readSecret } from "./read-secret.ts";
 import type { ArmResource, ArmStore } from "./resource-store.ts";
 
 /** A secret of a container app: a value, or a vault secret that one of the app's identities reads. */
@@ -37,7 +37,7 @@ interface Running {
 }
 
 /** Misbehavior of one container app that a test can set. */
-export interface ContainerAppPlant {
+export interface ContainerAppFault {
   /** This many of the next restarts end with an unhealthy revision, whose previous replicas keep running. */
   unhealthyRestarts?: number;
   /** A restart does not read the vaults. */
@@ -54,17 +54,17 @@ const TICK_OFFSET_MS = (13 * 60 + 53) * 1000;
  * requested restart also reads the secrets. If a secret can't be read, the app keeps its previous value.
  */
 export class ContainerApps {
-  readonly #parts: { resources: Resources; store: ArmStore; clock: CloudClock; working: WorkingValues };
+  readonly #parts: { resources: VaultStore; store: ArmStore; clock: CloudClock; working: ConsumerValues };
   /** Running apps by ID in lower case. */
   readonly #running = new Map<string, Running>();
-  readonly #plants = new Map<string, ContainerAppPlant>();
+  readonly #plants = new Map<string, ContainerAppFault>();
 
-  constructor(parts: { resources: Resources; store: ArmStore; clock: CloudClock; working: WorkingValues }) {
+  constructor(parts: { resources: VaultStore; store: ArmStore; clock: CloudClock; working: ConsumerValues }) {
     this.#parts = parts;
     for (const resource of parts.store.all()) if (isContainerApp(resource)) this.#begin(resource);
   }
 
-  plant(id: string, plant: ContainerAppPlant | undefined): void {
+  plant(id: string, plant: ContainerAppFault | undefined): void {
     if (plant === undefined) this.#plants.delete(id.toLowerCase());
     else this.#plants.set(id.toLowerCase(), { ...plant });
   }
@@ -86,7 +86,7 @@ export class ContainerApps {
   }
 
   declared(app: ArmResource): void {
-    this.#parts.working.forget(app.id);
+    this.#parts.working.remove(app.id);
     this.#begin(app);
   }
 
@@ -121,7 +121,7 @@ export class ContainerApps {
       running.synced.delete(name);
       for (const { evidence, ...place } of this.#parts.working.values({ resource: app.id })) {
         if (evidence === `secrets/${name}` || evidence.startsWith(`secrets/${name} of `))
-          this.#parts.working.holds(app.id, evidence, place, undefined);
+          this.#parts.working.record(app.id, evidence, place, undefined);
       }
     }
     this.#parts.store.change(app, (one) => {
@@ -175,7 +175,7 @@ export class ContainerApps {
     let changed = false;
     for (const secret of secretsOf(app)) {
       const before = running.synced.get(secret.name);
-      const place = secret.keyVaultUrl === undefined ? undefined : placeOfUri(secret.keyVaultUrl);
+      const place = secret.keyVaultUrl === undefined ? undefined : parseSecretUri(secret.keyVaultUrl);
       if (place === undefined) continue;
       const reading = this.#read(app, secret);
       if ("problem" in reading || reading.version === before?.version) continue;
@@ -185,8 +185,8 @@ export class ContainerApps {
     return changed;
   }
 
-  #read(app: ArmResource, { identity = "system", keyVaultUrl = "" }: AppSecret): Reading {
-    const place = placeOfUri(keyVaultUrl);
+  #read(app: ArmResource, { identity = "system", keyVaultUrl = "" }: AppSecret): ReadResult {
+    const place = parseSecretUri(keyVaultUrl);
     if (place === undefined) return { problem: "noVault" };
     const principals = principalsOf(app.identity, identity.toLowerCase() === "system" ? undefined : identity);
     return readSecret(this.#parts, principals, place);
@@ -219,10 +219,10 @@ export class ContainerApps {
   #hold(app: ArmResource, running: Running, revision: Revision | undefined, at: number): void {
     const several = running.revisions.filter(({ active }) => active).length > 1;
     for (const secret of secretsOf(app)) {
-      const place = placeOfUri(secret.keyVaultUrl ?? "") ?? app.copies[`secrets/${secret.name}`];
+      const place = parseSecretUri(secret.keyVaultUrl ?? "") ?? app.copies[`secrets/${secret.name}`];
       if (place === undefined) continue;
       const evidence = `secrets/${secret.name}${several && revision !== undefined ? ` of ${revision.name}` : ""}`;
-      this.#parts.working.holds(app.id, evidence, place, this.valueOf(app, secret), at);
+      this.#parts.working.record(app.id, evidence, place, this.valueOf(app, secret), at);
     }
   }
 }

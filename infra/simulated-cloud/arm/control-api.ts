@@ -10,8 +10,8 @@ import type { ConsumersControl } from "./consumers.ts";
  *     DELETE /control/resources?id=ID
  *     GET    /control/resources/settings?id=ID    PATCH  …  {"NAME": "value"}, as another client; null removes a setting
  *     PUT    /control/resources/access?id=ID      {"vault": "…", "allowed": false}
- *     PUT    /control/resources/site?id=ID        a `SitePlant`
- *     PUT    /control/resources/container-app?id=ID  a `ContainerAppPlant`
+ *     PUT    /control/resources/site?id=ID        a `SiteFault`
+ *     PUT    /control/resources/container-app?id=ID  a `ContainerAppFault`
  *     PUT    /control/resources/named-value?id=ID {"staysOld": true}
  *     GET    /control/resources/calls             number of calls per resource
  *     GET    /control/resources/values?resource=ID&vault=&secret=   values that running consumers held

@@ -10,7 +10,7 @@ type Source = (options: ArmOptions, subscriptions: readonly string[] | undefined
 /** Builds the tables of Resource Graph with the rows that the caller may read. */
 export const TABLES: Record<string, Source | undefined> = {
   *resources(options, wanted) {
-    for (const subscription of visible(options, wanted)) {
+    for (const subscription of visibleSubscriptions(options, wanted)) {
       for (const name of options.resources.subscriptions.get(subscription)!.vaults) yield* vaultRow(options, name);
       for (const { type, read } of options.store.in(subscription)) {
         if (type.graph) yield* resourceRow(options, subscription, type.type, read);
@@ -18,8 +18,8 @@ export const TABLES: Record<string, Source | undefined> = {
     }
   },
   *resourcechanges(options, wanted) {
-    const visibleOnes = new Set(visible(options, wanted));
-    const until = seenUntil(options);
+    const visibleOnes = new Set(visibleSubscriptions(options, wanted));
+    const until = visibleUntil(options);
     for (const [index, change] of options.store.changes.entries()) {
       if (!visibleOnes.has(change.subscriptionId) || change.at > until) continue;
       if (!options.authorization.allows(change.id, `${change.type}/read`)) continue;
@@ -48,7 +48,7 @@ export const TABLES: Record<string, Source | undefined> = {
     }
   },
   *authorizationresources(options, wanted) {
-    const visibleOnes = new Set(visible(options, wanted));
+    const visibleOnes = new Set(visibleSubscriptions(options, wanted));
     for (const assignment of options.store.access.assignments) {
       const [, first, subscriptionId = ""] = assignment.scope.split("/");
       // An assignment at a management group has no subscription. Every query returns it.
@@ -66,9 +66,14 @@ export const TABLES: Record<string, Source | undefined> = {
 };
 
 /** Returns the subscriptions whose resources the caller may read. Denied subscriptions are skipped without an error. */
-function visible({ resources, authorization }: ArmOptions, wanted: readonly string[] | undefined): string[] {
+function visibleSubscriptions(
+  { resources, authorization }: ArmOptions,
+  wanted: readonly string[] | undefined,
+): string[] {
   return [...resources.subscriptions.values()]
-    .filter(({ id, declared }) => !declared.denied && authorization.sees(id) && (wanted?.includes(id) ?? true))
+    .filter(
+      ({ id, declared }) => !declared.denied && authorization.canSeeSubscription(id) && (wanted?.includes(id) ?? true),
+    )
     .map(({ id }) => id);
 }
 
@@ -108,9 +113,9 @@ function* resourceRow(
 }
 
 /** Returns the simulated time up to which Resource Graph knows changes. */
-const seenUntil = ({ consumers }: ArmOptions): number => consumers.now() - consumers.graphSettings.lagSeconds * 1000;
+const visibleUntil = ({ consumers }: ArmOptions): number => consumers.now() - consumers.graphSettings.lagSeconds * 1000;
 
 function lagging(options: ArmOptions, resource: ArmResource): Properties {
-  const until = seenUntil(options);
+  const until = visibleUntil(options);
   return resource.before.find((one) => one.until > until)?.row ?? options.store.row(resource);
 }

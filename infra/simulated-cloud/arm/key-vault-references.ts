@@ -1,4 +1,4 @@
-import type { Resources } from "../vaults/vault-store.ts";
+import type { VaultStore } from "../vaults/vault-store.ts";
 import { principalsOf } from "./identities.ts";
 import { readSecret } from "./read-secret.ts";
 import type { ArmResource, ArmStore } from "./resource-store.ts";
@@ -23,9 +23,9 @@ export const REFERENCE_STATUSES = [
 export type ReferenceStatus = (typeof REFERENCE_STATUSES)[number];
 
 /** Result of the last fetch of a reference. */
-export interface Fetched {
+export interface FetchedReference {
   status: ReferenceStatus;
-  /** The value. Only with the status `Resolved`. */
+  /** Version and value of the secret. Only with the status `Resolved`. */
   version?: string;
   value?: string;
 }
@@ -46,11 +46,11 @@ export const isReference = (text: string): boolean => /^\s*@Microsoft\.KeyVault\
  * Parses a reference: `@Microsoft.KeyVault(SecretUri=…)` or `@Microsoft.KeyVault(VaultName=…;SecretName=…[;SecretVersion=…])`,
  * https://learn.microsoft.com/azure/app-service/app-service-key-vault-references. Returns undefined if the syntax is invalid.
  */
-export function placeOf(text: string): Place | undefined {
+export function parseReference(text: string): Place | undefined {
   const inner = REFERENCE.exec(text)?.[1];
   if (inner === undefined) return undefined;
   const uri = /^secreturi\s*=\s*(\S+)$/i.exec(inner)?.[1];
-  if (uri !== undefined) return placeOfUri(uri);
+  if (uri !== undefined) return parseSecretUri(uri);
   if (!PAIRS.test(inner)) return undefined;
   const member = (name: string) => new RegExp(`(?:^|;)\\s*${name}\\s*=\\s*([\\w-]+)`, "i").exec(inner)?.[1];
   const [vault, secret, version] = [member("vaultname"), member("secretname"), member("secretversion")];
@@ -59,7 +59,7 @@ export function placeOf(text: string): Place | undefined {
 }
 
 /** Parses `https://VAULT.…/secrets/NAME[/VERSION][/]`. */
-export function placeOfUri(uri: string): Place | undefined {
+export function parseSecretUri(uri: string): Place | undefined {
   const match = /^https:\/\/([a-z0-9-]+)\.[^/]+\/secrets\/([0-9a-z-]+)(?:\/([0-9a-f]{32}))?\/?$/i.exec(uri);
   if (match === null) return undefined;
   const [, vault, secret, version] = match;
@@ -67,10 +67,14 @@ export function placeOfUri(uri: string): Place | undefined {
 }
 
 /** Resolves a reference for a site or slot. */
-export function follow(parts: { resources: Resources; store: ArmStore }, site: ArmResource, text: string): Fetched {
-  const place = placeOf(text);
+export function resolveReference(
+  parts: { resources: VaultStore; store: ArmStore },
+  site: ArmResource,
+  text: string,
+): FetchedReference {
+  const place = parseReference(text);
   if (place === undefined) return { status: "InvalidSyntax" };
-  const chosen = chosenIdentity(site);
+  const chosen = referenceIdentity(site);
   const principals = principalsOf(site.identity, chosen);
   if (principals.length === 0) return { status: chosen === undefined ? "MSINotEnabled" : "UnauthorizedClient" };
   const reading = readSecret(parts, principals, place);
@@ -90,7 +94,7 @@ const STATUS = {
  * Returns the resource ID of the user-assigned identity that resolves a site's references. Undefined for the system-assigned
  * identity.
  */
-export function chosenIdentity({ properties }: ArmResource): string | undefined {
+export function referenceIdentity({ properties }: ArmResource): string | undefined {
   const chosen = properties.keyVaultReferenceIdentity;
   return typeof chosen === "string" && chosen.includes("/") ? chosen : undefined;
 }

@@ -262,7 +262,7 @@ class Parser {
 }
 
 /** Sorts rows by the clauses of an `order by`. */
-export function compared(by: readonly { value: Expression; descending: boolean }[], a: Row, b: Row): number {
+export function compareRows(by: readonly { value: Expression; descending: boolean }[], a: Row, b: Row): number {
   for (const { value, descending } of by) {
     const difference = order(value(a), value(b));
     if (difference !== 0) return descending ? -difference : difference;

@@ -19,7 +19,7 @@ export function operationRoute(options: ArmOptions, { method, path }: Incoming):
     answer: (claims) => {
       const refused = refusedSubscription(options, subscription, claims, "Microsoft.Resources/subscriptions/read");
       if (refused !== undefined) return refused;
-      const found = options.operations.asked(id!);
+      const found = options.operations.poll(id!);
       if (found === undefined) return failure(404, "NotFound", "The operation was not found.");
       const { name, done, result } = found;
       if (kind!.toLowerCase() === "statuses") {

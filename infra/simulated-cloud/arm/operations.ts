@@ -9,7 +9,7 @@ interface Operation {
 }
 
 /** Number of polls that return "in progress". */
-const UNDER_WAY = 1;
+const POLLS_IN_PROGRESS = 1;
 
 /**
  * Asynchronous operations of Azure Resource Manager:
@@ -22,7 +22,7 @@ export class Operations {
    * Returns the 202 response to the request that starts an operation. The work is already done; only its completion is reported
    * later.
    */
-  begun(
+  start(
     { origin }: { origin: string },
     of: { subscription: string; namespace: string; version: string; name: string },
     result: () => Answer,
@@ -44,8 +44,8 @@ export class Operations {
    * Returns the final response of an operation and whether the operation is reported as done. Undefined if there is no such
    * operation. Each call counts as a poll.
    */
-  asked(id: string): { name: string; done: boolean; result: () => Answer } | undefined {
+  poll(id: string): { name: string; done: boolean; result: () => Answer } | undefined {
     const found = this.#operations.get(id);
-    return found && { name: found.name, done: found.polls++ >= UNDER_WAY, result: found.result };
+    return found && { name: found.name, done: found.polls++ >= POLLS_IN_PROGRESS, result: found.result };
   }
 }

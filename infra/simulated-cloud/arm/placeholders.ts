@@ -1,10 +1,10 @@
 import { guidFrom } from "../vaults/identifiers.ts";
 import { current } from "../vaults/items.ts";
 import type { Vault } from "../vaults/vault.ts";
-import type { Resources } from "../vaults/vault-store.ts";
+import type { VaultStore } from "../vaults/vault-store.ts";
 
 interface Known {
-  resources: Resources;
+  resources: VaultStore;
   vaultUri(vault: Vault): string;
   identityId(name: string): string;
   /** Finds a resource by `TYPE/NAME`. */
@@ -17,11 +17,13 @@ const BRACES = /\{(uri|id|version|value|identity|principal|resource):([^}]+)\}/g
  * Returns a copy of a value with its placeholders replaced (see `company/resources.ts`).
  * @throws {Error} if a placeholder names something unknown.
  */
-export function filled<T>(given: T, known: Known): T {
+export function replacePlaceholders<T>(given: T, known: Known): T {
   if (typeof given === "string") return given.replace(BRACES, (_, what, of) => text(what, of, known)) as T;
-  if (Array.isArray(given)) return given.map((one) => filled(one, known)) as T;
+  if (Array.isArray(given)) return given.map((one) => replacePlaceholders(one, known)) as T;
   if (typeof given !== "object" || given === null) return given;
-  return Object.fromEntries(Object.entries(given).map(([name, value]) => [name, filled(value, known)])) as T;
+  return Object.fromEntries(
+    Object.entries(given).map(([name, value]) => [name, replacePlaceholders(value, known)]),
+  ) as T;
 }
 
 function text(what: string, of: string, { resources, vaultUri, identityId, resourceId }: Known): string {
@@ -48,7 +50,7 @@ function text(what: string, of: string, { resources, vaultUri, identityId, resou
 }
 
 /** Returns the vaults that a value's placeholders refer to. A `{value:…}` placeholder is plain text and refers to no vault. */
-export function vaultsIn(given: unknown): Set<string> {
+export function vaultsInPlaceholders(given: unknown): Set<string> {
   const all = JSON.stringify(given);
   return new Set([
     ...[...all.matchAll(/\{(?:uri|id|version):([^/}]+)/g)].map(([, vault]) => vault!),

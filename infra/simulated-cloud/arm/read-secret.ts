@@ -1,9 +1,9 @@
 import type { Certificate, Secret, SecretVersion } from "../vaults/items.ts";
-import type { Resources } from "../vaults/vault-store.ts";
+import type { VaultStore } from "../vaults/vault-store.ts";
 import type { ArmStore } from "./resource-store.ts";
 
 /** Result of reading a vault secret on behalf of a resource. */
-export type Reading =
+export type ReadResult =
   | { version: string; value: string }
   | { problem: "noVault" | "unreachable" | "notAllowed" | "noSecret" | "noVersion" | "disabled" };
 
@@ -14,10 +14,10 @@ export type Reading =
  * @param principals - Object IDs. Undefined for an identity that can read every vault.
  */
 export function readSecret(
-  { resources, store }: { resources: Resources; store: ArmStore },
+  { resources, store }: { resources: VaultStore; store: ArmStore },
   principals: readonly string[] | undefined,
   place: { vault: string; secret: string; version?: string | undefined },
-): Reading {
+): ReadResult {
   const vault = resources.vault(place.vault);
   if (vault === undefined) return { problem: "noVault" };
   const { reach } = vault.settings;

@@ -2,13 +2,13 @@ import type { Authorization } from "../authorization.ts";
 import type { Answer, Incoming } from "../http.ts";
 import type { Claims, Tokens } from "../tokens.ts";
 import type { Vault } from "../vaults/vault.ts";
-import type { Resources } from "../vaults/vault-store.ts";
+import type { VaultStore } from "../vaults/vault-store.ts";
 import type { Consumers } from "./consumers.ts";
 import type { Operations } from "./operations.ts";
 import type { ArmStore } from "./resource-store.ts";
 
 export interface ArmOptions {
-  resources: Resources;
+  resources: VaultStore;
   authorization: Authorization;
   tokens: Tokens;
   /** `https://management.localhost:port`, also the audience of its tokens. */

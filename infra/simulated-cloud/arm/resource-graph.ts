@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { type Answer, type Incoming, jsonObject, retryAfter } from "../http.ts";
 import type { Claims } from "../tokens.ts";
 import { TABLES } from "./graph-tables.ts";
-import { compared, parse, type Query, QueryError, type Row } from "./kql.ts";
+import { compareRows, parse, type Query, QueryError, type Row } from "./kql.ts";
 import type { ArmOptions, Route } from "./request-context.ts";
 
 const VERSIONS = ["2021-03-01", "2022-10-01", "2024-04-01"];
@@ -21,9 +21,9 @@ export function resourceGraphRoute(options: ArmOptions, request: Incoming): Rout
     name: "arm.queryResourceGraph",
     versions: VERSIONS,
     answer(claims) {
-      const quota = taken(options, claims);
+      const quota = takeQuota(options, claims);
       if (quota === undefined) return throttled();
-      const answer = answered(options, jsonObject(request));
+      const answer = runQuery(options, jsonObject(request));
       const headers = { "x-ms-user-quota-remaining": String(quota), "x-ms-user-quota-resets-after": "00:00:05" };
       return { ...answer, headers };
     },
@@ -31,12 +31,12 @@ export function resourceGraphRoute(options: ArmOptions, request: Incoming): Rout
 }
 
 /** Times of the latest queries by principal, for each simulated cloud. */
-const recent = new WeakMap<ArmOptions, Map<string, number[]>>();
+const recentQueries = new WeakMap<ArmOptions, Map<string, number[]>>();
 
 /** Returns the remaining quota after this query. Undefined when the quota is exceeded. */
-function taken(options: ArmOptions, { oid }: Claims): number | undefined {
-  const all = recent.get(options) ?? new Map<string, number[]>();
-  recent.set(options, all);
+function takeQuota(options: ArmOptions, { oid }: Claims): number | undefined {
+  const all = recentQueries.get(options) ?? new Map<string, number[]>();
+  recentQueries.set(options, all);
   const now = Date.now();
   const times = (all.get(oid) ?? []).filter((at) => now - at < WINDOW_MS);
   all.set(oid, times);
@@ -57,7 +57,7 @@ const throttled = (): Answer => ({
   },
 });
 
-function answered(options: ArmOptions, body: Row | undefined): Answer {
+function runQuery(options: ArmOptions, body: Row | undefined): Answer {
   const {
     query,
     subscriptions,
@@ -112,7 +112,7 @@ function results(
       case "project":
         break;
       case "order":
-        rows.sort((a, b) => compared(stage.by, a, b));
+        rows.sort((a, b) => compareRows(stage.by, a, b));
         break;
       case "limit":
         rows = rows.slice(0, stage.count);

@@ -57,7 +57,9 @@ function route(options: ArmOptions, request: Incoming): Route | undefined {
       name: "arm.listSubscriptions",
       versions: SUBSCRIPTION_VERSIONS,
       answer: () => {
-        const visible = [...resources.subscriptions.values()].filter(({ id }) => options.authorization.sees(id));
+        const visible = [...resources.subscriptions.values()].filter(({ id }) =>
+          options.authorization.canSeeSubscription(id),
+        );
         return page(options, request, visible, options.pageSizes.subscriptions, (one) =>
           subscriptionResource(one, options.tokens.tenantId),
         );

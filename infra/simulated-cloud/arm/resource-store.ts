@@ -3,10 +3,10 @@ import type { Company } from "../company/company.ts";
 import type { CompanyChild, CompanyResource } from "../company/resources.ts";
 import { guidFrom } from "../vaults/identifiers.ts";
 import type { Vault } from "../vaults/vault.ts";
-import type { Resources } from "../vaults/vault-store.ts";
+import type { VaultStore } from "../vaults/vault-store.ts";
 import { generatedSite, generatedSiteIndex, SITES_IDENTITY } from "./generated-sites.ts";
 import { allPrincipalsOf, type ManagedIdentity, managedIdentity, userIdentity, userIdentityId } from "./identities.ts";
-import { filled, vaultsIn } from "./placeholders.ts";
+import { replacePlaceholders, vaultsInPlaceholders } from "./placeholders.ts";
 import { type ResourceType, resourceType } from "./resource-types.ts";
 import { VaultAccess } from "./vault-access.ts";
 
@@ -50,7 +50,7 @@ export interface ArmChange {
 }
 
 interface StoreOptions {
-  resources: Resources;
+  resources: VaultStore;
   clock: CloudClock;
   tenantId: string;
   vaultUri(vault: Vault): string;
@@ -235,7 +235,7 @@ export class ArmStore {
     this.#resources.set(id.toLowerCase(), resource);
     const { properties, settings, connectionStrings, keyValues } = declared;
     const own = { properties, settings, connectionStrings, keyValues };
-    for (const vault of declared.mayRead ?? vaultsIn(own)) {
+    for (const vault of declared.mayRead ?? vaultsInPlaceholders(own)) {
       // A resource may refer to a vault that does not exist.
       if (this.#options.resources.vault(vault) !== undefined)
         this.allow(parentWithIdentity(resource, parent), vault, true);
@@ -269,7 +269,7 @@ export class ArmStore {
       resourceId: (other: string) => `${id.split("/").slice(0, 6).join("/")}/${other}`,
     };
     const { properties = {}, keyValues = [] } = declared;
-    const given = filled({ properties, settings, connectionStrings, keyValues }, known);
+    const given = replacePlaceholders({ properties, settings, connectionStrings, keyValues }, known);
     const endpoint = type.noun === "ConfigurationStore" && this.#options.origin(configurationHost(name));
     return {
       id,

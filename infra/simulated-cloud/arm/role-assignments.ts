@@ -2,7 +2,7 @@ import { ROLES } from "../company/resources.ts";
 import type { Incoming } from "../http.ts";
 import { type ArmOptions, failure, page, type Route } from "./request-context.ts";
 import { refusedSubscription } from "./resource-route.ts";
-import { holdsAt, type RoleAssignment } from "./vault-access.ts";
+import { appliesTo, type RoleAssignment } from "./vault-access.ts";
 
 const VERSIONS = ["2015-07-01", "2018-01-01-preview", "2020-04-01-preview", "2022-04-01"];
 const ASSIGNMENTS = /^(\/subscriptions\/([^/]+)(?:\/.+)?)\/providers\/microsoft\.authorization\/roleassignments$/i;
@@ -36,7 +36,7 @@ export function roleAssignmentsRoute(
         if (!/^(atScope\(\))?$/i.test(filter))
           return failure(400, "UnsupportedQuery", `The filter '${filter}' is not supported.`);
         const found = options.store.access.assignments.filter(
-          (one) => holdsAt(one.scope, scope) || (filter === "" && holdsAt(scope, one.scope)),
+          (one) => appliesTo(one.scope, scope) || (filter === "" && appliesTo(scope, one.scope)),
         );
         return page(options, request, found, 100, roleAssignmentResource);
       },

@@ -21,7 +21,7 @@ export function resourcesRoute(options: ArmOptions, request: Incoming): Route | 
   if (other !== undefined) return other;
   const [, subscription, group, namespace, tail] = PLACE.exec(decodeURI(request.path)) ?? [];
   if (subscription === undefined || tail === undefined) return undefined;
-  const found = located(namespace!, tail.split("/"));
+  const found = findType(namespace!, tail.split("/"));
   if (found === undefined) return undefined;
   const { type, length, parts } = found;
   const provider = `/subscriptions/${subscription}${group === undefined ? "" : `/resourceGroups/${group}`}/providers/${namespace}`;
@@ -29,7 +29,7 @@ export function resourcesRoute(options: ArmOptions, request: Incoming): Route | 
   const call = { options, request, subscription, id, type, rest: parts.join("/").toLowerCase(), parts };
   if (length % 2 === 1) return parts.length === 0 && request.method === "GET" ? list(call, group) : undefined;
   if (group === undefined) return undefined;
-  const own = OWN[type.noun]?.(call);
+  const own = TYPE_ROUTES[type.noun]?.(call);
   if (own !== undefined || parts.length > 0 || request.method !== "GET") return own;
   const route = {
     name: `arm.get${type.noun}`,
@@ -41,7 +41,7 @@ export function resourcesRoute(options: ArmOptions, request: Incoming): Route | 
 }
 
 /** Routes of each resource type beyond reading and listing. */
-const OWN: Record<string, (call: ResourceCall) => Route | undefined> = {
+const TYPE_ROUTES: Record<string, (call: ResourceCall) => Route | undefined> = {
   Site: webRoute,
   Slot: webRoute,
   ContainerApp: appRoute,
@@ -51,7 +51,7 @@ const OWN: Record<string, (call: ResourceCall) => Route | undefined> = {
 };
 
 /** Formats a resource for a response. Some types add computed fields or hide declared ones. */
-function shown(call: Pick<ResourceCall, "options">, resource: ArmResource): object {
+function resourceBody(call: Pick<ResourceCall, "options">, resource: ArmResource): object {
   if (isContainerApp(resource)) return appResource(call, resource);
   return resource.type.noun === "NamedValue" || resource.type.noun === "ApiManagementCertificate"
     ? namedValueResource(call, resource)
@@ -59,7 +59,7 @@ function shown(call: Pick<ResourceCall, "options">, resource: ArmResource): obje
 }
 
 /** Finds the longest prefix of a path that names a resource or a list. `parts` is the rest of the path. */
-function located(
+function findType(
   namespace: string,
   segments: string[],
 ): { type: ResourceType; length: number; parts: string[] } | undefined {
@@ -93,12 +93,12 @@ function list({ options, request, subscription, id, type }: ResourceCall, group:
         const inGroup = ({ id: own }: ArmResource) => own.split("/")[4]!.toLowerCase() === group?.toLowerCase();
         const all = [...store.in(subscription)].filter((one) => one.type === type).map((one) => one.read());
         const found = group === undefined ? all : all.filter(inGroup);
-        return page(options, request, found, LISTED_AT_ONCE, (one) => shown({ options }, one));
+        return page(options, request, found, LISTED_AT_ONCE, (one) => resourceBody({ options }, one));
       }
       const owner = store.get(parent);
       if (owner === undefined) return notFound(parent, resourceType(type.type.split("/").slice(0, -1).join("/"))!);
       if (owner.denied) return unauthorized(claims, action, owner.id);
-      return page(options, request, store.below(owner, type), LISTED_AT_ONCE, (one) => shown({ options }, one));
+      return page(options, request, store.below(owner, type), LISTED_AT_ONCE, (one) => resourceBody({ options }, one));
     },
   };
 }

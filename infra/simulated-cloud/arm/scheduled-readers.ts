@@ -1,14 +1,14 @@
 import type { CloudClock } from "../clock.ts";
-import type { Resources } from "../vaults/vault-store.ts";
-import type { WorkingValues } from "./consumer-values.ts";
+import type { VaultStore } from "../vaults/vault-store.ts";
+import type { ConsumerValues } from "./consumer-values.ts";
 import { allPrincipalsOf } from "./identities.ts";
-import { placeOfUri } from "./key-vault-references.ts";
+import { parseSecretUri } from "./key-vault-references.ts";
 import { readSecret } from "./read-secret.ts";
 import type { ArmResource, ArmStore } from "./resource-store.ts";
 
 const HOUR_MS = 3_600_000;
 
-interface Use {
+interface SecretUse {
   /** Name of the field. */
   evidence: string;
   vault: string;
@@ -16,10 +16,10 @@ interface Use {
   version?: string;
 }
 
-interface Reader {
+interface ReaderType {
   /** Interval of the platform's reads. 0: reads at each use. */
-  everyMs: number;
-  uses(resource: ArmResource, store: ArmStore): Use[];
+  intervalMs: number;
+  uses(resource: ArmResource, store: ArmStore): SecretUse[];
 }
 
 /**
@@ -29,68 +29,68 @@ interface Reader {
  * https://learn.microsoft.com/azure/app-service/configure-ssl-certificate,
  * https://learn.microsoft.com/azure/container-apps/key-vault-certificates-manage. The other types read when they run.
  */
-const READERS: Record<string, Reader | undefined> = {
-  ApplicationGateway: { everyMs: 4 * HOUR_MS, uses: gatewayUses },
-  FrontDoorSecret: { everyMs: 72 * HOUR_MS, uses: frontDoorUses },
-  AppServiceCertificate: { everyMs: 24 * HOUR_MS, uses: certificateUses },
-  EnvironmentCertificate: { everyMs: 12 * HOUR_MS, uses: environmentUses },
-  LinkedService: { everyMs: 0, uses: linkedServiceUses },
-  Workflow: { everyMs: 0, uses: workflowUses },
+const READER_TYPES: Record<string, ReaderType | undefined> = {
+  ApplicationGateway: { intervalMs: 4 * HOUR_MS, uses: gatewayUses },
+  FrontDoorSecret: { intervalMs: 72 * HOUR_MS, uses: frontDoorUses },
+  AppServiceCertificate: { intervalMs: 24 * HOUR_MS, uses: certificateUses },
+  EnvironmentCertificate: { intervalMs: 12 * HOUR_MS, uses: environmentUses },
+  LinkedService: { intervalMs: 0, uses: linkedServiceUses },
+  Workflow: { intervalMs: 0, uses: workflowUses },
 };
 
 /**
  * Simulates the resources that read secrets on a schedule: Application Gateway, Front Door, App Service certificates, and
  * resources that read at each run.
  */
-export class TimedReaders {
-  readonly #parts: { resources: Resources; store: ArmStore; clock: CloudClock; working: WorkingValues };
+export class ScheduledReaders {
+  readonly #parts: { resources: VaultStore; store: ArmStore; clock: CloudClock; working: ConsumerValues };
   /** Time of the last read, by ID in lower case. */
-  readonly #read = new Map<string, number>();
+  readonly #lastReads = new Map<string, number>();
 
-  constructor(parts: { resources: Resources; store: ArmStore; clock: CloudClock; working: WorkingValues }) {
+  constructor(parts: { resources: VaultStore; store: ArmStore; clock: CloudClock; working: ConsumerValues }) {
     this.#parts = parts;
-    for (const resource of parts.store.all()) this.declared(resource);
+    for (const resource of parts.store.all()) this.add(resource);
   }
 
-  declared(resource: ArmResource): void {
-    if (READERS[resource.type.noun] !== undefined) this.#take(resource, this.#parts.clock.now());
+  add(resource: ArmResource): void {
+    if (READER_TYPES[resource.type.noun] !== undefined) this.#readSecrets(resource, this.#parts.clock.now());
   }
 
-  settle(): void {
+  runDueReads(): void {
     const now = this.#parts.clock.now();
-    for (const [id, at] of this.#read) {
+    for (const [id, at] of this.#lastReads) {
       const resource = this.#parts.store.get(id);
       if (resource === undefined) {
-        this.#read.delete(id);
+        this.#lastReads.delete(id);
         continue;
       }
-      const { everyMs } = READERS[resource.type.noun]!;
+      const { intervalMs: everyMs } = READER_TYPES[resource.type.noun]!;
       const times = everyMs === 0 ? 0 : Math.floor((now - at) / everyMs);
       if (times >= 1) {
-        this.#take(resource, at + everyMs);
-        this.#read.set(id, at + times * everyMs);
+        this.#readSecrets(resource, at + everyMs);
+        this.#lastReads.set(id, at + times * everyMs);
       }
     }
   }
 
   /** Called when a vault secret has a new value. Resources that read at each use have it at once. */
-  changed(vault: string, secret: string): void {
-    for (const id of this.#read.keys()) {
+  secretChanged(vault: string, secret: string): void {
+    for (const id of this.#lastReads.keys()) {
       const resource = this.#parts.store.get(id);
-      if (resource === undefined || READERS[resource.type.noun]!.everyMs > 0) continue;
-      const uses = READERS[resource.type.noun]!.uses(resource, this.#parts.store);
+      if (resource === undefined || READER_TYPES[resource.type.noun]!.intervalMs > 0) continue;
+      const uses = READER_TYPES[resource.type.noun]!.uses(resource, this.#parts.store);
       if (uses.some((one) => same(one.vault, vault) && same(one.secret, secret)))
-        this.#take(resource, this.#parts.clock.now());
+        this.#readSecrets(resource, this.#parts.clock.now());
     }
   }
 
   /** Reads the secret again. If it can't be read, the previous value stays. */
-  #take(resource: ArmResource, at: number): void {
-    this.#read.set(resource.id.toLowerCase(), at);
-    for (const { evidence, ...place } of READERS[resource.type.noun]!.uses(resource, this.#parts.store)) {
+  #readSecrets(resource: ArmResource, at: number): void {
+    this.#lastReads.set(resource.id.toLowerCase(), at);
+    for (const { evidence, ...place } of READER_TYPES[resource.type.noun]!.uses(resource, this.#parts.store)) {
       const reading = readSecret(this.#parts, this.#principals(resource), place);
       if ("problem" in reading) continue;
-      this.#parts.working.holds(resource.id, evidence, place, reading.value, at);
+      this.#parts.working.record(resource.id, evidence, place, reading.value, at);
       if (resource.type.noun !== "FrontDoorSecret") continue;
       // Only the certificate's thumbprint shows which version the resource uses.
       const parameters = resource.properties.parameters as object;
@@ -113,19 +113,19 @@ export class TimedReaders {
   }
 }
 
-function use(evidence: string, uri: unknown): Use[] {
-  const place = typeof uri === "string" ? placeOfUri(uri) : undefined;
+function use(evidence: string, uri: unknown): SecretUse[] {
+  const place = typeof uri === "string" ? parseSecretUri(uri) : undefined;
   return place === undefined ? [] : [{ evidence, ...place }];
 }
 
-function gatewayUses({ properties }: ArmResource): Use[] {
+function gatewayUses({ properties }: ArmResource): SecretUse[] {
   const { sslCertificates = [] } = properties as {
     sslCertificates?: { name: string; properties?: { keyVaultSecretId?: string } }[];
   };
   return sslCertificates.flatMap((one) => use(`sslCertificates/${one.name}`, one.properties?.keyVaultSecretId));
 }
 
-function frontDoorUses({ properties }: ArmResource): Use[] {
+function frontDoorUses({ properties }: ArmResource): SecretUse[] {
   const { parameters } = properties as {
     parameters?: { secretSource?: { id?: string }; useLatestVersion?: boolean; secretVersion?: string };
   };
@@ -136,13 +136,13 @@ function frontDoorUses({ properties }: ArmResource): Use[] {
   return [{ evidence: "parameters.secretSource", vault, secret, ...(version && { version }) }];
 }
 
-function certificateUses({ properties }: ArmResource): Use[] {
+function certificateUses({ properties }: ArmResource): SecretUse[] {
   const { keyVaultId = "", keyVaultSecretName } = properties as { keyVaultId?: string; keyVaultSecretName?: string };
   const vault = keyVaultId.split("/").at(-1);
   return vault && keyVaultSecretName ? [{ evidence: "keyVaultSecretName", vault, secret: keyVaultSecretName }] : [];
 }
 
-function environmentUses({ properties }: ArmResource): Use[] {
+function environmentUses({ properties }: ArmResource): SecretUse[] {
   const { certificateKeyVaultProperties } = properties as { certificateKeyVaultProperties?: { keyVaultUrl?: string } };
   return use("certificateKeyVaultProperties", certificateKeyVaultProperties?.keyVaultUrl);
 }
@@ -155,9 +155,9 @@ interface FactorySecret {
 }
 
 /** Returns the fields that name a vault secret through a linked service of the same data factory. Expressions are skipped. */
-function linkedServiceUses(resource: ArmResource, store: ArmStore): Use[] {
+function linkedServiceUses(resource: ArmResource, store: ArmStore): SecretUse[] {
   const factory = resource.id.split("/").slice(0, -1).join("/");
-  const found: Use[] = [];
+  const found: SecretUse[] = [];
   const walk = (value: unknown, path: string): void => {
     if (typeof value !== "object" || value === null) return;
     const { type, secretName, secretVersion, store: named } = value as FactorySecret;
@@ -181,7 +181,7 @@ function vaultOf(service: ArmResource | undefined): string | undefined {
  * Returns the workflow actions that get a secret through a connection to a vault:
  * `/secrets/@{encodeURIComponent('NAME')}/value`.
  */
-function workflowUses({ properties }: ArmResource, store: ArmStore): Use[] {
+function workflowUses({ properties }: ArmResource, store: ArmStore): SecretUse[] {
   const { definition, parameters } = properties as {
     definition?: {
       actions?: Record<string, { inputs?: { path?: string; host?: { connection?: { name?: string } } } }>;

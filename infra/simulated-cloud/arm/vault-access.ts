@@ -13,12 +13,12 @@ export interface RoleAssignment {
 }
 
 /** True for an assignment at a management group, which contains every subscription. */
-const isAbove = (scope: string): boolean => scope.startsWith("/providers/");
+const isManagementGroup = (scope: string): boolean => scope.startsWith("/providers/");
 
 /** Returns whether a role assignment at a scope applies to an ID. */
-export function holdsAt(scope: string, id: string): boolean {
+export function appliesTo(scope: string, id: string): boolean {
   const [outer, inner] = [scope.toLowerCase(), id.toLowerCase()];
-  return isAbove(scope) || inner === outer || inner.startsWith(`${outer}/`);
+  return isManagementGroup(scope) || inner === outer || inner.startsWith(`${outer}/`);
 }
 
 const READ_SECRETS: RoleName[] = ["Key Vault Administrator", "Key Vault Secrets User", "Key Vault Secrets Officer"];
@@ -44,14 +44,14 @@ export class VaultAccess {
       ({ principalId, roleDefinitionId, scope }) =>
         principals.includes(principalId) &&
         READ_SECRETS.some((role) => roleDefinitionId.endsWith(ROLES[role])) &&
-        holdsAt(scope, vault.id),
+        appliesTo(scope, vault.id),
     );
   }
 
   assign(principalId: string, principalType: string, role: RoleName, scope: string): void {
     const name = guidFrom(`role ${role} of ${principalId} at ${scope.toLowerCase()}`);
     if (this.assignments.some((one) => one.name === name)) return;
-    const definitions = isAbove(scope) ? "" : scope.split("/").slice(0, 3).join("/");
+    const definitions = isManagementGroup(scope) ? "" : scope.split("/").slice(0, 3).join("/");
     this.assignments.push({
       id: `${scope}/providers/Microsoft.Authorization/roleAssignments/${name}`,
       name,

@@ -1,5 +1,13 @@
 import { platformResources } from "./acme-platform-resources.ts";
-import { byUri, loosely, named, type Pick, pinned, webApp, withoutSlash } from "./acme-web-apps.ts";
+import {
+  type NamePicker,
+  pinnedReference,
+  referenceByName,
+  referenceByUri,
+  referenceWithoutSlash,
+  referenceWithSpaces,
+  webApp,
+} from "./acme-web-apps.ts";
 import type { AssetKind, CompanySecret, CompanySubscription, CompanyVault } from "./company.ts";
 import type { CompanyResource } from "./resources.ts";
 
@@ -11,7 +19,7 @@ export function withResources(
   teams: readonly string[],
 ): CompanySubscription[] {
   const vaults = subscriptions.flatMap((subscription) => subscription.vaults ?? []);
-  const pick: Pick = (vault, place = 0, kind = "secrets") => enabledIn(vaults, vault, kind, place);
+  const pick: NamePicker = (vault, place = 0, kind = "secrets") => enabledIn(vaults, vault, kind, place);
   const [production, testing, platform, finance, ...rest] = subscriptions as [
     CompanySubscription,
     CompanySubscription,
@@ -47,7 +55,10 @@ export function withResources(
       resources: teams.slice(0, 10).map((team, index) => testApp(team, testing.vaults![index]!.name, pick)),
     },
     { ...platform, resources: platformResources(pick) },
-    { ...finance, resources: [webApp("app-ledger", { LEDGER: named("kv-ledger-prod", pick("kv-ledger-prod")) })] },
+    {
+      ...finance,
+      resources: [webApp("app-ledger", { LEDGER: referenceByName("kv-ledger-prod", pick("kv-ledger-prod")) })],
+    },
     ...rest,
   ];
 }
@@ -62,9 +73,9 @@ function enabledIn(vaults: readonly CompanyVault[], vault: string, kind: AssetKi
 }
 
 /** Each team's web app uses the client secret of its application and another secret of its vault. */
-function teamApp(team: string, index: number, pick: Pick): CompanyResource {
+function teamApp(team: string, index: number, pick: NamePicker): CompanyResource {
   const vault = `kv-${team}-prod`;
-  const write = [byUri, named, loosely, withoutSlash][index % 4]!;
+  const write = [referenceByUri, referenceByName, referenceWithSpaces, referenceWithoutSlash][index % 4]!;
   const client = `${team}-api-client-secret`;
   const other = pick(vault);
   const staging = team === "payments" || team === "orders" || team === "catalog";
@@ -72,7 +83,7 @@ function teamApp(team: string, index: number, pick: Pick): CompanyResource {
     ...webApp(`app-${team}`, {
       API_CLIENT_SECRET: write(vault, client),
       // One reference is pinned to a version.
-      PARTNER_KEY: team === "catalog" || team === "hr" ? pinned(vault, other) : write(vault, other),
+      PARTNER_KEY: team === "catalog" || team === "hr" ? pinnedReference(vault, other) : write(vault, other),
       FEATURE_FLAGS: "beta,fast-checkout",
     }),
     resourceGroup: `rg-${team}-prod`,
@@ -104,7 +115,7 @@ function importer(team: string, index: number): CompanyResource {
   return {
     ...webApp(`func-${team}-importer`, {
       FUNCTIONS_EXTENSION_VERSION: "~4",
-      IMPORT_SECRET: byUri(vault, `${team}-importer`),
+      IMPORT_SECRET: referenceByUri(vault, `${team}-importer`),
     }),
     kind: "functionapp,linux",
     resourceGroup: `rg-${team}-prod`,
@@ -164,7 +175,10 @@ function checkout(): CompanyResource[] {
       },
     },
     {
-      ...webApp("func-payments-webhook", { CLIENT_SECRET: byUri(vault, secret), FUNCTIONS_EXTENSION_VERSION: "~4" }),
+      ...webApp("func-payments-webhook", {
+        CLIENT_SECRET: referenceByUri(vault, secret),
+        FUNCTIONS_EXTENSION_VERSION: "~4",
+      }),
       kind: "functionapp",
       resourceGroup: "rg-payments-prod",
       tags: { env: "prod" },
@@ -205,18 +219,18 @@ function checkout(): CompanyResource[] {
  * Returns apps with references that the platform can't resolve, each for a different reason, and an app whose configuration is
  * not readable.
  */
-function broken(pick: Pick): CompanyResource[] {
+function broken(pick: NamePicker): CompanyResource[] {
   const secret = pick("kv-crm-prod");
   return [
-    webApp("app-intranet", { TOKEN: named("kv-intranet-old", "token") }),
-    webApp("app-crm-classic", { TOKEN: named("kv-crm-prod", "a-secret-of-last-year") }),
-    webApp("app-crm-reports", { TOKEN: byUri("kv-crm-prod", secret) }, { mayRead: [] }),
-    webApp("app-crm-kiosk", { TOKEN: byUri("kv-crm-prod", secret) }, { identity: {} }),
+    webApp("app-intranet", { TOKEN: referenceByName("kv-intranet-old", "token") }),
+    webApp("app-crm-classic", { TOKEN: referenceByName("kv-crm-prod", "a-secret-of-last-year") }),
+    webApp("app-crm-reports", { TOKEN: referenceByUri("kv-crm-prod", secret) }, { mayRead: [] }),
+    webApp("app-crm-kiosk", { TOKEN: referenceByUri("kv-crm-prod", secret) }, { identity: {} }),
     webApp("app-crm-export", { TOKEN: `@Microsoft.KeyVault(SecretUri={uri:kv-crm-prod}/secret/${secret})` }),
     webApp("app-crm-import", {
       TOKEN: `@Microsoft.KeyVault(SecretUri={uri:kv-crm-prod}/secrets/${secret}/00000000000000000000000000000000)`,
     }),
-    webApp("app-crm-sealed", { TOKEN: byUri("kv-crm-prod", secret) }, { denied: true }),
+    webApp("app-crm-sealed", { TOKEN: referenceByUri("kv-crm-prod", secret) }, { denied: true }),
   ];
 }
 
@@ -252,9 +266,9 @@ function decoys(): CompanyResource[] {
   ];
 }
 
-function testApp(team: string, vault: string, pick: Pick): CompanyResource {
+function testApp(team: string, vault: string, pick: NamePicker): CompanyResource {
   return {
-    ...webApp(`app-${team}-test`, { PARTNER_KEY: named(vault, pick(vault)), LOG_LEVEL: "debug" }),
+    ...webApp(`app-${team}-test`, { PARTNER_KEY: referenceByName(vault, pick(vault)), LOG_LEVEL: "debug" }),
     resourceGroup: `rg-${team}-test`,
     tags: { env: "test" },
   };

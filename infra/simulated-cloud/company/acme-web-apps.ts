@@ -1,19 +1,19 @@
 import type { AssetKind } from "./company.ts";
 import type { CompanyChild, CompanyResource } from "./resources.ts";
 
-/** Returns the name of an enabled secret, key or certificate. The same position returns the same name. */
-export type Pick = (vault: string, place?: number, kind?: AssetKind) => string;
+/** Function that returns the name of an enabled secret, key or certificate. The same position returns the same name. */
+export type NamePicker = (vault: string, place?: number, kind?: AssetKind) => string;
 
 /** The valid spellings of a Key Vault reference. */
-export const named = (vault: string, secret: string): string =>
+export const referenceByName = (vault: string, secret: string): string =>
   `@Microsoft.KeyVault(VaultName=${vault};SecretName=${secret})`;
-export const byUri = (vault: string, secret: string): string =>
+export const referenceByUri = (vault: string, secret: string): string =>
   `@Microsoft.KeyVault(SecretUri={uri:${vault}}/secrets/${secret}/)`;
-export const withoutSlash = (vault: string, secret: string): string =>
+export const referenceWithoutSlash = (vault: string, secret: string): string =>
   `@Microsoft.KeyVault(SecretUri={uri:${vault}}/secrets/${secret})`;
-export const loosely = (vault: string, secret: string): string =>
+export const referenceWithSpaces = (vault: string, secret: string): string =>
   `@microsoft.keyvault( VaultName=${vault} ; SecretName=${secret} )`;
-export const pinned = (vault: string, secret: string): string =>
+export const pinnedReference = (vault: string, secret: string): string =>
   `@Microsoft.KeyVault(SecretUri={uri:${vault}}/secrets/${secret}/{version:${vault}/secrets/${secret}})`;
 
 export function webApp(

@@ -101,7 +101,7 @@ export interface CompanySecret extends CompanyItem {
   value?: string;
 }
 
-export interface KeyShape {
+export interface KeySpec {
   /**
    * Default `RSA`. `oct-HSM`, a symmetric key, exists for keys only. The API defines it, but only a managed HSM creates one.
    */
@@ -112,12 +112,12 @@ export interface KeyShape {
   curve?: "P-256" | "P-256K" | "P-384" | "P-521";
 }
 
-export interface CompanyKey extends CompanyItem, KeyShape {
+export interface CompanyKey extends CompanyItem, KeySpec {
   /** Rotation policy. Default: Key Vault's default policy, which notifies 30 days before expiry. */
   rotation?: { rotateAfterDays?: number; rotateBeforeExpiryDays?: number; expiryDays?: number };
 }
 
-export interface CompanyCertificate extends CompanyItem, KeyShape {
+export interface CompanyCertificate extends CompanyItem, KeySpec {
   /** Default `CN=<name>.acme.example`. */
   subject?: string;
   dnsNames?: string[];

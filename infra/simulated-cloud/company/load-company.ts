@@ -6,7 +6,7 @@ import { smallCompany } from "./small-company.ts";
 
 export type CompanyChoice = "acme" | "small" | Company | SizedCompany;
 
-export function chosenCompany(choice: CompanyChoice, seed: number): Company {
+export function resolveCompany(choice: CompanyChoice, seed: number): Company {
   if (choice === "acme") return acmeCompany(seed);
   if (choice === "small") return smallCompany;
   return "vaults" in choice ? sizedCompany(choice) : choice;
@@ -19,7 +19,7 @@ export function chosenCompany(choice: CompanyChoice, seed: number): Company {
  *
  * @throws {Error} if the argument is none of these.
  */
-export function companyNamed(text: string): CompanyChoice {
+export function companyFromArgument(text: string): CompanyChoice {
   if (text === "acme" || text === "small") return text;
   if (/^\w+=\d+(,\w+=\d+)*$/.test(text)) return sizeFrom(text);
   if (!existsSync(text)) throw new Error(`Unknown company "${text}". Use acme, small, a JSON file or vaults=N,…`);

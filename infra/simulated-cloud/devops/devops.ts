@@ -13,7 +13,7 @@ import {
   TOKEN_MODES,
   type TokenMode,
 } from "./errors.ts";
-import { connectionShape, groupShape, projectShape } from "./json.ts";
+import { connectionJson, projectJson, variableGroupJson } from "./json.ts";
 import { type Connection, MASKED, type Organization, type Project, parameter, type Variable } from "./organization.ts";
 
 /** Resource ID of Azure DevOps, as the audience of tokens. */
@@ -187,7 +187,7 @@ export class Devops {
     const from = Number(query.get("continuationToken") ?? 0);
     const size = Math.min(Number(query.get("$top") ?? 100), PROJECTS_PER_PAGE);
     const base = `${this.#parts.origin}/${this.organization.name}`;
-    const value = this.organization.projects.slice(from, from + size).map((one) => projectShape(one, base));
+    const value = this.organization.projects.slice(from, from + size).map((one) => projectJson(one, base));
     const next = from + size;
     return {
       status: 200,
@@ -201,14 +201,14 @@ export class Devops {
       projects.some(({ id }) => id === project.id),
     );
     const managed = query.get("actionFilter") === "manage" && project.rights !== "manage" ? [] : visible;
-    const value = managed.map(groupShape);
+    const value = managed.map(variableGroupJson);
     return { status: 200, body: { count: value.length, value } };
   }
 
   #group(project: Project, id: string): Answer {
     const group = this.organization.groups.get(Number(id));
     if (!group?.projects.some((one) => one.id === project.id)) return { status: 200, body: null };
-    const body = groupShape(group);
+    const body = variableGroupJson(group);
     this.#happens("afterRead", id);
     return { status: 200, body };
   }
@@ -244,7 +244,7 @@ export class Devops {
     group.name = body.name;
     if (typeof body.description === "string") group.description = body.description;
     Object.assign(group, { modifiedOn: this.organization.now(), modifiedBy: "The service" });
-    const answer = groupShape(group);
+    const answer = variableGroupJson(group);
     this.#happens("afterWrite", id);
     return { status: 200, body: answer };
   }
@@ -255,14 +255,14 @@ export class Devops {
       (one) => one.projects.some(({ id }) => id === project.id) && (type === null || one.type === type),
     );
     const managed = query.get("actionFilter") === "manage" && project.rights !== "manage" ? [] : visible;
-    const value = managed.map(connectionShape);
+    const value = managed.map(connectionJson);
     return { status: 200, body: { count: value.length, value } };
   }
 
   #connection(project: Project, id: string): Answer {
     const connection = this.#connectionOf(project, id);
     if (!connection) return { status: 200, body: null };
-    const body = connectionShape(connection);
+    const body = connectionJson(connection);
     this.#happens("afterRead", id);
     return { status: 200, body };
   }
@@ -296,7 +296,7 @@ export class Devops {
       scheme: body.authorization.scheme,
       parameters: { ...body.authorization.parameters, ...Object.fromEntries(kept) },
     };
-    const answer = connectionShape(connection);
+    const answer = connectionJson(connection);
     this.#happens("afterWrite", id);
     return { status: 200, body: answer };
   }
@@ -308,7 +308,7 @@ export class Devops {
     const body = jsonObject(request) as { dataSourceDetails?: { dataSourceName?: string } } | undefined;
     if (body?.dataSourceDetails?.dataSourceName !== "TestConnection") return invalid("There is no such data source.");
     const appId = parameter(connection, "serviceprincipalid");
-    const application = appId ? this.#parts.directory.truth(appId) : undefined;
+    const application = appId ? this.#parts.directory.currentState(appId) : undefined;
     const outcome = application
       ? this.#parts.directory.signIn(application, parameter(connection, "serviceprincipalkey") ?? "")
       : 700016;

@@ -5,7 +5,7 @@ import { type Connection, MASKED, type Project, type VariableGroup } from "./org
 
 const person = (name: string) => ({ displayName: name, id: guidFrom(`person ${name}`) });
 
-export function projectShape({ id, name }: Project, base: string): object {
+export function projectJson({ id, name }: Project, base: string): object {
   return {
     id,
     name,
@@ -18,7 +18,7 @@ export function projectShape({ id, name }: Project, base: string): object {
 }
 
 /** Returns a variable group without secret values. */
-export function groupShape(group: VariableGroup): object {
+export function variableGroupJson(group: VariableGroup): object {
   const { projects, modifiedBy, variables, ...rest } = group;
   const shown = Object.entries(variables).map(([name, variable]) => [
     name,
@@ -40,7 +40,7 @@ export function groupShape(group: VariableGroup): object {
 }
 
 /** Returns a service connection without its secret. */
-export function connectionShape(connection: Connection): object {
+export function connectionJson(connection: Connection): object {
   const { projects, authorization, ...rest } = connection;
   const parameters = Object.entries(authorization.parameters).map(([name, value]) => [
     name,

@@ -62,13 +62,13 @@ export class DirectoryControl {
 
   /** Deletes an application. Returns false if there is none. */
   changeApplication(id: string, change: ApplicationChange): boolean {
-    const application = this.#directory.truth(id);
+    const application = this.#directory.currentState(id);
     if (application !== undefined) this.#directory.put({ ...application, ...change });
     return application !== undefined;
   }
 
   removeApplication(id: string): boolean {
-    const application = this.#directory.truth(id);
+    const application = this.#directory.currentState(id);
     if (application !== undefined) this.#directory.remove(application.objectId);
     return application !== undefined;
   }
@@ -120,7 +120,7 @@ export class DirectoryControl {
 
   /** Returns whether every sign-in with this value succeeds now. */
   signsIn(id: string, value: string): boolean {
-    const application = this.#directory.truth(id);
+    const application = this.#directory.currentState(id);
     const now = this.#directory.clock.now();
     const secret = application?.secrets.find((one) => one.value === value);
     if (application === undefined || secret === undefined || application.signIn !== "enabled") return false;
@@ -145,7 +145,7 @@ export class DirectoryControl {
   }
 
   #application(id: string): ApplicationRecord {
-    const application = this.#directory.truth(id);
+    const application = this.#directory.currentState(id);
     if (application === undefined) throw new Error(`Unknown application ${id}`);
     return application;
   }

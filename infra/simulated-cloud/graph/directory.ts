@@ -49,10 +49,11 @@ interface Version {
 const REPLICAS = [1, 0, 0.5];
 
 /** Attempts that fail while a new secret is unstable: after one success, after two, then every fifth. */
-const fails = (tries: number): boolean => tries === 2 || tries === 5 || tries === 6 || (tries > 6 && tries % 5 === 0);
+const failsWhileUnstable = (tries: number): boolean =>
+  tries === 2 || tries === 5 || tries === 6 || (tries > 6 && tries % 5 === 0);
 
 /** Minimum spread and number of the consecutive successes that end the unstable period. */
-const PROOF = { count: 3, milliseconds: 15_000 };
+const STABLE_AFTER = { count: 3, milliseconds: 15_000 };
 
 /** Stores a tenant's applications with their earlier states, and decides which secrets can sign in. */
 export class Directory {
@@ -148,7 +149,7 @@ export class Directory {
   }
 
   /** Returns the current state of an application, without lag. */
-  truth(appOrObjectId: string): ApplicationRecord | undefined {
+  currentState(appOrObjectId: string): ApplicationRecord | undefined {
     const id = appOrObjectId.toLowerCase();
     return this.#versions.get(this.#objectIds.get(id) ?? id)?.at(-1)?.state;
   }
@@ -223,14 +224,15 @@ export class Directory {
     if (now < secret.worksFrom) return false;
     const tries = (this.#tries.get(secret.keyId) ?? 0) + 1;
     this.#tries.set(secret.keyId, tries);
-    if (fails(tries)) {
+    if (failsWhileUnstable(tries)) {
       this.#successes.delete(secret.keyId);
       return false;
     }
     const successes = [...(this.#successes.get(secret.keyId) ?? []), now];
     this.#successes.set(secret.keyId, successes);
     // Not a change of the directory: neither a new version nor an entry in the log.
-    if (successes.length >= PROOF.count && now - successes[0]! >= PROOF.milliseconds) secret.settlesAt = now;
+    if (successes.length >= STABLE_AFTER.count && now - successes[0]! >= STABLE_AFTER.milliseconds)
+      secret.settlesAt = now;
     return true;
   }
 

@@ -31,7 +31,7 @@ export const concurrent = {
 };
 
 /** Error responses to a third secret where two are allowed. Azure does not document the text; three texts were observed. */
-export const noRoom = {
+export const tooManySecrets = {
   twoPasswords: () => badRequest("Not allowed to add 3 passwords. You can only add a maximum of 2 passwords."),
   twoCredentials: () => badRequest("You can only add a maximum of 2 encrypted credentials."),
   credentialLimit: () =>
@@ -40,7 +40,7 @@ export const noRoom = {
     ),
 };
 
-export const policy = {
+export const policyViolation = {
   lifetimePolicy: () =>
     failure(
       400,
@@ -94,8 +94,8 @@ const refusals = {
   }),
   named: {
     ...concurrent,
-    ...noRoom,
-    ...policy,
+    ...tooManySecrets,
+    ...policyViolation,
     tooLarge,
     resyncRequired,
     syncStateNotFound: () => failure(400, "syncStateNotFound", "The sync state generation is not found."),

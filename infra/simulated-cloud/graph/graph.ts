@@ -3,7 +3,7 @@ import { bearerToken, type Claims, type Tokens } from "../tokens.ts";
 import type { Directory } from "./directory.ts";
 import { badRequest, denied, failure, refusalsOf, unauthorized, withHeaders } from "./errors.ts";
 import { QueryProblem } from "./odata.ts";
-import { tenantPolicyShape } from "./policies.ts";
+import { tenantPolicyJson } from "./policies.ts";
 import type { GraphCall } from "./read-operations.ts";
 import * as reads from "./read-operations.ts";
 import type { ApplicationRecord } from "./records.ts";
@@ -94,7 +94,7 @@ function answerOf(
 /** Returns the client ID of the application in the path. Faults match this ID. */
 function appIdOf(directory: Directory, id: string): string {
   const named = /^\(appId='([^']*)'\)$/.exec(id)?.[1] ?? id;
-  return directory.truth(named)?.appId ?? named;
+  return directory.currentState(named)?.appId ?? named;
 }
 
 /** The only supported operation that exists only in the beta version. */
@@ -159,7 +159,7 @@ function routeOf({ method, segments, query }: Incoming): Route {
       return only("GET", {
         name: "graph.getTenantPolicy",
         permissions: POLICIES,
-        answer: ({ directory }) => ({ status: 200, body: tenantPolicyShape(directory) }),
+        answer: ({ directory }) => ({ status: 200, body: tenantPolicyJson(directory) }),
       });
     default:
       return unknown;

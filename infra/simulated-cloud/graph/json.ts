@@ -5,7 +5,7 @@ import type { ApplicationRecord, KeyRecord, OwnerRecord, SecretRecord } from "./
 type Members = Record<string, unknown>;
 
 /** Formats an application with the supported members of https://learn.microsoft.com/graph/api/resources/application */
-export function applicationShape(application: ApplicationRecord, keysSelected: boolean): Members {
+export function applicationJson(application: ApplicationRecord, keysSelected: boolean): Members {
   return {
     id: application.objectId,
     deletedDateTime: null,
@@ -24,14 +24,14 @@ export function applicationShape(application: ApplicationRecord, keysSelected: b
     tags: application.tags,
     appRoles: [],
     keyCredentials: application.keys.map((key, index) => keyShape(key, index, keysSelected)),
-    passwordCredentials: application.secrets.map((secret) => passwordShape(secret)),
+    passwordCredentials: application.secrets.map((secret) => passwordJson(secret)),
     requiredResourceAccess: [],
     web: { homePageUrl: null, logoutUrl: null, redirectUris: [] },
   };
 }
 
 /** https://learn.microsoft.com/graph/api/resources/serviceprincipal */
-export function servicePrincipalShape(application: ApplicationRecord, keysSelected: boolean): Members {
+export function servicePrincipalJson(application: ApplicationRecord, keysSelected: boolean): Members {
   const signing = application.samlKeys[0];
   return {
     id: application.servicePrincipalId,
@@ -52,7 +52,7 @@ export function servicePrincipalShape(application: ApplicationRecord, keysSelect
     passwordCredentials: signing
       ? [
           {
-            ...passwordShape({ ...signing, displayName: signing.displayName, value: "sml" }),
+            ...passwordJson({ ...signing, displayName: signing.displayName, value: "sml" }),
             customKeyIdentifier: Buffer.from(signing.thumbprint, "hex").toString("base64"),
             hint: null,
           },
@@ -65,7 +65,7 @@ export function servicePrincipalShape(application: ApplicationRecord, keysSelect
  * Formats a secret.
  * @param withText the value, which only the response to `addPassword` contains
  */
-export function passwordShape(
+export function passwordJson(
   secret: Pick<SecretRecord, "keyId" | "displayName" | "value" | "startsOn" | "expiresOn">,
   withText = false,
 ): Members {
@@ -110,7 +110,7 @@ export function ownersOf(application: ApplicationRecord, service: readonly Princ
   return [...application.owners, ...own];
 }
 
-export function ownerShape({ id, kind, displayName, mail }: OwnerRecord): Members {
+export function ownerJson({ id, kind, displayName, mail }: OwnerRecord): Members {
   const same = { "@odata.type": `#microsoft.graph.${kind}`, id, displayName };
   return kind === "user"
     ? { ...same, businessPhones: [], givenName: null, jobTitle: null, mail: mail ?? null, userPrincipalName: mail }

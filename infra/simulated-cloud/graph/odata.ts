@@ -31,7 +31,7 @@ export function selectOf(query: URLSearchParams, type: string, known: Members): 
   return names;
 }
 
-export function selected(members: Members, names: readonly string[] | undefined): Members {
+export function selectMembers(members: Members, names: readonly string[] | undefined): Members {
   return names === undefined ? members : Object.fromEntries(names.map((name) => [name, members[name]]));
 }
 
@@ -69,7 +69,7 @@ export function filterOf(query: URLSearchParams, name: string): string | undefin
  * Returns whether `$filter` requires a non-empty collection. This is an advanced query and needs `$count=true`:
  * https://learn.microsoft.com/graph/aad-advanced-queries
  */
-export function filledOnly(request: Incoming, collection: string): boolean {
+export function requiresNonEmpty(request: Incoming, collection: string): boolean {
   if (request.query.get("$filter") !== `${collection}/$count ne 0`) return false;
   if (request.query.get("$count") !== "true" || request.headers.consistencylevel !== "eventual") {
     throw new QueryProblem(
@@ -80,11 +80,11 @@ export function filledOnly(request: Incoming, collection: string): boolean {
 }
 
 /** Encodes a state as an opaque token for a link. */
-export function token(content: object): string {
+export function encodeToken(content: object): string {
   return Buffer.from(JSON.stringify(content)).toString("base64url");
 }
 
-export function tokenContent(text: string): Record<string, unknown> {
+export function decodeToken(text: string): Record<string, unknown> {
   try {
     return JSON.parse(Buffer.from(text, "base64url").toString("utf8")) as Record<string, unknown>;
   } catch {
@@ -93,7 +93,12 @@ export function tokenContent(text: string): Record<string, unknown> {
 }
 
 /** Returns the request's URL with a skip or delta token in place of the previous one. */
-export function linkWith(origin: string, request: Incoming, name: "$skiptoken" | "$deltatoken", value: string): string {
+export function linkWithToken(
+  origin: string,
+  request: Incoming,
+  name: "$skiptoken" | "$deltatoken",
+  value: string,
+): string {
   const query = new URLSearchParams(request.query);
   query.delete("$skiptoken");
   query.delete("$deltatoken");

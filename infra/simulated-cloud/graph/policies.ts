@@ -22,7 +22,7 @@ function passwordCredentials(policy: PasswordPolicy | undefined, now: number) {
 }
 
 /** https://learn.microsoft.com/graph/api/tenantappmanagementpolicy-get */
-export function tenantPolicyShape({ settings, clock }: Directory): Record<string, unknown> {
+export function tenantPolicyJson({ settings, clock }: Directory): Record<string, unknown> {
   const restrictions = passwordCredentials(settings.policy, clock.seconds());
   return {
     id: "00000000-0000-0000-0000-000000000000",
@@ -36,7 +36,7 @@ export function tenantPolicyShape({ settings, clock }: Directory): Record<string
 }
 
 /** https://learn.microsoft.com/graph/api/resources/appmanagementpolicy */
-export function assignedPolicyShape({ clock }: Directory, { policy }: ApplicationRecord): Record<string, unknown>[] {
+export function assignedPolicyJson({ clock }: Directory, { policy }: ApplicationRecord): Record<string, unknown>[] {
   if (policy === undefined) return [];
   const restrictions = { passwordCredentials: passwordCredentials(policy, clock.seconds()), keyCredentials: [] };
   return [
@@ -54,7 +54,7 @@ export function assignedPolicyShape({ clock }: Directory, { policy }: Applicatio
  * Returns the restriction that a new secret violates. An assigned policy overrides the tenant's policy, restriction by
  * restriction.
  */
-export function brokenRestriction(
+export function violatedRestriction(
   { settings, clock }: Directory,
   application: ApplicationRecord,
   lifetimeSeconds: number,

@@ -1,23 +1,23 @@
 import type { Answer, Incoming } from "../http.ts";
 import type { Directory, DirectoryView } from "./directory.ts";
 import { notFound, resyncRequired } from "./errors.ts";
-import { applicationShape, ownerShape, ownersOf, servicePrincipalShape } from "./json.ts";
+import { applicationJson, ownerJson, ownersOf, servicePrincipalJson } from "./json.ts";
 import {
+  decodeToken,
+  encodeToken,
   expandOf,
-  filledOnly,
   filterOf,
-  linkWith,
+  linkWithToken,
   optionsOf,
   QueryProblem,
-  selected,
+  requiresNonEmpty,
+  selectMembers,
   selectOf,
-  token,
-  tokenContent,
   topOf,
 } from "./odata.ts";
-import { assignedPolicyShape } from "./policies.ts";
+import { assignedPolicyJson } from "./policies.ts";
 import type { ApplicationRecord } from "./records.ts";
-import { identityProviderShape, type Tenant, type Tenants } from "./tenants.ts";
+import { identityProviderJson, type Tenant, type Tenants } from "./tenants.ts";
 
 /** Arguments of every Graph operation. */
 export interface GraphCall {
@@ -63,8 +63,8 @@ const EXAMPLE: ApplicationRecord = {
 function shapeOf(kind: Kind, application: ApplicationRecord, names?: readonly string[]) {
   const keysSelected = names?.includes("keyCredentials") ?? false;
   return kind === "application"
-    ? applicationShape(application, keysSelected)
-    : servicePrincipalShape(application, keysSelected);
+    ? applicationJson(application, keysSelected)
+    : servicePrincipalJson(application, keysSelected);
 }
 
 const context = (call: GraphCall, set: string, names?: readonly string[]) => ({
@@ -80,10 +80,10 @@ export function list(call: GraphCall, kind: Kind): Answer {
   }
   const names = selectOf(query, kind, shapeOf(kind, EXAMPLE));
   const expanded = expandOf(query, "owners");
-  const federatedOnly = kind === "application" && filledOnly(request, "federatedIdentityCredentials");
+  const federatedOnly = kind === "application" && requiresNonEmpty(request, "federatedIdentityCredentials");
   const [top, appId] = [topOf(query), federatedOnly ? undefined : filterOf(query, "appId")];
   const skip = query.get("$skiptoken");
-  const from = skip === null ? 0 : Number(tokenContent(skip).from);
+  const from = skip === null ? 0 : Number(decodeToken(skip).from);
   if (!Number.isInteger(from)) throw new QueryProblem("The skip token is not valid.");
 
   const all = appId === undefined ? view.applications() : [view.byAppId(appId)];
@@ -95,10 +95,10 @@ export function list(call: GraphCall, kind: Kind): Answer {
     if (kind === "application" || application.signIn !== "none") found.push(application);
   }
   const value = found.map((application) => ({
-    ...selected(shapeOf(kind, application, names), names),
+    ...selectMembers(shapeOf(kind, application, names), names),
     ...(expanded && { owners: ownersIn(call, application, expanded.select).slice(0, MOST_EXPANDED) }),
   }));
-  const next = linkWith(origin, request, "$skiptoken", token({ from: place }));
+  const next = linkWithToken(origin, request, "$skiptoken", encodeToken({ from: place }));
   return {
     status: 200,
     body: { ...context(call, `${kind}s`, names), ...(place < all.length && { "@odata.nextLink": next }), value },
@@ -114,9 +114,9 @@ export function one(call: GraphCall, application: ApplicationRecord): Answer {
     status: 200,
     body: {
       ...context(call, "applications", names),
-      ...selected(shapeOf("application", application, names), names),
+      ...selectMembers(shapeOf("application", application, names), names),
       ...(expanded && { owners: ownersIn(call, application, expanded.select).slice(0, MOST_EXPANDED) }),
-      ...(policies && { appManagementPolicies: assignedPolicyShape(call.directory, application) }),
+      ...(policies && { appManagementPolicies: assignedPolicyJson(call.directory, application) }),
     },
   };
 }
@@ -126,9 +126,9 @@ export function owners(call: GraphCall, application: ApplicationRecord): Answer 
   const names = query.get("$select")?.split(",");
   const all = ownersIn(call, application, names);
   const skip = query.get("$skiptoken");
-  const from = skip === null ? 0 : Number(tokenContent(skip).from);
+  const from = skip === null ? 0 : Number(decodeToken(skip).from);
   const to = from + topOf(query);
-  const next = linkWith(call.origin, call.request, "$skiptoken", token({ from: to }));
+  const next = linkWithToken(call.origin, call.request, "$skiptoken", encodeToken({ from: to }));
   return {
     status: 200,
     body: {
@@ -141,9 +141,9 @@ export function owners(call: GraphCall, application: ApplicationRecord): Answer 
 
 function ownersIn({ directory }: GraphCall, application: ApplicationRecord, names?: string[]) {
   return ownersOf(application, directory.service).map((owner) => {
-    const shape: Record<string, unknown> = ownerShape(owner);
+    const shape: Record<string, unknown> = ownerJson(owner);
     const kept = names && ["@odata.type", ...names].filter((name) => name in shape);
-    return selected(shape, kept);
+    return selectMembers(shape, kept);
   });
 }
 
@@ -174,20 +174,27 @@ export function delta(call: GraphCall): Answer {
   const value = ids.slice(from, to).flatMap((id): unknown[] => {
     const application = id === undefined ? undefined : view.byObjectId(id);
     if (application !== undefined) {
-      const shape = selected(shapeOf("application", application, names), names);
+      const shape = selectMembers(shapeOf("application", application, names), names);
       return [{ ...shape, id: application.objectId }];
     }
     return since < 0 ? [] : [{ id, "@removed": { reason: "deleted" } }];
   });
   const link =
     to < ids.length
-      ? { "@odata.nextLink": linkWith(origin, request, "$skiptoken", token({ since, until, from: to, at: now })) }
+      ? {
+          "@odata.nextLink": linkWithToken(
+            origin,
+            request,
+            "$skiptoken",
+            encodeToken({ since, until, from: to, at: now }),
+          ),
+        }
       : {
-          "@odata.deltaLink": linkWith(
+          "@odata.deltaLink": linkWithToken(
             origin,
             request,
             "$deltatoken",
-            token({ since: Math.max(since, until), at: now, generation: directory.deltaGeneration }),
+            encodeToken({ since: Math.max(since, until), at: now, generation: directory.deltaGeneration }),
           ),
         };
   return { status: 200, body: { ...context(call, "applications", names), ...link, value } };
@@ -195,12 +202,12 @@ export function delta(call: GraphCall): Answer {
   function positionOf(options: URLSearchParams, sequence: number, at: number) {
     const [skip, deltaToken] = [options.get("$skiptoken"), options.get("$deltatoken")];
     if (skip !== null) {
-      const content = tokenContent(skip);
+      const content = decodeToken(skip);
       return { since: Number(content.since), until: Number(content.until), from: Number(content.from) };
     }
     if (deltaToken === null) return { since: -1, until: sequence, from: 0 };
     if (deltaToken === "latest") return { since: sequence, until: sequence, from: 0 };
-    const content = tokenContent(deltaToken);
+    const content = decodeToken(deltaToken);
     if (content.generation !== directory.deltaGeneration || at - Number(content.at) > DELTA_LIFE_MS) return "dead";
     return { since: Number(content.since), until: sequence, from: 0 };
   }
@@ -211,12 +218,12 @@ export function organization(call: GraphCall): Answer {
   const verified = { capabilities: "Email", isDefault: true, isInitial: true, name: domain, type: "Managed" };
   const members = { id, displayName, tenantType, verifiedDomains: [verified] };
   const names = selectOf(optionsOf(call.request, ["$select"]), "organization", members);
-  return { status: 200, body: { ...context(call, "organization", names), value: [selected(members, names)] } };
+  return { status: 200, body: { ...context(call, "organization", names), value: [selectMembers(members, names)] } };
 }
 
 export function identityProviders(call: GraphCall): Answer {
   optionsOf(call.request, []);
-  const value = call.tenant.identityProviders.map(identityProviderShape);
+  const value = call.tenant.identityProviders.map(identityProviderJson);
   return { status: 200, body: { ...context(call, "identity/identityProviders"), value } };
 }
 
@@ -224,7 +231,7 @@ export function identityProviders(call: GraphCall): Answer {
 export function keySets(call: GraphCall, tenants: Tenants): Answer {
   if (call.tenant.type !== "AAD B2C") return notFound("trustFramework");
   optionsOf(call.request, []);
-  const value = call.tenant.keySets.map((one) => tenants.keySetShape(one));
+  const value = call.tenant.keySets.map((one) => tenants.keySetJson(one));
   return { status: 200, body: { "@odata.context": `${call.origin}/beta/$metadata#trustFramework/keySets`, value } };
 }
 

@@ -73,7 +73,7 @@ export class Tenants {
   /**
    * Formats a key set with the public parts of its keys: https://learn.microsoft.com/graph/api/resources/trustframeworkkeyset
    */
-  keySetShape({ id, keys }: CompanyKeySet): Members {
+  keySetJson({ id, keys }: CompanyKeySet): Members {
     return {
       id,
       keys: keys.map(({ name, what = "rsa", use = "sig", expiresInDays, activeInDays }) => {
@@ -105,7 +105,7 @@ function tenantFrom(declared: CompanyTenant, base: number, clock: CloudClock): T
 }
 
 /** Formats an identity provider without its secrets: https://learn.microsoft.com/graph/api/resources/identityproviderbase */
-export function identityProviderShape({ id, name, type, clientId }: CompanyIdentityProvider): Members {
+export function identityProviderJson({ id, name, type, clientId }: CompanyIdentityProvider): Members {
   const same = { "@odata.type": `#microsoft.graph.${type}`, id, displayName: name };
   if (type === "builtInIdentityProvider") return { ...same, identityProviderType: "EmailPassword", state: null };
   if (type === "socialIdentityProvider") {

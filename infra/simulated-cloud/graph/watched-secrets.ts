@@ -39,7 +39,7 @@ export class Targets {
   }
 
   /** Called when a secret of a vault may have changed. */
-  noticed(vault: string, secret: string): void {
+  secretChanged(vault: string, secret: string): void {
     for (const target of this.#targets) {
       if (!same(target.vault, vault) || !same(target.secret, secret)) continue;
       const value = this.#readValue(vault, secret);
@@ -73,7 +73,7 @@ export class Targets {
     to: number,
   ): { why: Gap["why"]; keyId?: string; from: number; to: number }[] {
     if (value === undefined) return [{ why: "absent", from, to }];
-    const application = this.#directory.truth(appId);
+    const application = this.#directory.currentState(appId);
     const secret = [...(application?.secrets ?? []), ...(application?.removed ?? [])].find(
       (one) => one.value === value,
     );

@@ -1,7 +1,7 @@
 import { type Answer, type Incoming, jsonObject } from "../http.ts";
-import { badRequest, concurrent, denied, noRoom, notFound, policy, tooLarge } from "./errors.ts";
-import { ownersOf, passwordShape } from "./json.ts";
-import { brokenRestriction } from "./policies.ts";
+import { badRequest, concurrent, denied, notFound, policyViolation, tooLarge, tooManySecrets } from "./errors.ts";
+import { ownersOf, passwordJson } from "./json.ts";
+import { violatedRestriction } from "./policies.ts";
 import { find, type GraphCall } from "./read-operations.ts";
 import type { ApplicationRecord } from "./records.ts";
 
@@ -22,17 +22,17 @@ export function addPassword(call: GraphCall, id: string): Answer {
   const asked = askedFor(call.request, call.directory.clock.seconds());
   if (typeof asked === "string") return badRequest(asked);
   const personal = /Personal/.test(application.audience);
-  if (personal && application.secrets.length >= PERSONAL.mostSecrets) return noRoom.twoPasswords();
+  if (personal && application.secrets.length >= PERSONAL.mostSecrets) return tooManySecrets.twoPasswords();
   if (personal && (asked.displayName?.length ?? 0) > PERSONAL.longestName) {
     return badRequest(`The display name is longer than ${PERSONAL.longestName} characters.`);
   }
   if (application.secrets.length + application.keys.length + application.owners.length >= MOST_ITEMS) return tooLarge();
-  const broken = brokenRestriction(call.directory, application, asked.expiresOn - asked.startsOn);
-  if (broken === "addition") return policy.typePolicy();
-  if (broken === "lifetime") return policy.lifetimePolicy();
+  const broken = violatedRestriction(call.directory, application, asked.expiresOn - asked.startsOn);
+  if (broken === "addition") return policyViolation.typePolicy();
+  if (broken === "lifetime") return policyViolation.lifetimePolicy();
   const made = call.directory.addSecret(application, { ...asked, madeBy: "graph" });
   const context = `${call.origin}/v1.0/$metadata#microsoft.graph.passwordCredential`;
-  return { status: 200, body: { "@odata.context": context, ...passwordShape(made, true) } };
+  return { status: 200, body: { "@odata.context": context, ...passwordJson(made, true) } };
 }
 
 /** https://learn.microsoft.com/graph/api/application-removepassword */
@@ -53,7 +53,7 @@ export function removePassword(call: GraphCall, id: string): Answer {
 function writable(call: GraphCall, id: string): ApplicationRecord | Answer {
   const { directory, caller } = call;
   const appId = /^\(appId='([^']*)'\)$/.exec(id)?.[1];
-  const application = directory.truth(appId ?? id);
+  const application = directory.currentState(appId ?? id);
   if (application === undefined) return notFound(appId ?? id);
   const owns = ownersOf(application, directory.service).some((owner) => owner.id === caller);
   const permissions = directory.permissionsOf(caller);

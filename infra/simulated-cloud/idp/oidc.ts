@@ -1,11 +1,11 @@
 import { randomBytes } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { KoaContextWithOIDC, default as Provider } from "oidc-provider";
-import { decoded, hs256, publicPem, rs256, type SigningKey, signingKey, unsigned } from "../jwt.ts";
+import { decodeUnverified, hs256, publicPem, rs256, type SigningKey, signingKey, unsigned } from "../jwt.ts";
 import { OIDC_MODES, type OidcMode, type OidcModeName } from "./oidc-modes.ts";
 import { oidcStore } from "./oidc-store.ts";
 import type { People } from "./people.ts";
-import { choicePage } from "./sign-in-page.ts";
+import { signInPage } from "./sign-in-page.ts";
 
 export interface OidcClient {
   clientId: string;
@@ -148,7 +148,7 @@ export class OidcProvider {
     }
     if (message.method !== "POST") {
       response.writeHead(200, { "content-type": "text/html; charset=utf-8", "cache-control": "no-store" });
-      response.end(choicePage("Sign in to Acme (OIDC)", this.#people.list()));
+      response.end(signInPage("Sign in to Acme (OIDC)", this.#people.list()));
       return;
     }
     const form = new URLSearchParams(await textOf(message));
@@ -186,7 +186,7 @@ export class OidcProvider {
 
   async #idToken({ claims, signature }: OidcMode, correct: string, key: SigningKey): Promise<string> {
     if (claims === undefined && signature === undefined) return correct;
-    const { header, claims: honest } = decoded(correct);
+    const { header, claims: honest } = decodeUnverified(correct);
     const payload = claims === undefined ? honest : claims(honest);
     switch (signature) {
       case "none":

@@ -1,6 +1,6 @@
 import type { Person } from "./people.ts";
 import { type SamlKey, type SignatureOptions, signXml } from "./saml-signature.ts";
-import { html } from "./sign-in-page.ts";
+import { escapeHtml } from "./sign-in-page.ts";
 
 /** ID of the request that the response answers. */
 export interface SamlRequest {
@@ -55,14 +55,14 @@ export async function samlResponse(
   const at = (minutes: number) => new Date(now.getTime() + minutes * MINUTE_MS).toISOString();
   const { signs = "assertion", assertion: changeAssertion = same, response: changeResponse = same, sent = same } = mode;
   const answered = mode.unsolicited ? id() : request.id;
-  const issuer = `<saml:Issuer>${html(entityId)}</saml:Issuer>`;
+  const issuer = `<saml:Issuer>${escapeHtml(entityId)}</saml:Issuer>`;
   const plain = changeAssertion(
     [
       `<saml:Assertion xmlns:saml="urn:oasis:names:tc:SAML:2.0:assertion" ID="${id()}" Version="2.0" IssueInstant="${at(0)}">`,
       issuer,
       `<saml:Subject><saml:NameID Format="urn:oasis:names:tc:SAML:2.0:nameid-format:persistent">${person.objectId}</saml:NameID>`,
-      `<saml:SubjectConfirmation Method="urn:oasis:names:tc:SAML:2.0:cm:bearer"><saml:SubjectConfirmationData InResponseTo="${html(answered)}" NotOnOrAfter="${at(5)}" Recipient="${html(request.acsUrl)}"/></saml:SubjectConfirmation></saml:Subject>`,
-      `<saml:Conditions NotBefore="${at(-5)}" NotOnOrAfter="${at(60)}"><saml:AudienceRestriction><saml:Audience>${html(request.issuer)}</saml:Audience></saml:AudienceRestriction></saml:Conditions>`,
+      `<saml:SubjectConfirmation Method="urn:oasis:names:tc:SAML:2.0:cm:bearer"><saml:SubjectConfirmationData InResponseTo="${escapeHtml(answered)}" NotOnOrAfter="${at(5)}" Recipient="${escapeHtml(request.acsUrl)}"/></saml:SubjectConfirmation></saml:Subject>`,
+      `<saml:Conditions NotBefore="${at(-5)}" NotOnOrAfter="${at(60)}"><saml:AudienceRestriction><saml:Audience>${escapeHtml(request.issuer)}</saml:Audience></saml:AudienceRestriction></saml:Conditions>`,
       `<saml:AuthnStatement AuthnInstant="${at(-1)}" SessionIndex="${id()}"><saml:AuthnContext><saml:AuthnContextClassRef>urn:oasis:names:tc:SAML:2.0:ac:classes:Password</saml:AuthnContextClassRef></saml:AuthnContext></saml:AuthnStatement>`,
       `<saml:AttributeStatement>${attributes(person)}</saml:AttributeStatement></saml:Assertion>`,
     ].join(""),
@@ -71,7 +71,7 @@ export async function samlResponse(
   const assertion = signs === "assertion" || signs === "both" ? await sign(plain) : plain;
   const response = changeResponse(
     [
-      `<samlp:Response xmlns:samlp="urn:oasis:names:tc:SAML:2.0:protocol" xmlns:saml="urn:oasis:names:tc:SAML:2.0:assertion" ID="${id()}" Version="2.0" IssueInstant="${at(0)}" Destination="${html(request.acsUrl)}" InResponseTo="${html(answered)}">`,
+      `<samlp:Response xmlns:samlp="urn:oasis:names:tc:SAML:2.0:protocol" xmlns:saml="urn:oasis:names:tc:SAML:2.0:assertion" ID="${id()}" Version="2.0" IssueInstant="${at(0)}" Destination="${escapeHtml(request.acsUrl)}" InResponseTo="${escapeHtml(answered)}">`,
       issuer,
       `<samlp:Status><samlp:StatusCode Value="urn:oasis:names:tc:SAML:2.0:status:Success"/></samlp:Status>`,
       assertion,
@@ -99,7 +99,7 @@ function attributes({ objectId, name, email, emailVerified, groups, roles }: Per
   return Object.entries(values)
     .filter(([, of]) => of.length > 0)
     .map(([attribute, of]) => {
-      const list = of.map((value) => `<saml:AttributeValue>${html(value)}</saml:AttributeValue>`);
+      const list = of.map((value) => `<saml:AttributeValue>${escapeHtml(value)}</saml:AttributeValue>`);
       return `<saml:Attribute Name="${attribute}">${list.join("")}</saml:Attribute>`;
     })
     .join("");

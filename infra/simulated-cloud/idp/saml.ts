@@ -6,7 +6,7 @@ import { SAML_MODES, type SamlModeName } from "./saml-modes.ts";
 import { RequestRefused, readRequest, readServiceProvider, type ServiceProvider } from "./saml-request.ts";
 import { FAILED, type SamlMode, type SamlRequest, samlResponse } from "./saml-response.ts";
 import type { SamlKey } from "./saml-signature.ts";
-import { choicePage, html } from "./sign-in-page.ts";
+import { escapeHtml, signInPage } from "./sign-in-page.ts";
 
 /** Base path. The URL of the metadata is also the entity ID. */
 export const SAML = "/saml/";
@@ -93,7 +93,7 @@ export class SamlProvider {
         response,
         200,
         "text/html; charset=utf-8",
-        choicePage("Sign in to Acme (SAML)", this.#people.list()),
+        signInPage("Sign in to Acme (SAML)", this.#people.list()),
       );
     const person = new URLSearchParams(await textOf(message)).get("person") ?? "";
     const xml = await this.respond(request, person);
@@ -122,12 +122,12 @@ export class SamlProvider {
 
 /** Renders a page that posts the response to the service provider, as the HTTP-POST binding requires. */
 function sendingPage(acsUrl: string, xml: string, relayState: string | null): string {
-  const field = (name: string, value: string) => `<input type="hidden" name="${name}" value="${html(value)}">`;
+  const field = (name: string, value: string) => `<input type="hidden" name="${name}" value="${escapeHtml(value)}">`;
   return `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <title>Signing in</title>
-<form method="post" action="${html(acsUrl)}">
+<form method="post" action="${escapeHtml(acsUrl)}">
 ${field("SAMLResponse", Buffer.from(xml).toString("base64"))}
 ${relayState === null ? "" : field("RelayState", relayState)}
 <button>Go on</button>

@@ -1,7 +1,7 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import type { Faults } from "../faults.ts";
 import { type Answer, type Operation, type Refusals, requestHead, retryAfter, send } from "../http.ts";
-import type { Ledger } from "../request-log.ts";
+import type { RequestLog } from "../request-log.ts";
 import type { OidcProvider } from "./oidc.ts";
 import { SAML, type SamlProvider } from "./saml.ts";
 
@@ -9,7 +9,7 @@ export interface IdentityProviders {
   oidc: OidcProvider;
   saml: SamlProvider;
   faults: Faults;
-  ledger: Ledger;
+  ledger: RequestLog;
 }
 
 /** Operation names by path prefix, for counts and faults. The first matching prefix applies. */

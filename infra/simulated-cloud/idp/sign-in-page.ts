@@ -3,20 +3,20 @@ import type { Person } from "./people.ts";
 /**
  * Renders the sign-in page with a button for each person and one to cancel. The form sends `person`, empty if the user cancels.
  */
-export function choicePage(title: string, people: readonly Person[], hidden: Record<string, string> = {}): string {
+export function signInPage(title: string, people: readonly Person[], hidden: Record<string, string> = {}): string {
   const kept = Object.entries(hidden).map(
-    ([name, value]) => `<input type="hidden" name="${html(name)}" value="${html(value)}">`,
+    ([name, value]) => `<input type="hidden" name="${escapeHtml(name)}" value="${escapeHtml(value)}">`,
   );
   const buttons = people.map(
     ({ id, name, email, roles }) =>
-      `<li><button name="person" value="${html(id)}">${html(name)}</button> ${html(email)} ${html(roles.join(", "))}</li>`,
+      `<li><button name="person" value="${escapeHtml(id)}">${escapeHtml(name)}</button> ${escapeHtml(email)} ${escapeHtml(roles.join(", "))}</li>`,
   );
   return `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
-<title>${html(title)}</title>
+<title>${escapeHtml(title)}</title>
 <style>body{font:16px/2.2 system-ui;margin:3rem auto;max-width:44rem}ul{list-style:none;padding:0}button{font:inherit}</style>
-<h1>${html(title)}</h1>
+<h1>${escapeHtml(title)}</h1>
 <p>This simulated identity provider needs no password. Who signs in?</p>
 <form method="post">
 ${kept.join("\n")}
@@ -29,7 +29,7 @@ ${buttons.join("\n")}
 `;
 }
 
-export function html(text: string): string {
+export function escapeHtml(text: string): string {
   const names: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
   return text.replace(/[&<>"]/g, (character) => names[character]!);
 }

@@ -6,7 +6,7 @@ import type { DeletedSecret, Page, Vault } from "../vaults/vault.ts";
 import { thumbprint } from "../x509.ts";
 
 /** Formats a vault's secrets, keys and certificates as Key Vault's JSON: https://learn.microsoft.com/rest/api/keyvault/ */
-export class KeyVaultShapes {
+export class KeyVaultJson {
   readonly #vault: Vault;
   readonly #origin: string;
   readonly #certificates: CertificateMaker;

@@ -4,7 +4,7 @@ import { bearerToken, type Claims } from "../tokens.ts";
 import { current } from "../vaults/items.ts";
 import type { Vault } from "../vaults/vault.ts";
 import { badParameter, keyVaultRefusals, missing, type Permission, unauthorized } from "./errors.ts";
-import { KeyVaultShapes } from "./json.ts";
+import { KeyVaultJson } from "./json.ts";
 import type { KeyVaultOptions, VaultCall } from "./request-context.ts";
 import { deleteSecret, purgeSecret, recoverSecret, setSecret, updateSecret } from "./write-operations.ts";
 
@@ -100,7 +100,7 @@ function answerOf(
   if (reach === "firewalled" || reach === "privateOnly") return refusals.firewalled();
   if (reach === "denied") return refusals.denied();
   if (deniedKinds.includes(found.permission.kind)) return refusals.denied();
-  const shapes = new KeyVaultShapes(vault, `https://${request.authority}`, options.certificates);
+  const shapes = new KeyVaultJson(vault, `https://${request.authority}`, options.certificates);
   return found.answer({ options, vault, shapes, request, name: found.name ?? "", version: found.version });
 }
 

@@ -3,12 +3,12 @@ import type { Workspaces } from "../logs/workspaces.ts";
 import type { Tokens } from "../tokens.ts";
 import type { CertificateMaker } from "../vaults/certificates.ts";
 import type { Vault } from "../vaults/vault.ts";
-import type { Resources } from "../vaults/vault-store.ts";
-import type { KeyVaultShapes } from "./json.ts";
+import type { VaultStore } from "../vaults/vault-store.ts";
+import type { KeyVaultJson } from "./json.ts";
 
 /** Dependencies of Key Vault's data plane. */
 export interface KeyVaultOptions {
-  resources: Resources;
+  resources: VaultStore;
   tokens: Tokens;
   certificates: CertificateMaker;
   /** Domain of all vaults: `vault.localhost`. The audience of tokens is `https://` plus this domain. */
@@ -23,7 +23,7 @@ export interface KeyVaultOptions {
 export interface VaultCall {
   options: KeyVaultOptions;
   vault: Vault;
-  shapes: KeyVaultShapes;
+  shapes: KeyVaultJson;
   request: Incoming;
   /** Object name in the path. Empty for lists. */
   name: string;

@@ -8,7 +8,7 @@ import {
   type Service,
 } from "../http.ts";
 import { type Tokens, tokenProblem } from "../tokens.ts";
-import { answerTo, type Column, isKnown } from "./summary-query.ts";
+import { type Column, isSummaryQuery, runSummaryQuery } from "./summary-query.ts";
 import type { Workspace, Workspaces } from "./workspaces.ts";
 
 /**
@@ -52,8 +52,8 @@ function answer(workspaces: Workspaces, workspace: Workspace | undefined, reques
   if (typeof query !== "string") return invalid("A query has to be specified");
   const span = spanOf(timespan);
   if (span === undefined) return invalid(`The timespan ${String(timespan)} is not valid`);
-  if (!isKnown(query)) return invalid("A recognition error occurred in the query.", "SyntaxError");
-  const result = answerTo(query, span, workspace, workspaces);
+  if (!isSummaryQuery(query)) return invalid("A recognition error occurred in the query.", "SyntaxError");
+  const result = runSummaryQuery(query, span, workspace, workspaces);
   if (typeof result === "string") return invalid(result, "SemanticError");
   return { status: 200, body: { tables: [{ name: "PrimaryResult", ...result }] } satisfies Result };
 }

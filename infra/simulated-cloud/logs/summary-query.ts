@@ -28,11 +28,11 @@ const DAY_MS = 86_400_000;
 type Line = Record<string, string | number>;
 
 /** Returns whether a query is the supported one: a `union isfuzzy=true`, which tolerates missing tables, of all tables. */
-export const isKnown = (query: string): boolean =>
+export const isSummaryQuery = (query: string): boolean =>
   TABLES.every((name) => new RegExp(`\\b${name}\\b`).test(query)) && /\bunion\s+isfuzzy\s*=\s*true\b/.test(query);
 
 /** Returns the result of the summary of vault reads and sign-ins, or the error. The query names the result's columns. */
-export function answerTo(
+export function runSummaryQuery(
   query: string,
   { from, to }: { from: number; to: number },
   workspace: Workspace,
@@ -48,8 +48,8 @@ export function answerTo(
   const uses = listIn(query, "Uses");
   const own = listIn(query, "Own").map((id) => id.toLowerCase());
   const lines = new Map<string, Line>();
-  for (const event of workspaces.seen(workspace, from, to)) add(lines, event, { uses, own });
-  for (const line of generated(workspace, from, Math.min(to, workspaces.arrivedUntil(workspace)))) {
+  for (const event of workspaces.visibleEvents(workspace, from, to)) add(lines, event, { uses, own });
+  for (const line of generated(workspace, from, Math.min(to, workspaces.visibleUntil(workspace)))) {
     lines.set(JSON.stringify(line), line);
   }
   const columns = projected.map((name): Column => ({ name, type: COLUMNS[name]! }));

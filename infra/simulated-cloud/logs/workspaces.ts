@@ -65,7 +65,7 @@ export interface Workspace {
 }
 
 /** Maximum number of stored events per workspace. */
-const KEPT = 200_000;
+const MAX_STORED_EVENTS = 200_000;
 
 /** Stores the company's Log Analytics workspaces and their events. */
 export class Workspaces {
@@ -128,19 +128,19 @@ export class Workspaces {
   }
 
   /** Returns the events of an interval that queries can see now. `to` is exclusive. */
-  *seen(workspace: Workspace, from: number, to: number): Generator<LogEvent> {
+  *visibleEvents(workspace: Workspace, from: number, to: number): Generator<LogEvent> {
     const arrived = this.#clock.now() - workspace.delayMilliseconds;
     for (const event of workspace.events)
       if (event.at >= from && event.at < to && event.at <= arrived && workspace.tables.has(event.table)) yield event;
   }
 
   /** Returns the time up to which the events of a workspace are visible. */
-  arrivedUntil({ delayMilliseconds }: Workspace): number {
+  visibleUntil({ delayMilliseconds }: Workspace): number {
     return this.#clock.now() - delayMilliseconds;
   }
 
   #keep({ events }: Workspace, event: LogEvent): void {
     events.push(event);
-    if (events.length >= 2 * KEPT) events.splice(0, KEPT);
+    if (events.length >= 2 * MAX_STORED_EVENTS) events.splice(0, MAX_STORED_EVENTS);
   }
 }

@@ -1,6 +1,6 @@
 import { createPublicKey, type KeyObject, randomBytes, verify } from "node:crypto";
 import { type Answer, type Incoming, jsonObject, type Operation, type Refusals, retryAfter } from "../http.ts";
-import { decoded } from "../jwt.ts";
+import { decodeUnverified } from "../jwt.ts";
 
 /** Limits: https://docs.github.com/actions/reference/secrets-reference#limits-for-secrets */
 const [MAX_BYTES, MAX_SECRETS] = [48 * 1024, 100];
@@ -143,7 +143,7 @@ export class Github {
     if (!header || !claims || !signature || more.length > 0) return "A JSON web token could not be decoded";
     const text = Buffer.from(`${header}.${claims}`);
     const signed = verify("sha256", text, this.#appKey, Buffer.from(signature, "base64url"));
-    const { iss, iat, exp } = decoded(token).claims as { iss?: unknown; iat?: number; exp?: number };
+    const { iss, iat, exp } = decodeUnverified(token).claims as { iss?: unknown; iat?: number; exp?: number };
     const now = Date.now() / 1000;
     if (!signed || String(iss) !== this.credentials.appId) return "A JSON web token could not be decoded";
     if (!(Number(iat) <= now)) return "'Issued at' claim ('iat') must be an Integer representing a time in the past";

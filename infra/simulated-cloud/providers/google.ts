@@ -1,6 +1,6 @@
 import { createPublicKey, type KeyObject, randomBytes, verify } from "node:crypto";
 import { type Answer, type Incoming, jsonObject, type Operation, type Refusals, retryAfter } from "../http.ts";
-import { decoded } from "../jwt.ts";
+import { decodeUnverified } from "../jwt.ts";
 
 /** Limits: https://cloud.google.com/secret-manager/quotas */
 const MAX_BYTES = 65_536;
@@ -126,7 +126,7 @@ export class Google {
     if (!header || !claims || !signature || more.length > 0) return "Invalid JWT.";
     const text = Buffer.from(`${header}.${claims}`);
     const signed = verify("sha256", text, this.#accountKey, Buffer.from(signature, "base64url"));
-    const { iss, aud, iat, exp, scope } = decoded(assertion).claims as Record<string, unknown>;
+    const { iss, aud, iat, exp, scope } = decodeUnverified(assertion).claims as Record<string, unknown>;
     if (iss !== this.credentials.clientEmail) return "Invalid grant: account not found";
     if (!signed) return "Invalid JWT Signature.";
     const now = Date.now() / 1000;

@@ -16,7 +16,7 @@ export interface ProviderCredentials {
 }
 
 /** Addresses and shared state of the providers. */
-export interface ProviderPlaces {
+export interface ProviderAddresses {
   /** Returns `https://host:port` for a host name of the cloud. */
   origin(host: string): string;
   /** The Kubernetes API server has a port and a certificate authority of its own. */
@@ -53,9 +53,9 @@ export class Providers {
   readonly kubernetes: Kubernetes;
   readonly github: Github;
   readonly google: Google;
-  readonly #at: ProviderPlaces;
+  readonly #at: ProviderAddresses;
 
-  constructor(credentials: ProviderCredentials, at: ProviderPlaces) {
+  constructor(credentials: ProviderCredentials, at: ProviderAddresses) {
     this.#at = at;
     this.aws = new Aws(credentials.aws);
     this.hashicorp = new Hashicorp(credentials.hashicorp);

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { type Cloud, startCloud } from "../cloud.ts";
 import type { AssetKind } from "../company/company.ts";
-import { companyNamed } from "../company/load-company.ts";
+import { companyFromArgument } from "../company/load-company.ts";
 
 const KINDS: AssetKind[] = ["secrets", "keys", "certificates"];
 const DAY = 86_400_000;
@@ -149,6 +149,6 @@ test("an object that is removed and added again keeps its position, so that a li
 });
 
 test("an unknown company name is rejected with the list of valid names", () => {
-  expect(() => companyNamed("nobody")).toThrow("acme, small");
-  expect(() => companyNamed("vaults=1,cars=2")).toThrow('no "cars"');
+  expect(() => companyFromArgument("nobody")).toThrow("acme, small");
+  expect(() => companyFromArgument("vaults=1,cars=2")).toThrow('no "cars"');
 });

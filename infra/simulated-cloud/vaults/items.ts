@@ -1,4 +1,4 @@
-import type { CompanyCertificate, CompanyKey, CompanySecret, KeyShape } from "../company/company.ts";
+import type { CompanyCertificate, CompanyKey, CompanySecret, KeySpec } from "../company/company.ts";
 import { versionFrom } from "./identifiers.ts";
 
 /** One version of a secret, key or certificate. Times are Unix seconds, as in Key Vault's API. */
@@ -16,13 +16,13 @@ export interface SecretVersion extends Version {
   contentType?: string;
 }
 interface KeyVersion extends Version {
-  shape: KeyShape;
+  shape: KeySpec;
 }
 export interface CertificateVersion extends Version {
   subject: string;
   dnsNames: string[];
   issuer: string;
-  shape: KeyShape;
+  shape: KeySpec;
   validityMonths: number;
 }
 
@@ -127,7 +127,7 @@ function common(
   };
 }
 
-function shapeOf({ type = "RSA", size = 2048, curve = "P-256" }: KeyShape): KeyShape {
+function shapeOf({ type = "RSA", size = 2048, curve = "P-256" }: KeySpec): KeySpec {
   if (type === "oct-HSM") return { type };
   return type.startsWith("EC") ? { type, curve } : { type, size };
 }

@@ -1,5 +1,5 @@
 import { createPublicKey, type JsonWebKey, type KeyObject } from "node:crypto";
-import type { KeyShape } from "../company/company.ts";
+import type { KeySpec } from "../company/company.ts";
 import { versionFrom } from "./identifiers.ts";
 import pool from "./public-keys.json" with { type: "json" };
 
@@ -12,7 +12,7 @@ const POOL: Record<string, readonly Record<string, string>[]> = pool;
 export type PublicJwk = { kty: string } & Record<string, string>;
 
 /** Members of a JSON Web Key besides its ID and operations: `kty` with `n` and `e`, with `crv`, `x` and `y`, or alone. */
-export function publicJwk(shape: KeyShape, name: string): PublicJwk {
+export function publicJwk(shape: KeySpec, name: string): PublicJwk {
   const kty = shape.type ?? "RSA";
   // A symmetric key has no public part.
   if (kty === "oct-HSM") return { kty };
@@ -20,7 +20,7 @@ export function publicJwk(shape: KeyShape, name: string): PublicJwk {
   return kty.startsWith("EC") ? { kty, crv: shape.curve ?? "P-256", ...material } : { kty, ...material };
 }
 
-export function publicKey(shape: KeyShape, name: string): KeyObject {
+export function publicKey(shape: KeySpec, name: string): KeyObject {
   const { kty, crv, ...material } = publicJwk(shape, name);
   const key: JsonWebKey = { kty: kty.replace("-HSM", ""), ...material };
   // RFC 8812 names Key Vault's P-256K secp256k1.
@@ -29,9 +29,9 @@ export function publicKey(shape: KeyShape, name: string): KeyObject {
 }
 
 /** @throws {Error} for a size or curve that Key Vault does not support. */
-function pooled(shape: KeyShape, name: string): Record<string, string> {
-  const ofShape = (shape.type ?? "RSA").startsWith("EC") ? (shape.curve ?? "P-256") : `RSA-${shape.size ?? 2048}`;
-  const keys = POOL[ofShape];
-  if (keys === undefined) throw new Error(`Key Vault does not support keys of type ${ofShape}`);
+function pooled(shape: KeySpec, name: string): Record<string, string> {
+  const poolName = (shape.type ?? "RSA").startsWith("EC") ? (shape.curve ?? "P-256") : `RSA-${shape.size ?? 2048}`;
+  const keys = POOL[poolName];
+  if (keys === undefined) throw new Error(`Key Vault does not support keys of type ${poolName}`);
   return keys[Number.parseInt(versionFrom(name).slice(0, 6), 16) % keys.length]!;
 }

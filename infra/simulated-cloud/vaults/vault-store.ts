@@ -54,7 +54,7 @@ export type ResourceChange =
  * Stores the current state of the company's subscriptions and vaults. Every change goes through `#change`, which also writes
  * the change to the journal, so that a restart on the same data folder restores it.
  */
-export class Resources {
+export class VaultStore {
   readonly subscriptions = new Map<string, Subscription>();
   /** Vaults by name in lower case. Names are unique over all subscriptions. */
   readonly vaults = new Map<string, Vault>();

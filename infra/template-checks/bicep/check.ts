@@ -6,7 +6,7 @@ import { DECORATORS } from "./functions.ts";
 import type { BicepFile, Loop, Module, Parameter, Resource } from "./parse.ts";
 
 /** Scopes of the resource types that are created outside of a resource group. */
-const MADE_IN: Record<string, string[]> = {
+const CREATION_SCOPES: Record<string, string[]> = {
   "Microsoft.Resources/resourceGroups": ["subscription"],
   "Microsoft.Authorization/policyDefinitions": ["subscription", "managementGroup"],
 };
@@ -87,7 +87,7 @@ class FileCheck {
       this.#existing(resource, body);
       return;
     }
-    const scopes = MADE_IN[type];
+    const scopes = CREATION_SCOPES[type];
     if (scopes && !scopes.includes(this.#scope.file.scope)) {
       this.#scope.add(line, `${type} must be created in a ${scopes.join(" or ")}: set that target scope`);
     }

@@ -6,14 +6,14 @@ import { createInterface } from "node:readline";
 import type { ObjectType, ResourceType, TypedProperty, TypeLibrary, VariantType } from "./library.ts";
 import { OWN_TYPES } from "./own-types.ts";
 
-interface Printed {
+interface PrintedTypes {
   $type: string;
   name: string;
   properties?: TypedProperty[];
   additionalPropertiesType?: string;
-  bodyType?: Printed;
+  bodyType?: PrintedTypes;
   /** Properties of a body or of an object with several variants. */
-  elements?: Printed[];
+  elements?: PrintedTypes[];
   baseProperties?: TypedProperty[];
   discriminator?: string;
 }
@@ -36,22 +36,22 @@ export async function loadTypes(types: readonly string[]): Promise<TypeLibrary> 
 }
 
 /** Returns the package's output, from a cache file if there is one, because the query takes seconds. */
-async function printedTypes(asked: readonly string[]): Promise<Record<string, Printed[]>> {
+async function printedTypes(asked: readonly string[]): Promise<Record<string, PrintedTypes[]>> {
   const manifest = createRequire(import.meta.url).resolve("@azure/mcp/package.json");
   const { version } = JSON.parse(readFileSync(manifest, "utf8")) as { version: string };
   const kept = path.join(path.dirname(manifest), "../../.cache", `bicep-types-${version}.json`);
-  const known = existsSync(kept) ? (JSON.parse(readFileSync(kept, "utf8")) as Record<string, Printed[]>) : {};
+  const known = existsSync(kept) ? (JSON.parse(readFileSync(kept, "utf8")) as Record<string, PrintedTypes[]>) : {};
   const missing = asked.filter((type) => known[type] === undefined);
   if (missing.length === 0) return known;
-  const all = { ...known, ...(await ask(missing)) };
+  const all = { ...known, ...(await queryTypes(missing)) };
   mkdirSync(path.dirname(kept), { recursive: true });
   writeFileSync(`${kept}.${process.pid}`, JSON.stringify(all));
   renameSync(`${kept}.${process.pid}`, kept);
   return all;
 }
 
-async function ask(asked: readonly string[]): Promise<Record<string, Printed[]>> {
-  const answers: Record<string, Printed[]> = {};
+async function queryTypes(asked: readonly string[]): Promise<Record<string, PrintedTypes[]>> {
+  const answers: Record<string, PrintedTypes[]> = {};
   const server = openServer();
   try {
     await server.call("initialize", {
@@ -64,7 +64,7 @@ async function ask(asked: readonly string[]): Promise<Record<string, Printed[]>>
         name: "bicepschema_get",
         arguments: { "resource-type": type },
       })) as { content: { text: string }[] };
-      const printed = JSON.parse(answer.content[0]!.text) as { results?: { BicepSchemaResult?: Printed[] } };
+      const printed = JSON.parse(answer.content[0]!.text) as { results?: { BicepSchemaResult?: PrintedTypes[] } };
       answers[type] = printed.results?.BicepSchemaResult ?? [];
     }
   } finally {
@@ -73,7 +73,7 @@ async function ask(asked: readonly string[]): Promise<Record<string, Printed[]>>
   return answers;
 }
 
-function resourceType(printed: Printed[]): ResourceType | undefined {
+function resourceType(printed: PrintedTypes[]): ResourceType | undefined {
   const resource = printed.find(({ $type }) => $type === "Resource");
   if (!resource?.bodyType) return undefined;
   const variants = printed.flatMap((one): [string, VariantType][] =>
@@ -90,7 +90,7 @@ function resourceType(printed: Printed[]): ResourceType | undefined {
 }
 
 /** Returns the variants of an object, or the object itself if it has none. */
-function formsOf(printed: Printed, name: string): ObjectType[] {
+function formsOf(printed: PrintedTypes, name: string): ObjectType[] {
   const { baseProperties = [], elements = [printed] } = printed;
   return elements.map(({ properties = [] }) => ({ name, properties: [...baseProperties, ...properties] }));
 }

@@ -3,13 +3,13 @@ import type { BicepFile, Resource } from "../bicep/parse.ts";
 import { type Finding, text } from "../expression.ts";
 import { blocks, type TerraformModule } from "../terraform/check.ts";
 import type { Block } from "../terraform/parse.ts";
-import { bicepNormal, callsOf, type Normal, snake, terraformNormal } from "./normalize.ts";
+import { bicepNormalizer, callsOf, type Normalize, snake, terraformNormalizer } from "./normalize.ts";
 
 /** A resource of one side, with the data that the comparison needs. */
 export interface Side {
   file: string;
   line: number;
-  normal: Normal;
+  normal: Normalize;
   condition: string;
 }
 export type BicepResource = Side & {
@@ -23,7 +23,7 @@ export type TerraformResource = Side & { block: Block };
 export function bicepResources(files: ReadonlyMap<string, BicepFile>): Map<string, BicepResource[]> {
   const found = new Map<string, BicepResource[]>();
   for (const file of files.values()) {
-    const normal = bicepNormal(files, file);
+    const normal = bicepNormalizer(files, file);
     const calls = callsOf(files, file.path);
     const around = conditionsOfCalls(files, file);
     for (const resource of file.resources) {
@@ -47,7 +47,7 @@ export function bicepResources(files: ReadonlyMap<string, BicepFile>): Map<strin
 /** Returns the conditions under which a file is deployed: the conditions of its calls, of the callers' calls, and so on. */
 function conditionsOfCalls(files: ReadonlyMap<string, BicepFile>, file: BicepFile): string[] {
   return callsOf(files, file.path).flatMap(({ file: caller, module }) => [
-    ...(module.condition ? [bicepNormal(files, caller)(module.condition)] : []),
+    ...(module.condition ? [bicepNormalizer(files, caller)(module.condition)] : []),
     ...conditionsOfCalls(files, caller),
   ]);
 }
@@ -55,7 +55,7 @@ function conditionsOfCalls(files: ReadonlyMap<string, BicepFile>, file: BicepFil
 export function terraformResources(modules: readonly TerraformModule[]): Map<string, TerraformResource> {
   const found = new Map<string, TerraformResource>();
   for (const module of modules.filter(({ folder }) => !folder.includes("/examples/"))) {
-    const normal = terraformNormal(module, modules);
+    const normal = terraformNormalizer(module, modules);
     const around = callsOfModule(modules, module).map((call) => conditionOf(call, module, normal));
     for (const { block, file } of blocks(module, "resource")) {
       found.set(block.labels.join(" "), {
@@ -84,7 +84,7 @@ function callsOfModule(modules: readonly TerraformModule[], { folder }: Terrafor
 }
 
 /** Returns the condition of `count = var.x ? 1 : 0`, and of `for_each` over a local with `if var.x`. */
-function conditionOf(block: Block, module: TerraformModule, normal: Normal): string {
+function conditionOf(block: Block, module: TerraformModule, normal: Normalize): string {
   const count = block.attributes.get("count")?.value;
   if (count?.kind === "conditional") return normal(count.test);
   const each = block.attributes.get("for_each")?.value;
@@ -98,7 +98,7 @@ function conditionOf(block: Block, module: TerraformModule, normal: Normal): str
   return filter?.kind === "operation" ? filter.parts.map(normal).join(" and ") : "";
 }
 
-export const at = (side: { file: string; line: number }, message: string): Finding => ({
+export const findingAt = (side: { file: string; line: number }, message: string): Finding => ({
   file: side.file,
   line: side.line,
   message,

@@ -7,10 +7,10 @@ import { blocks, type TerraformModule } from "../terraform/check.ts";
  * Converts values to a text that is the same for both languages: literals unchanged, parameters and variables as
  * `{snake_case}`, members of resources as `{resource.member}`, and names replaced by their definitions.
  */
-export type Normal = (expression: Expression) => string;
+export type Normalize = (expression: Expression) => string;
 
 /** Names of the two languages for the same thing. */
-const SAME: Record<string, string> = {
+const EQUIVALENT_NAMES: Record<string, string> = {
   "environment().name": "{azure_cloud}",
   "environment().suffixes.storage": "{storage_suffix}",
   "subscription().id": "/subscriptions/{subscription_id}",
@@ -34,7 +34,7 @@ export const snake = (name: string): string =>
   name.replace(/(?<=[a-z0-9])[A-Z]/g, (letter) => `_${letter}`).toLowerCase();
 
 /** Converts everything except names and members, which each language resolves differently. */
-function common(expression: Expression, normal: Normal): string {
+function normalizeCommon(expression: Expression, normal: Normalize): string {
   switch (expression.kind) {
     case "literal":
       return String(expression.value ?? "");
@@ -51,8 +51,8 @@ function common(expression: Expression, normal: Normal): string {
       const [then, otherwise] = [normal(expression.whenTrue), normal(expression.whenFalse)];
       const test = negated(expression.test, normal);
       return test.endsWith(" is given")
-        ? choice(test, otherwise, then)
-        : choice(normal(expression.test), then, otherwise);
+        ? simplifyCondition(test, otherwise, then)
+        : simplifyCondition(normal(expression.test), then, otherwise);
     }
     case "call": {
       const args = expression.args.map(normal);
@@ -74,7 +74,7 @@ function common(expression: Expression, normal: Normal): string {
 }
 
 /** Simplifies a condition to its value if both branches agree, or if it only tests whether the value is set. */
-function choice(test: string, then: string, otherwise: string): string {
+function simplifyCondition(test: string, then: string, otherwise: string): string {
   return then === otherwise || otherwise === "" ? then : `${test} ? ${then} : ${otherwise}`;
 }
 
@@ -91,29 +91,29 @@ export function callsOf(files: ReadonlyMap<string, BicepFile>, target: string): 
  * Replaces a name by its definition.
  * @param open names that are being replaced, to stop at a cycle
  */
-export function bicepNormal(
+export function bicepNormalizer(
   files: ReadonlyMap<string, BicepFile>,
   file: BicepFile,
   open: readonly string[] = [],
-): Normal {
+): Normalize {
   const inside = (name: string) => [...open, `${file.path} ${name}`];
   const leadsBack = (name: string) => open.includes(`${file.path} ${name}`);
-  const normal: Normal = (expression) => {
+  const normal: Normalize = (expression) => {
     if (expression.kind === "name") return name(expression.name);
     if (expression.kind === "member") return member(expression);
-    return common(expression, normal);
+    return normalizeCommon(expression, normal);
   };
 
   function name(written: string): string {
     if (OPAQUE.has(snake(written)) || leadsBack(written)) return `{${snake(written)}}`;
     const variable = file.variables.find((one) => one.name === written);
-    if (variable) return bicepNormal(files, file, inside(written))(variable.value);
+    if (variable) return bicepNormalizer(files, file, inside(written))(variable.value);
     const [call] = callsOf(files, file.path);
     const given =
       file.parameters.some((one) => one.name === written) &&
       call &&
       property(property(call.module.body, "params"), written);
-    return given ? bicepNormal(files, call.file, inside(written))(given) : `{${snake(written)}}`;
+    return given ? bicepNormalizer(files, call.file, inside(written))(given) : `{${snake(written)}}`;
   }
 
   function member(expression: Extract<Expression, { kind: "member" }>): string {
@@ -123,10 +123,10 @@ export function bicepNormal(
       const target = module && files.get(path.posix.join(path.posix.dirname(file.path), module.path));
       const output = target?.outputs.find((one) => one.name === expression.name);
       if (target && output && !leadsBack(expression.name))
-        return bicepNormal(files, target, inside(expression.name))(output.value);
+        return bicepNormalizer(files, target, inside(expression.name))(output.value);
     }
     const names = dotted(expression);
-    if (names === undefined) return SAME[written(expression)] ?? "…";
+    if (names === undefined) return EQUIVALENT_NAMES[written(expression)] ?? "…";
     const [resource, ...rest] = names.filter((one) => one !== "properties");
     return `{${snake(resource!)}.${rest.map(snake).join("_")}}`;
   }
@@ -143,11 +143,11 @@ function written(expression: Expression): string {
  * Creates the converter of a Terraform module.
  * @param modules the modules among which the caller is searched, without the examples
  */
-export function terraformNormal(
+export function terraformNormalizer(
   module: TerraformModule,
   modules: readonly TerraformModule[],
   open: readonly string[] = [],
-): Normal {
+): Normalize {
   const inside = (name: string) => [...open, `${module.folder} ${name}`];
   const leadsBack = (name: string) => open.includes(`${module.folder} ${name}`);
   /** Returns the argument of the module's caller for a variable. */
@@ -157,17 +157,17 @@ export function terraformNormal(
         const source = text(block.attributes.get("source")?.value) ?? "";
         const value = block.attributes.get(name)?.value;
         if (value && path.posix.join(caller.folder, source) === module.folder)
-          return terraformNormal(caller, modules, inside(name))(value);
+          return terraformNormalizer(caller, modules, inside(name))(value);
       }
     }
     return `{${name}}`;
   }
 
-  const normal: Normal = (expression) => {
+  const normal: Normalize = (expression) => {
     const names = expression.kind === "member" ? dotted(expression) : undefined;
-    if (!names) return expression.kind === "name" ? `{${expression.name}}` : common(expression, normal);
+    if (!names) return expression.kind === "name" ? `{${expression.name}}` : normalizeCommon(expression, normal);
     const [root, name, ...rest] = names;
-    const same = SAME[names.join(".")];
+    const same = EQUIVALENT_NAMES[names.join(".")];
     if (same) return same;
     if (OPAQUE.has(name!) || leadsBack(name!)) return `{${name}}`;
     if (root === "var") return given(name!);
@@ -177,7 +177,7 @@ export function terraformNormal(
       const value = blocks(module, "locals")
         .find(({ block }) => block.attributes.has(name!))
         ?.block.attributes.get(name!);
-      return value ? terraformNormal(module, modules, inside(name!))(value.value) : `{${name}}`;
+      return value ? terraformNormalizer(module, modules, inside(name!))(value.value) : `{${name}}`;
     }
     const member = rest.join("_");
     return `{${name}.${MEMBERS[member] ?? member}}`;
@@ -189,7 +189,7 @@ export function terraformNormal(
  * Returns the entries of a map or list that is built from parts, some of them conditional: `union({…}, empty(x) ? {} : {…})`
  * and `merge({…}, var.x ? {…} : {})`.
  */
-export function partsOf(expression: Expression, normal: Normal): { part: Expression; condition: string }[] {
+export function partsOf(expression: Expression, normal: Normalize): { part: Expression; condition: string }[] {
   if (expression.kind === "call" && ["union", "concat", "merge"].includes(expression.name)) {
     return expression.args.flatMap((argument) => partsOf(argument, normal));
   }
@@ -205,7 +205,7 @@ const isEmpty = (expression: Expression): boolean =>
   (expression.kind === "array" && expression.items.length === 0);
 
 /** Evaluates `empty(x)`, `x == ""` and `length(x) == 0` as false, for the case that x is set. */
-function negated(test: Expression, normal: Normal): string {
+function negated(test: Expression, normal: Normalize): string {
   const subject = test.kind === "call" && test.name === "empty" ? test.args[0] : undefined;
   if (subject) return `${normal(subject)} is given`;
   const compared = test.kind === "operation" ? test.parts[0] : undefined;

@@ -23,7 +23,11 @@ export interface SignatureProblem {
  *
  * @returns the region, or the error
  */
-export function verified(request: Incoming, key: AccessKey, service: string): { region: string } | SignatureProblem {
+export function verifySignature(
+  request: Incoming,
+  key: AccessKey,
+  service: string,
+): { region: string } | SignatureProblem {
   const { headers } = request;
   const authorization = headers.authorization ?? "";
   if (authorization === "") return problem("MissingAuthenticationTokenException", "Missing Authentication Token");
