@@ -1,3 +1,5 @@
+// Command-line parsing of the project's commands.
+
 import { type ParseArgsConfig, parseArgs } from "node:util";
 
 /**

@@ -1,3 +1,5 @@
+// Creates THIRD-PARTY-LICENSES.txt of a release.
+
 import type { Bundled, BundledPackage } from "./packages.ts";
 
 const LINE = "=".repeat(100);

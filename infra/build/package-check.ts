@@ -1,3 +1,5 @@
+// Checks that a release contains only what it may.
+
 import { VENDOR_KEYS } from "../../shared/licensing/vendor-keys.ts";
 import type { Bundled } from "./packages.ts";
 

@@ -1,3 +1,5 @@
+// Creates the bill of materials of a release.
+
 import {
   ComponentType,
   HashAlgorithm,

@@ -1,3 +1,5 @@
+// Validates and indexes the functions that an app has registered.
+
 import type { Core } from "./functions-core.ts";
 import type { Log } from "./log.ts";
 import type { BindingInfo, RetryOptions } from "./worker-protocol.ts";

@@ -1,3 +1,5 @@
+// Runs invocations with their timeout, log entries and trace context.
+
 import { randomBytes, randomUUID } from "node:crypto";
 import { channel } from "node:diagnostics_channel";
 import type { Core } from "./functions-core.ts";

@@ -1,3 +1,5 @@
+// HTTP routes of the host itself: the admin route and the diagnostic routes.
+
 import { readFileSync } from "node:fs";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { registerHooks } from "node:module";

@@ -1,3 +1,5 @@
+// Converts between Node's HTTP messages and the HTTP data of the worker protocol.
+
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { decodeEscapes, encodePath } from "./request-path.ts";
 import type { HttpCookie, HttpData, InvocationResponse } from "./worker-protocol.ts";

@@ -1,3 +1,5 @@
+// HTTP server of the host, and the handler of the app's HTTP functions.
+
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { AppFunction } from "./app-functions.ts";

@@ -1,3 +1,5 @@
+// Writes the host's log in the platform's format.
+
 import { createWriteStream } from "node:fs";
 import { finished } from "node:stream/promises";
 import type { LogLevel } from "./worker-protocol.ts";

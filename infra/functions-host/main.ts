@@ -1,3 +1,5 @@
+// Command that runs a built Azure Functions app. See HELP.
+
 import { resolve } from "node:path";
 import { commandLine, usedWrong } from "../build/command-line.ts";
 import { startHost } from "./host.ts";

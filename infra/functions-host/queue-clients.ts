@@ -1,3 +1,5 @@
+// Opens the storage queues of queue functions, with one client per storage account.
+
 import type { QueueClient, QueueServiceClient } from "@azure/storage-queue";
 import type { AppFunction } from "./app-functions.ts";
 import { resolveSettings } from "./settings.ts";

@@ -1,3 +1,5 @@
+// Polls the storage queues of an app's queue functions and runs the messages.
+
 import type { DequeuedMessageItem, QueueClient } from "@azure/storage-queue";
 import type { AppFunction } from "./app-functions.ts";
 import type { Executor, Outcome } from "./executor.ts";

@@ -1,3 +1,5 @@
+// Reads host.json, local.settings.json and app settings.
+
 import { readFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { parseTimeSpan } from "./schedule.ts";

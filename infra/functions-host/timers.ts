@@ -1,3 +1,5 @@
+// Runs the timer functions of an app on their schedules, in one of several hosts at a time.
+
 import type { AppFunction } from "./app-functions.ts";
 import type { Executor, Outcome } from "./executor.ts";
 import { describeError } from "./load-app.ts";

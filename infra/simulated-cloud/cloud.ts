@@ -1,3 +1,5 @@
+// Starts the simulated cloud: creates its services and listens on its ports.
+
 import { cpSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer as createHttpServer, type RequestListener, type Server } from "node:http";
 import { createServer as createTlsServer } from "node:https";

@@ -1,3 +1,5 @@
+// Faults: responses that differ from the normal ones, for requests that match.
+
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Answer, Incoming, Operation } from "./http.ts";
 

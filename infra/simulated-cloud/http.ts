@@ -1,3 +1,5 @@
+// HTTP requests, responses and operations as all simulated services use them.
+
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
 
 /** A received HTTP request. */

@@ -1,3 +1,5 @@
+// Command that runs the simulated cloud as a process. See HELP.
+
 import { commandLine, usedWrong } from "../build/command-line.ts";
 
 const HELP = `node infra/simulated-cloud/main.ts --data DIR [options]

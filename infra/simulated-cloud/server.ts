@@ -1,3 +1,5 @@
+// Dispatches requests to the simulated services, applies faults and records requests.
+
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import type { Authorization } from "./authorization.ts";

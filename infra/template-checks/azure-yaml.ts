@@ -1,3 +1,5 @@
+// Checks azure.yaml, the configuration of the Azure Developer CLI.
+
 import { parseDocument } from "yaml";
 import * as z from "zod";
 import type { Finding } from "./expression.ts";

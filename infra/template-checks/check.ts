@@ -1,3 +1,5 @@
+// Runs all checks on the Bicep and Terraform files.
+
 import { checkApiVersions } from "./api-versions.ts";
 import { checkAzureYaml } from "./azure-yaml.ts";
 import { checkBicep } from "./bicep/check.ts";

@@ -1,3 +1,5 @@
+// Lists the resource types of each separately deployed part of the templates.
+
 import type { BicepFile } from "./bicep/parse.ts";
 import { dotted, type Expression, property, text } from "./expression.ts";
 import { KINDS, TERRAFORM_ONLY } from "./parity/resource-kinds.ts";

@@ -1,3 +1,5 @@
+// Checks that the documented roles of a deployer allow everything that the templates deploy.
+
 import type { BicepFile } from "./bicep/parse.ts";
 import { deployedParts } from "./deployed-parts.ts";
 import type { Finding } from "./expression.ts";

@@ -1,3 +1,5 @@
+// Reads the files that the template checks need.
+
 import { existsSync, globSync, readFileSync } from "node:fs";
 import path from "node:path";
 

@@ -1,3 +1,5 @@
+// Reads the role assignments of the Bicep files.
+
 import type { BicepFile } from "./bicep/parse.ts";
 import { property, text } from "./expression.ts";
 import { bicepNormalizer, snake } from "./parity/normalize.ts";

@@ -1,3 +1,5 @@
+// Checks the parameters of the templates: azd's parameters file, the documentation, and Bicep against Terraform.
+
 import { allowedValues } from "./bicep/file-scope.ts";
 import type { BicepFile, Parameter } from "./bicep/parse.ts";
 import type { Expression, Finding } from "./expression.ts";

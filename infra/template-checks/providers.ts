@@ -1,3 +1,5 @@
+// Checks the registration of Azure resource providers.
+
 import path from "node:path";
 import type { BicepFile } from "./bicep/parse.ts";
 import { bicepDelegations, bicepTypes, providerOf, terraformDelegations, terraformTypes } from "./deployed-parts.ts";

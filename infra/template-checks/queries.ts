@@ -1,3 +1,5 @@
+// Checks the queries of alert rules and the workbook.
+
 import path from "node:path";
 import * as z from "zod";
 import type { BicepFile } from "./bicep/parse.ts";

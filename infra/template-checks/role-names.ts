@@ -1,3 +1,5 @@
+// Checks that role IDs match their names, and that the documentation lists all assigned roles.
+
 import type { BicepFile } from "./bicep/parse.ts";
 import type { Finding } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";

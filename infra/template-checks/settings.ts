@@ -1,3 +1,5 @@
+// Checks the app settings that the templates write against the settings that the service reads.
+
 import { ConfigError, loadConfig, SETTING_NAMES } from "../../shared/platform/config/config.ts";
 import type { BicepFile } from "./bicep/parse.ts";
 import type { Finding } from "./expression.ts";

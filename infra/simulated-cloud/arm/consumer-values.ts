@@ -1,3 +1,5 @@
+// Records the secret values that running consumers held, and the intervals in which they did not work.
+
 import type { CloudClock } from "../clock.ts";
 import type { CompanyIssuer } from "../company/resources.ts";
 import type { Directory } from "../graph/directory.ts";

@@ -1,3 +1,5 @@
+// Managed identities of the company's resources.
+
 import type { CompanyChild } from "../company/resources.ts";
 import { guidFrom } from "../vaults/identifiers.ts";
 

@@ -1,3 +1,5 @@
+// Parses and resolves App Service's Key Vault references.
+
 import type { VaultStore } from "../vaults/vault-store.ts";
 import { principalsOf } from "./identities.ts";
 import { readSecret } from "./read-secret.ts";

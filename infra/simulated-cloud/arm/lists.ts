@@ -1,3 +1,5 @@
+// Lists of Azure Resource Manager: locations, and the keys and secrets of a vault.
+
 import type { Answer, Incoming } from "../http.ts";
 import { current, type Item, type Version } from "../vaults/items.ts";
 import type { Vault } from "../vaults/vault.ts";

@@ -1,3 +1,5 @@
+// Replaces the placeholders in the declaration of a company's resources.
+
 import { guidFrom } from "../vaults/identifiers.ts";
 import { current } from "../vaults/items.ts";
 import type { Vault } from "../vaults/vault.ts";

@@ -1,3 +1,5 @@
+// Types and helpers that all routes of the simulated Azure Resource Manager share.
+
 import type { Authorization } from "../authorization.ts";
 import type { Answer, Incoming } from "../http.ts";
 import type { Claims, Tokens } from "../tokens.ts";

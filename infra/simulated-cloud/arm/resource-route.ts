@@ -1,3 +1,5 @@
+// Helpers for routes to a resource: permission checks and error responses.
+
 import type { Answer, Incoming } from "../http.ts";
 import type { Claims } from "../tokens.ts";
 import { type ArmOptions, failure, type Route } from "./request-context.ts";

@@ -1,3 +1,5 @@
+// Applications of the sample company acme.
+
 import { appIdOf, type CompanyApplication, keyIdOf, objectIdOf, secretValueOf } from "./applications.ts";
 import type { CompanySecret, CompanySubscription } from "./company.ts";
 

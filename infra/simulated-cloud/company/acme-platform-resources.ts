@@ -1,3 +1,5 @@
+// Resources of the platform team of the sample company acme.
+
 import { type NamePicker, referenceByName, referenceByUri, webApp } from "./acme-web-apps.ts";
 import type { CompanyResource } from "./resources.ts";
 

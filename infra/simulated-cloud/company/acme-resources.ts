@@ -1,3 +1,5 @@
+// Resources of the sample company acme that use its vaults.
+
 import { platformResources } from "./acme-platform-resources.ts";
 import {
   type NamePicker,

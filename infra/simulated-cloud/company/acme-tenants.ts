@@ -1,3 +1,5 @@
+// Other tenants of the sample company acme.
+
 import type { CompanyApplication } from "./applications.ts";
 import type { CompanyKeySet, CompanyTenant } from "./tenants.ts";
 

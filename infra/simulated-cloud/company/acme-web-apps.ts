@@ -1,3 +1,5 @@
+// Helpers that declare web apps with Key Vault references in every valid spelling.
+
 import type { AssetKind } from "./company.ts";
 import type { CompanyChild, CompanyResource } from "./resources.ts";
 

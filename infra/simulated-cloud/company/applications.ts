@@ -1,3 +1,5 @@
+// Types for the declaration of applications, and the IDs and values that follow from their names.
+
 import { createHash } from "node:crypto";
 import { guidFrom } from "../vaults/identifiers.ts";
 

@@ -1,3 +1,5 @@
+// Error responses of Azure DevOps.
+
 import { type Answer, type Refusals, retryAfter } from "../http.ts";
 
 /**

@@ -1,3 +1,5 @@
+// Formats applications and service principals as Microsoft Graph's JSON.
+
 import { createHash } from "node:crypto";
 import type { Principal } from "../tokens.ts";
 import type { ApplicationRecord, KeyRecord, OwnerRecord, SecretRecord } from "./records.ts";

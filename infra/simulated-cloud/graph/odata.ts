@@ -1,3 +1,5 @@
+// Parses OData query options and builds next and delta links.
+
 import type { Incoming } from "../http.ts";
 
 type Members = Record<string, unknown>;

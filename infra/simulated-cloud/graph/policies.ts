@@ -1,3 +1,5 @@
+// App management policies: their JSON, and the restrictions that a new secret violates.
+
 import type { PasswordPolicy } from "../company/applications.ts";
 import type { Directory } from "./directory.ts";
 import { instant } from "./json.ts";

@@ -1,3 +1,5 @@
+// Read operations of the simulated Microsoft Graph.
+
 import type { Answer, Incoming } from "../http.ts";
 import type { Directory, DirectoryView } from "./directory.ts";
 import { notFound, resyncRequired } from "./errors.ts";

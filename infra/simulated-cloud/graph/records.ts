@@ -1,3 +1,5 @@
+// Internal records of applications and their credentials, created from a company's declaration.
+
 import { createHash, randomUUID } from "node:crypto";
 import {
   appIdOf,

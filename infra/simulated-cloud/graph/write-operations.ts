@@ -1,3 +1,5 @@
+// Write operations of the simulated Microsoft Graph: add and remove client secrets.
+
 import { type Answer, type Incoming, jsonObject } from "../http.ts";
 import { badRequest, concurrent, denied, notFound, policyViolation, tooLarge, tooManySecrets } from "./errors.ts";
 import { ownersOf, passwordJson } from "./json.ts";

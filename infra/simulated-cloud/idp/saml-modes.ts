@@ -1,3 +1,5 @@
+// Misbehavior modes of the simulated SAML provider.
+
 import type { SamlMode } from "./saml-response.ts";
 import { wrap } from "./saml-wrapping.ts";
 

@@ -1,3 +1,5 @@
+// Reads and validates SAML requests and the metadata of service providers.
+
 import { type KeyObject, verify, X509Certificate } from "node:crypto";
 import { inflateRawSync } from "node:zlib";
 import type { XmlElement } from "libxml2-wasm";

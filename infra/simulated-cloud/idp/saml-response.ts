@@ -1,3 +1,5 @@
+// Creates signed SAML responses.
+
 import type { Person } from "./people.ts";
 import { type SamlKey, type SignatureOptions, signXml } from "./saml-signature.ts";
 import { escapeHtml } from "./sign-in-page.ts";

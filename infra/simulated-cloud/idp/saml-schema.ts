@@ -1,3 +1,5 @@
+// Parses SAML documents and validates them against the SAML 2.0 schemas.
+
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import type { XmlElement } from "libxml2-wasm";

@@ -1,3 +1,5 @@
+// Signs XML documents.
+
 import { webcrypto } from "node:crypto";
 import { createRequire } from "node:module";
 

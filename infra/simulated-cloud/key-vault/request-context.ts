@@ -1,3 +1,5 @@
+// Types that all operations of the simulated Key Vault share.
+
 import type { Incoming } from "../http.ts";
 import type { Workspaces } from "../logs/workspaces.ts";
 import type { Tokens } from "../tokens.ts";

@@ -1,3 +1,5 @@
+// Write operations of the simulated Key Vault: set, update, delete, recover and purge secrets.
+
 import { randomBytes } from "node:crypto";
 import { type Answer, jsonObject } from "../http.ts";
 import { current, type SecretVersion } from "../vaults/items.ts";

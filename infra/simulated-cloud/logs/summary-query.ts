@@ -1,3 +1,5 @@
+// The only query of the simulated Log Analytics: a summary of vault reads and sign-ins.
+
 import { type LogEvent, TABLES, type VaultEvent, type Workspace, type Workspaces } from "./workspaces.ts";
 
 /** A column of the summary query's result. */

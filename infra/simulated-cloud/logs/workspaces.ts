@@ -1,3 +1,5 @@
+// Log Analytics workspaces with the events that the simulated cloud writes to them.
+
 import type { CloudClock } from "../clock.ts";
 import { guidFrom } from "../vaults/identifiers.ts";
 

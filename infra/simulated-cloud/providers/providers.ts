@@ -1,3 +1,5 @@
+// The simulated providers that secrets are synced to, with their credentials.
+
 import { type KeyObject, randomBytes, randomUUID } from "node:crypto";
 import type { Service } from "../http.ts";
 import { Aws } from "./aws/aws.ts";

@@ -1,3 +1,5 @@
+// Deterministic versions and GUIDs.
+
 import { createHash } from "node:crypto";
 
 const digest = (text: string) => createHash("sha256").update(text).digest("hex");

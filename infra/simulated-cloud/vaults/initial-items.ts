@@ -1,3 +1,5 @@
+// Declared and generated objects that a vault contains at the start.
+
 import type { CompanyCertificate, CompanyKey, CompanySecret } from "../company/company.ts";
 import type { InitialItems } from "./collection.ts";
 

@@ -1,3 +1,5 @@
+// Secrets, keys and certificates with their versions, created from a company's declaration.
+
 import type { CompanyCertificate, CompanyKey, CompanySecret, KeySpec } from "../company/company.ts";
 import { versionFrom } from "./identifiers.ts";
 

@@ -1,3 +1,5 @@
+// Returns public keys of every type and size from a pool of real keys.
+
 import { createPublicKey, type JsonWebKey, type KeyObject } from "node:crypto";
 import type { KeySpec } from "../company/company.ts";
 import { versionFrom } from "./identifiers.ts";

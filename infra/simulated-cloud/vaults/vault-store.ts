@@ -1,3 +1,5 @@
+// Stores the subscriptions and vaults of the company.
+
 import { randomBytes } from "node:crypto";
 import type { CloudClock } from "../clock.ts";
 import type {

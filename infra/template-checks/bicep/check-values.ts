@@ -1,3 +1,5 @@
+// Checks values against their Bicep types.
+
 import { type Entry, type Expression, property, text } from "../expression.ts";
 import { allowedValues, type FileScope } from "./file-scope.ts";
 import type { ObjectType, ResourceType, TypedProperty, VariantType } from "./library.ts";

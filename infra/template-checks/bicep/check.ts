@@ -1,3 +1,5 @@
+// Checks Bicep files against the types of Azure resources.
+
 import { type Expression, type Finding, property, text } from "../expression.ts";
 import { checkNames } from "./check-names.ts";
 import { checkObject } from "./check-values.ts";

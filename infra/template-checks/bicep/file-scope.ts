@@ -1,3 +1,5 @@
+// Resolves names and types within a Bicep file.
+
 import path from "node:path";
 import { type Expression, type Finding, property, text } from "../expression.ts";
 import { DEPLOYMENT_MEMBERS, FUNCTIONS } from "./functions.ts";

@@ -1,4 +1,4 @@
-/** Types of Azure's type library. This one is a property. */
+/** A property of an object type, as the type library prints it. */
 export interface TypedProperty {
   name: string;
   /**

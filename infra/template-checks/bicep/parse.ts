@@ -1,3 +1,5 @@
+// Parses Bicep files.
+
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { Language, type Node, Parser } from "web-tree-sitter";

@@ -1,3 +1,5 @@
+// Loads the Bicep types of Azure resources.
+
 import { spawn } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";

@@ -1,3 +1,5 @@
+// Lists the resources of the Bicep files and of the Terraform module in a comparable form.
+
 import path from "node:path";
 import type { BicepFile, Resource } from "../bicep/parse.ts";
 import { type Finding, text } from "../expression.ts";

@@ -1,3 +1,5 @@
+// Converts Bicep and Terraform values to a common text, so that they can be compared.
+
 import path from "node:path";
 import type { BicepFile, Module } from "../bicep/parse.ts";
 import { dotted, type Expression, property, text } from "../expression.ts";

@@ -1,3 +1,5 @@
+// Compares the Bicep files with the Terraform module.
+
 import path from "node:path";
 import type { BicepFile } from "../bicep/parse.ts";
 import { type Expression, type Finding, property } from "../expression.ts";

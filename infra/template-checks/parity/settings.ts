@@ -1,3 +1,5 @@
+// Compares the app settings of both languages.
+
 import type { BicepFile } from "../bicep/parse.ts";
 import { type Expression, property } from "../expression.ts";
 import { argumentOf, type TerraformModule } from "../terraform/check.ts";

@@ -1,3 +1,5 @@
+// Checks the Terraform module against the schema of the azurerm provider.
+
 import path from "node:path";
 import { children, dotted, type Expression, type Finding, property, text } from "../expression.ts";
 import described from "./azurerm.json" with { type: "json" };

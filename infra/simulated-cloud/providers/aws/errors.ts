@@ -1,3 +1,5 @@
+// Responses and errors of AWS.
+
 import { randomUUID } from "node:crypto";
 import type { Answer, Refusals } from "../../http.ts";
 

@@ -1,3 +1,5 @@
+// Verifies AWS Signature Version 4.
+
 import { createHash, createHmac, timingSafeEqual } from "node:crypto";
 import type { Incoming } from "../../http.ts";
 
