@@ -373,7 +373,7 @@ function environment(
     ALERT_SENDER_ADDRESS: `alerts@${MAIL_DOMAIN}`,
     APP_CONFIGURATION_CONNECTION_STRING: `Endpoint=${origin("acme.azconfig.localhost")};Id=${CONFIGURATION_CREDENTIAL};Secret=${state.configurationKey}`,
     NODE_EXTRA_CA_CERTS: authorityPath,
-    NODE_OPTIONS: `--import=${new URL("../local/loopback-names.mjs", import.meta.url).href}`,
+    NODE_OPTIONS: `--import=${new URL("./loopback-names.mjs", import.meta.url).href}`,
   };
 }
 
