@@ -6,7 +6,11 @@ import { SecondTries } from "./test/support/second-tries.ts";
 // four threads each cost a twentieth of all processor time.
 process.env.NODE_OPTIONS = `${process.env.NODE_OPTIONS ?? ""} --v8-pool-size=1`;
 
-const PRELOADS = ["infra/local/kept-hmac-keys.mjs", "infra/local/loopback-names.mjs", "test/support/cheap-scrypt.mjs"];
+const PRELOADS = [
+  "infra/local/kept-hmac-keys.mjs",
+  "infra/simulated-cloud/loopback-names.mjs",
+  "test/support/cheap-scrypt.mjs",
+];
 
 export default defineConfig({
   test: {

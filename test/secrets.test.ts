@@ -3,7 +3,7 @@ import { TableClient, TableServiceClient } from "@azure/data-tables";
 import type { RunningHost } from "functions-host/test/run-host.ts";
 import { appIdOf, keyIdOf, secretValueOf } from "simulated-cloud/company/applications.ts";
 import type { Company } from "simulated-cloud/company/company.ts";
-import { TOKEN_MODES } from "simulated-cloud/devops/refusals.ts";
+import { TOKEN_MODES } from "simulated-cloud/devops/errors.ts";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { ProviderVisitor } from "./support/chooses.ts";
 import { licence } from "./support/licence.ts";

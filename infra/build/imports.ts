@@ -49,7 +49,7 @@ const PACKAGES = ["infra/local", "infra/simulated-cloud", "infra/functions-host"
 
 interface Import {
   file: string;
-  /** Import specifier as written. */
+  /** Packages for development. They start the built app and must not import its source. */
   specifier: string;
   /** Path from the root, or a package name. */
   target: string;
@@ -100,7 +100,7 @@ function brokenRule({ file, target }: Import): string | undefined {
   const inPackage = PACKAGES.some((one) => file.startsWith(`${one}/`) && !file.startsWith(`${one}/test/`));
   if (inPackage && (targetArea === "shared" || targetArea === "functions"))
     return `${PACKAGES.join(", ")} start the built app and must not import its source`;
-  // The commands run from the project's folder and are in no bundle.
+  // Commands run from the project's folder and are not bundled.
   const isDeployed = area === "shared" || (area === "functions" && folder !== "commands");
   if (isDeployed && (targetArea === "infra" || targetArea === "test"))
     return "deployed code must not import infra/ or test/";

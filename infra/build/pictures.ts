@@ -1,4 +1,4 @@
-/** Makes pictures of what people get to see on paper or in their mailbox. See HELP. */
+/** Renders sample mails and PDFs as images, for visual review. See HELP. */
 import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
@@ -22,13 +22,13 @@ import { commandLine } from "./command-line.ts";
 
 const HELP = `npm run pictures -- [FOLDER]
 
-Makes pictures of an alert's mail, of the audit log's PDF and of compliance's PDFs, to be looked at.
+Renders images of an alert mail, an audit log PDF and the compliance PDFs, for visual review.
 
-  FOLDER         where they go (.local/pictures)
-  CHROMIUM_PATH  the browser that draws the mail (/usr/bin/chromium)
-  PDFTOPPM       the program that draws PDFs (/usr/bin/pdftoppm, of poppler-utils)
+  FOLDER         output folder (default .local/pictures)
+  CHROMIUM_PATH  browser that renders the mail (default /usr/bin/chromium)
+  PDFTOPPM       program that renders PDFs (default /usr/bin/pdftoppm, of poppler-utils)
 
-Where a program is missing, the file itself is written and the command says so.`;
+If a program is missing, the command writes the source file and says so.`;
 
 const root = path.resolve(import.meta.dirname, "../..");
 const { positionals } = commandLine(HELP, { allowPositionals: true, options: {} });
@@ -68,7 +68,7 @@ function mail(): void {
     asset("kv-data-staging", "secret", "a-name-that-is-as-long-as-key-vault-allows-".padEnd(127, "x"), 24.4),
     asset("kv-data-staging", "secret", "reporting-db", 60),
   ];
-  // As many as a new rule tells of in a large company, so that it is seen what such a mail looks like.
+  // As many as a new rule reports in a large company, to show the layout of a long mail.
   const kinds = ["secret", "key", "certificate"] as const;
   const owners = ["payments@acme.example", "identity-team", undefined, "data@acme.example"];
   for (let index = items.length; index < 300; index++) {
@@ -105,7 +105,7 @@ function mail(): void {
   writeFileSync(page, html);
   writeFileSync(path.join(folder, "mail.txt"), text);
   if (!existsSync(chromium)) {
-    console.log(`No browser at ${chromium}: look at ${page} instead`);
+    console.log(`No browser at ${chromium}. See ${page} instead.`);
     return;
   }
   for (const [name, width] of [
@@ -141,11 +141,11 @@ function draw(name: string, document: Uint8Array): void {
   writeFileSync(file, document);
   const drawn = spawnSync(pdftoppm, ["-r", "80", "-png", file, path.join(folder, name)]);
   if (drawn.error || drawn.status !== 0)
-    console.log(`No pdftoppm at ${pdftoppm} (poppler-utils has it): look at ${file} instead`);
-  else console.log(`Made ${path.join(folder, name)}-*.png`);
+    console.log(`No pdftoppm at ${pdftoppm} (package poppler-utils). See ${file} instead.`);
+  else console.log(`Created ${path.join(folder, name)}-*.png`);
 }
 
-/** One event: a change by an administrator with its intent, a refusal, or what a timer did. */
+/** Returns an event: an administrator's change with its intent, a failure, or a timer's action. */
 function eventAt(index: number, at: number): AuditEntry[] {
   const actors = ["admin", "ann@acme.example", "Мария", "山田太郎"];
   const entry = (change: Partial<AuditEntry>, later = 0): AuditEntry => ({
@@ -185,7 +185,7 @@ function eventAt(index: number, at: number): AuditEntry[] {
   return [entry({ eventType: "scan.finished", actor: "system", address: undefined, target, details })];
 }
 
-/** As GET /audit/verify answers it. */
+/** Returns a response of GET /audit/verify. */
 const verification: Verification = {
   intact: true,
   sealing: "configured",
@@ -218,7 +218,7 @@ const verification: Verification = {
   nextCursor: null,
 };
 
-/** Vaults and what they hold, some of it wrong, with what a hundred days of scores look like. */
+/** Returns vaults with compliant and noncompliant objects, and a score history of one hundred days. */
 function overviewOf(now: number): Overview {
   const vaults = ["kv-payments-prod", "kv-identity-prod", "kv-data-staging"].map((name, at): VaultOverview => {
     const failed = (check: Check) => (check.resourceType === "vault" ? 0 : [3, 0, 1, 8, 0][(check.code + at) % 5]!);
@@ -237,7 +237,7 @@ function overviewOf(now: number): Overview {
   return { vaults, exemptionOf: () => undefined, evaluation: undefined, left: 0, evaluatedAt: null, now };
 }
 
-/** The first violations of a check, as they follow from the overview. */
+/** Returns the first violations of a check, consistent with the overview. */
 function violationsOf(check: Check, overview: Overview, each: number): ViolationPage | undefined {
   const all = overview.vaults.flatMap((vault) => {
     const failed = vault.tallies.get(check.code)?.failed ?? 0;

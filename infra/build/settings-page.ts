@@ -1,4 +1,4 @@
-/** Writes docs/settings.md from what the code reads. See HELP. */
+/** Writes docs/settings.md from the settings schema in the code. See HELP. */
 import { readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import * as z from "zod";
@@ -73,7 +73,7 @@ function defaultOf(schema: z.ZodType): string {
   return Array.isArray(value) && value.length === 0 ? "none" : code(String(value));
 }
 
-/** Of the innermost schema that says it. */
+/** Returns the description of the innermost schema that has one. */
 function formOf(schema: z.ZodType): string {
   const said = FORMS.get(schema)?.form;
   if (said !== undefined) return said;

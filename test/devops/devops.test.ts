@@ -1,7 +1,7 @@
 import { appIdOf, secretValueOf } from "simulated-cloud/company/applications.ts";
 import type { Company } from "simulated-cloud/company/company.ts";
 import type { Devops as StandIn } from "simulated-cloud/devops/devops.ts";
-import { TOKEN_MODES } from "simulated-cloud/devops/refusals.ts";
+import { TOKEN_MODES } from "simulated-cloud/devops/errors.ts";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { variableGroupConsumers } from "../../shared/dependencies/consumers/devops.ts";
 import { devopsPlace } from "../../shared/dependencies/devops/ids.ts";

@@ -233,7 +233,7 @@ test("a list that can't be parsed leaves its assets unchanged, and the vault is 
   });
   expect(await asset("certificate", "www")).toMatchObject({ subject: "CN=www" });
   expect(await asset("secret", "another")).toBeDefined();
-  rooms.cloud.certificatesFailure = undefined;
+  fixture.cloud.certificatesFailure = undefined;
   expect(await scanned("delta")).toMatchObject({ status: "completed", removed: 1 });
 });
 

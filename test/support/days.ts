@@ -5,7 +5,7 @@ import path from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { type RunningHost, runHost } from "functions-host/test/run-host.ts";
 import type { Company } from "simulated-cloud/company/company.ts";
-import type { SunkRequest } from "simulated-cloud/webhook-sink.ts";
+import type { ReceivedRequest } from "simulated-cloud/webhook-sink.ts";
 import { startAzurite } from "../../infra/local/azurite.ts";
 import { jsonLine, start } from "../../infra/local/processes.ts";
 import { startTableProxy } from "./table-proxy.ts";
@@ -294,7 +294,7 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
     await tellNothingMore();
 
     const mails = await control<{ to: string[]; plainText: string; operationId: string }[]>("GET", "mails");
-    const sunk = await control<SunkRequest[]>("GET", "sink/days");
+    const sunk = await control<ReceivedRequest[]>("GET", "sink/days");
     const rules: RuleOutcome[] = [];
     for (const rule of ["immediate", "digest", "webhook"] as const) {
       // The digest of a day is made at 06:00, and the first of these days begins later.

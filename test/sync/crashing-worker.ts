@@ -1,4 +1,4 @@
-import "../../infra/local/loopback-names.mjs";
+import "../../infra/simulated-cloud/loopback-names.mjs";
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import type { Steps } from "../support/mortal.ts";
 import { openRoom } from "./sync-fixture.ts";
