@@ -22,7 +22,7 @@ const [{ knownValues, sendGenerated }, { default: buildTestApp }, { licence }, {
   import("./licence.ts"),
   import("./service.ts"),
 ]);
-await buildTestApp();
+const cleanUp = await buildTestApp();
 const service = await Service.start({ env: { LICENSE_KEY: await licence() } });
 try {
   console.log(`${count} requests with the seed ${seed}`);
@@ -36,4 +36,5 @@ try {
   process.exitCode = 1;
 } finally {
   await service.stop();
+  await cleanUp();
 }

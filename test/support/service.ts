@@ -10,7 +10,6 @@ import { openStorage, type TestStorage } from "./storage.ts";
 import { type SeenRequest, startTableProxy, type TableProxy } from "./table-proxy.ts";
 import { CLOUD_KEYS, TEST_APP } from "./test-app.ts";
 
-const CHEAP_SCRYPT = new URL("./cheap-scrypt.mjs", import.meta.url).href;
 const INVOCATIONS = new URL("./invocations.mjs", import.meta.url).href;
 const SHORT_WAITS = new URL("./short-waits.mjs", import.meta.url).href;
 
@@ -89,8 +88,6 @@ export class Service {
       storageEnv?: Record<string, string>;
       /** The hosts' waits between tries of a call take a fortieth (short-waits.mjs). */
       shortWaits?: boolean;
-      /** The hosts' password hashes cost what they do in production (cheap-scrypt.mjs). The test must not make users itself. */
-      realScrypt?: boolean;
     } = {},
   ): Promise<Service> {
     const { storageEnv } = options;
@@ -123,11 +120,7 @@ export class Service {
       FIRST_SCAN: "off",
       ...options.env,
     };
-    const preloads = [
-      INVOCATIONS,
-      ...(options.shortWaits ? [SHORT_WAITS] : []),
-      ...(options.realScrypt ? [] : [CHEAP_SCRYPT]),
-    ];
+    const preloads = [INVOCATIONS, ...(options.shortWaits ? [SHORT_WAITS] : [])];
     environment.NODE_OPTIONS = [
       process.env.NODE_OPTIONS ?? "",
       environment.NODE_OPTIONS ?? "",
