@@ -19,7 +19,7 @@ const SOURCES = /^(shared|functions(?!\/commands))\//;
 const TOP_FOLDERS = ["node_modules", "shared", "functions", "infra", "test", "dist"];
 
 /** Words of the local host, of the stand-in cloud and of the tests that the app has no use for. */
-export const MARKS = ["/__host/", "stand-in", "azurite/dist", "infra/local", "moved-clock", "correct-horse"];
+export const MARKS = ["/__host/", "stand-in", "azurite/package.json", "infra/local", "moved-clock", "correct-horse"];
 
 /** A public Ed25519 key as `x` of a JSON Web Key, in a literal or in JSON inside of one. */
 const LICENCE_KEY = /\bx["'`\\]*:\s*["'`\\]+([\w-]{43})(?![\w-])/g;

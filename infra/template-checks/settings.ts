@@ -13,6 +13,8 @@ const PLATFORM_SETTINGS = new Set([
   // Read by the C library: https://man7.org/linux/man-pages/man3/mallopt.3.html
   "MALLOC_ARENA_MAX",
   "MALLOC_TRIM_THRESHOLD_",
+  // Read by the platform, which passes these arguments to the Node.js worker.
+  "languageWorkers__node__arguments",
   // Read by OpenTelemetry's own library.
   "OTEL_EXPORTER_OTLP_HEADERS",
 ]);

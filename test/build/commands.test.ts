@@ -14,7 +14,7 @@ const commands = sources.filter((file) => /\bcommandLine\(HELP,/.test(read(file)
 const folder = mkdtempSync(path.join(tmpdir(), "commands-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-/** Runs a file in a folder that stays empty where nothing is done. */
+/** Runs a file in a folder that must stay empty. */
 function run(file: string, argument: string): Promise<{ code: number; out: string; err: string }> {
   const env = { PATH: process.env.PATH, HOME: process.env.HOME, NODE_COMPILE_CACHE: COMPILE_CACHE };
   return new Promise((resolve) => {
@@ -24,20 +24,20 @@ function run(file: string, argument: string): Promise<{ code: number; out: strin
   });
 }
 
-test("every file that is run reads its arguments in the one way", () => {
+test("every command parses its arguments with commandLine", () => {
   const run = Object.values(scripts).flatMap((script) =>
     [...script.matchAll(/\bnode (?:--\S+ )*(\S+\.ts)/g)].map(([, file]) => file!),
   );
   expect(run.length).toBeGreaterThan(12);
   expect(run.filter((file) => !commands.includes(file))).toEqual([]);
-  // A test starts the one, other versions' folders run the other.
+  // A test runs the first, and older versions' folders run the second.
   const others = ["test/sync/dying-worker.ts", "test/upgrade/record.ts"];
   const theWay = ["infra/build/command-line.ts", "test/build/commands.test.ts"];
   const byHand = sources.filter((file) => /process\.argv|parseArgs\(|import\.meta\.main/.test(read(file)));
   expect(byHand.filter((file) => !commands.includes(file) && ![...others, ...theWay].includes(file))).toEqual([]);
 });
 
-test.each(commands)("%s --help says how it is used", async (file) => {
+test.each(commands)("%s --help describes its use", async (file) => {
   const help = await run(file, "--help");
   const names = Object.keys(scripts).filter((name) => scripts[name]!.includes(file) && name !== "check");
   const began = names.length > 0 ? `npm (?:run (?:--silent )?)?${names[0]}\\b` : `node ${file}`;
@@ -45,7 +45,7 @@ test.each(commands)("%s --help says how it is used", async (file) => {
   expect(readdirSync(folder)).toEqual([]);
 });
 
-test.each(sampled(commands, 4))("%s tells of an option it has not in one sentence", async (file) => {
+test.each(sampled(commands, 4))("%s reports an unknown option in one sentence", async (file) => {
   const unknown = await run(file, "--no-such-option");
   expect(unknown).toEqual({ code: 2, out: "", err: "Unknown option '--no-such-option'. See --help.\n" });
   expect(readdirSync(folder)).toEqual([]);

@@ -102,7 +102,7 @@ async function unpackBrowser(): Promise<string> {
   return folder;
 }
 
-/** The packaged font has only Latin, Greek and Cyrillic letters. For all others the system's fonts are used. */
+/** The packaged font contains only Latin, Greek and Cyrillic letters. Other letters use the system's fonts. */
 const fontConfiguration = (folder: string): string => `<?xml version="1.0"?>
 <!DOCTYPE fontconfig SYSTEM "fonts.dtd">
 <fontconfig>

@@ -1,5 +1,5 @@
 import { configureGlobal } from "fast-check";
 import { SEED } from "./cases.ts";
 
-/** Properties draw by it, too: the same cases in each run of the suite. */
+/** Property tests use the same seed, so that every run of the suite tests the same cases. */
 configureGlobal({ seed: SEED });

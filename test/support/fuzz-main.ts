@@ -1,4 +1,4 @@
-/** Sends generated requests to a service of its own. See HELP. */
+/** Sends generated requests to a new service. See HELP. */
 import { commandLine, usedWrong } from "../../infra/build/command-line.ts";
 
 const HELP = `npm run fuzz -- [--count N] [--seed N]

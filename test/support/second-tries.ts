@@ -1,12 +1,12 @@
 import type { Reporter, TestModule } from "vitest/node";
 
-/** So many tests of a run may pass at their second try only; more say that something is wrong with all of it. */
+/** Number of tests in a run that may pass only on retry. More than this number indicates a general problem. */
 const MOST = 3;
 
 /**
- * Names the tests that failed first and passed at their second try (`retry` in vitest.config.ts). The tests drive processes, a
- * browser and clocks; one that is late once must not stop a change that is right. Each that is named is to be mended all the same,
- * and more than {@link MOST} of them fail the run.
+ * Lists the tests that failed first and passed on retry (`retry` in vitest.config.ts). Tests drive processes, a browser and
+ * clocks, and a single delay should not block a correct change. Listed tests must be fixed. More than {@link MOST} of them fail
+ * the run.
  */
 export class SecondTries implements Reporter {
   onTestRunEnd(modules: readonly TestModule[]): void {

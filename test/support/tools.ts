@@ -46,7 +46,10 @@ interface ToolDescription {
 
 export type Tool = keyof typeof TOOLS;
 
-/** Returns whether `CI` or the tool's own variable forbids to skip its tests, and a line to print; undefined where the tool is present. */
+/**
+ * Returns undefined if the tool is present. Otherwise returns a line to print, and whether `CI` or the tool's own variable
+ * requires the tool.
+ */
 export function missing(tool: Tool, environment: Environment): { isRequired: boolean; line: string } | undefined {
   const { tests, name, remedy, requiredBy, isPresent }: ToolDescription = TOOLS[tool];
   if (isPresent(environment)) return undefined;

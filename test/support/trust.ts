@@ -2,8 +2,8 @@ import { readFileSync } from "node:fs";
 import tls from "node:tls";
 
 /**
- * Makes this process trust a certificate authority, as `NODE_EXTRA_CA_CERTS` does for one that starts. The service's own
- * connections to Azure take the authorities of when the first is opened (`shared/platform/connections.ts`).
+ * Makes this process trust a certificate authority, as `NODE_EXTRA_CA_CERTS` does at the start of a process. The service's
+ * connections to Azure read the authorities when the first connection opens (`shared/platform/connections.ts`).
  */
 export function trust(authorityPath: string): void {
   const [trusted, authority] = [tls.getCACertificates("default"), readFileSync(authorityPath, "utf8").trim()];

@@ -52,7 +52,7 @@ describe.each(["d7e4a4b", "0e6c2c3", "6f40339"])(
       mkdirSync(data);
       for (const [name, text] of Object.entries(recording.cloud)) writeFileSync(path.join(data, name), text);
       cloud = await start(
-        "The stand-in cloud",
+        "The simulated cloud",
         [process.execPath, path.join(LOCAL, "cloud/main.ts"), "--data", data, "--port", "0", "--ready-json"],
         { environment: { PATH: process.env.PATH, ...clock }, isReady: jsonLine },
       );
