@@ -1,6 +1,6 @@
 import { defineConfig } from "vitest/config";
 import { LongestFirst } from "./test/support/longest-first.ts";
-import { SecondTries } from "./test/support/second-tries.ts";
+import { RetriedTests } from "./test/support/retried-tests.ts";
 
 const LOOPBACK_NAMES = new URL("infra/local/loopback-names.mjs", import.meta.url).href;
 
@@ -12,7 +12,7 @@ export default defineConfig({
     // A process runs many files, which saves the start and the loading of modules.
     isolate: false,
     execArgv: [`--import=${LOOPBACK_NAMES}`],
-    setupFiles: ["test/support/before-each-file.ts", "test/support/drawn-cases.ts"],
+    setupFiles: ["test/support/before-each-file.ts", "test/support/property-seed.ts"],
     // Twice the cores of the smallest supported machine, because many tests wait for other processes.
     maxWorkers: 4,
     sequence: { sequencer: LongestFirst },
@@ -20,7 +20,7 @@ export default defineConfig({
     testTimeout: 300_000,
     hookTimeout: 600_000,
     retry: 1,
-    reporters: ["default", new SecondTries()],
+    reporters: ["default", new RetriedTests()],
     expect: { poll: { timeout: 150_000 } },
   },
 });

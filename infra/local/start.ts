@@ -4,16 +4,16 @@ import { type AddressInfo, createServer } from "node:net";
 import path from "node:path";
 import { commandLine } from "../build/command-line.ts";
 import { startAzurite } from "./azurite.ts";
-import { configureCopies } from "./copies.ts";
 import { takeDataFolder } from "./data-folders.ts";
 import { readDependencies } from "./first-dependencies.ts";
 import { runRotation } from "./first-rotation.ts";
 import { runScan } from "./first-scan.ts";
+import { configureCopies } from "./first-sync.ts";
 import { configureTenant } from "./first-tenant.ts";
 import { issueDevelopmentLicense, localSecrets } from "./local-secrets.ts";
+import { onNpmExit } from "./npm-exit.ts";
 import { jsonLine, type Running, start } from "./processes.ts";
 import { configureSingleSignOn, type SimulatedProvider } from "./single-sign-on.ts";
-import { onNpmExit } from "./starter.ts";
 
 const HELP = `npm start -- [--azure] [--pro [--saml]] [--no-scan] [--data FOLDER]
 

@@ -3,7 +3,7 @@ import { globSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:f
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { afterAll, expect, test } from "vitest";
-import { sampled } from "../support/cases.ts";
+import { sampled } from "../support/sampling.ts";
 import { COMPILE_CACHE } from "../support/test-app.ts";
 
 const root = path.resolve(import.meta.dirname, "../..");

@@ -10,8 +10,8 @@ import { createKeyVaults } from "../../shared/platform/azure/key-vault.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import { type OddServer, startOddServer } from "../azure/odd-server.ts";
 import { plainIdentity, recordingLog, testConfig } from "../azure/services.ts";
-import { IS_CAMPAIGN, LONG_MS } from "../support/cases.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
+import { IS_CAMPAIGN, LONG_MS } from "../support/sampling.ts";
 import { HERE, type Rooms, resource, scanRooms } from "./rooms.ts";
 
 /** A full scan asks for all details. Answers that are the same as those that made what stands are not read once more. */

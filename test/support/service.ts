@@ -22,7 +22,7 @@ export interface Answer {
   headers: Headers;
   text: string;
   /** The parsed body. */
-  // biome-ignore lint/suspicious/noExplicitAny: a test says what it expects by looking
+  // biome-ignore lint/suspicious/noExplicitAny: each test knows the shape of its response
   body: any;
   /** Returns the table requests of this call since `forgetTables`. */
   tableRequests(): SeenRequest[];
@@ -229,14 +229,14 @@ export class Service {
   }
 
   /** Starts a scan, waits for its end, and returns its last status. */
-  // biome-ignore lint/suspicious/noExplicitAny: a test says what it expects by looking
+  // biome-ignore lint/suspicious/noExplicitAny: each test knows the shape of its response
   async scan(request: object = { mode: "full" }, timeoutMs = 150_000): Promise<any> {
     const started = await this.admin("POST", "/api/assets/discovery/scan", request);
     if (started.status !== 201) throw new Error(`Starting a scan answered ${started.status}: ${started.text}`);
     return await this.scanEnds(started.body.scanId, timeoutMs);
   }
 
-  // biome-ignore lint/suspicious/noExplicitAny: a test says what it expects by looking
+  // biome-ignore lint/suspicious/noExplicitAny: each test knows the shape of its response
   async scanEnds(scanId: string, timeoutMs = 150_000): Promise<any> {
     const end = Date.now() + timeoutMs;
     for (;;) {
@@ -293,7 +293,7 @@ export class Service {
   }
 
   /** Returns all items of a list, by cursor. */
-  // biome-ignore lint/suspicious/noExplicitAny: a test says what it expects by looking
+  // biome-ignore lint/suspicious/noExplicitAny: each test knows the shape of its response
   async all(path: string): Promise<any[]> {
     const items = [];
     let cursor: string | null = null;

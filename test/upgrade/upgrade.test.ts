@@ -10,8 +10,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { jsonLine, type Running, start } from "../../infra/local/processes.ts";
 import { MINUTE_MS } from "../../shared/platform/time.ts";
-import { IS_CAMPAIGN } from "../support/cases.ts";
 import { licence } from "../support/licence.ts";
+import { IS_CAMPAIGN } from "../support/sampling.ts";
 import { TEST_APP } from "../support/test-app.ts";
 import type { Recording } from "./recording.ts";
 

@@ -1,14 +1,14 @@
 import type { Reporter, TestModule } from "vitest/node";
 
 /** Number of tests in a run that may pass only on retry. More than this number indicates a general problem. */
-const MOST = 3;
+const MAX_RETRIED_TESTS = 3;
 
 /**
  * Lists the tests that failed first and passed on retry (`retry` in vitest.config.ts). Tests drive processes, a browser and
- * clocks, and a single delay should not block a correct change. Listed tests must be fixed. More than {@link MOST} of them fail
+ * clocks, and a single delay should not block a correct change. Listed tests must be fixed. More than {@link MAX_RETRIED_TESTS} of them fail
  * the run.
  */
-export class SecondTries implements Reporter {
+export class RetriedTests implements Reporter {
   onTestRunEnd(modules: readonly TestModule[]): void {
     const named: string[] = [];
     for (const module of modules) {
@@ -22,9 +22,9 @@ export class SecondTries implements Reporter {
       }
     }
     if (named.length === 0) return;
-    console.error(`\nPassed only at their second try:\n  ${named.join("\n  ")}`);
-    if (named.length <= MOST) return;
-    console.error(`\nMore than ${MOST} tests needed a second try.`);
+    console.error(`\nPassed only on retry:\n  ${named.join("\n  ")}`);
+    if (named.length <= MAX_RETRIED_TESTS) return;
+    console.error(`\nMore than ${MAX_RETRIED_TESTS} tests needed a retry.`);
     process.exitCode = 1;
   }
 }
