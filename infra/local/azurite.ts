@@ -30,9 +30,15 @@ interface Ports {
 
 /** https://github.com/Azure/Azurite#supported-command-line-options. Port 0 selects any free port. */
 const OPTIONS = [
-  ...["--blobPort", "0", "--queuePort", "0", "--tablePort", "0"],
-  ...["--tableKeepAliveTimeout", "60", "--queueKeepAliveTimeout", "60"],
-  ...["--disableTelemetry", "--silent", "--skipApiVersionCheck", "--disableProductStyleUrl"],
+  "--blobPort=0",
+  "--queuePort=0",
+  "--tablePort=0",
+  "--tableKeepAliveTimeout=60",
+  "--queueKeepAliveTimeout=60",
+  "--disableTelemetry",
+  "--silent",
+  "--skipApiVersionCheck",
+  "--disableProductStyleUrl",
 ];
 
 /** Returns the path of Azurite's public command. */
