@@ -1,4 +1,4 @@
-# The functions app on Flex Consumption, and the settings it reads (shared/platform/config/config.ts).
+# The function app on Flex Consumption, and its settings (shared/platform/config/config.ts).
 locals {
   function_app_name = "func-${var.environment_name}-${local.suffix}"
 
@@ -20,7 +20,8 @@ resource "azurerm_service_plan" "plan" {
   sku_name            = "FC1"
 }
 
-# The user-assigned identity makes the service's calls; the app's own one only resolves the references to the vault.
+# The user-assigned identity makes the service's calls. The app's system-assigned identity only resolves the key vault
+# references.
 resource "azurerm_function_app_flex_consumption" "function_app" {
   name                                           = local.function_app_name
   resource_group_name                            = azurerm_resource_group.resource_group.name

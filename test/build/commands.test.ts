@@ -30,8 +30,8 @@ test("every command parses its arguments with commandLine", () => {
   );
   expect(run.length).toBeGreaterThan(12);
   expect(run.filter((file) => !commands.includes(file))).toEqual([]);
-  // A test runs the first, and older versions' folders run the second.
-  const others = ["test/sync/dying-worker.ts", "test/upgrade/record.ts"];
+  // A test starts the one, other versions' folders run the other.
+  const others = ["test/sync/crashing-worker.ts", "test/upgrade/record.ts"];
   const theWay = ["infra/build/command-line.ts", "test/build/commands.test.ts"];
   const byHand = sources.filter((file) => /process\.argv|parseArgs\(|import\.meta\.main/.test(read(file)));
   expect(byHand.filter((file) => !commands.includes(file) && ![...others, ...theWay].includes(file))).toEqual([]);

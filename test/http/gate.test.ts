@@ -92,8 +92,8 @@ test("sign-ins are counted four at once, and who was let in from an address here
     await new Promise<void>((resolve) => ends.push(resolve));
     return allowed;
   };
-  const letIn = { has: (address: string) => address === "203.0.113.9", add: () => {} };
-  const { signInLimiter } = createGate({ access: { letIn }, signInLimiter: { ...limiter, take } } as never);
+  const recentAddresses = { has: (address: string) => address === "203.0.113.9", add: () => {} };
+  const { signInLimiter } = createGate({ access: { recentAddresses }, signInLimiter: { ...limiter, take } } as never);
   const strangers = ["a", "b", "c", "d", "e", "f"];
   const answers = strangers.map((one) => signInLimiter.take(`address:${one}`));
   answers.push(signInLimiter.take("address:203.0.113.9"), signInLimiter.take("user:203.0.113.9"));
