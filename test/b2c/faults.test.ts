@@ -105,7 +105,9 @@ test("duplicate messages on two hosts are one run", async () => {
   live.cloud.control.resetCounts();
   await Promise.all([one.handle(message!.message, caller), other.handle(message!.message, caller)]);
   const startMessages = room.messages.splice(0);
-  await Promise.all([...startMessages, ...startMessages].map((each, at) => [one, other][at % 2]!.handle(each.message, caller)));
+  await Promise.all(
+    [...startMessages, ...startMessages].map((each, at) => [one, other][at % 2]!.handle(each.message, caller)),
+  );
   await room.drain();
   await one.handle(message!.message, caller);
   await room.drain();
