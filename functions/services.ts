@@ -1,4 +1,3 @@
-import "./memory.ts";
 import path from "node:path";
 import { SpanKind } from "@opentelemetry/api";
 import { type Access, createAccess } from "../shared/access/access.ts";

@@ -5,8 +5,8 @@ import { appIdOf, keyIdOf, secretValueOf } from "simulated-cloud/company/applica
 import type { Company } from "simulated-cloud/company/company.ts";
 import { TOKEN_MODES } from "simulated-cloud/devops/errors.ts";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
-import { ProviderVisitor } from "./support/chooses.ts";
 import { licence } from "./support/licence.ts";
+import { ProviderVisitor } from "./support/provider-visitor.ts";
 import { type QueueRecorder, startQueueRecorder } from "./support/queue-recorder.ts";
 import { ADMIN, type Answer, type CallOptions, Service } from "./support/service.ts";
 import { createUsers, makeToken } from "./support/users.ts";

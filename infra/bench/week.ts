@@ -1,7 +1,7 @@
 import path from "node:path";
+import { runWeek, UNTOLD, WHOLE_WEEK } from "../../test/support/scan-week.ts";
 import { CLOUD_KEYS } from "../../test/support/test-app.ts";
 import { trust } from "../../test/support/trust.ts";
-import { runWeek, UNTOLD, WHOLE_WEEK } from "../../test/support/week.ts";
 import { startAzurite } from "../local/azurite.ts";
 import "../simulated-cloud/loopback-names.mjs";
 import { atMost, type Section } from "./section.ts";

@@ -21,7 +21,7 @@ const SOURCES = /^(shared|functions(?!\/commands))\//;
 const TOP_FOLDERS = ["node_modules", "shared", "functions", "infra", "test", "dist"];
 
 /** Texts that occur only in the functions host, the simulated cloud, the local service or the tests. */
-export const MARKS = ["/__host/", "stand-in", "azurite/dist", "infra/local", "moved-clock", "correct-horse"];
+export const MARKS = ["/__host/", "stand-in", "azurite/package.json", "infra/local", "moved-clock", "correct-horse"];
 
 /** A public Ed25519 key: the `x` of a JSON Web Key, in a string literal or in JSON inside of one. */
 const LICENCE_KEY = /\bx["'`\\]*:\s*["'`\\]+([\w-]{43})(?![\w-])/g;

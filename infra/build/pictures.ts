@@ -1,7 +1,8 @@
 /** Renders sample mails and PDFs as images, for visual review. See HELP. */
-import { execFileSync, spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
+import { pathToFileURL } from "node:url";
 import type { DeliveryRecord } from "../../shared/alerts/delivery.ts";
 import { mailOf } from "../../shared/alerts/email.ts";
 import type { AssetItem } from "../../shared/alerts/items.ts";
@@ -18,30 +19,31 @@ import { assessmentDocument } from "../../shared/compliance/report/assessment-pd
 import { violationsDocument } from "../../shared/compliance/report/violations-pdf.ts";
 import { violationOf } from "../../shared/compliance/violation.ts";
 import type { ViolationPage } from "../../shared/compliance/violations.ts";
+import { openBrowser } from "../../test/support/browser.ts";
+import { findBrowser } from "../../test/support/chromium.ts";
 import { commandLine } from "./command-line.ts";
 
 const HELP = `npm run pictures -- [FOLDER]
 
-Renders images of an alert mail, an audit log PDF and the compliance PDFs, for visual review.
+Makes pictures of an alert mail and of the audit and compliance PDF documents, for visual review.
 
-  FOLDER         output folder (default .local/pictures)
-  CHROMIUM_PATH  browser that renders the mail (default /usr/bin/chromium)
-  PDFTOPPM       program that renders PDFs (default /usr/bin/pdftoppm, of poppler-utils)
+  FOLDER         the output folder (.local/pictures)
+  CHROMIUM_PATH  the browser that renders the mail (Chrome, Edge or Chromium, as in the tests of the page)
+  PDFTOPPM       the program that renders PDF documents (/usr/bin/pdftoppm, part of poppler-utils)
 
-If a program is missing, the command writes the source file and says so.`;
+If a program is missing, the command writes the mail or document without a picture and prints its path.`;
 
 const root = path.resolve(import.meta.dirname, "../..");
 const { positionals } = commandLine(HELP, { allowPositionals: true, options: {} });
 const folder = path.resolve(positionals[0] ?? path.join(root, ".local/pictures"));
-const chromium = process.env.CHROMIUM_PATH ?? "/usr/bin/chromium";
 const pdftoppm = process.env.PDFTOPPM ?? "/usr/bin/pdftoppm";
 
 const SUBSCRIPTION = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
 
 mkdirSync(folder, { recursive: true });
-mail();
+await mail();
 
-function mail(): void {
+async function mail(): Promise<void> {
   const at = "2026-11-21T10:00:00.000Z";
   const asset = (
     vaultName: string,
@@ -104,20 +106,25 @@ function mail(): void {
   const page = path.join(folder, "mail.html");
   writeFileSync(page, html);
   writeFileSync(path.join(folder, "mail.txt"), text);
-  if (!existsSync(chromium)) {
-    console.log(`No browser at ${chromium}. See ${page} instead.`);
+  if (!findBrowser()) {
+    console.log(`Chrome, Edge or Chromium was not found: open ${page} instead`);
     return;
   }
-  for (const [name, width] of [
-    ["mail.png", 760],
-    ["mail-phone.png", 500],
-  ] as const) {
-    const picture = path.join(folder, name);
-    const size = ["--hide-scrollbars", `--window-size=${width},1500`, `--screenshot=${picture}`];
-    execFileSync(chromium, ["--headless", "--no-sandbox", "--disable-gpu", ...size, `file://${page}`], {
-      stdio: "ignore",
-    });
-    console.log(`Made ${picture}`);
+  const context = await openBrowser();
+  try {
+    const tab = await context.newPage();
+    for (const [name, width] of [
+      ["mail.png", 760],
+      ["mail-phone.png", 500],
+    ] as const) {
+      const picture = path.join(folder, name);
+      await tab.setViewportSize({ width, height: 1500 });
+      await tab.goto(pathToFileURL(page).href);
+      await tab.screenshot({ path: picture });
+      console.log(`Made ${picture}`);
+    }
+  } finally {
+    await context.close();
   }
 }
 

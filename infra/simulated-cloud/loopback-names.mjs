@@ -2,8 +2,12 @@ import dns from "node:dns";
 import { syncBuiltinESMExports } from "node:module";
 
 /**
- * Preload (`node --import`) that makes every name under `.localhost` mean this machine, as RFC 6761 section 6.3 asks of
- * resolvers but not every Linux does. Plain JavaScript, so that it loads on every Node without type stripping.
+ * Preload (`node --import`) that resolves every name under `.localhost` to 127.0.0.1, as RFC 6761 section 6.3 requires. The
+ * names of the simulated cloud are under `.localhost`, and not every Linux resolves them: glibc needs nss-myhostname for it,
+ * which Debian does not install. A preload is needed because clients would have to pass a `lookup` option, and the Azure SDKs,
+ * the AWS SDK and openid-client have none.
+ *
+ * Plain JavaScript, so that the file loads on every Node without type stripping.
  */
 
 const LOOPBACK = { address: "127.0.0.1", family: 4 };
@@ -17,7 +21,7 @@ dns.lookup = function loopbackLookup(name, options, callback) {
   process.nextTick(() => (all ? done(null, [{ ...LOOPBACK }]) : done(null, LOOPBACK.address, LOOPBACK.family)));
   return {};
 };
-// `util.promisify` finds the names of the results in a property of the function.
+// `util.promisify` reads the names of the results from a property of the function.
 Object.defineProperties(dns.lookup, Object.getOwnPropertyDescriptors(lookup));
 
 const lookupPromise = dns.promises.lookup;

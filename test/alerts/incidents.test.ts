@@ -8,7 +8,7 @@ import { newDelivery } from "../../shared/alerts/evaluate.ts";
 import type { AssetItem, Item } from "../../shared/alerts/items.ts";
 import { secretName } from "../../shared/alerts/rule.ts";
 import { liveIn } from "../azure/live-cloud.ts";
-import type { Steps } from "../support/mortal.ts";
+import type { Steps } from "../support/simulated-crash.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { payloadProblems } from "./payload-schemas.ts";
 import { caller, DAY_MS, openRoom, type Room, START } from "./room.ts";

@@ -24,7 +24,7 @@ import { createStoreClock } from "../../shared/platform/storage/clock.ts";
 import type { Queues } from "../../shared/platform/storage/queues.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import { configIn } from "../azure/live-cloud.ts";
-import { mortal, type Steps } from "../support/mortal.ts";
+import { mortal, type Steps } from "../support/simulated-crash.ts";
 
 const quiet = { debug() {}, info() {}, warn() {}, error() {} };
 

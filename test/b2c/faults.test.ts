@@ -4,9 +4,9 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest
 import { assetId } from "../../shared/inventory/asset.ts";
 import type { Config } from "../../shared/platform/config/config.ts";
 import { liveIn } from "../azure/live-cloud.ts";
-import { IS_CAMPAIGN } from "../support/cases.ts";
-import type { Steps } from "../support/mortal.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
+import { IS_CAMPAIGN } from "../support/sampling.ts";
+import type { Steps } from "../support/simulated-crash.ts";
 import { caller, company, openTestRegistry, type TestRegistry } from "./support.ts";
 
 /** Number of crashes to test; a campaign crashes at every write. */
@@ -105,7 +105,9 @@ test("duplicate messages on two hosts are one run", async () => {
   live.cloud.control.resetCounts();
   await Promise.all([one.handle(message!.message, caller), other.handle(message!.message, caller)]);
   const startMessages = room.messages.splice(0);
-  await Promise.all([...startMessages, ...startMessages].map((each, at) => [one, other][at % 2]!.handle(each.message, caller)));
+  await Promise.all(
+    [...startMessages, ...startMessages].map((each, at) => [one, other][at % 2]!.handle(each.message, caller)),
+  );
   await room.drain();
   await one.handle(message!.message, caller);
   await room.drain();

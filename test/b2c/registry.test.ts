@@ -8,7 +8,7 @@ import { nextDiscoveryAt, Statuses, statusKey, TENANTS } from "../../shared/b2c/
 import type { Config } from "../../shared/platform/config/config.ts";
 import { configIn, liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, company, openTestRegistry, type TestRegistry, registrationOf } from "./support.ts";
+import { caller, company, openTestRegistry, registrationOf, type TestRegistry } from "./support.ts";
 
 let storage: TestStorage;
 let live: { cloud: Cloud; config: Config };

@@ -23,8 +23,8 @@ import { createTables } from "../../shared/platform/storage/tables.ts";
 import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
 import { IMPATIENT } from "../azure/config.ts";
 import { recordingLog } from "../azure/services.ts";
-import { mortal, type Steps } from "../support/mortal.ts";
 import type { MovedStorage } from "../support/moved-storage.ts";
+import { mortal, type Steps } from "../support/simulated-crash.ts";
 
 /** The registry of tenants on real tables and the simulated cloud. The test controls queue, timer and time. */
 

@@ -9,7 +9,7 @@ import { readTests } from "../../infra/mutate/rooms.ts";
 import { draw, SMALL_ROOMS } from "../../infra/mutate/sample.ts";
 
 const FILE = "shared/inventory/example.ts";
-/** All that a text can become, without the text around it. */
+/** Returns all changes of a text, without the unchanged parts around them. */
 function changesOf(text: string): string[] {
   return placesIn(FILE, text)
     .flat()
@@ -33,7 +33,7 @@ test.each([
   ],
   ["throw new Error('gone');", [";"]],
   ["const g = (): string => { return 'x'; };", ["const g = (): string => { return undefined!; };"]],
-])("%s can become another program at each place", (text, wanted) => {
+])("%s can be changed to another program at each place", (text, wanted) => {
   expect(changesOf(text)).toEqual(expect.arrayContaining(wanted));
 });
 
@@ -44,11 +44,11 @@ test.each([
   "function f() { return undefined; }",
   "const h = async () => await go();",
   "const x = new TypeError(`1`, 2); const y = import('./y.ts');",
-])("comments, types, imports, log lines and what returns nothing stay as they are: %s", (text) => {
+])("comments, types, imports, log lines and calls without a result are not changed: %s", (text) => {
   expect(changesOf(text)).toEqual([]);
 });
 
-test("what a function only hands on from another is awaited by its caller", () => {
+test("the caller awaits the result that a function passes on from another function", () => {
   expect(changesOf("async () => { try { a(); } catch {} return await go(); }")).not.toContain(
     "async () => { try { a(); } catch {} return go(); }",
   );
@@ -57,13 +57,13 @@ test("what a function only hands on from another is awaited by its caller", () =
   );
 });
 
-test("texts for people stay as they are", () => {
+test("texts for people are not changed", () => {
   expect(changesOf("f({ title: 'Gone', detail: '1', code: 'not found' });").join("\n")).not.toMatch(
     /title: ""|code: ""|f\(\{ {2}detail/,
   );
 });
 
-test("a draw is the same for one seed, takes a place once, and judges small rooms together", () => {
+test("a draw is the same for one seed, takes each place once, and judges small modules together", () => {
   const room = (name: string, places: number) =>
     Array.from({ length: places }, (_, at) =>
       placesIn(`shared/${name}/x.ts`, `x = ${at};`).map((place) => place.map((change) => ({ ...change, line: at }))),
@@ -81,7 +81,7 @@ test("a draw is the same for one seed, takes a place once, and judges small room
   expect(new Set(taken).size).toBe(taken.length);
 });
 
-test("each group that is judged has twenty changes, however many rooms there are", () => {
+test("each judged group has twenty changes, regardless of the number of modules", () => {
   const places = Array.from({ length: 30 }, (_, room) =>
     Array.from({ length: 300 + room }, (_, line) =>
       placesIn(`shared/room${room}/x.ts`, "x = 1;").map((place) => place.map((change) => ({ ...change, line }))),
@@ -92,7 +92,7 @@ test("each group that is judged has twenty changes, however many rooms there are
   for (const changes of groups) expect(changes!.length).toBeGreaterThanOrEqual(20);
 });
 
-test("every file has tests that exist, those that import it first", () => {
+test("every file has existing tests, and tests that import the file come first", () => {
   const root = path.resolve(import.meta.dirname, "../..");
   const testsOf = readTests(root);
   const files = globSync("{shared,functions}/**/*.ts", { cwd: root, exclude: ["**/node_modules"] }).map((file) =>

@@ -22,8 +22,8 @@ import { DAY_MS } from "../../shared/platform/time.ts";
 import type { PlannedConsumer } from "../../shared/rotation/consumer.ts";
 import { configIn, enter } from "../azure/live-cloud.ts";
 import { failureOf, IMPATIENT, recordingLog } from "../azure/services.ts";
-import { Death, mortal } from "../support/mortal.ts";
 import { Service } from "../support/service.ts";
+import { Death, mortal } from "../support/simulated-crash.ts";
 
 const SETTINGS = "/api/settings/integrations/devops";
 const PLANTED = ["copied-db-password", "https://hooks.acme.example/T0KEN", secretValueOf("Shop API", "current")];

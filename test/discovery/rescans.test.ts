@@ -6,8 +6,8 @@ import { VaultBusy } from "../../shared/inventory/vault-claim.ts";
 import { CloudFailure } from "../../shared/platform/azure/failure.ts";
 import type { Tables } from "../../shared/platform/storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
-import { IS_CAMPAIGN } from "../support/cases.ts";
-import { Death, mortal, type Steps } from "../support/mortal.ts";
+import { IS_CAMPAIGN } from "../support/sampling.ts";
+import { Death, mortal, type Steps } from "../support/simulated-crash.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { caller, createScanFixture, event, HERE, type ScanFixture, THERE } from "./scan-fixture.ts";
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { SEED } from "../support/cases.ts";
 import { knownValues, sendGenerated } from "../support/generated-requests.ts";
 import { licence } from "../support/licence.ts";
+import { SEED } from "../support/sampling.ts";
 import { Service } from "../support/service.ts";
 
 // `npm run fuzz` sends more.

@@ -6,7 +6,7 @@ import { makeToken } from "../support/users.ts";
 let service: Service;
 beforeAll(async () => {
   // The clients of these tests choose their addresses, as if one more proxy stood before the service.
-  service = await Service.start({ env: { TRUSTED_PROXY_HOPS: "2" }, realScrypt: true });
+  service = await Service.start({ env: { TRUSTED_PROXY_HOPS: "2" } });
   await service.signIn(ADMIN);
 });
 afterAll(() => service.stop());

@@ -17,9 +17,9 @@ import { createInventoryWriter, VaultBusy } from "../../shared/inventory/write.t
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
-import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { type MovedClock, movedClock } from "../support/moved-clock.ts";
 import { assetRecord, START, SUBSCRIPTIONS, vaultRecord, writeVault } from "./write-assets.ts";
+import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 
 let azurite: Azurite;
 let clock: MovedClock;

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { CONTENT_BOTTOM, type Column, MARGIN, numberPages, PADDING, PAGE } from "../../shared/platform/pdf/sheet.ts";
-import { drawn } from "../support/drawn-pdf.ts";
+import { drawn } from "../support/pdf-contents.ts";
 
 const COLUMNS: Column[] = [
   { title: "Vault", width: 100 },

@@ -5,7 +5,7 @@ import { entity } from "../../shared/platform/storage/entity.ts";
 import { MAX_ENTITY_BYTES } from "../../shared/platform/storage/limits.ts";
 import { insert, type Operation, put, remove, replace } from "../../shared/platform/storage/operations.ts";
 import { transactionBody, transactionParts } from "../../shared/platform/storage/transaction.ts";
-import { SEED } from "../support/cases.ts";
+import { SEED } from "../support/sampling.ts";
 
 const Thing = entity("Things", z.object({ name: z.string() }));
 /** Of so many characters the text in ASCII, six bytes each, is longer than an entity may be, and is sent as it is. */

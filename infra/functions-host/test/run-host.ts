@@ -9,7 +9,6 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { COMPILE_CACHE, HOST } from "../../../test/support/test-app.ts";
 
-const KEPT_HMAC_KEYS = new URL("../../local/kept-hmac-keys.mjs", import.meta.url).href;
 const FIXTURE_APP = fileURLToPath(new URL("./fixture-app", import.meta.url));
 
 export interface RunningHost {
@@ -102,8 +101,8 @@ function spawnHost({ app = FIXTURE_APP, args = [], env = {} }: Parameters<typeof
 } {
   // Later arguments override these.
   const defaults = ["--app", app, "--port", "0", "--data", mkdtempSync(join(tmpdir(), "host-data-"))];
-  const child = spawn(process.execPath, [`--import=${KEPT_HMAC_KEYS}`, HOST, ...defaults, "--ready-json", ...args], {
-    env: { PATH: process.env.PATH, NODE_COMPILE_CACHE: COMPILE_CACHE, ...env },
+  const child = spawn(process.execPath, [HOST, ...defaults, "--ready-json", ...args], {
+    env: { PATH: process.env.PATH, TMPDIR: tmpdir(), NODE_COMPILE_CACHE: COMPILE_CACHE, ...env },
     stdio: ["ignore", "pipe", "pipe"],
   });
   const lines: string[] = [];

@@ -1,6 +1,6 @@
 import { createHash, createHmac, createPublicKey, randomBytes, verify } from "node:crypto";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { ProviderVisitor } from "../../../test/support/chooses.ts";
+import { ProviderVisitor } from "../../../test/support/provider-visitor.ts";
 import { type Cloud, startCloud } from "../cloud.ts";
 import { isOidcMode, OIDC_MODES } from "../idp/oidc-modes.ts";
 

@@ -2,7 +2,7 @@ import { globSync, readFileSync } from "node:fs";
 import { Dice } from "simulated-cloud/company/dice.ts";
 import { beforeAll, describe, expect, test } from "vitest";
 import { EVENT_QUEUE, VaultEvent } from "../../../shared/discovery/vault-event.ts";
-import { IS_CAMPAIGN, LONG_MS, SEED, sampled } from "../../../test/support/cases.ts";
+import { IS_CAMPAIGN, LONG_MS, SEED, sampled } from "../../../test/support/sampling.ts";
 import { retiredVersionsIn } from "../api-versions.ts";
 import type { TypeLibrary } from "../bicep/library.ts";
 import { loadTypes } from "../bicep/types.ts";

@@ -16,23 +16,24 @@ const LOCAL = path.resolve(import.meta.dirname, "../../infra/local");
 const ADMIN = { username: "admin", password: "correct-horse-battery" };
 /** Longer than a moved clock takes a process to notice. */
 const NOTICED_MS = 150;
-/** Longer than a dead worker's claim on a delivery holds. */
+/** More milliseconds than a process needs to notice a moved clock. */
 const AFTER_A_KILL_MS = 3 * 60_000;
 const DRAINED_MS = 150_000;
-/** How long the stand-in cloud is busy with an operation in which the process is killed. */
+/** Milliseconds that the simulated cloud delays the operation during which the process is killed. */
 const OPERATION_MS = 5000;
 const TYPES = ["secrets", "keys", "certificates"] as const;
-/** Assets expire from so many days before the first day on, in the middle between two evaluations. */
+/** The first asset expires this many days before the first day. Expiry times lie halfway between two evaluations. */
 const FIRST_EXPIRY_DAY = -2.5;
 const EXPIRY_DAYS = 100;
 
-/** A `kill -9` of the functions process on a day, while it works on the alerts or a scan. */
+/** A `kill -9` of the functions process on one day, during an evaluation of alerts or a scan. */
 export interface Kill {
   day: number;
   during: "alerts" | "scan";
   /**
-   * At a write to the tables, counted from 1, which they still make or not; or while the stand-in cloud is busy with an
-   * operation, which it goes on with, such as `mail.getOperation`, the first look at a mail that was accepted.
+   * The kill happens at the n-th write to the tables, counted from 1, which is applied or not. Or it happens during an
+   * operation of the simulated cloud, which completes, such as `mail.getOperation`, the first status request of an accepted
+   * mail.
    */
   at: { write: number; applied: boolean } | { operation: string };
 }
@@ -42,7 +43,10 @@ export interface DaysOptions {
   assets: number;
   vaults: number;
   kills: readonly Kill[];
-  /** Days on which a scan runs before the alerts. On each, every fiftieth secret or key has got another expiry first. */
+  /**
+   * Days on which a scan runs before the evaluation. Before each of these scans, every fiftieth secret or key gets a new expiry
+   * date.
+   */
   scans: readonly number[];
   thresholds: { immediate: number[]; digest: number[]; webhook: number[] };
 }
@@ -51,15 +55,15 @@ export interface RuleOutcome {
   rule: keyof DaysOptions["thresholds"];
   expected: number;
   told: number;
-  /** Tellings (asset, expiry, threshold) that never came, and those that came too often or never should have. */
+  /** Notifications (asset, expiry, threshold) that are missing, and notifications that are duplicates or unexpected. */
   missing: string[];
   extra: string[];
-  /** Mails kept, or requests the webhook's receiver got. */
+  /** Number of stored mails, or of requests to the webhook. */
   messages: number;
-  /** Of those, the ones with different webhook ids; the mails with different operation ids. */
+  /** Number of different webhook IDs, or of different operation IDs of mails. */
   distinct: number;
   deliveries: number;
-  /** Where the history differs from what was received. */
+  /** Differences between the alert history and the received notifications. */
   historyDiffers: string[];
 }
 
@@ -68,12 +72,12 @@ export interface DaysOutcome {
   assets: number;
   renewed: number;
   scans: number;
-  /** When and where each kill happened. */
+  /** Day and place of each kill. */
   kills: string[];
   mailFiles: number;
 }
 
-/** One expiry of an asset, and the days on which the service knows it. */
+/** An expiry date of an asset, and the days on which the service knows this date. */
 interface Life {
   name: string;
   expires: number;
@@ -82,8 +86,8 @@ interface Life {
 }
 
 /**
- * Runs the built app over days in minutes, with three alert rules: mail at once, a daily digest by mail, a webhook. The
- * clock of storage, of the functions process and of the stand-in cloud, each a process of its own, is moved day by day.
+ * Runs the built app over many days within minutes, with three alert rules: immediate mail, daily digest by mail, and webhook.
+ * Storage, the functions process and the simulated cloud are separate processes, and their clocks are moved day by day.
  */
 export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
   const folder = mkdtempSync(path.join(tmpdir(), "days-"));
@@ -96,7 +100,7 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
   const data = path.join(folder, "cloud");
   mkdirSync(data);
   const cloud = await start(
-    "The stand-in cloud",
+    "The simulated cloud",
     [
       process.execPath,
       path.join(LOCAL, "cloud/main.ts"),
@@ -130,10 +134,10 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
         SCHEDULE_JITTER_SECONDS: "0",
         FIRST_SCAN: "off",
         ALLOW_PRIVATE_WEBHOOK_ADDRESSES: "true",
-        // Days pass quickly here: queues are looked at often.
+        // Days are short here, so queues are polled often.
         AzureFunctionsJobHost__extensions__queues__maxPollingInterval: "00:00:00.3000000",
       },
-      // One data folder: timers that went by while nothing ran are past due at the next start, as on the platform.
+      // One data folder: timers that were due while no host ran are past due at the next start, as on the platform.
       args: ["--data", path.join(folder, "host"), "--lease", "1", "--inspect-modules", "--quiet"],
     });
   };
@@ -146,7 +150,7 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
   const signIn = async () => {
     token = (await json<{ access_token: string }>("POST", `${host!.url}/auth/login`, ADMIN)).access_token;
   };
-  /** As the administrator, who signs in again when the time has run away from the token. */
+  /** Calls the API as the administrator, and signs in again when the moved clock has passed the token's expiry. */
   const admin = async <T>(method: string, at: string, body?: object): Promise<T> => {
     try {
       return await json<T>(method, host!.url + at, body, token);
@@ -184,7 +188,7 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
     killed.push(how);
     return host!.stop("SIGKILL");
   };
-  /** Kills the process at its n-th write to the tables from now on. */
+  /** Kills the process at its n-th write to the tables, counted from now. */
   const killAtWrite = (write: number, applied: boolean, when: string) =>
     new Promise<unknown>((resolve, reject) => {
       let writes = 0;
@@ -194,7 +198,7 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
         return true;
       });
     });
-  /** Kills the process while it waits for an answer that a fault holds back, unless the work is through before. */
+  /** Kills the process while it waits for a response that a fault delays, unless the work completes first. */
   const killInFault = async (fault: string, how: string, through: AbortSignal): Promise<void> => {
     while (!through.aborted) {
       const faults = await control<{ id: string; happened: number }[]>("GET", "faults");
@@ -209,9 +213,9 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
     const fault = { match: { operation }, action: { kind: "latency", milliseconds: OPERATION_MS }, times: 1 };
     return (await control<{ id: string }>("POST", "faults", fault)).id;
   };
-  /** Does the work with the kill in its way; then starts a new process. */
+  /** Runs the work while a kill is pending, and then starts a new process. */
   const killedIn = async ({ day, during, at }: Kill, work: () => Promise<void>) => {
-    await admin("GET", "/alerts/rules"); // signed in, so that the writes to come are the work's
+    await admin("GET", "/alerts/rules"); // Signs in first, so that the following writes belong to the work.
     const before = killed.length;
     const when = `day ${day}, ${during},`;
     const through = new AbortController();
@@ -219,7 +223,7 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
       "write" in at
         ? killAtWrite(at.write, at.applied, when)
         : killInFault(await holdBack(at.operation), `${when} in ${at.operation}`, through.signal);
-    // What the work was doing fails with the process; only its success, or its failure in life, is an error.
+    // A failure of the work is expected after the kill. Success after the kill, or a failure before it, is an error.
     try {
       await work();
     } catch (error) {
@@ -247,7 +251,7 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
       const made = await admin<{ id: string }>("POST", "/alerts/rules", {
         name: rule,
         alertType: "expiration",
-        // Of thresholds alone: renewals are told of in tests of their own.
+        // Only thresholds: other tests cover renewals.
         tellRecovery: false,
         thresholds: options.thresholds[rule],
         ...(rule === "webhook"
@@ -262,7 +266,7 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
     let renewed = 0;
     for (let day = 0; day < options.days; day++) {
       await clock.set(day * DAY_MS);
-      // The service goes by the time of storage's answers, and it had none since: a day never passes at once elsewhere.
+      // The service reads the time from storage's responses. A response makes the service notice the new day.
       await admin("GET", "/auth/me");
       const killOf = (during: Kill["during"]) => options.kills.find((one) => one.day === day && one.during === during);
       if (options.scans.includes(day)) {
@@ -286,7 +290,7 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
       const inTheWay = killOf("alerts");
       if (inTheWay) {
         await killedIn(inTheWay, tell);
-        // Past due timers evaluate beside this one, so once more when those are through.
+        // Past due timers evaluate at the same time as this call, so another evaluation runs when they have ended.
         await tell();
       }
       await tell();
@@ -297,7 +301,7 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
     const sunk = await control<ReceivedRequest[]>("GET", "sink/days");
     const rules: RuleOutcome[] = [];
     for (const rule of ["immediate", "digest", "webhook"] as const) {
-      // The digest of a day is made at 06:00, and the first of these days begins later.
+      // The digest of a day is created at 06:00, and the first day starts after that.
       const from = rule === "digest" ? 1 : 0;
       const expected = [...lives.values()]
         .flat()
@@ -306,7 +310,7 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
       const posts = new Map(sunk.map(({ headers, body }) => [headers["webhook-id"]!, body]));
       const history = await historyOf(ids[rule]!);
       const named = rule === "webhook" ? [...posts.values()].flatMap(tellingsPosted) : mine.flatMap(tellingsMailed);
-      // Items that do not fit into a mail are in the history.
+      // Items that don't fit into a mail are in the history.
       const counted = mine.reduce(
         (sum, mail) => sum + Number(/^(\d+) more items? (?:is|are) not shown/m.exec(mail.plainText)?.[1] ?? 0),
         0,
@@ -333,7 +337,7 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
     const mailFiles = readdirSync(path.join(data, "mails")).filter((name) => name.endsWith(".json")).length;
     return { rules, assets: lives.size, renewed, scans: options.scans.length + 1, kills: killed, mailFiles };
 
-    /** Gives every fiftieth asset that is no certificate an expiry 40 days on, under the same name. */
+    /** Sets the expiry date of every fiftieth asset except certificates to 40 days ahead. The name stays the same. */
     async function renew(day: number): Promise<number> {
       let count = 0;
       for (let index = day % 50; index < options.assets; index += 50) {
@@ -354,13 +358,16 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
       return count;
     }
 
-    /** Twice in a row at the same time there is nothing new: the last of a run that was beside another shows here. */
+    /**
+     * A repeated evaluation at the same time has nothing to send. If the last run was interrupted by another one, this shows
+     * it.
+     */
     async function tellNothingMore(): Promise<void> {
       const count = async () => (await admin<{ total: number }>("GET", "/alerts/history?limit=1")).total;
       const before = await count();
       await fire();
       await drained();
-      if ((await count()) !== before) throw new Error("A further evaluation of the last day told something again");
+      if ((await count()) !== before) throw new Error("Another evaluation of the last day sent notifications again");
     }
 
     async function historyOf(ruleId: string) {
@@ -394,7 +401,7 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
   }
 }
 
-/** A clock of other processes. It begins at the last 10:00 UTC, so that what a day has done does not hang on the hour. */
+/** A clock of other processes. The clock starts at the last 10:00 UTC, so that results don't depend on the hour of the run. */
 function movedClock(file: string) {
   const ten = new Date();
   ten.setUTCHours(10, 0, 0, 0);
@@ -403,7 +410,7 @@ function movedClock(file: string) {
   return {
     environment: { MOVED_CLOCK_FILE: file },
     now: () => Date.now() + offset,
-    /** @param milliseconds after the beginning */
+    /** @param milliseconds - Offset from the start. */
     async set(milliseconds: number): Promise<void> {
       offset = first + milliseconds;
       writeFileSync(`${file}.new`, String(offset));
@@ -429,7 +436,7 @@ function companyOf(options: DaysOptions): Company {
   return { subscriptions: [{ name: "Days", vaults }] };
 }
 
-/** Every asset as the cloud has it, which is what the service is held to. */
+/** Returns every asset of the cloud, as the expected state of the service. */
 async function itemsOf(options: DaysOptions, control: <T>(method: string, at: string) => Promise<T>) {
   const found: { name: string; expires: number }[] = [];
   for (let vault = 0; vault < options.vaults; vault++) {
@@ -444,7 +451,10 @@ async function itemsOf(options: DaysOptions, control: <T>(method: string, at: st
 const telling = (name: string, expires: number, threshold: number): string =>
   `${name}, expires ${new Date(expires).toISOString().slice(0, 16)}, threshold ${threshold}`;
 
-/** What a rule has to tell of one expiry: on each day the lowest threshold crossed, if none so low was told before. */
+/**
+ * Returns the notifications that a rule must send for one expiry date: on each day the lowest crossed threshold, unless the
+ * rule has notified for it or for a lower one.
+ */
 function tellingsOf(
   { name, expires, from, until }: Life,
   thresholds: readonly number[],
@@ -456,7 +466,7 @@ function tellingsOf(
   for (const [day, now] of evaluations) {
     const crossed = thresholds.filter((days) => expires - now <= days * DAY_MS);
     const lowest = Math.min(...crossed);
-    // What had expired before the rule looked the last time is a matter for rules about `expired`.
+    // An asset that had expired before the rule's last evaluation belongs to rules for `expired`.
     if (day >= from && day < until && expires > last && crossed.length > 0 && lowest < Math.min(...told))
       told.push(lowest);
     last = now;
@@ -464,13 +474,13 @@ function tellingsOf(
   return told.map((threshold) => telling(name, expires, threshold));
 }
 
-/** The tellings a person reads in a mail. */
+/** Returns the notifications in a mail. */
 function tellingsMailed({ plainText }: { plainText: string }): string[] {
   const lines = plainText.matchAll(/^(?:ACT NOW|URGENT|SOON|NOTICE): [^/\s]+\/(\S+).*\n(.*)$/gm);
   return [...lines].flatMap(([, name, facts]) => {
     const expires = /Expire[sd]: (.+?), (\d\d:\d\d) UTC/.exec(facts!);
     const threshold = /Threshold: (\d+)/.exec(facts!)?.[1];
-    // A renewal names no threshold.
+    // A renewal has no threshold.
     if (!expires || threshold === undefined) return [];
     return [telling(name!, Date.parse(`${expires[1]} ${expires[2]} UTC`), Number(threshold))];
   });
@@ -483,7 +493,7 @@ function tellingsPosted(body: string): string[] {
   return data.items.map((item) => telling(item.name, Date.parse(item.expiresOn), item.thresholdDays));
 }
 
-/** What the first list has more often than the second. */
+/** Returns the items that occur more often in the first list than in the second. */
 function without(list: readonly string[], taken: readonly string[]): string[] {
   const left = new Map<string, number>();
   for (const one of taken) left.set(one, (left.get(one) ?? 0) + 1);

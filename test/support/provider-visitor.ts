@@ -1,13 +1,13 @@
-/** A browser at an identity provider, as far as signing in by a button takes one: it keeps cookies and follows redirects. */
+/** A browser at an identity provider that can sign in with a button. It keeps cookies and follows redirects. */
 export class ProviderVisitor {
   readonly #cookies = new Map<string, string>();
 
   /**
-   * Opens the address that the service redirected to and chooses a person of `infra/simulated-cloud/idp/people.ts`.
+   * Opens the address that the service redirected to and selects a person of `infra/simulated-cloud/idp/people.ts`.
    *
-   * @param person - His id; empty to refuse.
-   * @returns The address the provider sends the browser back to, at another host, which is not opened.
-   * @throws {Error} With what the provider wrote, when it does not ask who signs in.
+   * @param person - The person's ID. An empty ID cancels the sign-in.
+   * @returns The address on another host to which the provider redirects the browser. The address is not opened.
+   * @throws {Error} With the provider's response, if the provider does not ask who signs in.
    */
   async choose(address: string, person: string): Promise<string> {
     const { origin } = new URL(address);
@@ -20,7 +20,7 @@ export class ProviderVisitor {
     return chosen.left;
   }
 
-  /** Opens an address and what it redirects to, as long as that is at `origin`. */
+  /** Opens an address and follows its redirects while they stay at `origin`. */
   async #follow(origin: string, start: string, form?: string) {
     let [address, body] = [start, form];
     for (;;) {

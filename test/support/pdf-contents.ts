@@ -5,14 +5,14 @@ import { Sheet } from "../../shared/platform/pdf/sheet.ts";
 import { Typesetter } from "../../shared/platform/pdf/typesetter.ts";
 import { openTypeFromWoff } from "../../shared/platform/pdf/woff.ts";
 
-/** What a page shows, in points from its lower left corner. */
+/** Contents of a page, in points from its lower left corner. */
 interface Drawn {
   texts: { text: string; x: number; y: number }[];
   boxes: { x: number; y: number; width: number; height: number }[];
   rules: { x: number; y: number; toX: number; toY: number; color: string }[];
 }
 
-/** Draws on a new document, and reads from its content what each page shows. */
+/** Draws on a new document and returns the contents of each page. */
 export async function drawn(draw: (sheet: Sheet, set: Typesetter, document: PDFDocument) => void): Promise<Drawn[]> {
   const document = await PDFDocument.create();
   const font = createRequire(import.meta.url).resolve("@fontsource/unifontex/files/unifontex-latin-400-normal.woff");

@@ -15,12 +15,12 @@ import { createTables } from "../../shared/platform/storage/tables.ts";
 import { DAY_MS, HOUR_MS } from "../../shared/platform/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 
-/** The scans of the default schedules: a full one, then four deltas, in hours after the full one. */
+/** Hours of the scans of the default schedules after the full scan: one full scan and four delta scans. */
 const SCANS: readonly { mode: "full" | "delta"; after: number }[] = [
   { mode: "full", after: 0 },
   ...[4.5, 10.5, 16.5, 22.5].map((after) => ({ mode: "delta" as const, after })),
 ];
-/** Half past one, when the full scan is due. */
+/** 01:30, the time of the full scan. */
 const FULL_AT_MS = 1.5 * HOUR_MS;
 const DAYS = 7;
 const VAULTS_AT_ONCE = 4;
@@ -28,34 +28,34 @@ const KINDS: Record<AssetType, AssetKind> = { secret: "secrets", key: "keys", ce
 const SUBSCRIPTION = "11111111-1111-4111-8111-111111111111";
 const log = { debug() {}, info() {}, warn() {}, error() {} };
 
-/** A third of the company of the budgets (measured-company.ts), and as many changes as are promised for. */
+/** A third of the company of the request budgets (measured-company.ts), with the promised number of changes. */
 export const WHOLE_WEEK = { vaults: 12, secrets: 90, keys: 20, certificates: 30, changes: 500 };
-/** What no list and no event tells of. */
+/** Changes that neither lists nor events show. */
 export const UNTOLD = ["certificate policy", "key rotation policy"];
 
 export interface WeekOptions {
   connectionString: string;
   vaults: number;
-  /** In each. */
+  /** Number of assets in each vault. */
   secrets: number;
   keys: number;
   certificates: number;
-  /** Over the week. */
+  /** Number of changes over the week. */
   changes: number;
 }
 
-/** What changed in the week, by kind. */
+/** Changes of the week by kind. */
 export interface ChangesSeen {
   made: number;
-  /** From the change to the scan that saw the last of them, in hours. */
+  /** Hours from a change to the scan that detected the last change of the kind. */
   longestHours: number;
 }
 
 export interface WeekOutcome {
   seen: Record<string, ChangesSeen>;
-  /** What no scan of the week, nor of the one after it, saw. */
+  /** Changes that no scan of the week or of the following week detected. */
   unseen: string[];
-  /** Key Vault operations of the week's scans, and of the same ones if each full scan read everything. */
+  /** Key Vault operations of the week's scans, and of the same scans if each full scan read everything. */
   operations: number;
   whole: number;
 }
@@ -73,8 +73,8 @@ interface Change extends Place {
 }
 
 /**
- * Seven days of scheduled scans of a company in which something changes before each of them, and days of full scans until
- * all is seen. The time of the scans and of the cloud is moved.
+ * Runs the scheduled scans of seven days while the company changes before each scan, and then daily full scans until every
+ * change is detected. The clocks of the scans and of the cloud are moved.
  */
 export async function runWeek(options: WeekOptions): Promise<WeekOutcome> {
   const { secrets, keys, certificates } = options;
@@ -113,7 +113,7 @@ export async function runWeek(options: WeekOptions): Promise<WeekOutcome> {
         0,
       );
 
-    /** Answers how many operations of Key Vault it took. */
+    /** Returns the number of Key Vault operations. */
     async function scan(mode: ScanMode, scheduled: boolean): Promise<number> {
       const before = operationsSoFar();
       const signal = AbortSignal.timeout(HOUR_MS);
@@ -139,7 +139,7 @@ export async function runWeek(options: WeekOptions): Promise<WeekOutcome> {
     const itemOf = ({ vault, type, name }: Place) =>
       control.items(vault, KINDS[type]).find((one) => one.name === name)!;
 
-    /** Each kind of change: what it may happen to, what it does, and how a scan shows that it saw it. */
+    /** The kinds of changes: the assets they apply to, the change, and how a scan shows that it detected the change. */
     const kinds: Record<string, { types: AssetType[]; make(place: Place, at: number): Promise<Change["isSeen"]> }> = {
       "new version": {
         types: ["secret", "key", "certificate"],
@@ -221,7 +221,7 @@ export async function runWeek(options: WeekOptions): Promise<WeekOutcome> {
     });
 
     const tomorrow = Math.ceil(clock.now().getTime() / DAY_MS) * DAY_MS + FULL_AT_MS;
-    // Half of the time to the first scan is then less than the six hours between two deltas.
+    // Half of the time to the first scan is then less than the six hours between two delta scans.
     moveTo(tomorrow - 10 * HOUR_MS);
     for (const { kind, place } of wanted) if (kind === "recovered") await secretsIn(place.vault).remove(place.name);
     await scan("full", false);
@@ -284,7 +284,7 @@ export async function runWeek(options: WeekOptions): Promise<WeekOutcome> {
 const isAt = (seconds: number | undefined, instant: string): boolean =>
   seconds === Math.floor(Date.parse(instant) / 1000);
 
-/** Gives out each asset once, one vault after the other. */
+/** Returns each asset once, one vault after the other. */
 function placesOf({ vaults }: WeekOptions, names: (vault: string, type: AssetType) => string[]) {
   const left = Object.fromEntries(
     (["secret", "key", "certificate"] as const).map((type) => {
@@ -298,7 +298,7 @@ function placesOf({ vaults }: WeekOptions, names: (vault: string, type: AssetTyp
   return {
     take(type: AssetType): Place {
       const place = left[type].shift();
-      if (!place) throw new Error(`There are too few assets of the type ${type} for so many changes.`);
+      if (!place) throw new Error(`Too few assets of type ${type} for this number of changes.`);
       return place;
     },
   };

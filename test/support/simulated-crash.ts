@@ -1,9 +1,9 @@
-/** The death of a process: from the chosen step on nothing it does has any effect. */
+/** The simulated crash of a process: after the selected step, nothing that the process does has an effect. */
 export class Death extends Error {
   override readonly name = "Death";
 }
 
-/** Counts the steps that leave the process, and ends it before or after one of them. */
+/** Counts the steps with an external effect, and crashes the process before or after one of them. */
 export interface Steps {
   taken: number;
   dieAt?: number;
@@ -11,7 +11,7 @@ export interface Steps {
   dead?: boolean;
 }
 
-/** A room's dependency whose calls are steps: every call of a method that answers a promise, of those that are `counted`. */
+/** Wraps a dependency of a module. Each call of a method that is `counted` and returns a promise is a step. */
 export function mortal<T extends object>(inner: T, steps: Steps, counted: (method: string) => boolean = () => true): T {
   return new Proxy(inner, {
     get(target, name, receiver) {

@@ -1,9 +1,10 @@
 import type { Tables } from "../../shared/platform/storage/tables.ts";
 
 /**
- * Work on tables that waits before its n-th request until it is let go, and may die there.
+ * Starts work on tables that waits before its n-th request until the returned function is called. With `dies`, the work fails
+ * there.
  *
- * @returns Lets it go, and waits until it is over.
+ * @returns A function that lets the work continue and waits for its end.
  */
 export function held(
   tables: Tables,
@@ -27,7 +28,7 @@ export function held(
   };
 }
 
-/** Tables whose user waits before its request `at` (from 0) until something else is done. */
+/** Returns tables that wait for `meanwhile` before the request number `at`, counted from 0. */
 export function interrupted(tables: Tables, at: number, meanwhile: () => Promise<void>): Tables {
   let requests = 0;
   const passed = async () => {

@@ -6,7 +6,7 @@ interface Asset {
   enabled: boolean;
 }
 
-/** A target at each of the stand-in cloud's other providers, named after the secret. */
+/** The copy to create in each of the other providers of the simulated cloud, named after the secret. */
 const TARGETS: Record<string, { targetService: string; name: (secret: Asset) => string; more?: object }> = {
   aws: { targetService: "secretsmanager", name: ({ vaultName, name }) => `${vaultName}/${name}` },
   hashicorp: { targetService: "kv", name: ({ vaultName, name }) => `${vaultName}/${name}` },
@@ -16,10 +16,10 @@ const TARGETS: Record<string, { targetService: string; name: (secret: Asset) => 
 };
 
 /**
- * Configures the sync providers of the stand-in cloud and has a secret copied to each, over the REST API as an administrator
- * would. What is there already stays.
+ * Configures the sync providers of the simulated cloud and copies a secret to each of them, through the REST API. Keeps
+ * existing configurations and copies.
  *
- * @returns Lines that say how to look at it.
+ * @returns Lines that tell the user where to find the copies.
  */
 export async function configureCopies(
   base: string,
