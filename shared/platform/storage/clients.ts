@@ -9,21 +9,23 @@ import { FIRST_RETRY_MS, MAX_DELETION_WAIT_MS, MAX_RETRY_MS, MAX_TRIES } from ".
 import { TransactionCut, TransactionRefused } from "./transaction.ts";
 import { createStorageTransport } from "./transport.ts";
 
-/** One table, reached through the SDK's pipeline. */
+/** A connected table: the SDK's client, and the parts of it that requests outside the SDK's methods need. */
 export interface Reached {
   readonly client: TableClient;
   readonly http: HttpClient;
-  /** The table service's address. */
+  /** Address of the table service. */
   readonly address: string;
-  /** A shared access signature to append to an address ("?sv=…"), when the connection string holds one; else empty. */
+  /** Shared access signature to append to an address ("?sv=…"). Empty if the connection string contains none. */
   readonly signature: string;
 }
 
 export interface TableClients {
   /**
-   * Does something with a table. What the SDK doesn't try again is tried again here: a table being deleted, a busy service
-   * that says so inside the answer to a transaction, and an answer that stops half-way. A missing table is created only when that is asked for, and
-   * only once the service has said that it is missing: no request is spent on tables that exist.
+   * Runs `action` on a table and retries what the SDK's retry policy does not: a table that is being deleted, a busy service
+   * that reports so inside the answer to a transaction, and a truncated answer.
+   *
+   * A missing table is created only if `create` is set, and only after the service reported that the table is missing. So no
+   * request checks whether a table exists.
    */
   use<R>(table: string, options: { create: boolean }, action: (reached: Reached) => Promise<R>): Promise<R>;
   reach(table: string): Promise<Reached>;
@@ -39,7 +41,7 @@ export function createTableClients(
     if (reached === undefined) {
       reached = connect(connection, table, clock);
       clients.set(table, reached);
-      // A credential that could not be had now may be had at the next call.
+      // The next call connects again, because acquiring a credential can fail temporarily.
       reached.catch(() => clients.delete(table));
     }
     return reached;
@@ -58,7 +60,7 @@ export function createTableClients(
           if (missing) await reached.client.createTable();
           return await action(reached);
         } catch (error) {
-          // A clear refusal after an unclear answer may be the effect of the earlier try.
+          // An attempt without a clear answer may have been applied. A later clear rejection can be its effect.
           if (unclear) markResent(error);
           unclear ||= isUnclear(error);
           const code = errorCode(error);
@@ -80,9 +82,9 @@ export function createTableClients(
 }
 
 /**
- * Policies of the SDK's pipeline that do nothing here, at a price for each request: logging and tracing, since neither is
- * switched on and both prepare the sanitized address all the same; bodies of forms and of parts, since every body is text or bytes;
- * compression, which the table service does not have; foreign abort signals and redirects, since there are none.
+ * Policies of the SDK's pipeline that cost time on each request and have no effect here. Logging and tracing are off, but both
+ * still prepare the sanitized address. No request has a form or multipart body, an abort signal of another realm, or a
+ * redirect. The table service does not compress.
  */
 export const UNUSED_POLICIES = [
   "logPolicy",
@@ -112,7 +114,10 @@ async function connect(connection: StorageConnection, table: string, clock: Stor
   return { client, http, address: address.replace(/\/$/, ""), signature: query === undefined ? "" : `?${query}` };
 }
 
-/** What the SDK's retry policy can't see: a transaction's refusal within a 202, and an answer that only its reader finds cut. */
+/**
+ * Returns whether to retry an error that the SDK's retry policy does not recognize: a transaction that was rejected inside a
+ * 202 answer, or an answer whose truncation shows only when it is parsed.
+ */
 const isBusy = (error: unknown): boolean =>
   error instanceof TransactionCut ||
   (error instanceof TransactionRefused &&

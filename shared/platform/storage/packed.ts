@@ -3,10 +3,10 @@ import type * as z from "zod";
 import type { Entity, Row } from "./entity.ts";
 import { StorageCorrupt } from "./errors.ts";
 
-/** What a packed member may unpack to. A row of 1 MiB that this service did not write could unpack to a thousand times as much. */
+/** Maximum size of an unpacked member. A manipulated row of 1 MiB could otherwise unpack to a thousand times its size. */
 const MAX_UNPACKED_BYTES = 64 * 1024 * 1024;
 
-/** Bytes that `deflate` or `pack` did not make, or of something else. Its message has no part of what is in them. */
+/** Bytes that can't be unpacked, or whose content does not match the schema. The message contains no part of the content. */
 class NotPacked extends Error {
   override readonly name = "NotPacked";
   readonly issues: readonly z.core.$ZodIssue[];
@@ -17,13 +17,17 @@ class NotPacked extends Error {
   }
 }
 
-/** Of zlib's nine: it takes half the processor time of the usual sixth, for bytes that are a twentieth more. */
+/** zlib level: half the processor time of the default level 6, for 5 % more bytes. */
 const LEVEL = 3;
 
 export const deflate = (content: string | Uint8Array): Uint8Array<ArrayBuffer> =>
   new Uint8Array(deflateRawSync(content, { level: LEVEL }));
 
-/** What `deflate` was given. @throws NotPacked when it did not make these bytes, or of more than 64 MiB. */
+/**
+ * Reverses `deflate`.
+ *
+ * @throws NotPacked for other bytes, or if the content exceeds 64 MiB.
+ */
 export function inflate(bytes: Uint8Array): Buffer<ArrayBuffer> {
   try {
     return inflateRawSync(bytes, { maxOutputLength: MAX_UNPACKED_BYTES });
@@ -32,13 +36,13 @@ export function inflate(bytes: Uint8Array): Buffer<ArrayBuffer> {
   }
 }
 
-/** As deflated JSON: what would be too long for one column. */
+/** Encodes a value as deflated JSON, for values that are too long for one column. */
 export const pack = (value: unknown): Uint8Array<ArrayBuffer> => deflate(JSON.stringify(value));
 
 /**
- * What `pack` made. Who has the row that the bytes are of uses `unpack`, or reads within `unpacking`.
+ * Reverses `pack` and validates the content. For bytes of a row, use `unpack`, or call this inside `unpacking`.
  *
- * @throws NotPacked when `pack` did not make these bytes, or of what does not fit `schema`.
+ * @throws NotPacked if `pack` did not create these bytes, or the content does not match `schema`.
  */
 export function unpackBytes<S extends z.ZodType>(bytes: Uint8Array, schema: S): z.infer<S> {
   const result = schema.safeParse(parsed(inflate(bytes).toString()));
@@ -50,11 +54,15 @@ function parsed(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    throw new NotPacked(); // the parser's own message repeats a part of the text
+    throw new NotPacked(); // the parser's message repeats a part of the text
   }
 }
 
-/** What `read` answers, which unpacks `member` of the row. @throws StorageCorrupt when it can't. */
+/**
+ * Returns the result of `read`, which unpacks `member` of the row.
+ *
+ * @throws StorageCorrupt instead of NotPacked.
+ */
 export function unpacking<T, A>(
   { table }: Entity<T>,
   { partitionKey, rowKey, etag = "" }: { partitionKey: string; rowKey: string; etag?: string },
@@ -75,7 +83,11 @@ export function unpacking<T, A>(
   }
 }
 
-/** What `pack` made of a row's member. @throws StorageCorrupt when it did not. */
+/**
+ * Reverses `pack` for a member of a row.
+ *
+ * @throws StorageCorrupt if the member can't be unpacked or does not match `schema`.
+ */
 export const unpack = <T, M extends string, S extends z.ZodType>(
   entity: Entity<T>,
   row: Row<Record<M, Uint8Array>>,
@@ -83,7 +95,7 @@ export const unpack = <T, M extends string, S extends z.ZodType>(
   schema: S,
 ): z.infer<S> => unpacking(entity, row, member, () => unpackBytes(row[member], schema));
 
-/** What `read` answers; undefined where no version of this service wrote what it unpacks. */
+/** Returns the result of `read`, or undefined if the bytes were not written by a version of this service. */
 export function ifPacked<A>(read: () => A): A | undefined {
   try {
     return read();

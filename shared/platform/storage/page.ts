@@ -4,10 +4,10 @@ import type { StoredRow } from "./columns.ts";
 import { inPath, PATH_END, partitionPath } from "./keys.ts";
 import { restPipeline } from "./transport.ts";
 
-/** Where the service goes on with a query. */
+/** Continuation token of a query. */
 export interface Continuation {
   readonly partitionKey: string;
-  /** The service may name a partition alone. */
+  /** Undefined if the service names only a partition. */
   readonly rowKey: string | undefined;
 }
 
@@ -18,19 +18,19 @@ export interface StoredPage {
 
 export interface PageQuery {
   readonly filter: string | undefined;
-  /** Columns, in the service's names. */
+  /** Column names of the service. */
   readonly select: readonly string[] | undefined;
   readonly top: number;
   readonly next: Continuation | undefined;
 }
 
 /**
- * One page of a query (https://learn.microsoft.com/rest/api/storageservices/query-entities).
+ * Reads one page of a query (https://learn.microsoft.com/rest/api/storageservices/query-entities).
  *
- * The request goes through the SDK's pipeline, which signs it and tries it again. Its answer is read here: the SDK's own
- * reader walks over every column of every row three times, 40 % of what a list costs.
+ * The request uses the SDK's pipeline, which signs and retries it. The answer is parsed here, because the SDK's parser visits
+ * every column of every row three times, which is 40 % of the cost of a list.
  *
- * @throws RestError as the SDK's `listEntities` does.
+ * @throws RestError like the SDK's `listEntities`.
  */
 export async function queryPage(reached: Reached, table: string, query: PageQuery): Promise<StoredPage> {
   const response = await send(reached, `${table}()?${parametersOf(query)}${reached.signature.replace("?", "&")}`);
@@ -43,10 +43,10 @@ export async function queryPage(reached: Reached, table: string, query: PageQuer
 }
 
 /**
- * One row, and the `Date` of the answer in milliseconds since 1970
+ * Reads one row, and the `Date` of the answer in milliseconds since 1970
  * (https://learn.microsoft.com/rest/api/storageservices/query-entities).
  *
- * @throws RestError as the SDK's `getEntity` does, with the status 404 where there is no such row.
+ * @throws RestError like the SDK's `getEntity`, with status 404 if the row does not exist.
  */
 export async function getRow(
   reached: Reached,
@@ -60,7 +60,7 @@ export async function getRow(
   return { row: storedRow(row), date: Date.parse(response.headers.get("date") ?? "") };
 }
 
-/** @param target - Path and query behind the table service's address. */
+/** @param target - Path and query, relative to the table service's address. */
 async function send({ address, client, http }: Reached, target: string): Promise<PipelineResponse> {
   const { createHttpHeaders, createPipelineRequest } = await restPipeline();
   const request = createPipelineRequest({
@@ -89,14 +89,14 @@ function parametersOf({ filter, select, top, next }: PageQuery): string {
 
 type WireRow = Record<string, unknown>;
 
-/** @param find - What the body should hold; undefined where it does not. */
+/** @param find - Returns the expected part of the body, or undefined if the body does not contain it. */
 async function read<T>(response: PipelineResponse, find: (body: WireRow) => T | undefined): Promise<T> {
   const { request, status } = response;
   try {
     const found = find(JSON.parse(response.bodyAsText ?? "") as WireRow);
     if (found !== undefined) return found;
   } catch {
-    // The parser's own message repeats a part of the text.
+    // The parser's message is dropped because it repeats a part of the text.
   }
   const { RestError } = await restPipeline();
   const code = RestError.PARSE_ERROR;
@@ -119,7 +119,9 @@ const NAMES: Readonly<Record<string, string>> = {
   "odata.etag": "etag",
 };
 
-/** Of the types that need more than JSON, rows have bytes only (columns.ts). What others wrote stays as JSON gives it. */
+/**
+ * Converts a row from the wire format. Only bytes need a conversion: columns.ts writes no other type that JSON can't express.
+ */
 function storedRow(wire: WireRow): StoredRow {
   const row: StoredRow = {};
   for (const name of Object.keys(wire)) {

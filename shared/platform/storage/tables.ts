@@ -32,50 +32,55 @@ export {
 } from "./operations.ts";
 export type { WriteOptions } from "./write.ts";
 
-/** Rows of one partition with from <= rowKey < before and after < rowKey, in the order of their keys. */
+/** Range of rows in one partition, ordered by row key: from <= rowKey < before and after < rowKey. */
 export interface Range {
   readonly partitionKey: string;
   readonly from?: string;
   readonly before?: string;
-  /** Exclusive: where an earlier walk ended. */
+  /** Exclusive lower bound: the last row key of an earlier read. */
   readonly after?: string;
   /** Rows per page, 1..1000, default 1000. */
   readonly pageSize?: number;
   /**
-   * Told of each row that does not fit its entity, before the page that would hold it is yielded without it, even if nothing
-   * is left of that. Without it such a row ends the walk.
+   * Called for each row that does not match its entity. The row is then skipped, so its page may be empty. Without this
+   * callback, such a row throws StorageCorrupt.
    */
   readonly onCorrupt?: (row: StorageCorrupt) => void;
 }
 
 /**
- * Typed rows in tables. A table is created when it is first written to; until then it reads as empty.
+ * Reads and writes typed rows. The first write creates a table; until then the table reads as empty.
  *
- * Every method throws RowInvalid for a value that does not fit its entity or that the service would refuse, and
- * StorageCorrupt for a stored row that does not fit. A busy or unreachable service is tried up to five times, then its
- * error passes through. What holds when an answer was lost on the way is written down at `Rows`.
+ * Every method throws RowInvalid for a value that does not match its entity or that the service would reject, and
+ * StorageCorrupt for a stored row that does not match. A request to a busy or unreachable service is sent up to five times,
+ * then its error is thrown. `Rows` describes the guarantees after a lost answer.
  */
 export interface Tables {
   get<T>(e: Entity<T>, partitionKey: string, rowKey: string): Promise<Row<T> | undefined>;
   /**
-   * A row and how long ago it was last written, by the service's own clock alone: the answer's Date less the row's
-   * Timestamp, in milliseconds, to the second. What a lease lives by.
+   * Returns a row and the time since its last write in milliseconds, with a resolution of a second. Uses only the service's
+   * clock: the answer's Date minus the row's Timestamp. Leases use this age.
    */
   aged<T>(e: Entity<T>, partitionKey: string, rowKey: string): Promise<{ row: Row<T>; ageMs: number } | undefined>;
-  /** @throws RowExists when it is there. */
+  /** @throws RowExists if the row exists. */
   insert<T>(e: Entity<T>, partitionKey: string, rowKey: string, value: NoInfer<T>): Promise<Row<T>>;
-  /** Inserts, or replaces what is there. */
+  /** Inserts a row, or replaces an existing row. */
   put<T>(e: Entity<T>, partitionKey: string, rowKey: string, value: NoInfer<T>): Promise<Row<T>>;
-  /** @throws RowChanged when the ETag is stale or the row gone. */
+  /** @throws RowChanged if the ETag is stale or the row is missing. */
   replace<T>(e: Entity<T>, row: Row<NoInfer<T>>): Promise<Row<T>>;
-  /** False when it was not there. @throws RowChanged when the ETag is stale. */
+  /**
+   * Returns false if the row did not exist.
+   *
+   * @throws RowChanged if the ETag is stale.
+   */
   remove(e: Entity<unknown>, partitionKey: string, rowKey: string, etag?: string): Promise<boolean>;
   /**
-   * Reads, changes and writes with the ETag; reads again when another writer came between.
+   * Reads a row, applies `change`, and writes the row with its ETag. Starts again if another writer changed the row in between.
    *
-   * @param change - Gets undefined when the row is missing; returning undefined leaves it as it is. Called once per try.
-   * @returns The row as it is now.
-   * @throws RowChanged after ten tries; RowExists where the row came back each time.
+   * @param change - Receives undefined if the row is missing. Return undefined to leave the row unchanged. Called once per
+   * attempt.
+   * @returns the current row.
+   * @throws RowChanged, or RowExists, after ten attempts.
    */
   modify<T>(
     e: Entity<T>,
@@ -84,21 +89,21 @@ export interface Tables {
     change: (now: Row<T> | undefined) => NoInfer<T> | undefined,
   ): Promise<Row<T> | undefined>;
   /**
-   * One atomic transaction: 1..100 operations on rows of one partition, each on another row, at most 4 MiB.
+   * Submits one atomic transaction: 1 to 100 operations in one partition, each on a different row, at most 4 MiB.
    *
-   * @returns The new ETags by row key; "" for a removed row.
-   * @throws RowExists, RowChanged, RowMissing naming the row key and the index of the operation; nothing was applied then.
+   * @returns the new ETags by row key; "" for a removed row.
+   * @throws RowExists, RowChanged or RowMissing with the row key and the index of the operation. No operation was applied then.
    */
   transaction(table: string, partitionKey: string, operations: readonly Operation[]): Promise<Map<string, string>>;
   /**
-   * As many transactions as it takes, each as full as the limits allow, not atomic together and meant to be run again
-   * after a crash: an insert of an existing row is a put, and removing a missing row is done already. Operations on one
-   * row are applied in their order; otherwise up to `parallel` transactions run at once.
+   * Writes the operations in as many transactions as needed, each as full as the limits allow. The transactions together are
+   * not atomic, but the call can be repeated after a crash: an insert counts as a put, and removing a missing row succeeds.
+   * Operations on the same row are applied in order. Otherwise up to `parallel` transactions run concurrently.
    */
   write(table: string, partitionKey: string, operations: Iterable<Operation>, options?: WriteOptions): Promise<void>;
   /**
-   * Operations in their order, as many together as one transaction takes beside the `lead` and so many further operations and
-   * bytes. The first may be empty, where nothing fits beside the lead.
+   * Splits operations into batches of the size of a transaction, in order. Each batch leaves room for the `lead` operations and
+   * for the further `operations` and `bytes` of `reserved`. The first batch may be empty.
    */
   batches(
     table: string,
@@ -106,7 +111,7 @@ export interface Tables {
     operations: Iterable<Operation>,
     beside: { readonly lead: readonly Operation[]; readonly operations?: number; readonly bytes: number },
   ): Promise<Operation[][]>;
-  /** One worker's hold on a fence row. Asks nothing of the service yet. See `Fence`. */
+  /** Returns one worker's access to a fence row, without a request. See `Fence`. */
   fence(
     e: Entity<FenceRecord>,
     partitionKey: string,
@@ -114,9 +119,9 @@ export interface Tables {
     hold: { readonly owner: string; readonly etag: string | undefined },
   ): Fence;
   /**
-   * Pages of a range, one request each. The service may end a page early, so a page can be short, but an empty one is
-   * yielded only when `onCorrupt` was told of all its rows. The rows of one page are of one moment. Resume a walk with `after:
-   * <last row key>`. `select` reads only those members.
+   * Reads the pages of a range, one request each. The service can end a page early, so a page can be short. An empty page is
+   * returned only if all of its rows were passed to `onCorrupt`. The rows of one page are consistent with each other. To
+   * resume, set `after` to the last row key. With `select`, only these members are read.
    */
   pages<T, K extends keyof T & string>(
     e: Entity<T>,
@@ -124,8 +129,8 @@ export interface Tables {
   ): AsyncGenerator<Row<Pick<T, K>>[], void>;
   pages<T>(e: Entity<T>, range: Range): AsyncGenerator<Row<T>[], void>;
   /**
-   * The table's partition keys in their order, `after` exclusive: one request each. For the reconciliation's search for
-   * partitions that nothing else names; it is the only query that is not of one partition.
+   * Lists the table's partition keys in order, one request each, `after` exclusive. This is the only query across partitions.
+   * The reconciliation uses it to find partitions that no other row names.
    */
   partitions(table: string, after?: string): AsyncGenerator<string, void>;
 }
@@ -221,7 +226,7 @@ export function createTables(
     fence: (e, partitionKey, rowKey, hold) => createFence({ rows, clients }, e, { partitionKey, rowKey }, hold),
   };
 
-  /** Undefined when there is no such table. */
+  /** Returns undefined if the table does not exist. */
   async function readPage(table: string, query: PageQuery): Promise<StoredPage | undefined> {
     try {
       return await clients.use(table, { create: false }, (reached) => queryPage(reached, table, query));
@@ -271,8 +276,8 @@ export function createTables(
   }
 
   /**
-   * A selected member may go on in columns that were not selected: such a row is read in full. Undefined where one of them was
-   * changed since, as the rows of a page are of one moment.
+   * Reads the rows in full whose selected members continue in columns that were not selected. Returns undefined if one of them
+   * has changed since, because the rows of a page must be consistent with each other.
    */
   async function whole(
     table: string,
@@ -317,7 +322,7 @@ export function createTables(
 type Selected = Pick<Entity<unknown>, "schema" | "members">;
 const selections = new WeakMap<Entity<unknown>, Map<string, Selected>>();
 
-/** The entity with only these members. Kept, since a schema is compiled when it is first used. */
+/** Returns the entity with only these members. Cached, because zod compiles a schema on its first use. */
 function selected<T>(e: Entity<T>, select: readonly (keyof T & string)[]): Selected {
   const known = selections.get(e) ?? new Map<string, Selected>();
   selections.set(e, known);
@@ -325,7 +330,7 @@ function selected<T>(e: Entity<T>, select: readonly (keyof T & string)[]): Selec
   const found = known.get(key);
   if (found !== undefined) return found;
   const members = e.members.filter(({ name }) => (select as readonly string[]).includes(name));
-  // Not `pick`, which refuses a schema with a check over all its members.
+  // Not `pick`, which rejects a schema with a refinement over all members.
   const schema = z.object(Object.fromEntries(members.map(({ name }) => [name, e.schema.shape[name]!])));
   known.set(key, { schema, members });
   return { schema, members };

@@ -5,18 +5,21 @@ import { AnswerTimeout, createTransport } from "../transport.ts";
 import type { StoreClock } from "./clock.ts";
 import { ANSWER_TIMEOUT_MS } from "./limits.ts";
 
-/** Asked for with every request, and each `import` of what is there already costs as much as a part of a transaction. */
+/** Cached, because each `import` of a loaded module takes about as long as encoding an operation of a transaction. */
 export const restPipeline = once(() => import("@azure/core-rest-pipeline"));
 
-/** The process's one, for all tables. A next request may come much later than one of a scan to a vault. */
+/**
+ * One transport for all tables of the process. Connections stay open for a minute, because requests to storage can be further
+ * apart than those of a scan to a vault.
+ */
 const transport = once(() => createTransport({ idleMs: MINUTE_MS }));
 
 /**
- * What a storage SDK sends its requests with. The SDK's retry policy sends a request again when its error is one that the
- * policy knows. This client gives every unclear end of a try such an error: no connection, a connection that broke before
- * or within the answer, no whole answer in time.
+ * Creates the HTTP client of the storage SDKs. The SDK's retry policy retries only errors that it recognizes. So this client
+ * converts every failure without a clear answer to such an error: no connection, a connection that broke before or during the
+ * answer, or no complete answer in time.
  *
- * @param clock - Takes the service's time from each answer.
+ * @param clock - Adjusted by each answer's `Date`.
  */
 export async function createStorageTransport({ clock }: { clock?: StoreClock | undefined } = {}): Promise<HttpClient> {
   const [{ client }, { RestError }] = await Promise.all([transport(), restPipeline()]);
@@ -45,12 +48,12 @@ export async function createStorageTransport({ clock }: { clock?: StoreClock | u
 const sent = new WeakSet<PipelineRequest>();
 const resent = new WeakSet<PipelineRequest>();
 
-/** True when a request was sent more than once, so that an earlier try may have been applied. */
+/** Returns whether a request was sent more than once, so that an earlier attempt may have been applied. */
 export const wasSentAgain = (request: PipelineRequest): boolean => resent.has(request);
 
-/** Errors of the connection that the SDKs' retry policies don't know as such. */
+/** Connection errors that the SDKs' retry policies do not recognize. */
 const CONNECTION_ERRORS = new Set(["EPIPE", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH"]);
 
-/** `PARSE_ERROR` is the SDK's code for a body that ended early, `HPE_…` are Node's for a head that did. */
+/** `PARSE_ERROR` is the SDK's code for a truncated body. Node reports truncated headers as `HPE_…`. */
 const isBroken = (code: string | undefined): boolean =>
   code !== undefined && (CONNECTION_ERRORS.has(code) || code === "PARSE_ERROR" || code.startsWith("HPE_"));

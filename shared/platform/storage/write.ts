@@ -5,15 +5,15 @@ import type { Rows } from "./rows.ts";
 import { BODY_FRAME_BYTES, checkTable, type Part, type Target, transactionParts } from "./transaction.ts";
 
 export interface WriteOptions {
-  /** Transactions under way at once, default 4. */
+  /** Number of concurrent transactions, default 4. */
   readonly parallel?: number;
-  /** Awaited before each transaction, for pacing or for noticing a lost claim: what it throws ends the writing. */
+  /** Awaited before each transaction, for pacing or to detect a lost lease. If it throws, writing stops with this error. */
   readonly beforeEach?: () => Promise<void>;
 }
 
 /**
- * Writes in as many transactions as it takes. Operations are read as they are needed, so they need not all be in memory.
- * The first failure ends it, once the transactions under way are done.
+ * Writes operations in as many transactions as needed. Reads the operations on demand, so they need not all fit into memory.
+ * The first failure is thrown after the running transactions have ended.
  */
 export async function writeAll(
   rows: Rows,
@@ -40,7 +40,7 @@ export async function writeAll(
 
   try {
     for (const parts of batches(target, repeatable(operations))) {
-      // Operations on one row keep their order: the second waits until the first is done.
+      // Operations on the same row keep their order: the second one waits until the first is done.
       const repeats = parts.some(({ operation }) => rowsUnderWay.has(operation.rowKey));
       while (running.size >= (repeats ? 1 : parallel)) await Promise.race(running);
       if (failures.length > 0) break;
@@ -53,12 +53,12 @@ export async function writeAll(
   if (failures.length > 0) throw failures[0];
 }
 
-/** An insert that ran before must not fail when it runs again. */
+/** Converts inserts to puts, so that a repeated call does not fail on rows that it wrote before. */
 function* repeatable(operations: Iterable<Operation>): Generator<Operation> {
   for (const operation of operations) yield operation.kind === "insert" ? { ...operation, kind: "put" } : operation;
 }
 
-/** Operations in their order, as many together as one transaction takes. `reserved` stays free in each. */
+/** Splits operations into batches of the size of a transaction, in order. `reserved` stays free in each batch. */
 export function* batches(
   target: Target,
   operations: Iterable<Operation>,
@@ -95,7 +95,7 @@ async function submitRepeatably(rows: Rows, { table, partitionKey }: Target, par
     await rows.submit(table, partitionKey, parts, 0);
   } catch (error) {
     if (!(error instanceof RowMissing) || parts[error.index]?.operation.kind !== "remove") throw error;
-    // An earlier run got this far. Which of the rows it removed would cost as much to ask as to remove them singly.
+    // An earlier call already removed some rows. Reading which ones would cost as much as removing them one by one.
     const others = parts.filter(({ operation }) => operation.kind !== "remove");
     if (others.length > 0) await rows.submit(table, partitionKey, others, 0);
     for (const { operation } of parts)
@@ -103,7 +103,7 @@ async function submitRepeatably(rows: Rows, { table, partitionKey }: Target, par
   }
 }
 
-/** False when there was nothing to remove. */
+/** Returns false if the row did not exist. */
 export async function removeIfThere(rows: Rows, partitionKey: string, operation: Operation): Promise<boolean> {
   try {
     await rows.apply(partitionKey, operation);
