@@ -1,4 +1,4 @@
-/** What is loaded when it is first needed, and kept. What could not be loaded is tried again by the next who needs it. */
+/** Returns a function that calls `load` on first use and caches the result. A failed load is repeated by the next call. */
 export function once<T, A extends unknown[]>(load: (...given: A) => Promise<T>): (...given: A) => Promise<T> {
   let loaded: Promise<T> | undefined;
   return (...given) => {

@@ -1,8 +1,8 @@
 import type * as z from "zod";
 
 /**
- * What is wrong with a value, in words that follow its name: "limit must be at most 1000". For `error` of a schema's parse:
- * it speaks where the schema itself has no words of its own. It never repeats the value.
+ * Describes a validation error as the end of a sentence that starts with the value's name: "limit must be at most 1000". Pass
+ * it as `error` to a schema's parse, which uses it if the schema has no message of its own. Never contains the value.
  */
 export const wordsOf: z.core.$ZodErrorMap = (issue) => {
   if (issue.input === undefined && issue.code !== "unrecognized_keys" && issue.code !== "custom") return "is missing";
@@ -55,7 +55,7 @@ const FORMATS: Record<string, string> = {
   base64: "must be base64",
 };
 
-/** What sizes of texts and lists are counted in; anything else is a number. */
+/** Units of the sizes of texts and lists. Other values are numbers. */
 const UNITS: Record<string, [one: string, many: string]> = {
   string: ["character", "characters"],
   array: ["item", "items"],
@@ -69,7 +69,7 @@ function boundWords(origin: string, bound: number | bigint, exact: boolean | und
   return `must have ${how} ${bound} ${unit[Number(bound) === 1 ? 0 : 1]}`;
 }
 
-/** What each form of a union wants of the value as a whole; nothing is said of a form's members. */
+/** Joins the messages of a union's alternatives about the value as a whole. Messages about members are omitted. */
 function unionWords(forms: z.core.$ZodIssue[][]): string {
   const wanted = forms.map((issues) => issues.find(({ path }) => path.length === 0)?.message);
   return wanted.every((words) => words !== undefined) && wanted.length > 0

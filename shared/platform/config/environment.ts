@@ -2,7 +2,7 @@ import * as z from "zod";
 import { DAY_SECONDS, MINUTE_SECONDS } from "../time.ts";
 import { cloudEndpoints } from "./clouds.ts";
 
-/** What a value looks like, in words, with its bounds and unit: docs/settings.md is made of these and the descriptions. */
+/** The format of a value in words, with bounds and unit. docs/settings.md is generated from these and the descriptions. */
 export const FORMS = z.registry<{ form: string }>();
 
 const text = z.string().trim().min(1).register(FORMS, { form: "a text" });
@@ -36,7 +36,7 @@ const schedule = z
   .register(FORMS, { form: "an NCRONTAB expression, in UTC" });
 const email = z.email().register(FORMS, { form: "an e-mail address" });
 
-/** `kid:base64` pairs, comma separated. The first signs, all verify. */
+/** Comma-separated `kid:base64` pairs. The first key signs, all keys verify. */
 const keyRing = ({ fits, size }: { fits(bytes: number): boolean; size: string }) =>
   z
     .string()
@@ -58,7 +58,7 @@ const keyRing = ({ fits, size }: { fits(bytes: number): boolean; size: string })
     )
     .register(FORMS, { form: `kid:base64 pairs, comma separated, ${size} bytes in each key` });
 
-/** Keys for HMAC with SHA-256, for which RFC 7518 §3.2 asks for no fewer bytes. */
+/** Keys for HMAC with SHA-256, for which RFC 7518 §3.2 requires at least 32 bytes. */
 const tokenKeys = keyRing({ fits: (bytes) => bytes >= 32, size: "at least 32" });
 /** Ed25519 private keys, which are 32 bytes (RFC 8032 §5.1.5). */
 const auditKeys = keyRing({ fits: (bytes) => bytes === 32, size: "exactly 32" });
@@ -71,7 +71,7 @@ const domain = z
   .regex(/^[a-z0-9-]+(\.[a-z0-9-]+)+$/, "must be a domain such as vault.azure.net")
   .register(FORMS, { form: "a domain" });
 
-/** Where the service's state lies: a connection string, or the accounts' addresses and the identity. */
+/** Storage of the service's state: a connection string, or addresses and an identity. */
 const storage = {
   AzureWebJobsStorage: text
     .optional()
@@ -88,7 +88,7 @@ const storage = {
     .describe("User-assigned identity with which the platform reads queues. The service itself uses AZURE_CLIENT_ID."),
 };
 
-/** Which cloud is watched, and with whose rights. */
+/** The inventoried cloud, and the identity that reads it. */
 const cloud = {
   AZURE_CLOUD: z
     .enum(["AzureCloud", "AzureChinaCloud", "AzureUSGovernment"])
@@ -116,7 +116,7 @@ const cloud = {
     .describe("Tag of secrets, keys, certificates and vaults that names the owner."),
 };
 
-/** What else the service reads or writes. */
+/** Other services that this service reads or writes. */
 const services = {
   SERVICE_KEY_VAULT_URL: httpsUrl
     .optional()
@@ -148,7 +148,7 @@ const services = {
     .describe("Address of the store, read with the identity if no connection string is set."),
 };
 
-/** Who is told, and how. */
+/** Recipients and channels of notifications. */
 const alerts = {
   COMMUNICATION_CONNECTION_STRING: text
     .optional()
@@ -187,7 +187,7 @@ const alerts = {
     .describe("Private hosts that users can configure as identity provider or sync target."),
 };
 
-/** Who may come in, and how often they may call. */
+/** Sign-in, licensing and rate limits. */
 const access = {
   JWT_SIGNING_KEYS: tokenKeys.describe(
     "Signing keys of the service's own tokens. The first signs, all verify. A secret.",
@@ -238,7 +238,7 @@ const audit = {
     .describe("Minimum age of purged entries, also if AUDIT_RETENTION_DAYS is lower."),
 };
 
-/** By the names of OpenTelemetry. The library itself reads OTEL_EXPORTER_OTLP_HEADERS. */
+/** Named as in OpenTelemetry. The library itself reads OTEL_EXPORTER_OTLP_HEADERS. */
 const telemetry = {
   OTEL_EXPORTER_OTLP_ENDPOINT: httpUrl
     .transform((value) => value.replace(/\/+$/, ""))
@@ -254,7 +254,7 @@ const telemetry = {
     .describe("Time between two exports of metrics."),
 };
 
-/** When timers do their work. */
+/** Schedules of the timers. */
 const schedules = {
   DELTA_SCAN_SCHEDULE: schedule.default("0 0 */6 * * *").describe("Start of delta scans."),
   FULL_SCAN_SCHEDULE: schedule.default("0 30 1 * * *").describe("Start of full scans."),
@@ -282,8 +282,8 @@ const schedules = {
 };
 
 /**
- * One of the four sources of runtime settings. What they mean, and their defaults, is in the settings room; here they are
- * only well formed.
+ * Runtime settings from the environment, one of their four sources. Only their format is checked here. The settings module
+ * defines their meanings and defaults.
  */
 const runtime = {
   DISCOVERY_MAX_WORKERS: integer(1, 200).optional(),
@@ -304,7 +304,7 @@ const runtime = {
   DEFAULT_VALIDITY_DAYS: integer(1, 730).optional(),
 };
 
-/** Every setting but the runtime ones, as the page of settings groups them. */
+/** All settings except the runtime settings, in the groups of docs/settings.md. */
 export const GROUPS = { storage, cloud, services, alerts, access, audit, telemetry, schedules } as const;
 
 export const Environment = z

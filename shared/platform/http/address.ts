@@ -1,9 +1,9 @@
 import ipaddr from "ipaddr.js";
 
 /**
- * The client's address: the entry `trustedHops` from the right of `X-Forwarded-For` (the platform appends one), port
- * stripped, IPv6 as its /64, since one customer commonly owns a whole /64. Everything further left is the caller's to
- * forge. `unknown` when there is no such entry or it is no address.
+ * Returns the client's address: the entry of `X-Forwarded-For` at position `trustedHops` from the right (the platform appends
+ * one entry), without a port. Entries further left can be forged by the caller. An IPv6 address is reduced to its /64, because
+ * a customer usually owns a whole /64. Returns `unknown` if there is no such entry or it is not an address.
  */
 export function clientAddress(headers: Headers, trustedHops: number): string {
   const entries = (headers.get("x-forwarded-for") ?? "").split(",").map((entry) => entry.trim());

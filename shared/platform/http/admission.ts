@@ -5,31 +5,31 @@ import type { Pace } from "./pace.ts";
 import { Problem, retryLater } from "./problem.ts";
 import type { Decision, RateLimiter } from "./rate-limit.ts";
 
-/** The cookie of a browser's session. The prefix keeps other hosts of the domain from setting it (RFC 6265bis, 4.1.3.2). */
+/** Cookie of a browser session. The prefix prevents other hosts of the domain from setting it (RFC 6265bis, 4.1.3.2). */
 export const SESSION_COOKIE = "__Host-session";
 
-/** What a request brings to say who it is made by. */
+/** The credential of a request. */
 export type Credential = { kind: "bearer"; token: string } | { kind: "session"; cookie: string };
 
-/** What stands before every endpoint, from the rooms that know of access, licence and audit. */
+/** Checks that precede every endpoint. Implemented by the modules for access, licensing and audit. */
 export interface Gate {
-  /** Who a credential stands for now, else what its bearer is told. */
+  /** Returns the actor that a credential authenticates, or the problem to answer with. */
   authenticate(credential: Credential): Promise<Actor | Problem>;
-  /** The tier that is licensed now. */
+  /** Returns the current license tier. */
   tier(): Promise<Tier>;
-  /** Enters every 401 of a bad token and every 403 in the audit log. */
+  /** Records a 401 for an invalid token, or a 403, in the audit log. */
   refused(caller: Caller, endpoint: { method: string; route: string }, code: string): Promise<void>;
-  /** Counts calls by caller. */
+  /** Counts calls per caller. */
   limiter: RateLimiter;
-  /** Counts sign-ins by address. */
+  /** Counts sign-ins per address. */
   signInLimiter: RateLimiter;
-  /** Spaces every 429 and the answers of paced endpoints. */
+  /** Spaces out 429 answers and the answers of paced endpoints. */
   pace: Pace;
-  /** What a caller is told of an error that is no Problem but has a known answer (a cloud failure), or undefined. */
+  /** Converts an expected error that is not a Problem (such as a cloud failure) to a Problem. Undefined for other errors. */
   translate(error: unknown): Problem | undefined;
 }
 
-/** A request before anybody knows whose it is. */
+/** A request before authentication. */
 export interface Arrival {
   headers: Headers;
   /** See `clientAddress`. */
@@ -45,11 +45,11 @@ type Wanted = Pick<
 > & { access: Access };
 
 /**
- * Who is calling, counted against the limit and allowed to. The credential is looked at first, so that a caller with one is
- * counted as such. A bearer token beside a cookie counts instead of it.
+ * Authenticates, counts and authorizes a request. Authentication comes first, so that an authenticated caller is counted by
+ * user. A bearer token takes precedence over a cookie.
  *
- * @param answerHeaders - Gets the headers that say what is left of the limit.
- * @returns Undefined for an open endpoint.
+ * @param answerHeaders - Receives the headers with the remaining calls.
+ * @returns the actor; undefined for an open endpoint.
  * @throws {Problem} rateLimited, unauthorized, crossSite, passwordChangeRequired, forbidden, interactiveOnly, licenseRequired
  */
 export async function admit(
@@ -82,21 +82,25 @@ export async function admit(
     }
     if (endpoint.tier === "pro" && (await gate.tier()) !== "pro") throw licenseRequired();
   } catch (error) {
-    // Who could not be looked at was not refused.
+    // A failure to check the credential (5xx) is not a rejected call.
     if (credential && error instanceof Problem && error.status < 500) await gate.refused(caller, endpoint, error.code);
     throw error;
   }
   return actor;
 }
 
-/** What a limiter's name of a caller begins with who is counted by address. */
+/** Prefix of a rate limiter's caller key for callers that are counted by address. */
 const ADDRESS = "address:";
 
-/** The address in a limiter's name of a caller; of no address where the caller is counted as a user. */
+/** Returns the address in a rate limiter's caller key, or "" for a caller that is counted by user. */
 export const addressOfCaller = (caller: string): string =>
   caller.startsWith(ADDRESS) ? caller.slice(ADDRESS.length) : "";
 
-/** 403: names the least role that may do it. @param more - What the caller can do instead. */
+/**
+ * Creates a 403 that names the required role.
+ *
+ * @param more - Alternative action for the caller.
+ */
 export function roleNeeded(least: Access, role: string, more = ""): Problem {
   const detail = `This needs the role ${least}; yours is ${role}.${more === "" ? "" : ` ${more}`}`;
   return new Problem("forbidden", detail, { members: { requiredRole: least } });
@@ -107,7 +111,7 @@ const noCredential = () =>
     headers: { "WWW-Authenticate": "Bearer" },
   });
 
-/** 401 for a credential that does not hold, or no longer. */
+/** Creates a 401 for a credential that is invalid, expired or revoked. */
 export const badCredential = (kind: keyof typeof ENDED): Problem =>
   new Problem("unauthorized", ENDED[kind], { headers: { "WWW-Authenticate": 'Bearer error="invalid_token"' } });
 
@@ -130,7 +134,7 @@ export function requireInteractive(actor: Actor): void {
   );
 }
 
-/** What an endpoint of the tier pro, or a room that opens only a part without a licence, refuses with. */
+/** Creates the problem for a PRO endpoint, or a PRO part of an endpoint, without a license. */
 export const licenseRequired = () =>
   new Problem(
     "licenseRequired",
@@ -140,7 +144,7 @@ export const licenseRequired = () =>
     },
   );
 
-/** RFC 6750, 2.1. A malformed header counts as a token that does not hold. */
+/** Reads the credential of a request (RFC 6750, 2.1). A malformed header counts as an invalid token. */
 function credentialOf(headers: Headers): Credential | undefined {
   if (headers.has("authorization")) {
     const match = /^Bearer +(\S+) *$/i.exec(headers.get("authorization")!);

@@ -2,22 +2,26 @@ import { createHash } from "node:crypto";
 import { isConflict } from "../storage/conflict.ts";
 import { Problem } from "./problem.ts";
 
-/** 412: the resource is no longer what the caller's `If-Match` says. `what` names it: "The alert rule". */
+/**
+ * Creates a 412: the resource no longer matches the caller's `If-Match`.
+ *
+ * @param what - Names the resource: "The alert rule".
+ */
 export const changedSince = (what: string): Problem =>
   new Problem("preconditionFailed", `${what} was changed since. Read it again and repeat the request.`);
 
 /**
- * The entity tag of what a row holds, as the API shows it: another one whenever the row is written. It is strong, as
- * `If-Match` needs it (RFC 9110, 8.8.1), where storage's own is weak and tells when the row was written.
+ * Returns the entity tag of a row's content as shown in the API. Changes with each write of the row. Strong, as `If-Match`
+ * requires (RFC 9110, 8.8.1). Storage's own ETag is weak and reveals when the row was written.
  */
 export const entityTag = ({ etag }: { etag: string }): string =>
   `"${createHash("sha256").update(etag).digest("base64url").slice(0, 22)}"`;
 
 /**
- * Honours `If-Match` (RFC 9110, 13.1.1): one entity tag or several, `*` for any that exists. Without the header every
+ * Checks `If-Match` (RFC 9110, 13.1.1): one or several entity tags, or `*` for any existing resource. Without the header every
  * state matches.
  *
- * @param etag - The resource's as it is shown, or that of its row in storage, which `entityTag` shows.
+ * @param etag - The entity tag of the resource as shown in the API, or the storage ETag of its row.
  * @throws {Problem} preconditionFailed
  */
 export function requireMatch(etag: string, ifMatch: string | undefined, what: string): void {
@@ -26,19 +30,19 @@ export function requireMatch(etag: string, ifMatch: string | undefined, what: st
   if (!tagsIn(ifMatch).some((tag) => tag === etag || tag === shown)) throw changedSince(what);
 }
 
-/** Whether `If-Match` is about certain states, and not only about there being any. */
+/** Returns whether `If-Match` names specific states, not only the existence of the resource. */
 const namesState = (ifMatch: string | undefined): ifMatch is string => ifMatch !== undefined && ifMatch.trim() !== "*";
 
-/** What it is that another writer was faster than a request with this `If-Match`: 412 where it names a state, else 409. */
+/** Creates the problem for a write that lost against another writer: 412 if `If-Match` names a state, otherwise 409. */
 export const changedMeanwhile = (ifMatch: string | undefined, what: string): Problem =>
   namesState(ifMatch)
     ? changedSince(what)
     : new Problem("conflict", `${what} was changed in this moment. Repeat the request.`);
 
 /**
- * What the write of a resource answers that `requireMatch` let through.
+ * Returns the result of a conditional write, after `requireMatch`.
  *
- * @throws {Problem} preconditionFailed or conflict, as `changedMeanwhile` says, when another writer was faster
+ * @throws {Problem} preconditionFailed or conflict (see `changedMeanwhile`) if another writer changed the resource
  */
 export async function matchedWrite<T>(write: Promise<T>, ifMatch: string | undefined, what: string): Promise<T> {
   try {
@@ -48,12 +52,12 @@ export async function matchedWrite<T>(write: Promise<T>, ifMatch: string | undef
   }
 }
 
-/** Whether `If-None-Match` (RFC 9110, 13.1.2) names what would be answered, which 304 then says. */
+/** Returns whether `If-None-Match` (RFC 9110, 13.1.2) matches the current entity tag, so that the answer is 304. */
 export function isCurrent(etag: string, ifNoneMatch: string | null): boolean {
   if (ifNoneMatch === null) return false;
   const opaque = (tag: string) => tag.replace(/^W\//, "");
   return ifNoneMatch.trim() === "*" || tagsIn(ifNoneMatch).some((tag) => opaque(tag) === opaque(etag));
 }
 
-/** The entity tags of a list, each as it is written; text that is none counts as one that matches nothing. */
+/** Splits a list into its entity tags, unchanged. Any other text becomes a tag that matches nothing. */
 const tagsIn = (list: string): string[] => list.match(/(W\/)?"[^"]*"/g) ?? [list.trim()];

@@ -1,7 +1,7 @@
 import { type Document, operationsOf, resolved, type Schema, schemasOf } from "./document.ts";
 import { MEMBERS, PARAMETERS } from "./members.ts";
 
-/** Gives every member and parameter without words of its own those that its name has everywhere. */
+/** Adds descriptions by name to members and parameters that have none. */
 export function describeByName(document: Document): void {
   for (const { properties = {} } of schemasOf(document)) {
     for (const [name, member] of Object.entries(properties)) {
@@ -18,7 +18,7 @@ export function describeByName(document: Document): void {
   }
 }
 
-/** A member is described by its own words, or by those of a schema that it can be. */
+/** Returns whether a member has a description, of its own or from one of its possible schemas. */
 export function isDescribed(document: Document, schema: Schema): boolean {
   const forms = [schema, ...(schema.anyOf ?? [])].flatMap((form) => [form, resolved(document, form)]);
   return forms.some(({ description }) => description !== undefined);

@@ -1,4 +1,4 @@
-/** The parts of an OpenAPI 3.1 document that are filled in after its generator has made it of the declarations. */
+/** The parts of an OpenAPI 3.1 document that this service completes after the generator. */
 
 export interface Schema {
   $ref?: string;
@@ -48,11 +48,11 @@ export interface Document {
 export const operationsOf = (document: Document): Operation[] =>
   Object.values(document.paths).flatMap((path) => Object.values(path));
 
-/** What a reference names, or the schema itself. */
+/** Resolves a reference. Returns any other schema unchanged. */
 export const resolved = (document: Document, schema: Schema): Schema =>
   schema.$ref === undefined ? schema : (document.components.schemas[schema.$ref.split("/").at(-1)!] as Schema);
 
-/** The schemas directly within one. */
+/** Lists the direct subschemas of a schema. */
 export const partsOf = (schema: Schema): Schema[] => [
   ...Object.values(schema.properties ?? {}),
   ...(typeof schema.additionalProperties === "object" ? [schema.additionalProperties] : []),
@@ -63,7 +63,7 @@ export const partsOf = (schema: Schema): Schema[] => [
   ...(schema.allOf ?? []),
 ];
 
-/** Every schema of the document with those within it; named ones once. */
+/** Lists all schemas of the document and their subschemas. Named schemas are listed once. */
 export function schemasOf(document: Document): Schema[] {
   const bodies = operationsOf(document).flatMap(({ requestBody, responses }) => [
     ...Object.values(requestBody?.content ?? {}),

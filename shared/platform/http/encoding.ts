@@ -1,23 +1,26 @@
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
 
-/** In a thread of its own. */
+/** Compresses in a thread of its own. */
 export const gzipped = promisify(gzip);
 
-/** Bytes under which an answer goes as it is: it fits into one packet either way. */
+/** Minimum size of a compressed answer in bytes. A smaller answer fits into one packet anyway. */
 const LEAST_BYTES = 1024;
 
-/** zlib's fastest level: it leaves 11 % of a list of assets, the default 9 % in twice the time. */
+/** zlib's fastest level. A list of assets shrinks to 11 %; with the default level to 9 %, in twice the time. */
 const LEVEL = 1;
 
 const COMPRESSIBLE = /^(text\/|application\/(problem\+)?json\b)/;
 
-/** Content codings by their names in HTTP. */
+/** Content codings, by their HTTP names. */
 export type Coding = "br" | "gzip";
-/** The same coding by another name: RFC 9110, 8.4.1.3. */
+/** Alternative names of codings (RFC 9110, 8.4.1.3). */
 const ALIAS: Partial<Record<Coding, string>> = { gzip: "x-gzip" };
 
-/** Whether the caller takes a coding: RFC 9110, 12.5.3. `q=0` refuses it, `*` stands for what is not named. */
+/**
+ * Returns whether the caller accepts a coding (RFC 9110, 12.5.3). `q=0` rejects a coding, and `*` stands for codings that are
+ * not named.
+ */
 export function takes(headers: Headers, coding: Coding): boolean {
   const weights = new Map<string, number>();
   for (const item of (headers.get("accept-encoding") ?? "").toLowerCase().split(",")) {
@@ -29,13 +32,13 @@ export function takes(headers: Headers, coding: Coding): boolean {
 }
 export const takesGzip = (headers: Headers): boolean => takes(headers, "gzip");
 
-/** What says in which coding a body goes, if in any, and tells caches that there is more than one answer. */
+/** Returns the headers that name the coding of the body, if any, and tell caches that the answer depends on Accept-Encoding. */
 export const codedHeaders = (coding: Coding | undefined) => ({
   Vary: "Accept-Encoding",
   ...(coding ? { "Content-Encoding": coding } : {}),
 });
 
-/** A body compressed, when its type and size make that worth while and the caller takes gzip. */
+/** Compresses a body if the caller accepts gzip and the type and size make it worthwhile. */
 export async function compressed(
   body: { type: string; data: string | Uint8Array },
   caller: Headers,

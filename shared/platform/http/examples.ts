@@ -3,7 +3,7 @@ import type { Endpoint } from "./endpoint.ts";
 import { EXAMPLE_ULID, EXAMPLES, MEMBERS, PARAMETERS } from "./members.ts";
 import { PROBLEMS, type ProblemCode } from "./problem.ts";
 
-/** An instant, so that the description of one commit is always the same. */
+/** Fixed time, so that the API description of a commit is reproducible. */
 const INSTANT = "2026-11-21T10:00:00.000Z";
 const FORMATS: Record<string, string> = {
   "date-time": INSTANT,
@@ -12,7 +12,7 @@ const FORMATS: Record<string, string> = {
   uri: "https://login.example.com",
 };
 
-/** Examples of requests by what the endpoints declare, of answers by what their schemas say, and of every problem. */
+/** Adds examples of requests, responses and problems, from the declarations and schemas. */
 export function addExamples(document: Document, endpoints: readonly Endpoint<never>[]): void {
   const byName = new Map(endpoints.map((endpoint) => [endpoint.name, endpoint]));
   for (const operation of operationsOf(document)) {
@@ -25,8 +25,8 @@ export function addExamples(document: Document, endpoints: readonly Endpoint<nev
 }
 
 /**
- * What is tried out begins with these: parameters of the query without an example stay empty, since any value of theirs
- * would leave something out.
+ * Adds the initial values of the try-out page. Query parameters without an example stay empty, because any value would exclude
+ * items.
  */
 function addRequest(document: Document, operation: Operation, { example = {} }: Endpoint<never>): void {
   for (const parameter of operation.parameters ?? []) {
@@ -42,7 +42,7 @@ function addRequest(document: Document, operation: Operation, { example = {} }: 
   }
 }
 
-/** An example that fits a schema: its own, else made of those of its parts. */
+/** Returns the example of a schema, or builds one from the examples of its parts. */
 export function exampleOf(document: Document, schema: Schema, name = ""): unknown {
   if (schema.example !== undefined) return schema.example;
   const form = resolved(document, schema);
@@ -64,7 +64,7 @@ export function exampleOf(document: Document, schema: Schema, name = ""): unknow
 }
 
 function objectOf(document: Document, form: Schema): object {
-  // Stands only where total is null.
+  // Only present if total is null.
   const members = Object.entries(form.properties ?? {}).filter(([name]) => name !== "totalAtLeast");
   if (members.length > 0) {
     return Object.fromEntries(members.map(([name, member]) => [name, exampleOf(document, member, name)]));
@@ -73,7 +73,7 @@ function objectOf(document: Document, form: Schema): object {
   return typeof value === "object" && Object.keys(value).length > 0 ? { prod: exampleOf(document, value) } : {};
 }
 
-/** Whether a value that stands for a name can be one of a schema; what only looks like it the schema's own rules decide. */
+/** Returns whether the example of a name fits a schema by type. Pattern rules are not evaluated. */
 function fits(document: Document, schema: Schema, value: unknown): boolean {
   const { type, enum: values, const: only, anyOf = [], format, items } = resolved(document, schema);
   if (value === null) return [type].flat().includes("null") || anyOf.some((form) => form.type === "null");
@@ -87,7 +87,7 @@ function fits(document: Document, schema: Schema, value: unknown): boolean {
   return types.includes(kind) || (types.includes("integer") && Number.isInteger(value));
 }
 
-/** Every problem by its code, to be named where it is answered. */
+/** Examples of all problems by code, to be referenced from responses. */
 export const PROBLEM_EXAMPLES = Object.fromEntries(
   Object.entries(PROBLEMS).map(([code, { status, title, detail }]) => [
     code,
@@ -98,6 +98,6 @@ export const PROBLEM_EXAMPLES = Object.fromEntries(
   ]),
 );
 
-/** References to the examples of these problems. */
+/** References the examples of these problems. */
 export const problemExamples = (codes: readonly ProblemCode[]): Record<string, { $ref: string }> =>
   Object.fromEntries(codes.map((code) => [code, { $ref: `#/components/examples/${code}` }]));

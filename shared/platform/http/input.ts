@@ -2,13 +2,17 @@ import * as z from "zod";
 import { wordsOf } from "../validation-message.ts";
 import { Problem, type ProblemPart } from "./problem.ts";
 
-/** Largest body that is read, as the contract says. */
+/** Maximum size of a request body. */
 export const MAX_BODY_BYTES = 1024 * 1024;
 
-/** Places named in one problem, so that an answer is never many times its request. */
+/** Maximum number of errors in one problem, so that an answer is not much larger than its request. */
 const MAX_NAMED_ERRORS = 100;
 
-/** The query of a change that can be looked at before it is made. */
+/**
+ * Query schema of a change that supports a preview.
+ *
+ * @param shows - What the preview returns, for the description.
+ */
 export const previewQuery = (shows: string) =>
   z.strictObject({
     preview: z
@@ -20,7 +24,7 @@ export const previewQuery = (shows: string) =>
 
 const camelCase = (name: string): string => name.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
 
-/** The value a schema describes behind its optional, nullable, default and transform wrappers. */
+/** Unwraps a schema from its optional, nullable, default and transform wrappers. */
 function inner(schema: z.core.$ZodType): z.core.$ZodType {
   const def = schema._zod.def as { innerType?: z.core.$ZodType; in?: z.core.$ZodType };
   if (def.innerType) return inner(def.innerType);
@@ -29,8 +33,10 @@ function inner(schema: z.core.$ZodType): z.core.$ZodType {
 }
 
 /**
- * Gives every member of `value` the name the schema knows it by, whichever of camelCase and snake_case the caller
- * used. Free-form records (tags) keep their keys. Both forms of one name at once are refused.
+ * Renames the members of `value` to the names in the schema, from camelCase or snake_case. Free-form records (tags) keep their
+ * keys.
+ *
+ * @throws {Problem} invalidRequest if a member is present in both spellings.
  */
 export function withDeclaredNames(schema: z.core.$ZodType, value: unknown, path: string): unknown {
   const plain = inner(schema);
@@ -57,7 +63,11 @@ export function withDeclaredNames(schema: z.core.$ZodType, value: unknown, path:
   return Object.fromEntries(renamed);
 }
 
-/** Parses `value` with `schema`; what does not fit becomes one problem that names every place. */
+/**
+ * Parses `value` with `schema`.
+ *
+ * @throws {Problem} invalidRequest that lists all errors.
+ */
 export function parse<S extends z.ZodType>(schema: S, value: unknown, where: "body" | "query" | "path"): z.output<S> {
   const result = schema.safeParse(withDeclaredNames(schema, value, where), { error: wordsOf });
   if (result.success) return result.data;
@@ -69,7 +79,10 @@ export function parse<S extends z.ZodType>(schema: S, value: unknown, where: "bo
   throw new Problem("invalidRequest", detail, { errors });
 }
 
-/** What a problem repeats of a name nobody knows. A body of another type than it says can be one long name, secrets and all. */
+/**
+ * Unknown names that a problem may repeat. If the body is not of its declared type, an unknown name can be the whole body,
+ * including secrets.
+ */
 const PLAIN_NAME = /^[\w .-]{1,64}$/;
 
 function partsOf(issue: z.core.$ZodIssue, where: string): ProblemPart[] {
@@ -84,9 +97,10 @@ function partsOf(issue: z.core.$ZodIssue, where: string): ProblemPart[] {
 }
 
 /**
- * Reads a body: its type, size, encoding and syntax each refused with what to do about it.
+ * Reads and decodes a body.
  *
- * @param form - Whether a form is taken as well as JSON.
+ * @param form - Whether a form is accepted in addition to JSON.
+ * @throws {Problem} bodyTooLarge, unsupportedMediaType or malformedRequest, with the fix.
  */
 export async function readBody(
   request: { headers: Headers; bytes(): Promise<Uint8Array> },
@@ -118,7 +132,7 @@ function textOf(bytes: Uint8Array): string {
   }
 }
 
-/** UTF-8 can't carry half of a surrogate pair, but an escape in JSON can. No row, key or filter takes one. */
+/** UTF-8 can't contain a lone surrogate, but a JSON escape can. Rows, keys and filters can't store one. */
 const ESCAPED_SURROGATE = /\\u[dD][89a-fA-F]/;
 
 function jsonOf(text: string): unknown {
@@ -134,7 +148,7 @@ function jsonOf(text: string): unknown {
   return value;
 }
 
-/** Whether no text in a JSON value, names included, holds half of a surrogate pair. */
+/** Returns whether no text in a JSON value, including names, contains a lone surrogate. */
 export function isWellFormed(value: unknown): boolean {
   const rest = [value];
   while (rest.length > 0) {
@@ -156,7 +170,11 @@ export const missingBody = (): Problem =>
 
 const tooLarge = (): Problem => new Problem("bodyTooLarge", `A body may hold at most ${MAX_BODY_BYTES} bytes (1 MiB).`);
 
-/** The query as an object by the names in it; a parameter given twice is refused. */
+/**
+ * Returns the query as an object.
+ *
+ * @throws {Problem} invalidRequest for a repeated parameter.
+ */
 export const readQuery = (url: URL): Record<string, string> => valuesOf(url.searchParams, "query parameter", "query");
 
 function valuesOf(given: URLSearchParams, what: string, where: string): Record<string, string> {

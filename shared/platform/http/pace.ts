@@ -1,21 +1,22 @@
 import { setTimeout as delay } from "node:timers/promises";
 
-/** Lets whoever asks go on at an even pace. */
+/** Spaces out calls at an even rate. */
 export interface Pace {
   /**
-   * Resolves when it is the caller's turn: at once, or when the turns before are over, or at once when too many wait.
+   * Resolves when it is the caller's turn. Resolves at once if nobody waits, or if too many callers wait.
    *
-   * @param turns - How many it takes up, 1 when left out.
+   * @param slots - Slots to take, default 1.
    */
   turn(turns?: number): Promise<void>;
 }
 
 /**
- * Spaces answers that cost a caller nothing to ask for again, so that callers who repeat them without a pause wait for
- * each other and leave the processor to everybody else. Waiting costs nothing but the open request.
+ * Creates a pace for answers that are cheap to request repeatedly. Callers that repeat them without a pause wait for each other
+ * and leave processor time to others. Waiting costs only the open request.
  *
- * @param options.everyMs - Milliseconds that one turn takes up.
- * @param options.maxWaiting - Beyond so many nobody waits: the platform gives an instance few requests at a time.
+ * @param options.everyMs - Milliseconds per slot.
+ * @param options.maxWaiting - Maximum number of waiting slots. Further callers don't wait, because the platform limits the
+ * concurrent requests of an instance.
  */
 export function createPace(options: {
   everyMs: number;

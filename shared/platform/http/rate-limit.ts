@@ -7,16 +7,16 @@ import { keyText } from "../storage/keys.ts";
 import type { Tables } from "../storage/tables.ts";
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../time.ts";
 
-/** Callers remembered in memory; the oldest are forgotten first. A forgotten caller only costs one more read. */
+/** Callers cached in memory; the oldest are evicted first. An evicted caller costs one more read. */
 const REMEMBERED_CALLERS = 5_000;
-/** After another instance was seen writing a caller's row, it is read before each write for this long. */
+/** After a conflict with another instance, the caller's row is read before each write for this time. */
 const SHARED_FOR = MINUTE_MS;
 
-/** One caller's row: the accepted calls of the longest window in force. Partitioned so that a clean-up can walk it. */
+/** Row of a caller: the accepted calls in the longest active window. Partitioned so that a cleanup can list the rows. */
 const Calls = entity(
   "RateLimits",
   z.object({
-    /** Instants in milliseconds, ascending, as 8-byte little-endian doubles. */
+    /** Times in milliseconds, ascending, as 8-byte little-endian doubles. */
     times: z.instanceof(Uint8Array),
     lastAt: z.string(),
   }),
@@ -24,25 +24,25 @@ const Calls = entity(
 
 export interface Decision {
   allowed: boolean;
-  /** Of the window with the least left. */
+  /** Limit of the window with the fewest remaining calls. */
   limit: number;
   remaining: number;
-  /** Whole seconds until that window has room again for one more than `remaining`. */
+  /** Whole seconds until `remaining` of that window increases. */
   resetSeconds: number;
   /** 0 when allowed. */
   retryAfterSeconds: number;
 }
 
-/** Limits of one kind of bucket; 0 turns a window off. */
+/** Limits of one rate limiter. 0 turns a window off. */
 export interface Limits {
   perMinute: number;
   perHour: number;
 }
 
 export interface RateLimiter {
-  /** Counts one call of `caller` unless it is over; refused calls are not counted. */
+  /** Counts one call of `caller`, unless the limit is reached. Rejected calls are not counted. */
   take(caller: string): Promise<Decision>;
-  /** Removes the rows of callers not seen for an hour. */
+  /** Removes the rows of callers without a call for an hour. */
   cleanUp(): Promise<void>;
 }
 
@@ -55,14 +55,14 @@ interface Memory {
 }
 
 /**
- * Sliding windows, exact across instances: one row of packed times per caller, written with its ETag. Calls of one
- * caller that arrive while its row is being written are counted together in the next write. What is remembered in
- * memory can only lack calls, so a caller it knows to be over is refused without asking.
+ * Creates a rate limiter with sliding windows that is exact across instances: one row of packed times per caller, written
+ * conditionally. Calls of a caller that arrive during a write are counted together in the next write. The cache in memory can
+ * only miss calls, so a caller over its limit in the cache is rejected without a read.
  */
 export function createRateLimiter(deps: { tables: Tables; clock: Clock; limits: Limits; name: string }): RateLimiter {
   const { tables, clock, limits, name } = deps;
   const callers = new Map<string, Memory>();
-  /** Older calls count in no window; a row that kept them could outgrow what an entity may hold. */
+  /** Older calls count in no window, and storing them could exceed the maximum size of an entity. */
   const longest = limits.perHour > 0 ? HOUR_MS : MINUTE_MS;
 
   function remember(caller: string): Memory {
@@ -92,7 +92,7 @@ export function createRateLimiter(deps: { tables: Tables; clock: Clock; limits: 
     if (memory.waiting.length > 0) void countWaiting(caller, memory);
   }
 
-  /** Decides `count` calls in one write, again from the start when another instance wrote in between. */
+  /** Decides `count` calls in one write. Starts again if another instance wrote the row in between. */
   async function countBatch(caller: string, memory: Memory, count: number): Promise<Decision[]> {
     const partition = shardOf(`${name}|${caller}`);
     const key = keyText(`${name}|${caller}`);
@@ -147,7 +147,7 @@ export function createRateLimiter(deps: { tables: Tables; clock: Clock; limits: 
         for await (const rows of tables.pages(Calls, { partitionKey, select: ["lastAt"] })) {
           for (const row of rows) {
             if (row.lastAt >= before) continue;
-            // A caller that came back in this moment keeps its row: the ETag no longer fits.
+            // If the caller has just called again, the ETag is stale and the row stays.
             await unlessChanged(tables.remove(Calls, partitionKey, row.rowKey, row.etag));
           }
         }
@@ -159,7 +159,7 @@ export function createRateLimiter(deps: { tables: Tables; clock: Clock; limits: 
 const SHARDS = [..."0123456789abcdef"];
 const shardOf = (caller: string): string => createHash("sha256").update(caller).digest("hex").slice(0, 1);
 
-/** What one more call would get, given the accepted ones (ascending). */
+/** Returns the decision on one more call, given the accepted calls in ascending order. */
 function decide(times: readonly number[], now: number, limits: Limits): Decision {
   const windows = [
     { limit: limits.perMinute, length: MINUTE_MS },

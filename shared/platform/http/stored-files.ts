@@ -5,21 +5,24 @@ import { type Coding, codedHeaders, takes } from "./encoding.ts";
 import { notFound } from "./problem.ts";
 import type { Reply } from "./reply.ts";
 
-/** Files that the build put into one folder: each as it is, compressed as `<name>.gz` and `<name>.br`, and all their hashes. */
+/**
+ * Serves the files that the build put into a folder: each file uncompressed, as `<name>.gz` and as `<name>.br`, and a list of
+ * all hashes.
+ */
 export interface StoredFiles {
-  /** `<name>?v=<hash>`: an address whose answer never changes. */
+  /** Returns `<name>?v=<hash>`, an address with immutable content. */
   address(name: string): Promise<string>;
   /**
-   * The file, kept in memory once asked for. Under its address it may be kept for good; under its bare name it is asked
-   * for again, and 304 says that it is still the same.
+   * Returns a file, cached in memory after the first request. With its versioned address clients can cache it forever. With its
+   * bare name clients revalidate, and 304 confirms that it has not changed.
    *
-   * @param version - The `v` of the request; `NAMED_BY_HASH` where the name itself carries the file's hash.
+   * @param version - The `v` parameter of the request; `NAMED_BY_HASH` if the name itself contains the hash.
    * @throws {Problem} notFound
    */
   reply(name: string, version: string | typeof NAMED_BY_HASH | undefined, caller: Headers): Promise<Reply>;
 }
 
-/** In the place of a version: the file's name never stands for another content. */
+/** Replaces a version for files whose name contains a hash of their content. */
 export const NAMED_BY_HASH = Symbol("named by hash");
 
 const TYPES: Record<string, string> = {
@@ -30,12 +33,14 @@ const TYPES: Record<string, string> = {
   ".png": "image/png",
 };
 
-/** What a compressed file's name ends with. */
+/** File name extensions of compressed files. */
 const ENDING: Record<Coding, string> = { br: ".br", gzip: ".gz" };
 
 /**
- * @param folder - Where the build put them.
- * @param codings - Those that every file is there in, the smallest first.
+ * Creates the server of the built files.
+ *
+ * @param folder - Output folder of the build.
+ * @param codings - Codings in which every file exists, smallest first.
  */
 export function createStoredFiles(folder: string, codings: readonly Coding[] = ["gzip"]): StoredFiles {
   let hashes: Promise<Record<string, string>> | undefined;

@@ -1,19 +1,21 @@
 import * as z from "zod";
 
 /**
- * What no text of one line holds: control characters (NUL, CR, LF, tab and the rest of Unicode's category Cc), the line
- * and paragraph separators, and the marks that turn the direction of writing, by which a text can show as another:
+ * Characters that a single line must not contain: control characters (NUL, CR, LF, tab and the rest of Unicode's category Cc),
+ * line and paragraph separators, and bidirectional controls, which can make a text look like another:
  * https://www.unicode.org/reports/tr36/#Bidirectional_Text_Spoofing
  */
 const NOT_IN_A_LINE = /[\p{Cc}\p{Zl}\p{Zp}\p{Cs}\u061C\u200E\u200F\u202A-\u202E\u2066-\u2069]/u;
 
-/** Whether a text may stand in a name, a subject or a log line as it is. */
+/** Returns whether a text can be used unchanged in a name, a subject or a log line. */
 export const isSingleLine = (text: string): boolean => !NOT_IN_A_LINE.test(text);
 
-/** A text that others gave, such as a display name of the directory, as it may stand in a message. */
+/**
+ * Replaces characters in an external text, such as a display name of the directory, so that it fits on one line of a message.
+ */
 export const onOneLine = (text: string): string => text.replace(new RegExp(NOT_IN_A_LINE, "gu"), " ");
 
-/** A name or remark that a person gives: 1 to `longest` characters on one line, without blanks around it. */
+/** Schema of a name or remark: 1 to `longest` characters on one line, without surrounding blanks. */
 export const singleLine = (longest: number) =>
   z
     .string()

@@ -1,18 +1,18 @@
 import ipaddr from "ipaddr.js";
 
 /**
- * Addresses of the platform under this service, which answer it with credentials or configuration. Never reachable,
- * whatever is configured. https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service and
+ * Addresses of the platform itself, which serve credentials or configuration. Always blocked, whatever is configured.
+ * https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service and
  * https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16
  */
 const PLATFORM = new Set(["169.254.169.254", "168.63.129.16", "169.254.130.1", "fd00:ec2::254"]);
 
-/** How far a request may go beyond public addresses. */
+/** Networks that a request may reach besides public addresses. */
 export type Reach =
   | "public"
-  /** A host that the configuration names: also the network this service stands in, without link-local addresses. */
+  /** For hosts in the configuration: also the service's own network, without link-local addresses. */
   | "named"
-  /** The network this service stands in. */
+  /** The service's own network, with link-local addresses. */
   | "ownNetwork";
 
 const NAMED_RANGES: readonly string[] = ["private", "loopback", "uniqueLocal", "carrierGradeNat"];
@@ -22,13 +22,13 @@ const RANGES: Record<Reach, ReadonlySet<string>> = {
   ownNetwork: new Set([...NAMED_RANGES, "linkLocal"]),
 };
 
-/** The only part of IPv6 that is routed on the internet: https://www.iana.org/assignments/ipv6-address-space */
+/** The only IPv6 range that is routed on the internet: https://www.iana.org/assignments/ipv6-address-space */
 const GLOBAL_IPV6 = ipaddr.IPv6.parseCIDR("2000::/3");
 
 /**
- * Why no request may go to this address, or undefined when one may.
+ * Returns why requests to this address are blocked, or undefined if they are allowed.
  *
- * @param address - An IPv4 or IPv6 address as a resolver gives it.
+ * @param address - An IPv4 or IPv6 address from a resolver.
  */
 export function refusal(address: string, reach: Reach): string | undefined {
   if (!ipaddr.isValid(address)) return "it is no IP address";

@@ -1,17 +1,18 @@
 import { type Outgoing, Unreachable } from "./outgoing.ts";
 
-/** What libraries ask of a `fetch` that they are given. */
+/** The `fetch` signature that libraries expect. */
 export type Fetch = (
   address: string,
   options: { method: string; headers: Record<string, string>; body?: unknown; signal?: AbortSignal },
 ) => Promise<Response>;
 
-/** Statuses whose answers have no body: https://fetch.spec.whatwg.org/#null-body-status */
+/** Statuses without a body: https://fetch.spec.whatwg.org/#null-body-status */
 const WITHOUT_BODY = [204, 205, 304];
 
 /**
- * Guarded requests in the form that libraries take. Bodies are text or forms. It fails with Unreachable, also for an
- * answer over the limit or with a status that a `Response` can't have.
+ * Wraps guarded requests as a `fetch` for libraries. Bodies are text or forms.
+ *
+ * @throws {Unreachable} also for an answer over the size limit or with a status that a `Response` can't have.
  */
 export const guardedFetch =
   (outgoing: Outgoing): Fetch =>
@@ -22,7 +23,7 @@ export const guardedFetch =
     if (!answer.whole) {
       throw new Unreachable(`${new URL(address).hostname} answered more than is taken.`, { sent: true, lasting: true });
     }
-    // `Response` takes no other status: https://fetch.spec.whatwg.org/#dom-response
+    // `Response` supports no other status: https://fetch.spec.whatwg.org/#dom-response
     if (answer.status < 200 || answer.status > 599) {
       const message = `${new URL(address).hostname} answered ${answer.status}, which is not a status of HTTP.`;
       throw new Unreachable(message, { sent: true, lasting: false });

@@ -14,27 +14,27 @@ export interface OutgoingRequest {
   method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   headers: Record<string, string>;
   body?: string;
-  /** PEM certificates of the authorities that may vouch for the host, in place of the public ones. */
+  /** PEM certificates of the certificate authorities to trust for this host, instead of the public ones. */
   authorities?: string | undefined;
-  /** Gives it up earlier than the time limit does. */
+  /** Aborts the request before the time limit. */
   signal?: AbortSignal;
 }
 
-/** What was answered, whatever the status. */
+/** The answer, whatever its status. */
 export interface OutgoingAnswer {
   status: number;
   headers: IncomingHttpHeaders;
-  /** The beginning of the body, up to the limit. */
+  /** Start of the body, up to the limit. */
   body: Buffer;
-  /** False where the body went on beyond the limit, or broke off. */
+  /** False if the body exceeds the limit or was truncated. */
   whole: boolean;
 }
 
-/** There was no answer. `sent` says whether the other side may have got the whole request nevertheless. */
+/** No answer was received. `sent` is true if the receiver may have got the whole request. */
 export class Unreachable extends Error {
   override readonly name = "Unreachable";
   readonly sent: boolean;
-  /** Whether another try would end the same way until somebody changes the address. */
+  /** Whether another attempt would fail the same way until the address is changed. */
   readonly lasting: boolean;
 
   constructor(message: string, how: { sent: boolean; lasting: boolean }) {
@@ -44,30 +44,30 @@ export class Unreachable extends Error {
   }
 }
 
-/** Requests to addresses that people gave. */
+/** Sends requests to addresses that users configure. */
 export interface Outgoing {
-  /** @throws {Unreachable} whose message never holds more of the address than its host. */
+  /** @throws {Unreachable} with a message that contains no more of the address than its host. */
   send(address: string, request: OutgoingRequest): Promise<OutgoingAnswer>;
 }
 
-/** Where requests may go, and what of their answers is taken. */
+/** Restrictions on targets and answers. */
 export interface OutgoingOptions {
   reach: (url: URL) => Reach;
-  /** Whether plain http may be spoken with it. */
+  /** Whether plain http is allowed for this address. */
   plainHttp: (url: URL) => boolean;
-  /** What a refusal says can be done about it; a sentence. */
+  /** Sentence in a rejection that says how to allow the address. */
   remedy: string;
-  /** Milliseconds for everything: the name, the connection, the request and its answer. */
+  /** Milliseconds for name resolution, connection, request and answer together. */
   timeoutMs: number;
-  /** Bytes of an answer that are read; the rest is not waited for. */
+  /** Maximum bytes to read of an answer. The rest is ignored. */
   maxAnswerBytes: number;
   resolve?: (host: string) => Promise<LookupAddress[]>;
 }
 
 /**
- * Calls addresses that people gave, which may be chosen to reach what only this service can: the name is resolved once,
- * every address it has must be allowed, the connection goes to the very address that was checked, no redirect is followed,
- * and time and size are bounded. https://cheatsheetseries.owasp.org/cheatsheets/Server_Side_Request_Forgery_Prevention_Cheat_Sheet.html
+ * Creates a client for addresses that users configure, protected against server-side request forgery. The name is resolved
+ * once, all of its addresses must be allowed, the connection uses the checked address, redirects are not followed, and time and
+ * size are limited. https://cheatsheetseries.owasp.org/cheatsheets/Server_Side_Request_Forgery_Prevention_Cheat_Sheet.html
  */
 export function createOutgoing(options: OutgoingOptions): Outgoing {
   const { reach, plainHttp, remedy, timeoutMs, maxAnswerBytes } = options;
@@ -113,7 +113,7 @@ export function createOutgoing(options: OutgoingOptions): Outgoing {
 const UNSENT = { sent: false, lasting: false };
 const REFUSED = { sent: false, lasting: true };
 
-/** What is wrong with an address, completing "The address …"; names are not resolved yet. */
+/** Returns why an address is invalid, as the end of a sentence "The address …". Does not resolve names. */
 export function addressProblem(url: URL, plainHttp: boolean): string | undefined {
   if (url.protocol !== "https:" && !(plainHttp && url.protocol === "http:")) return "must begin with https://";
   if (url.username !== "" || url.password !== "") return "must not hold a username or password";
@@ -121,18 +121,23 @@ export function addressProblem(url: URL, plainHttp: boolean): string | undefined
   return undefined;
 }
 
-/** `host:port` as PRIVATE_TARGET_HOSTS names it, the scheme's own port written out. */
+/** Returns `host:port` in the form of PRIVATE_TARGET_HOSTS, with the scheme's default port. */
 export const hostAndPort = (url: URL): string =>
   `${url.hostname}:${url.port || (url.protocol === "https:" ? "443" : "80")}`.toLowerCase();
 
-/** Settles once the signal is aborted, whatever the receiver does, and leaves no connection open. @throws {Unreachable} */
+/**
+ * Sends a request to the chosen address. Settles when the signal is aborted, whatever the receiver does, and leaves no
+ * connection open.
+ *
+ * @throws {Unreachable}
+ */
 async function send(
   url: URL,
   chosen: LookupAddress,
   { method, headers, body, authorities }: OutgoingRequest,
   { signal, maxAnswerBytes }: { signal: AbortSignal; maxAnswerBytes: number },
 ): Promise<OutgoingAnswer> {
-  // The name goes into TLS and the Host header; the connection goes to the address that was checked and to no other.
+  // TLS and the Host header use the name. The connection uses only the checked address.
   const lookup: LookupFunction = (_host, options, done) =>
     options.all ? done(null, [chosen]) : done(null, chosen.address, chosen.family);
   const secure = url.protocol === "https:";
@@ -156,7 +161,7 @@ async function send(
       throw new Unreachable(`${url.hostname} was not reached: ${reason}.`, { sent, lasting: false });
     });
     const { statusCode: status = 0, headers: answered } = answer;
-    // A status that has arrived is an answer, also when its body breaks off: for some callers the status alone decides.
+    // After the status has arrived, a truncated body is still an answer, because some callers need only the status.
     const read = await Promise.race([readStart(answer, maxAnswerBytes), aborted(signal)]).catch(() => BROKEN_OFF);
     return { status, headers: answered, ...read };
   } finally {
@@ -166,12 +171,12 @@ async function send(
 
 const BROKEN_OFF = { body: Buffer.alloc(0), whole: false };
 
-/** Sends the request and returns the head of its answer. Rejects with an error whose message says why there is none. */
+/** Sends the request and returns the head of its answer. Rejects with an error whose message gives the reason. */
 const answerOf = (call: ClientRequest, body: Buffer | undefined): Promise<IncomingMessage> =>
   new Promise((resolve, reject) => {
     const refuseSwitch = () => reject(new Error("it switched protocols (101) instead of answering"));
     call.once("response", (answer) => (answer.statusCode === 101 ? refuseSwitch() : resolve(answer)));
-    // Node emits this for a 101 with upgrade headers. Without a listener it closes the connection and emits no error.
+    // Node emits `upgrade` for a 101 with upgrade headers. Without a listener Node closes the connection and emits no error.
     call.once("upgrade", (_answer, socket) => {
       socket.destroy();
       refuseSwitch();
@@ -194,7 +199,7 @@ async function readStart(answer: IncomingMessage, limit: number): Promise<{ body
 
 const codeOf = (error: unknown): string => (error as { code?: string }).code ?? "no code";
 
-/** Rejects once the signal is aborted. */
+/** Rejects when the signal is aborted. */
 const aborted = (signal: AbortSignal): Promise<never> =>
   new Promise((_, reject) => {
     if (signal.aborted) return reject(signal.reason);

@@ -2,14 +2,14 @@ import type { Appender, AuditEvent } from "../../audit/event.ts";
 import { IntervalSealed } from "../../audit/interval.ts";
 import type { Clock, Randomness } from "../runtime.ts";
 
-/** How many ids the entry of an end may get in one go; more than two takes a clock that is wrong. */
+/** Maximum number of entry ids for one end. More than two are needed only if a clock is wrong. */
 const ATTEMPTS = 3;
 
 /**
- * Enters the end of a run in the audit log, once under the id that its record keeps. Where a worker died long ago before it could
- * enter it, and the time of that id is sealed, a new id is kept and taken.
+ * Appends the end of a run to the audit log under the entry id stored in its record, so that a retry adds no second entry. If
+ * the worker crashed and the interval of this id has been sealed since, stores and uses a new id.
  *
- * @param keep - Writes the new id down; where it throws, since another worker has the run, nothing is entered.
+ * @param keep - Stores the new id. If it throws, because another worker has the run, no entry is appended.
  */
 export async function enterEnd(
   audit: Appender,

@@ -4,31 +4,36 @@ import type { Tables } from "../storage/tables.ts";
 import { SECOND_MS } from "../time.ts";
 import { startRenewals } from "./renewals.ts";
 
-/** How long a row stays with a worker after its last sign of life, by the store's clock. */
+/** Duration of a lease after its last heartbeat, by the store's clock. */
 export const LEASE_MS = 60 * SECOND_MS;
 const RENEWAL_MS = 15 * SECOND_MS;
 
-/** One worker's hold on a row, by the ETag of its last write and by the row's age. */
+/** A row that this worker has leased. The lease depends on the ETag of the worker's last write and on the row's age. */
 export interface HeldRow<R extends object> {
-  /** As it was last written. */
+  /** The row as last written. */
   readonly row: Row<R>;
-  /** Aborted when another worker has taken the row over. */
+  /** Aborted when another worker has taken over the row. */
   readonly signal: AbortSignal;
-  /** @throws a conflict when another worker has it. */
+  /** @throws a conflict if another worker has taken over the row. */
   change(change: Partial<R>): Promise<void>;
-  /** Ends the hold with this write. @throws as `change` */
+  /**
+   * Ends the lease with this write.
+   *
+   * @throws a conflict if another worker has taken over the row.
+   */
   end(write: (row: Row<R>) => Promise<unknown>): Promise<void>;
 }
 
 /**
- * Holds a row that this worker has just written, and writes it again and again so that it does not age.
+ * Starts the heartbeat of a row that this worker has just written to take the lease: rewrites the row regularly so that it does
+ * not age.
  *
- * @param taken - As that write answered it.
+ * @param taken - The row as returned by that write.
  */
 export function holdRow<R extends object>(tables: Tables, entity: Entity<R>, taken: Row<R>): HeldRow<R> {
   const aborted = new AbortController();
   let row = taken;
-  /** One write after the other: each needs the ETag of the one before. */
+  /** Writes run one after the other, because each needs the ETag of the previous write. */
   let writing: Promise<unknown> = Promise.resolve();
 
   function inTurn(write: () => Promise<void>): Promise<void> {
@@ -37,7 +42,7 @@ export function holdRow<R extends object>(tables: Tables, entity: Entity<R>, tak
         await write();
       } catch (error) {
         if (isConflict(error)) {
-          // It handles every error of a renewal itself.
+          // `stop` handles the errors of a heartbeat itself.
           void renewals.stop();
           aborted.abort();
         }

@@ -9,7 +9,7 @@ import { insert, put, remove, replace, type Tables } from "../storage/tables.ts"
 import { DAY_MS } from "../time.ts";
 import { isUlid, newestFirst } from "../ulid.ts";
 
-/** What the record of every run has, whatever its work is. */
+/** Fields of the record of every run. */
 export interface RunBase {
   runId: string;
   requestedBy: string;
@@ -17,41 +17,53 @@ export interface RunBase {
   status: string;
   createdAt: string;
 }
-/** What a run is begun with: the rest says who asked for it, and when. */
+/** Input of a new run. The remaining fields say who requested the run, and when. */
 export type MadeRun<R extends RunBase> = Omit<R, Exclude<keyof RunBase, "status">>;
 
-/** Where a room keeps its runs: all in one partition, the newest first. */
+/** Location of a module's runs: one partition, newest first. */
 export interface RunRows<R extends RunBase> {
   runs: Entity<R>;
   partitionKey: string;
 }
 
-/** Runs, of which one at a time is under way in a partition. */
+/** Runs of a partition. At most one run is in progress. */
 export interface KeptRuns<R extends RunBase> {
-  /** Begins a run, or answers the one that is under way. */
+  /** Starts a run, or returns the run that is in progress. */
   begin(made: MadeRun<R>, caller: Caller): Promise<{ run: R; isNew: boolean }>;
   find(runId: string): Promise<Row<R> | undefined>;
   /** @throws {Problem} notFound */
   get(runId: string): Promise<R>;
-  /** The run under way. */
+  /** Returns the run that is in progress. */
   active(): Promise<R | undefined>;
-  /** Ends it, so that another may begin. @throws a conflict when another worker was faster. */
+  /**
+   * Ends the run, so that another run can start.
+   *
+   * @throws a conflict if another worker changed the run.
+   */
   end(run: Row<R>, change: Partial<R>): Promise<void>;
-  /** Removes those that are over for 30 days. @param before - Removes what else there is of these, first. */
+  /**
+   * Removes runs that are older than 30 days.
+   *
+   * @param before - Called first, to remove other rows of these runs.
+   */
   removeOld(before?: (runIds: readonly string[]) => Promise<void>): Promise<void>;
 }
 
-/** Which run is under way. */
+/** Row that names the run in progress. */
 const ACTIVE_KEY = "active";
 const activeRuns = (table: string) => entity(table, z.object({ runId: z.string() }));
 
-/** How long runs are kept. */
+/** Retention of runs. */
 const KEEP_MS = 30 * DAY_MS;
 
 export const runKey = (runId: string): string => newestFirst(runId);
 export const isOver = ({ status }: Pick<RunBase, "status">): boolean => status !== "queued" && status !== "running";
 
-/** @param noun - What people call one, such as `run`. */
+/**
+ * Creates the store of a module's runs.
+ *
+ * @param noun - Name of such a run in messages, such as `run`.
+ */
 export function createKeptRuns<R extends RunBase>(
   { runs: Runs, partitionKey }: RunRows<R>,
   { tables, clock, randomness }: { tables: Tables; clock: Clock; randomness: Randomness },
@@ -104,11 +116,11 @@ export function createKeptRuns<R extends RunBase>(
     },
 
     async removeOld(before = async () => {}) {
-      // Keys count down: what is older comes after.
+      // Keys count down, so older runs come after this key.
       const from = newestFirst(encodeTime(Math.max(0, clock.now().getTime() - KEEP_MS)) + "0".repeat(16));
       const range = { partitionKey, from, before: ACTIVE_KEY, select: ["runId" as const] };
       for await (const rows of tables.pages(Runs, range)) {
-        // The runs last: those that are left name what else is.
+        // Runs are removed last, because a remaining run names its other remaining rows.
         await before(rows.map(({ runId }) => runId));
         const removals = rows.map(({ rowKey }) => remove(Runs, rowKey));
         await tables.write(table, partitionKey, removals);

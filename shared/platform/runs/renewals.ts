@@ -1,12 +1,12 @@
-/** What keeps a worker's hold alive beside its work. */
+/** The heartbeat of a lease. */
 export interface Renewals {
-  /** No further one; waits for the one that is under way. */
+  /** Stops the heartbeat. Waits for a renewal that is in progress. */
   stop(): Promise<void>;
 }
 
 /**
- * Calls `renew` every so many milliseconds, one call after the other. One that fails needs no answer: the next makes up for
- * it, and at the worst another worker takes over.
+ * Calls `renew` every `everyMs` milliseconds, one call after the other. A failed renewal is ignored, because the next renewal
+ * makes up for it. In the worst case another worker takes over.
  */
 export function startRenewals(everyMs: number, renew: () => Promise<unknown>): Renewals {
   let renewed: Promise<unknown> = Promise.resolve();

@@ -8,11 +8,11 @@ import { SECOND_MS } from "../time.ts";
 import { holdRow, LEASE_MS } from "./held-row.ts";
 import { createKeptRuns, type KeptRuns, type MadeRun, type RunRows, runKey } from "./kept-runs.ts";
 
-/** Discoveries: readings of what another system holds, which may take longer than the request that asks for one. */
+/** Discovery runs: they read another system and can take longer than the request that starts them. */
 
 export const RUN_STATUSES = ["running", "completed", "partial", "failed"] as const;
 
-/** Something that could not be read, and what to do about it. */
+/** A list that could not be read, and the remedy. */
 export const ListFailure = z.object({
   list: z.string(),
   code: z.string(),
@@ -22,7 +22,7 @@ export const ListFailure = z.object({
 });
 export type ListFailure = z.infer<typeof ListFailure>;
 
-/** What the record of every run has. A room adds its own to it. */
+/** Fields of the record of every discovery run. Each module adds its own. */
 export const RunFacts = z.object({
   runId: z.string(),
   trigger: z.enum(["api", "schedule"]),
@@ -32,14 +32,14 @@ export const RunFacts = z.object({
   createdAt: z.string(),
   finishedAt: z.string().optional(),
   failures: z.array(ListFailure),
-  /** The worker that has it in hand. How long it may is told by the age of this row. */
+  /** The worker that has leased the run. The lease expires with the age of this row. */
   worker: z.string().optional(),
-  /** How many workers began it. */
+  /** Number of workers that started the run. */
   attempts: z.int(),
 });
 export type RunFacts = z.infer<typeof RunFacts>;
 
-/** Another worker has the run in hand; come again after `waitMs` milliseconds. */
+/** Another worker has leased the run. Retry after `waitMs` milliseconds. */
 export class RunBusy extends Error {
   override readonly name = "RunBusy";
   readonly waitMs: number;
@@ -49,30 +49,46 @@ export class RunBusy extends Error {
   }
 }
 
-/** One worker's hold on a run. */
+/** A run that this worker has leased. */
 export interface HeldRun<R extends RunFacts> {
   readonly run: R;
-  /** Names the worker in this one life. */
+  /** Unique id of the worker, new for each lease. */
   readonly worker: string;
-  /** Aborted when another worker has taken the run over. */
+  /** Aborted when another worker has taken over the run. */
   readonly signal: AbortSignal;
-  /** Makes sure that the run is still this worker's. @throws a conflict when it is not. */
+  /**
+   * Verifies that this worker still has the lease.
+   *
+   * @throws a conflict if another worker has taken over the run.
+   */
   confirm(): Promise<void>;
-  /** Changes what the run says. @throws as `confirm`. */
+  /**
+   * Changes fields of the run.
+   *
+   * @throws as `confirm`.
+   */
   change(change: Partial<R>): Promise<void>;
-  /** Ends the run: it says what it says now, and another may begin. @throws as `confirm`. */
+  /**
+   * Ends the run with this change, so that another run can start.
+   *
+   * @throws as `confirm`.
+   */
   end(change: Partial<R>): Promise<void>;
-  /** Lets go of a run that is not over, so that the next message finds it free. */
+  /** Releases the lease of an unfinished run, so that the next message can take the lease. */
   release(): Promise<void>;
 }
 
-/** The runs of the discovery, one at a time. */
+/** Discovery runs, one at a time. */
 export interface DiscoveryRuns<R extends RunFacts> extends Pick<KeptRuns<R>, "get" | "active"> {
-  /** Begins a run, or answers the one that is under way. */
+  /** Starts a run, or returns the run that is in progress. */
   begin(made: Omit<R, keyof RunFacts> & Pick<R, "trigger">, caller: Caller): Promise<{ run: R; isNew: boolean }>;
-  /** Undefined when it is over. @throws {RunBusy} while another worker has it. */
+  /**
+   * Takes the lease of a run. Returns undefined if the run has ended.
+   *
+   * @throws {RunBusy} while another worker has the lease.
+   */
   hold(runId: string): Promise<HeldRun<R> | undefined>;
-  /** Ends a run in nobody's hands. */
+  /** Ends a run that no worker finished. */
   giveUp(runId: string, failure: ListFailure): Promise<R | undefined>;
   removeOld(): Promise<void>;
 }

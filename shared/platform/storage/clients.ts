@@ -9,7 +9,7 @@ import { FIRST_RETRY_MS, MAX_DELETION_WAIT_MS, MAX_RETRY_MS, MAX_TRIES } from ".
 import { TransactionCut, TransactionRefused } from "./transaction.ts";
 import { createStorageTransport } from "./transport.ts";
 
-/** A connected table: the SDK's client, and the parts of it that requests outside the SDK's methods need. */
+/** A connected table: the SDK's client, and the parts of the client that requests outside the SDK's methods need. */
 export interface Reached {
   readonly client: TableClient;
   readonly http: HttpClient;

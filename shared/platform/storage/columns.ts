@@ -11,7 +11,7 @@ import { MAX_BINARY_BYTES, MAX_ENTITY_BYTES, MAX_PROPERTIES, MAX_TEXT_UNITS } fr
  */
 export type Columns = Record<string, string | number | boolean>;
 
-/** A row as it is read from the service, before it is decoded and validated. */
+/** A row as read from the service, before decoding and validation. */
 export type StoredRow = Record<string, unknown>;
 
 const typeSuffix = "@odata.type";
