@@ -46,7 +46,7 @@ import { createStoreClock } from "../shared/platform/storage/clock.ts";
 import { storageAccount } from "../shared/platform/storage/connection.ts";
 import { createQueues, type Queues } from "../shared/platform/storage/queues.ts";
 import { createTables, type Tables } from "../shared/platform/storage/tables.ts";
-import { inSpan } from "../shared/platform/telemetry.ts";
+import { withSpan } from "../shared/platform/telemetry.ts";
 import { createReconciliation, type Reconciliation } from "../shared/reconciliation/reconciliation.ts";
 import { policyView } from "../shared/rotation/views.ts";
 import { auditHistory, createRetention, type Retention } from "../shared/settings/retention.ts";
@@ -336,8 +336,8 @@ export function createServices(config: Config): Services {
     scanLeft: looks.wakeWaiting,
     readVault: async (planned, options) => {
       const span = { kind: SpanKind.INTERNAL, attributes: { "vault.name": planned.name } };
-      const read = await inSpan({ name: "read vault", ...span }, () => readVault(planned, options, vaultDeps));
-      return { ...read, write: () => inSpan({ name: "write vault", ...span }, read.write) };
+      const read = await withSpan({ name: "read vault", ...span }, () => readVault(planned, options, vaultDeps));
+      return { ...read, write: () => withSpan({ name: "write vault", ...span }, read.write) };
     },
   });
   const discovery = createDiscovery({
@@ -412,7 +412,7 @@ export function createServices(config: Config): Services {
   const gate = createGate({ access, licensing, audit, limiter, signInLimiter });
   const health = createHealth({
     tables: () => tables.get(ActiveScans, ACTIVE, ACTIVE),
-    queues: () => queues.reachable(QUEUES.plan),
+    queues: () => queues.checkReachable(QUEUES.plan),
     identity,
     resourceManager,
     serviceKeyVault,

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { unlessChanged } from "../platform/storage/conflict.ts";
+import { undefinedIfChanged } from "../platform/storage/conflict.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import type { Tables } from "../platform/storage/tables.ts";
@@ -51,7 +51,7 @@ export function createEarlierSessions(tables: Tables): EarlierSessions {
     async find(user, id) {
       const row = await tables.get(EarlierSession, USERS_PARTITION, earlierSessionKey(user.rowKey, id));
       if (!row || !isTheirs(row, user)) return undefined;
-      const move = (idleEndsAt: string) => unlessChanged(tables.replace(EarlierSession, { ...row, idleEndsAt }));
+      const move = (idleEndsAt: string) => undefinedIfChanged(tables.replace(EarlierSession, { ...row, idleEndsAt }));
       return { session: { ...row, id }, move };
     },
 
@@ -73,7 +73,7 @@ export function createEarlierSessions(tables: Tables): EarlierSessions {
         for (const { rowKey, etag, idleEndsAt } of rows) {
           // One that was used in this moment keeps its row: the ETag no longer fits.
           if (Date.parse(idleEndsAt) <= now)
-            await unlessChanged(tables.remove(EarlierSession, USERS_PARTITION, rowKey, etag));
+            await undefinedIfChanged(tables.remove(EarlierSession, USERS_PARTITION, rowKey, etag));
         }
       }
     },

@@ -297,7 +297,7 @@ export function createMailboxes(deps: {
       const now = clock.now().getTime();
       for (const box of await readAll()) {
         if (box.mail || box.waiting.length > 0) continue;
-        const aged = await tables.aged(Mailboxes, MAILBOXES, box.rowKey);
+        const aged = await tables.getWithAge(Mailboxes, MAILBOXES, box.rowKey);
         if (
           aged &&
           aged.row.etag === box.etag &&

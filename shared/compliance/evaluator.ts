@@ -8,7 +8,7 @@ import type { RecordChanges } from "../inventory/write.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
 import { repeatOnConflict } from "../platform/storage/conflict.ts";
 import type { Row } from "../platform/storage/entity.ts";
-import { ifPacked } from "../platform/storage/packed.ts";
+import { undefinedIfNotPacked } from "../platform/storage/packed.ts";
 import { RowExists, type Tables } from "../platform/storage/tables.ts";
 import type { Settings } from "../settings/settings.ts";
 import type { Context } from "./check.ts";
@@ -104,7 +104,7 @@ export function createEvaluator(deps: {
   /** As they are stored. Of a vault that is new here there may be some already, where there is a licence to look for them. */
   async function knownReferences({ row }: KnownState, vaultName: string): Promise<VaultReferences> {
     if (row && !row.gone) {
-      const known = ifPacked(() => unpackReferences(row.references));
+      const known = undefinedIfNotPacked(() => unpackReferences(row.references));
       // What a stranger wrote there is as good as none.
       return known ?? (await currentReferences(vaultName));
     }

@@ -58,7 +58,7 @@ export async function commitState(known: KnownState, next: NextState): Promise<v
   const { row, fence } = known;
   const details = detailChunks(next.results.assets.values());
   const record = stateOf(known, next, details);
-  if (row && known.whole && sameBut(row, record, ["evaluatedAt"])) return await fence.move();
+  if (row && known.whole && sameBut(row, record, ["evaluatedAt"])) return await fence.advance();
   const key = vaultStateKey(next.vault.name);
   const results = [...findingOperations(known, next), ...detailOperations(known, details, next.vault.name)];
   const operations = [...newViolationOperations(known, next), ...results, ...surplus(known, results)];
@@ -104,7 +104,7 @@ export async function forgetState(known: KnownState, vaultName: string, at: stri
       fence.write(operations, { together: [...own, ...together] }),
     );
   else if (operations.length > 0) await fence.write(operations);
-  else await fence.move();
+  else await fence.advance();
 }
 
 /** The row of a vault of which nothing is known but the exemptions of assets that it had. */

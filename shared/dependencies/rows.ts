@@ -3,7 +3,7 @@ import * as z from "zod";
 import { ASSET_TYPES, type AssetType } from "../inventory/asset.ts";
 import { entity } from "../platform/storage/entity.ts";
 import { keyEnd, keyText, keyTextOf } from "../platform/storage/keys.ts";
-import { pack, unpackBytes, unpacking } from "../platform/storage/packed.ts";
+import { pack, unpackBytes, withCorruptRowErrors } from "../platform/storage/packed.ts";
 import { fenceEntity } from "../platform/storage/tables.ts";
 import { Edge } from "./edge.ts";
 
@@ -147,7 +147,7 @@ export const packEdges = (edges: ReadonlyMap<string, Resolved>): Uint8Array<Arra
 const Packed = z.array(z.tuple([z.string(), z.union([z.literal(-1), z.literal(0), z.literal(1)])]));
 /** @param rowKey - The resource's. @throws StorageCorrupt when its row holds no edges. */
 export const unpackEdges = (rowKey: string, { edges }: ResourceRecord): Map<string, Resolved> =>
-  unpacking(
+  withCorruptRowErrors(
     Resources,
     { partitionKey: DEPENDENCIES, rowKey },
     "edges",

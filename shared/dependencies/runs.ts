@@ -66,7 +66,7 @@ export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Ran
 
   /** The unit as it is, where its worker is dead. */
   const lostUnit = async ({ partitionKey, rowKey }: Row<UnitWork>) => {
-    const found = await tables.aged(UnitWorks, partitionKey, rowKey);
+    const found = await tables.getWithAge(UnitWorks, partitionKey, rowKey);
     return found?.row.status === "running" && found.ageMs >= LEASE_MS ? found.row : undefined;
   };
 

@@ -5,11 +5,11 @@ import { isServiceVault } from "../platform/azure/service-key-vault.ts";
 import type { Config } from "../platform/config/config.ts";
 import { startRenewals } from "../platform/runs/renewals.ts";
 import type { Logger } from "../platform/runtime.ts";
-import { isConflict, repeatOnConflict, unlessChanged } from "../platform/storage/conflict.ts";
+import { isConflict, repeatOnConflict, undefinedIfChanged } from "../platform/storage/conflict.ts";
 import type { Row } from "../platform/storage/entity.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import { merge, type Tables } from "../platform/storage/tables.ts";
-import { measure } from "../platform/telemetry.ts";
+import { recordMetric } from "../platform/telemetry.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
 import type { ActiveScanList } from "./active.ts";
@@ -93,7 +93,7 @@ export function createLooks(deps: LooksDeps): Looks {
 
   async function note({ hint }: VaultEvent, delivery: number): Promise<void> {
     const outcome = hint ? await repeatOnConflict(() => want(hint, delivery)) : "ignored";
-    measure("vault.events", 1, { outcome });
+    recordMetric("vault.events", 1, { outcome });
     log.debug("An event was received", { outcome, vault: outcome === "ignored" ? undefined : hint?.vaultName });
   }
 
@@ -135,7 +135,7 @@ export function createLooks(deps: LooksDeps): Looks {
   }
 
   async function look(vaultName: string, requestId: string): Promise<void> {
-    const found = await tables.aged(LookRows, LOOKS, lookKey(vaultName));
+    const found = await tables.getWithAge(LookRows, LOOKS, lookKey(vaultName));
     if (!found || (found.row.worker !== undefined && found.ageMs < SILENT_MS)) return;
     const { row } = found;
     const waitMs = row.worker === undefined ? waitOf(row) : 0;
@@ -180,7 +180,7 @@ export function createLooks(deps: LooksDeps): Looks {
     const want = joined(row.want, row.again)!;
     const begun = { ...row, want, again: undefined, worker, begunAt: clock.now().toISOString() };
     // Another worker was faster, or an event came in this moment.
-    if (!(await unlessChanged(tables.replace(LookRows, begun)))) return await wake(row.vaultName, SECOND_MS);
+    if (!(await undefinedIfChanged(tables.replace(LookRows, begun)))) return await wake(row.vaultName, SECOND_MS);
     const options = { owner: `look/${worker}`, requestId, signal: AbortSignal.timeout(LONGEST_LOOK_MS) };
     try {
       if (await lookAtVault(begun, options, deps)) await deps.changed();
@@ -243,7 +243,7 @@ export function createLooks(deps: LooksDeps): Looks {
   }
 
   async function failed(vaultName: string): Promise<void> {
-    const found = await tables.aged(LookRows, LOOKS, lookKey(vaultName));
+    const found = await tables.getWithAge(LookRows, LOOKS, lookKey(vaultName));
     if (!found || (found.row.worker !== undefined && found.ageMs < SILENT_MS)) return;
     try {
       await tables.remove(LookRows, LOOKS, found.row.rowKey, found.row.etag);
@@ -305,7 +305,7 @@ export function createLooks(deps: LooksDeps): Looks {
   /** Whether the worker of a look is dead. Asked of storage only where it began long enough ago. */
   async function isLost({ rowKey, begunAt }: Row<LookRecord>): Promise<boolean> {
     if (clock.now().getTime() - Date.parse(begunAt!) < SILENT_MS) return false;
-    const found = await tables.aged(LookRows, LOOKS, rowKey);
+    const found = await tables.getWithAge(LookRows, LOOKS, rowKey);
     return found !== undefined && found.ageMs >= SILENT_MS;
   }
 

@@ -3,7 +3,7 @@ import * as z from "zod";
 import { entity } from "../platform/storage/entity.ts";
 import { pack, unpackBytes } from "../platform/storage/packed.ts";
 import { insert, merge, type Operation, type Tables } from "../platform/storage/tables.ts";
-import { type Change, writeMarked } from "../platform/storage/write-totals.ts";
+import { type Change, writeWithChangeRow } from "../platform/storage/write-totals.ts";
 import { ASSET_TYPES, sourceOf } from "./asset.ts";
 import { expiriesColumn, expiriesOf, VAULTS, VaultRecord, Vaults } from "./vault.ts";
 
@@ -158,7 +158,7 @@ export async function writeVault(
   // The totals count it as it stood, unless such a row says otherwise: that keeps how they do.
   const { before: _, ownersBefore: _owners, ...again } = changed;
   const row = { inserted: insert(ChangedVaults, key, changed), merged: merge(ChangedVaults, key, again) };
-  return await writeMarked(row, change.marked === true, (mark) =>
+  return await writeWithChangeRow(row, change.marked === true, (mark) =>
     tables.transaction(Vaults.table, VAULTS, [...operations, mark]),
   );
 }

@@ -86,13 +86,13 @@ export interface Claim {
  * @throws {VaultBusy} while another worker holds the vault.
  */
 export async function knownVault(tables: Tables, name: string): Promise<KnownVault> {
-  const found = await tables.aged(Vaults, VAULTS, vaultKey(name));
+  const found = await tables.getWithAge(Vaults, VAULTS, vaultKey(name));
   if (!found?.row.pending) return { row: found?.row, pending: [], interrupted: false, fences: undefined };
   refuseWhileHeld(found);
   const { subscriptionId } = found.row;
   const fences = openFences(tables, { name, subscriptionId }, undefined);
   await conflictIsBusy(name, () => takeAll(fences));
-  const now = await tables.aged(Vaults, VAULTS, vaultKey(name));
+  const now = await tables.getWithAge(Vaults, VAULTS, vaultKey(name));
   if (now?.row.pending) refuseWhileHeld(now);
   const stays = now?.row.subscriptionId.toLowerCase() === subscriptionId.toLowerCase();
   return {
@@ -110,7 +110,7 @@ export async function knownVault(tables: Tables, name: string): Promise<KnownVau
  * @throws {VaultBusy} while another worker holds the vault.
  */
 export async function vaultAtRest(tables: Tables, name: string): Promise<Row<VaultRecord> | undefined> {
-  const found = await tables.aged(Vaults, VAULTS, vaultKey(name));
+  const found = await tables.getWithAge(Vaults, VAULTS, vaultKey(name));
   if (!found?.row.pending || found.row.lockOwner === undefined) return found?.row;
   refuseWhileHeld(found);
   return await conflictIsBusy(name, () => tables.replace(Vaults, { ...found.row, lockOwner: undefined }));

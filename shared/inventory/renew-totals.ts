@@ -2,7 +2,7 @@ import { repeatOnConflict } from "../platform/storage/conflict.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import { inflate } from "../platform/storage/packed.ts";
 import { insert, type Operation, replace, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
-import { type Clearable, set, writeTotals } from "../platform/storage/write-totals.ts";
+import { type RemovableChange, setOrDelete, writeTotals } from "../platform/storage/write-totals.ts";
 import { sourceOf } from "./asset.ts";
 import {
   CHANGED,
@@ -53,7 +53,7 @@ export async function faultOfTotals(tables: Tables): Promise<"stale" | "unreadab
   const found = await readAll(tables);
   if (!found) return undefined;
   if (found.unreadable || (found.record && !isReadable(found.record))) return "unreadable";
-  const known = found.clearable.every(({ change }) => change !== undefined);
+  const known = found.removable.every(({ change }) => change !== undefined);
   if (!known || !found.record || isOf(found.record, found.counted)) return undefined;
   return (await standing(tables)).etag === found.etag ? "stale" : undefined;
 }
@@ -63,7 +63,7 @@ interface Found extends Standing {
   scope: Scope;
   /** The vaults as the totals count them, by `changedKey`. */
   counted: Map<string, Counted>;
-  clearable: Clearable<Counted>[];
+  removable: RemovableChange<Counted>[];
   /** Rows that tell of holders which a version before wrote or changed, and of those whose own says nothing. */
   unmarked: Operation[];
 }
@@ -86,42 +86,42 @@ async function readAll(tables: Tables): Promise<Found | undefined> {
   // What it holds is not known; the reconciliation mends it.
   if (unreadable > 0) return undefined;
 
-  const clearable: Clearable<Counted>[] = [];
+  const removable: RemovableChange<Counted>[] = [];
   const unmarked: Operation[] = [];
-  const onCorrupt = ({ rowKey, etag }: StorageCorrupt) => clearable.push({ rowKey, etag, change: undefined });
+  const onCorrupt = ({ rowKey, etag }: StorageCorrupt) => removable.push({ rowKey, etag, change: undefined });
   const changed = { partitionKey: VAULTS, from: CHANGED, before: TOTALS_END_KEY, onCorrupt };
   for await (const rows of tables.pages(ChangedVaults, changed)) {
     for (const row of rows) {
       const { rowKey, etag } = row;
       const change = readChanged(row, true);
       const read = counted.get(rowKey) ?? holders.get(rowKey);
-      set(counted, rowKey, change?.before);
+      setOrDelete(counted, rowKey, change?.before);
       if (!change) {
-        clearable.push({ rowKey, etag, change });
+        removable.push({ rowKey, etag, change });
         continue;
       }
       holders.delete(rowKey);
       // A version before changes a vault's row and leaves this one as it is, so what it says is held against that one.
       const now = countsAlike(read, change.now) ? change.now : await ownRow(tables, rowKey);
-      if (!now || sourceOf(now) === "keyVault") clearable.push({ rowKey, etag, change: { ...change, now } });
+      if (!now || sourceOf(now) === "keyVault") removable.push({ rowKey, etag, change: { ...change, now } });
       else if (!countsAlike(now, change.now))
         unmarked.push(replace(ChangedVaults, rowKey, changedFrom(undefined, now), etag));
     }
   }
   for (const [key, holder] of holders) {
-    const at = clearable.findIndex(({ rowKey }) => rowKey === key);
-    const [standing] = at < 0 ? [] : clearable.splice(at, 1);
+    const at = removable.findIndex(({ rowKey }) => rowKey === key);
+    const [standing] = at < 0 ? [] : removable.splice(at, 1);
     const mark = changedFrom(undefined, holder);
     unmarked.push(standing ? replace(ChangedVaults, key, mark, standing.etag) : insert(ChangedVaults, key, mark));
   }
-  return { ...stood, scope, counted, clearable, unmarked };
+  return { ...stood, scope, counted, removable, unmarked };
 }
 
 const ownRow = (tables: Tables, changedRowKey: string) =>
   tables.get(Vaults, VAULTS, vaultKey(changedRowKey.slice(CHANGED.length)));
 
 async function write(tables: Tables, found: Found, windows: Window[], summary: SummaryLayout): Promise<void> {
-  const { etag, counted, clearable, unmarked } = found;
+  const { etag, counted, removable, unmarked } = found;
   await writeTotals(tables, {
     table: Vaults.table,
     partitionKey: VAULTS,
@@ -129,11 +129,11 @@ async function write(tables: Tables, found: Found, windows: Window[], summary: S
     end: { entity: TotalsEnd, key: TOTALS_END_KEY },
     changes: ChangedVaults,
     counted,
-    clearable,
-    also: unmarked,
-    own: (rowKey) => ownRow(tables, rowKey),
+    removable,
+    further: unmarked,
+    readCurrent: (rowKey) => ownRow(tables, rowKey),
     recordOf: (vaults, sequence) => totalsOf(vaults, windows, sequence, summary),
-    unkept: unkeptTotals,
+    placeholderOf: unkeptTotals,
   });
 }
 

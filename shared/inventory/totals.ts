@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { entity } from "../platform/storage/entity.ts";
-import { deflate, ifPacked, inflate } from "../platform/storage/packed.ts";
+import { deflate, inflate, undefinedIfNotPacked } from "../platform/storage/packed.ts";
 import { DAY_MS, DAY_SECONDS, HOUR_MS } from "../platform/time.ts";
 import { ASSET_TYPES, type AssetType } from "./asset.ts";
 import { CHANGED, type Counted } from "./changed-vaults.ts";
@@ -136,7 +136,7 @@ export function readSeenAt(packed: Uint8Array): SeenAt | undefined {
 /** Undefined where no words were deflated. */
 function inflatedWords(packed: Uint8Array): Uint32Array | undefined {
   // A copy, since inflated bytes may lie unaligned in a larger buffer.
-  const bytes = ifPacked(() => new Uint8Array(inflate(packed)));
+  const bytes = undefinedIfNotPacked(() => new Uint8Array(inflate(packed)));
   return bytes && bytes.length % Uint32Array.BYTES_PER_ELEMENT === 0 ? new Uint32Array(bytes.buffer) : undefined;
 }
 

@@ -29,7 +29,7 @@ export interface Logger {
  * Copies a text that is part of another text. V8 stores a substring as a reference to the whole text, which then stays in
  * memory. Use it for parts that a scan stores once per asset.
  */
-export const detached = (part: string): string => Buffer.from(part).toString();
+export const copyText = (part: string): string => Buffer.from(part).toString();
 
 export const systemClock: Clock = { now: () => new Date() };
 

@@ -36,7 +36,7 @@ export const METRICS = {
   },
 } as const;
 
-export function measure(name: keyof typeof METRICS, value: number, attributes: Attributes = {}): void {
+export function recordMetric(name: keyof typeof METRICS, value: number, attributes: Attributes = {}): void {
   const { kind, ...options } = METRICS[name];
   const meter = metrics.getMeter(SCOPE);
   if (kind === "histogram") meter.createHistogram(name, options).record(value, attributes);
@@ -44,7 +44,7 @@ export function measure(name: keyof typeof METRICS, value: number, attributes: A
   else meter.createCounter(name, options).add(value, attributes);
 }
 
-export interface Piece {
+export interface SpanOptions {
   name: string;
   kind: SpanKind;
   attributes?: Attributes;
@@ -53,7 +53,10 @@ export interface Piece {
 }
 
 /** Runs work in a span of its own. */
-export async function inSpan<T>({ name, kind, attributes = {}, carrier }: Piece, work: () => Promise<T>): Promise<T> {
+export async function withSpan<T>(
+  { name, kind, attributes = {}, carrier }: SpanOptions,
+  work: () => Promise<T>,
+): Promise<T> {
   const isCarrier = typeof carrier === "object" && carrier !== null;
   const parent = isCarrier ? propagation.extract(ROOT_CONTEXT, carrier) : context.active();
   return await trace.getTracer(SCOPE).startActiveSpan(name, { kind, attributes }, parent, async (span) => {
@@ -70,7 +73,7 @@ export async function inSpan<T>({ name, kind, attributes = {}, carrier }: Piece,
 }
 
 /** Adds attributes to the current span. */
-export const describe = (attributes: Attributes): void => {
+export const setSpanAttributes = (attributes: Attributes): void => {
   trace.getActiveSpan()?.setAttributes(attributes);
 };
 

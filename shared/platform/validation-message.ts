@@ -4,7 +4,7 @@ import type * as z from "zod";
  * Describes a validation error as the end of a sentence that starts with the value's name: "limit must be at most 1000". Pass
  * it as `error` to a schema's parse, which uses it if the schema has no message of its own. Never contains the value.
  */
-export const wordsOf: z.core.$ZodErrorMap = (issue) => {
+export const validationMessage: z.core.$ZodErrorMap = (issue) => {
   if (issue.input === undefined && issue.code !== "unrecognized_keys" && issue.code !== "custom") return "is missing";
   switch (issue.code) {
     case "invalid_type":
@@ -12,9 +12,9 @@ export const wordsOf: z.core.$ZodErrorMap = (issue) => {
     case "invalid_value":
       return `must be ${issue.values.length === 1 ? "" : "one of "}${issue.values.map(String).join(", ")}`;
     case "too_small":
-      return boundWords(issue.origin, issue.minimum, issue.exact, issue.inclusive ? "at least" : "more than");
+      return boundMessage(issue.origin, issue.minimum, issue.exact, issue.inclusive ? "at least" : "more than");
     case "too_big":
-      return boundWords(issue.origin, issue.maximum, issue.exact, issue.inclusive ? "at most" : "less than");
+      return boundMessage(issue.origin, issue.maximum, issue.exact, issue.inclusive ? "at most" : "less than");
     case "not_multiple_of":
       return `must be a multiple of ${issue.divisor}`;
     case "invalid_format":
@@ -22,7 +22,7 @@ export const wordsOf: z.core.$ZodErrorMap = (issue) => {
     case "unrecognized_keys":
       return `has members that are not known: ${issue.keys.map((key) => key.slice(0, 64)).join(", ")}`;
     case "invalid_union":
-      return unionWords(issue.errors);
+      return unionMessage(issue.errors);
     case "invalid_key":
       return "has a name that can't be used";
     case "invalid_element":
@@ -61,7 +61,7 @@ const UNITS: Record<string, [one: string, many: string]> = {
   array: ["item", "items"],
 };
 
-function boundWords(origin: string, bound: number | bigint, exact: boolean | undefined, word: string): string {
+function boundMessage(origin: string, bound: number | bigint, exact: boolean | undefined, word: string): string {
   const how = exact ? "exactly" : word;
   const unit = UNITS[origin];
   if (!unit) return `must be ${how} ${bound}`;
@@ -70,7 +70,7 @@ function boundWords(origin: string, bound: number | bigint, exact: boolean | und
 }
 
 /** Joins the messages of a union's alternatives about the value as a whole. Messages about members are omitted. */
-function unionWords(forms: z.core.$ZodIssue[][]): string {
+function unionMessage(forms: z.core.$ZodIssue[][]): string {
   const wanted = forms.map((issues) => issues.find(({ path }) => path.length === 0)?.message);
   return wanted.every((words) => words !== undefined) && wanted.length > 0
     ? [...new Set(wanted)].join(", or ")

@@ -280,7 +280,7 @@ export const titleOf = ({ appName, assetId, rotationId }: RotationSummary): stri
 
 /** Rotations and all that points to them lie in one partition, so that each change is one transaction. */
 export const ROTATIONS = "rotations";
-export const Rotations = entity("Rotations", RotationRecord, { witness: true, signed: true });
+export const Rotations = entity("Rotations", RotationRecord, { uniqueWrites: true, signed: true });
 export const RotationSummaries = entity("Rotations", Summary);
 /** Names a rotation: by what is rotated while it is not over, by when it is due, and one whose value is held before it is written. */
 export const RotationPointers = entity("Rotations", z.object({ rotationId: z.string() }));

@@ -6,7 +6,7 @@ import type { VaultSecretsClients } from "../platform/azure/vault-secrets.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { startRenewals } from "../platform/runs/renewals.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
-import { isConflict, unlessChanged } from "../platform/storage/conflict.ts";
+import { isConflict, undefinedIfChanged } from "../platform/storage/conflict.ts";
 import type { Row } from "../platform/storage/entity.ts";
 import { RowChanged, type Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
@@ -102,7 +102,7 @@ export function createTurn(world: RotationWorld, claimed: Row<RotationRecord>, o
 
   /** @returns what gives the lease back. */
   async function lease(): Promise<() => Promise<void>> {
-    const found = await tables.aged(WriterLeases, ROTATIONS, LEASE_ROW);
+    const found = await tables.getWithAge(WriterLeases, ROTATIONS, LEASE_ROW);
     if (found && found.row.owner !== "" && found.ageMs < LEASE_MS) {
       throw new Later(Math.min(BUSY_SECONDS.most, Math.max(BUSY_SECONDS.least, Math.ceil(found.ageMs / SECOND_MS))));
     }
@@ -113,7 +113,7 @@ export function createTurn(world: RotationWorld, claimed: Row<RotationRecord>, o
         found === undefined
           ? await tables.insert(WriterLeases, ROTATIONS, LEASE_ROW, write(owner))
           : await tables.replace(WriterLeases, { ...found.row, ...write(owner) });
-      return async () => void (await unlessChanged(tables.replace(WriterLeases, { ...taken, ...write("") })));
+      return async () => void (await undefinedIfChanged(tables.replace(WriterLeases, { ...taken, ...write("") })));
     } catch (error) {
       if (isConflict(error)) throw new Later(BUSY_SECONDS.least);
       throw error;

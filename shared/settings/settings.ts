@@ -10,7 +10,7 @@ import type { Caller } from "../platform/http/endpoint.ts";
 import { parse } from "../platform/http/input.ts";
 import { notFound, Problem } from "../platform/http/problem.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
-import { unlessChanged } from "../platform/storage/conflict.ts";
+import { undefinedIfChanged } from "../platform/storage/conflict.ts";
 import { entity, type Row, withoutKeys } from "../platform/storage/entity.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import {
@@ -320,7 +320,7 @@ export function createSettings(deps: SettingsDependencies): Settings {
     if (!row || keys.length === 0) return;
     for (const listener of listeners) await listener(keys);
     // Where the row was changed meanwhile, the listeners hear of these once more.
-    await unlessChanged(tables.replace(SettingsRow, { ...row, unnotified: undefined }));
+    await undefinedIfChanged(tables.replace(SettingsRow, { ...row, unnotified: undefined }));
   }
 
   /** The change holds whether or not the listeners hear of it now: the timer tells them later. */

@@ -107,7 +107,7 @@ export function openRoom({
     async send(queue, message, { delaySeconds = 0 } = {}) {
       messages.push({ queue, message, visibleAt: clock.now().getTime() + delaySeconds * 1000 });
     },
-    reachable: async () => {},
+    checkReachable: async () => {},
   };
 
   function instance(steps: Steps = { taken: 0 }, host: { tables: Tables; clock: Clock } = { tables, clock }): Alerts {

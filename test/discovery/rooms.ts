@@ -184,7 +184,7 @@ export function scanRooms(connectionString: string, wrap: (tables: Tables) => Ta
     SETTING_KEYS.map((key) => [key, DEFINITIONS[key].default]),
   ) as unknown as SettingValues;
   const queues: Queues = {
-    reachable: async () => {},
+    checkReachable: async () => {},
     send: async (queue, message, { delaySeconds = 0 } = {}) => {
       sent.push({ queue, message: message as Message["message"], delaySeconds });
     },

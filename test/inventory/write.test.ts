@@ -94,9 +94,9 @@ function dyingAfter(last: number): Tables {
           live();
           await fence.take();
         },
-        async move() {
+        async advance() {
           live();
-          await fence.move();
+          await fence.advance();
         },
         write: (operations, options) =>
           fence.write(operations, {

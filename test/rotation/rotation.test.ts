@@ -782,12 +782,12 @@ test("whoever would change an application is told how long another one has that 
   const changed: string[] = [];
   /** Somebody changes an application, where the store says that the right was given or taken so long ago. */
   const change = async (who: string, ageMs?: number, meanwhile = async () => {}) => {
-    const aged: typeof tables.aged = async (...row) => {
-      const found = await tables.aged(...row);
+    const getWithAge: typeof tables.getWithAge = async (...row) => {
+      const found = await tables.getWithAge(...row);
       return found && { ...found, ageMs: ageMs ?? found.ageMs };
     };
     const turn = createTurn(
-      { tables: { ...tables, aged }, clock, randomness: systemRandomness() } as never,
+      { tables: { ...tables, getWithAge }, clock, randomness: systemRandomness() } as never,
       {} as never,
       who,
       BOSS,

@@ -87,7 +87,7 @@ test("once it is taken, nothing of the one who held it is applied, removals neit
   await fence("other").take();
   await expect(slow.write([remove(Things, thing(0))])).rejects.toThrow(RowChanged);
   await expect(slow.write(puts(3, "late"))).rejects.toThrow(RowChanged);
-  await expect(slow.move()).rejects.toThrow(RowChanged);
+  await expect(slow.advance()).rejects.toThrow(RowChanged);
   expect(await standing()).toEqual([`${thing(0)} x`, `${thing(1)} x`]);
 });
 

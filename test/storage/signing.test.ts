@@ -70,7 +70,7 @@ async function stored(rowKey: string) {
 }
 const refused = async (rowKey: string, reader = tables) => {
   await expect(reader.get(Signed, p, rowKey)).rejects.toThrow(StorageCorrupt);
-  await expect(reader.aged(Signed, p, rowKey)).rejects.toThrow(StorageCorrupt);
+  await expect(reader.getWithAge(Signed, p, rowKey)).rejects.toThrow(StorageCorrupt);
   const corrupt: string[] = [];
   for await (const rows of reader.pages(Signed, { partitionKey: p, onCorrupt: (row) => corrupt.push(row.rowKey) }))
     corrupt.push(...rows.map((row) => `good ${row.rowKey}`));
@@ -82,7 +82,7 @@ describe("a signed row", () => {
     await tables.insert(Signed, p, "a", value);
     await tables.transaction("Signed", p, [insert(Signed, "b", value), put(Signed, "c", { name: "short" })]);
     expect(await tables.get(Signed, p, "a")).toMatchObject({ ...value, bytes: Buffer.from(value.bytes) });
-    expect((await tables.aged(Signed, p, "c"))?.row).toMatchObject({ name: "short" });
+    expect((await tables.getWithAge(Signed, p, "c"))?.row).toMatchObject({ name: "short" });
     const names: string[] = [];
     for await (const rows of tables.pages(Signed, { partitionKey: p })) names.push(...rows.map((row) => row.rowKey));
     expect(names).toEqual(["a", "b", "c"]);

@@ -2,9 +2,9 @@ import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { PipelinePolicy, PipelineRequest } from "@azure/core-rest-pipeline";
 import * as z from "zod";
-import { once } from "../once.ts";
+import { loadOnce } from "../once.ts";
 import type { Logger, Randomness } from "../runtime.ts";
-import { measure } from "../telemetry.ts";
+import { recordMetric } from "../telemetry.ts";
 import { AnswerTimeout, createTransport } from "../transport.ts";
 import { CONNECTIONS, type HostLimit } from "./connections.ts";
 import {
@@ -121,7 +121,7 @@ export const newCall = ({ signal, unreadable }: Partial<Omit<Call, "pagesAsked">
   pagesAsked: new Set(),
 });
 
-const transport = once(() => createTransport(CONNECTIONS));
+const transport = loadOnce(() => createTransport(CONNECTIONS));
 
 /** What every SDK client here is made with: the SDK's own retries are off, the policy has them. */
 export async function clientOptions(options: CallPolicyOptions) {
@@ -140,7 +140,7 @@ export async function clientOptions(options: CallPolicyOptions) {
 const USER_AGENT = "credential-lifecycle";
 
 /** What the SDKs put on every request: who asks. */
-const commonHeaders = once(async (): Promise<Record<string, string>> => {
+const commonHeaders = loadOnce(async (): Promise<Record<string, string>> => {
   const { createEmptyPipeline, createHttpHeaders, createPipelineRequest, userAgentPolicy } = await import(
     "@azure/core-rest-pipeline"
   );
@@ -272,7 +272,7 @@ async function tried<A>(
       const failure = late
         ? noAnswer(target, `no answer within ${limits.requestTimeoutMs / 1000} s`)
         : asCloudFailure(error, target);
-      if (failure.code === "throttled") measure("throttled", 1, { operation: target.operation });
+      if (failure.code === "throttled") recordMetric("throttled", 1, { operation: target.operation });
       const wait = waitBefore(failure, tries, limits, randomness);
       if (wait === undefined || waited + wait > limits.totalWaitMs) throw failure;
       waited += wait;

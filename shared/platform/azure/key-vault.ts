@@ -1,6 +1,6 @@
 import type { Config } from "../config/config.ts";
-import { once } from "../once.ts";
-import { detached, type Logger, type Randomness, systemRandomness } from "../runtime.ts";
+import { loadOnce } from "../once.ts";
+import { copyText, type Logger, type Randomness, systemRandomness } from "../runtime.ts";
 import { CALL_LIMITS, type Call, type CallLimits, createSender, newCall, readAnswer } from "./calls.ts";
 import { createHostLimit } from "./connections.ts";
 import { type CallTarget, CloudFailure, foreignHost } from "./failure.ts";
@@ -160,7 +160,7 @@ export function createKeyVaults({
       const resource = `key vault ${name}`;
       const origin = originOf(vaultUri, suffix, { operation: "open the vault", resource });
       const hostLimit = createHostLimit();
-      const sender = once(() =>
+      const sender = loadOnce(() =>
         createSender({
           origin,
           scope: `https://${suffix}/.default`,
@@ -298,7 +298,7 @@ interface SdkProperties {
 
 export function listed(properties: SdkProperties): Listed {
   return {
-    name: detached(properties.name ?? ""),
+    name: copyText(properties.name ?? ""),
     enabled: properties.enabled ?? true,
     ...present({
       notBefore: unixSeconds(properties.notBefore),
@@ -317,7 +317,7 @@ function listedEntry(
   { attributes, tags, ...entry }: { attributes?: Attributes; tags?: object | null; managed?: boolean | null },
 ): Listed {
   return {
-    name: detached(identified(id).name),
+    name: copyText(identified(id).name),
     enabled: attributes?.enabled ?? true,
     ...present({
       notBefore: wholeSeconds(attributes?.nbf),

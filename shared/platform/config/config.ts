@@ -1,5 +1,5 @@
 import type * as z from "zod";
-import { wordsOf } from "../validation-message.ts";
+import { validationMessage } from "../validation-message.ts";
 import { Environment } from "./environment.ts";
 
 /**
@@ -75,7 +75,7 @@ export function loadConfig(environment: Given): Config {
     Object.entries(environment).filter(([, value]) => value !== undefined && value !== ""),
   ) as Given;
   // jitless: the schema is used once, and compiling it would take longer than parsing.
-  const result = Environment.safeParse(given, { error: wordsOf, jitless: true });
+  const result = Environment.safeParse(given, { error: validationMessage, jitless: true });
   const invalid = result.success
     ? []
     : result.error.issues.map((issue) => [String(issue.path[0] ?? ""), issue.message] as const);

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { wordsOf } from "../validation-message.ts";
+import { validationMessage } from "../validation-message.ts";
 import { Problem, type ProblemPart } from "./problem.ts";
 
 /** Maximum size of a request body. */
@@ -69,7 +69,7 @@ export function withDeclaredNames(schema: z.core.$ZodType, value: unknown, path:
  * @throws {Problem} invalidRequest that lists all errors.
  */
 export function parse<S extends z.ZodType>(schema: S, value: unknown, where: "body" | "query" | "path"): z.output<S> {
-  const result = schema.safeParse(withDeclaredNames(schema, value, where), { error: wordsOf });
+  const result = schema.safeParse(withDeclaredNames(schema, value, where), { error: validationMessage });
   if (result.success) return result.data;
   const errors = result.error.issues.flatMap((issue) => partsOf(issue, where)).slice(0, MAX_NAMED_ERRORS);
   const detail = `Correct ${errors.length === 1 ? "this" : "these"} and send the request again: ${errors

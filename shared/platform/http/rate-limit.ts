@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import * as z from "zod";
 import type { Clock } from "../runtime.ts";
-import { isConflict, unlessChanged } from "../storage/conflict.ts";
+import { isConflict, undefinedIfChanged } from "../storage/conflict.ts";
 import { entity, type Row } from "../storage/entity.ts";
 import { keyText } from "../storage/keys.ts";
 import type { Tables } from "../storage/tables.ts";
@@ -148,7 +148,7 @@ export function createRateLimiter(deps: { tables: Tables; clock: Clock; limits: 
           for (const row of rows) {
             if (row.lastAt >= before) continue;
             // If the caller has just called again, the ETag is stale and the row stays.
-            await unlessChanged(tables.remove(Calls, partitionKey, row.rowKey, row.etag));
+            await undefinedIfChanged(tables.remove(Calls, partitionKey, row.rowKey, row.etag));
           }
         }
       }

@@ -114,7 +114,7 @@ export function createRuns<R extends RunFacts>(
     },
 
     async hold(runId) {
-      const found = await tables.aged(Runs, partitionKey, runKey(runId));
+      const found = await tables.getWithAge(Runs, partitionKey, runKey(runId));
       if (found?.row.status !== "running") return undefined;
       if (found.row.worker !== undefined && found.ageMs < LEASE_MS) throw new RunBusy(LEASE_MS - found.ageMs);
       const worker = `discovery/${runId}/${randomness.ulid(clock.now())}`;

@@ -5,12 +5,12 @@ import type { Logger } from "../runtime.ts";
 import type { StoreClock } from "./clock.ts";
 import { type StorageConnection, usesPlainHttp } from "./connection.ts";
 import { errorCode, isUnclear, markResent } from "./errors.ts";
-import { FIRST_RETRY_MS, MAX_DELETION_WAIT_MS, MAX_RETRY_MS, MAX_TRIES } from "./limits.ts";
-import { TransactionCut, TransactionRefused } from "./transaction.ts";
+import { FIRST_RETRY_MS, MAX_ATTEMPTS, MAX_DELETION_WAIT_MS, MAX_RETRY_MS } from "./limits.ts";
+import { TransactionRejected, TransactionTruncated } from "./transaction.ts";
 import { createStorageTransport } from "./transport.ts";
 
 /** A connected table: the SDK's client, and the parts of the client that requests outside the SDK's methods need. */
-export interface Reached {
+export interface ConnectedTable {
   readonly client: TableClient;
   readonly http: HttpClient;
   /** Address of the table service. */
@@ -27,38 +27,38 @@ export interface TableClients {
    * A missing table is created only if `create` is set, and only after the service reported that the table is missing. So no
    * request checks whether a table exists.
    */
-  use<R>(table: string, options: { create: boolean }, action: (reached: Reached) => Promise<R>): Promise<R>;
-  reach(table: string): Promise<Reached>;
+  run<R>(table: string, options: { create: boolean }, action: (connected: ConnectedTable) => Promise<R>): Promise<R>;
+  connect(table: string): Promise<ConnectedTable>;
 }
 
 export function createTableClients(
   connection: StorageConnection,
   { log, clock }: { log?: Logger | undefined; clock?: StoreClock | undefined },
 ): TableClients {
-  const clients = new Map<string, Promise<Reached>>();
-  const reach = (table: string): Promise<Reached> => {
-    let reached = clients.get(table);
-    if (reached === undefined) {
-      reached = connect(connection, table, clock);
-      clients.set(table, reached);
+  const clients = new Map<string, Promise<ConnectedTable>>();
+  const connectOnce = (table: string): Promise<ConnectedTable> => {
+    let connected = clients.get(table);
+    if (connected === undefined) {
+      connected = connect(connection, table, clock);
+      clients.set(table, connected);
       // The next call connects again, because acquiring a credential can fail temporarily.
-      reached.catch(() => clients.delete(table));
+      connected.catch(() => clients.delete(table));
     }
-    return reached;
+    return connected;
   };
 
   return {
-    reach,
-    async use(table, { create }, action) {
-      const reached = await reach(table);
+    connect: connectOnce,
+    async run(table, { create }, action) {
+      const connected = await connectOnce(table);
       let missing = false;
-      let waited = 0;
-      let tries = 1;
+      let waitedMs = 0;
+      let attempts = 1;
       let unclear = false;
       for (;;) {
         try {
-          if (missing) await reached.client.createTable();
-          return await action(reached);
+          if (missing) await connected.client.createTable();
+          return await action(connected);
         } catch (error) {
           // An attempt without a clear answer may have been applied. A later clear rejection can be its effect.
           if (unclear) markResent(error);
@@ -69,12 +69,13 @@ export function createTableClients(
             log?.info("Creating a table", { table });
             continue;
           }
-          const settling = code === "TableBeingDeleted" || (code === "TableNotFound" && missing);
-          if (settling ? waited >= MAX_DELETION_WAIT_MS : !isBusy(error) || tries >= MAX_TRIES) throw error;
-          const pause = Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** (tries++ - 1)) * (0.5 + Math.random() / 2);
+          const isBeingDeleted = code === "TableBeingDeleted" || (code === "TableNotFound" && missing);
+          if (isBeingDeleted ? waitedMs >= MAX_DELETION_WAIT_MS : !isBusy(error) || attempts >= MAX_ATTEMPTS)
+            throw error;
+          const pause = Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** (attempts++ - 1)) * (0.5 + Math.random() / 2);
           log?.warn("Trying a table again", { table, code, pauseMs: Math.round(pause) });
           await delay(pause);
-          waited += pause;
+          waitedMs += pause;
         }
       }
     },
@@ -96,11 +97,15 @@ export const UNUSED_POLICIES = [
   "redirectPolicy",
 ];
 
-async function connect(connection: StorageConnection, table: string, clock: StoreClock | undefined): Promise<Reached> {
+async function connect(
+  connection: StorageConnection,
+  table: string,
+  clock: StoreClock | undefined,
+): Promise<ConnectedTable> {
   const [{ TableClient }, http] = await Promise.all([import("@azure/data-tables"), createStorageTransport({ clock })]);
   const options = {
     httpClient: http,
-    retryOptions: { maxRetries: MAX_TRIES - 1, retryDelayInMs: FIRST_RETRY_MS, maxRetryDelayInMs: MAX_RETRY_MS },
+    retryOptions: { maxRetries: MAX_ATTEMPTS - 1, retryDelayInMs: FIRST_RETRY_MS, maxRetryDelayInMs: MAX_RETRY_MS },
   };
   const client =
     "connectionString" in connection
@@ -119,8 +124,8 @@ async function connect(connection: StorageConnection, table: string, clock: Stor
  * 202 answer, or an answer whose truncation shows only when it is parsed.
  */
 const isBusy = (error: unknown): boolean =>
-  error instanceof TransactionCut ||
-  (error instanceof TransactionRefused &&
-    error.inside &&
+  error instanceof TransactionTruncated ||
+  (error instanceof TransactionRejected &&
+    error.insideAccepted &&
     (error.statusCode >= 500 || error.statusCode === 429 || error.statusCode === 408)) ||
   (error as { code?: string }).code === "PARSE_ERROR";

@@ -12,7 +12,7 @@ export interface StoreClock extends Clock {
    * @param sentAt - Time of the request in milliseconds of the monotonic clock (`performance.now()`).
    * @param receivedAt - Time of the answer, on the same clock.
    */
-  saw(date: number, sentAt: number, receivedAt: number): void;
+  adjust(date: number, sentAt: number, receivedAt: number): void;
 }
 
 /**
@@ -26,7 +26,7 @@ export function createStoreClock(monotonic: () => number = () => performance.now
   let offset = Date.now() - monotonic();
   return {
     now: () => new Date(monotonic() + offset),
-    saw(date, sentAt, receivedAt) {
+    adjust(date, sentAt, receivedAt) {
       if (!Number.isFinite(date)) return;
       offset = Math.min(Math.max(offset, date - receivedAt), date + DATE_RESOLUTION_MS - sentAt);
     },

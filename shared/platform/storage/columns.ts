@@ -21,7 +21,7 @@ const typeSuffix = "@odata.type";
  *
  * @throws RowInvalid if the value does not match the schema.
  */
-export function check<T>(e: Entity<T>, rowKey: string, value: T): T {
+export function validate<T>(e: Entity<T>, rowKey: string, value: T): T {
   const result = e.schema.safeParse(value);
   if (!result.success) throw new RowInvalid(e.table, rowKey, result.error.issues);
   return result.data as T;
@@ -33,7 +33,7 @@ export function check<T>(e: Entity<T>, rowKey: string, value: T): T {
  * @throws RowInvalid also for a null or undefined member: the service ignores nulls in a merge, so a merge can't clear a
  * member.
  */
-export function checkPart<T>(e: Entity<T>, rowKey: string, part: Partial<T>): Partial<T> {
+export function validatePart<T>(e: Entity<T>, rowKey: string, part: Partial<T>): Partial<T> {
   const given: Record<string, unknown> = withoutKeys(part);
   const checked: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(given)) {
@@ -101,7 +101,7 @@ function putBytes(columns: Columns, column: string, bytes: Uint8Array): void {
 export const columnOf = ({ name, kind }: Member): string => (kind === "json" ? `${name}_json` : name);
 
 /** Returns whether a member continues in a column that was not read. */
-export function isCut(members: readonly Member[], stored: StoredRow): boolean {
+export function isTruncated(members: readonly Member[], stored: StoredRow): boolean {
   return members.some((member) => {
     const column = columnOf(member);
     const first = stored[column];
@@ -123,12 +123,12 @@ export function decode<T>(table: string, schema: z.ZodObject, members: readonly 
   };
   const value: Record<string, unknown> = {};
   for (const member of members) {
-    const kept = read(stored, columnOf(member));
-    if (kept === undefined || kept === null) continue;
-    if (member.kind === "plain") value[member.name] = kept;
+    const column = readColumn(stored, columnOf(member));
+    if (column === undefined || column === null) continue;
+    if (member.kind === "plain") value[member.name] = column;
     else {
       try {
-        value[member.name] = JSON.parse(kept as string);
+        value[member.name] = JSON.parse(column as string);
       } catch {
         // The parser's message is dropped because it repeats a part of the text.
         throw new StorageCorrupt(table, keys, `${member.name} (broken JSON)`);
@@ -140,7 +140,7 @@ export function decode<T>(table: string, schema: z.ZodObject, members: readonly 
   return Object.assign(result.data, keys) as Row<T>;
 }
 
-function read(stored: StoredRow, column: string): unknown {
+function readColumn(stored: StoredRow, column: string): unknown {
   const first = stored[column];
   if (typeof first === "string" && isFullText(first)) {
     let text = first;

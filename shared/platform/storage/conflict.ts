@@ -23,7 +23,7 @@ export async function repeatOnConflict<T>(work: (attempt: number) => Promise<T>,
 }
 
 /** Returns the result of the write, or undefined if another writer changed the row since it was read. */
-export async function unlessChanged<T>(write: Promise<T>): Promise<T | undefined> {
+export async function undefinedIfChanged<T>(write: Promise<T>): Promise<T | undefined> {
   try {
     return await write;
   } catch (error) {

@@ -12,7 +12,7 @@ export type StorageConnection =
 export function storageAccount(connection: StorageConnection): string {
   if ("tableServiceUri" in connection) return new URL(connection.tableServiceUri).hostname.split(".")[0]!;
   // A connection string for an emulator can omit the account. One with a shared access signature has it only in the endpoint.
-  const parts = partsOf(connection.connectionString);
+  const parts = settingsOf(connection.connectionString);
   const endpoint = parts.get("tableendpoint");
   return parts.get("accountname") ?? (endpoint ? new URL(endpoint).hostname.split(".")[0]! : "devstoreaccount1");
 }
@@ -22,14 +22,14 @@ export function storageAccount(connection: StorageConnection): string {
  * explicitly.
  */
 export function usesPlainHttp(connectionString: string): boolean {
-  const parts = partsOf(connectionString);
+  const parts = settingsOf(connectionString);
   if (parts.get("usedevelopmentstorage") === "true") return true;
   const endpoint = parts.get("tableendpoint");
   return endpoint ? endpoint.startsWith("http://") : parts.get("defaultendpointsprotocol") === "http";
 }
 
 /** Parses a connection string into its settings. Names and values are in lower case. */
-const partsOf = (connectionString: string): Map<string, string> =>
+const settingsOf = (connectionString: string): Map<string, string> =>
   new Map(
     connectionString.split(";").map((part) => {
       const [name = "", value = ""] = part.split(/=(.*)/s);

@@ -17,7 +17,7 @@ export interface Entity<T> {
    * True if no two writes of such a row have the same value. If the first operation of a transaction writes such a row, that
    * row alone shows whether a transaction with a lost answer was applied.
    */
-  readonly witness: boolean;
+  readonly uniqueWrites: boolean;
   /**
    * True if the rows are signed (signing.ts), because they decide where secrets are sent or which secrets are removed. Signed
    * rows are written whole, with `transaction` instead of `write`, and are read whole.
@@ -55,7 +55,7 @@ const reserved = new Set(["partitionkey", "rowkey", "timestamp", "etag"]);
 export function entity<S extends z.ZodObject>(
   table: string,
   schema: S,
-  { witness = false, signed = false }: { witness?: boolean; signed?: boolean } = {},
+  { uniqueWrites = false, signed = false }: { uniqueWrites?: boolean; signed?: boolean } = {},
 ): Entity<z.infer<S>> {
   if (!tableName.test(table)) throw new TypeError(`${table} is not a table name.`);
   if (schema._zod.def.catchall) throw new TypeError(`${table}: its rows have keys and an ETag beside their members.`);
@@ -64,7 +64,7 @@ export function entity<S extends z.ZodObject>(
       throw new TypeError(`${table} can't have a member called ${name}.`);
     return { name, kind: kindOf(table, name, member) };
   });
-  return { table, schema, members, witness, signed };
+  return { table, schema, members, uniqueWrites, signed };
 }
 
 /**

@@ -23,7 +23,7 @@ const FenceRecord = z.object({
 export type FenceRecord = z.infer<typeof FenceRecord>;
 
 /** Declares the fence rows of a table. */
-export const fenceEntity = (table: string): Entity<FenceRecord> => entity(table, FenceRecord, { witness: true });
+export const fenceEntity = (table: string): Entity<FenceRecord> => entity(table, FenceRecord, { uniqueWrites: true });
 
 /**
  * Rejects late writes of a worker whose work another worker has taken over (a fencing token).
@@ -52,7 +52,7 @@ export interface Fence {
    *
    * @throws RowChanged or RowExists if another worker has taken the fence.
    */
-  move(): Promise<void>;
+  advance(): Promise<void>;
   /**
    * Writes the operations in as many transactions as needed, one after the other, each with the fence. The transactions
    * together are not atomic. Removing a missing row succeeds, unless the operation has an ETag.
@@ -103,14 +103,14 @@ export function createFence(
       } catch (error) {
         if (!(error instanceof RowMissing) || !isAnyRemoval(left[error.index - 1])) throw error;
         // The fence matched, so this transaction was not applied, and no other worker writes these rows.
-        left = await withoutMissing(left, error.rowKey);
+        left = await dropMissingRemovals(left, error.rowKey);
       }
     }
   }
 
   /** Drops the removals of rows that don't exist. `missing` is one of them. */
-  async function withoutMissing(parts: Part[], missing: string): Promise<Part[]> {
-    const stand = await pMap(
+  async function dropMissingRemovals(parts: Part[], missing: string): Promise<Part[]> {
+    const exists = await pMap(
       parts,
       async (part) => {
         const key = part.operation.rowKey;
@@ -119,7 +119,7 @@ export function createFence(
       },
       { concurrency: READS_AT_ONCE },
     );
-    return parts.filter((_, at) => stand[at]);
+    return parts.filter((_, at) => exists[at]);
   }
 
   return {
@@ -131,12 +131,12 @@ export function createFence(
       etag = await rows.apply(partitionKey, put(e, rowKey, value(true)));
     },
 
-    async move() {
+    async advance() {
       etag = await rows.apply(partitionKey, next(false));
     },
 
     async write(operations, { beforeEach, together = [] } = {}) {
-      const { address } = await clients.reach(e.table);
+      const { address } = await clients.connect(e.table);
       const target = { table: e.table, partitionKey, address };
       const partOf = transactionParts(target);
       for (const operation of together) checkTable(e.table, operation);
@@ -144,18 +144,18 @@ export function createFence(
       const bytes = ending.reduce((sum, part) => sum + part.bytes, FENCE_BYTES);
       const reserved = { operations: 1 + ending.length, bytes };
       const transactions = batches(target, operations, reserved);
-      const done = { written: 0, removed: 0 };
-      for (let one = transactions.next(), last = false; !last; ) {
-        const some = one.done ? [] : one.value;
-        if (!one.done) one = transactions.next();
-        last = one.done === true;
-        const parts = last ? [...some, ...ending] : some;
+      const counts = { written: 0, removed: 0 };
+      for (let batch = transactions.next(), isLast = false; !isLast; ) {
+        const current = batch.done ? [] : batch.value;
+        if (!batch.done) batch = transactions.next();
+        isLast = batch.done === true;
+        const parts = isLast ? [...current, ...ending] : current;
         if (parts.length === 0) break;
         await beforeEach?.();
-        done.removed += await submit(partOf, parts, !last);
-        done.written += parts.filter(({ operation }) => operation.kind !== "remove").length;
+        counts.removed += await submit(partOf, parts, !isLast);
+        counts.written += parts.filter(({ operation }) => operation.kind !== "remove").length;
       }
-      return done;
+      return counts;
     },
   };
 }

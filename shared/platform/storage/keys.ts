@@ -54,11 +54,11 @@ function nextInOrder(code: number): number {
  * @throws URIError for a key that `keyProblem` rejects.
  */
 export const partitionPath = (table: string, partitionKey: string): string =>
-  `${table}(PartitionKey='${inPath(partitionKey)}',RowKey='`;
+  `${table}(PartitionKey='${encodeKey(partitionKey)}',RowKey='`;
 /** End of a row's path. */
 export const PATH_END = "')";
 
-export const inPath = (key: string): string => encodeURIComponent(key.replaceAll("'", "''"));
+export const encodeKey = (key: string): string => encodeURIComponent(key.replaceAll("'", "''"));
 
 /** Returns why the service would reject a partition or row key, or undefined. */
 export function keyProblem(key: string): string | undefined {

@@ -57,7 +57,7 @@ export const MAX_MESSAGE_BYTES = 48 * 1024;
 export const MAX_MESSAGE_DELAY_SECONDS = 7 * DAY_SECONDS;
 
 /** Maximum attempts of one request if the service is busy or unreachable. */
-export const MAX_TRIES = 5;
+export const MAX_ATTEMPTS = 5;
 
 /** Milliseconds before the second attempt. Doubles with each attempt, with jitter. */
 export const FIRST_RETRY_MS = 500;

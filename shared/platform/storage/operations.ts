@@ -1,4 +1,4 @@
-import { type Columns, check, checkPart, encode } from "./columns.ts";
+import { type Columns, encode, validate, validatePart } from "./columns.ts";
 import type { Entity } from "./entity.ts";
 
 /** One operation of a transaction. Created by `insert`, `put`, `replace`, `merge` and `remove`, which validate the value. */
@@ -16,7 +16,7 @@ export const insert = <T>(e: Entity<T>, rowKey: string, value: NoInfer<T>): Oper
   kind: "insert",
   entity: e,
   rowKey,
-  columns: encode(e.members, check(e, rowKey, value) as object),
+  columns: encode(e.members, validate(e, rowKey, value) as object),
 });
 
 /** Adds a row, or replaces an existing row unconditionally. */
@@ -24,7 +24,7 @@ export const put = <T>(e: Entity<T>, rowKey: string, value: NoInfer<T>): Operati
   kind: "put",
   entity: e,
   rowKey,
-  columns: encode(e.members, check(e, rowKey, value) as object),
+  columns: encode(e.members, validate(e, rowKey, value) as object),
 });
 
 /** A value that is validated and encoded once for several rows with the same value. */
@@ -40,7 +40,7 @@ export interface Encoded {
  */
 export const encoded = <T>(e: Entity<T>, name: string, value: NoInfer<T>): Encoded => ({
   entity: e,
-  columns: encode(e.members, check(e, name, value) as object),
+  columns: encode(e.members, validate(e, name, value) as object),
 });
 
 /** Like `put`, with an encoded value. */
@@ -56,7 +56,7 @@ export const replace = <T>(e: Entity<T>, rowKey: string, value: NoInfer<T>, etag
   kind: "replace",
   entity: e,
   rowKey,
-  columns: encode(e.members, check(e, rowKey, value) as object),
+  columns: encode(e.members, validate(e, rowKey, value) as object),
   etag,
 });
 
@@ -68,7 +68,7 @@ export const merge = <T>(e: Entity<T>, rowKey: string, part: Partial<NoInfer<T>>
   kind: "merge",
   entity: e,
   rowKey,
-  columns: encode(e.members, checkPart(e, rowKey, part as Partial<T>)),
+  columns: encode(e.members, validatePart(e, rowKey, part as Partial<T>)),
   etag,
 });
 

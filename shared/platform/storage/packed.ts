@@ -40,7 +40,7 @@ export function inflate(bytes: Uint8Array): Buffer<ArrayBuffer> {
 export const pack = (value: unknown): Uint8Array<ArrayBuffer> => deflate(JSON.stringify(value));
 
 /**
- * Reverses `pack` and validates the content. For bytes of a row, use `unpack`, or call this inside `unpacking`.
+ * Reverses `pack` and validates the content. For bytes of a row, use `unpack`, or call this inside `withCorruptRowErrors`.
  *
  * @throws NotPacked if `pack` did not create these bytes, or the content does not match `schema`.
  */
@@ -63,7 +63,7 @@ function parsed(text: string): unknown {
  *
  * @throws StorageCorrupt instead of NotPacked.
  */
-export function unpacking<T, A>(
+export function withCorruptRowErrors<T, A>(
   { table }: Entity<T>,
   { partitionKey, rowKey, etag = "" }: { partitionKey: string; rowKey: string; etag?: string },
   member: string,
@@ -93,10 +93,10 @@ export const unpack = <T, M extends string, S extends z.ZodType>(
   row: Row<Record<M, Uint8Array>>,
   member: M,
   schema: S,
-): z.infer<S> => unpacking(entity, row, member, () => unpackBytes(row[member], schema));
+): z.infer<S> => withCorruptRowErrors(entity, row, member, () => unpackBytes(row[member], schema));
 
 /** Returns the result of `read`, or undefined if the bytes were not written by a version of this service. */
-export function ifPacked<A>(read: () => A): A | undefined {
+export function undefinedIfNotPacked<A>(read: () => A): A | undefined {
   try {
     return read();
   } catch (error) {

@@ -1,7 +1,7 @@
 import type { PipelineResponse } from "@azure/core-rest-pipeline";
-import type { Reached } from "./clients.ts";
+import type { ConnectedTable } from "./clients.ts";
 import type { StoredRow } from "./columns.ts";
-import { inPath, PATH_END, partitionPath } from "./keys.ts";
+import { encodeKey, PATH_END, partitionPath } from "./keys.ts";
 import { restPipeline } from "./transport.ts";
 
 /** Continuation token of a query. */
@@ -32,12 +32,12 @@ export interface PageQuery {
  *
  * @throws RestError like the SDK's `listEntities`.
  */
-export async function queryPage(reached: Reached, table: string, query: PageQuery): Promise<StoredPage> {
+export async function queryPage(reached: ConnectedTable, table: string, query: PageQuery): Promise<StoredPage> {
   const response = await send(reached, `${table}()?${parametersOf(query)}${reached.signature.replace("?", "&")}`);
   const partitionKey = response.headers.get("x-ms-continuation-nextpartitionkey");
   const rowKey = response.headers.get("x-ms-continuation-nextrowkey");
   return {
-    rows: (await read(response, (body) => (body as { value?: WireRow[] }).value)).map(storedRow),
+    rows: (await parseBody(response, (body) => (body as { value?: WireRow[] }).value)).map(storedRow),
     next: partitionKey ? { partitionKey, rowKey: rowKey || undefined } : undefined,
   };
 }
@@ -49,19 +49,19 @@ export async function queryPage(reached: Reached, table: string, query: PageQuer
  * @throws RestError like the SDK's `getEntity`, with status 404 if the row does not exist.
  */
 export async function getRow(
-  reached: Reached,
+  reached: ConnectedTable,
   table: string,
   partitionKey: string,
   rowKey: string,
 ): Promise<{ row: StoredRow; date: number }> {
-  const path = `${partitionPath(table, partitionKey)}${inPath(rowKey)}${PATH_END}`;
+  const path = `${partitionPath(table, partitionKey)}${encodeKey(rowKey)}${PATH_END}`;
   const response = await send(reached, `${path}${reached.signature}`);
-  const row = await read(response, (body) => ("odata.etag" in body ? body : undefined));
+  const row = await parseBody(response, (body) => ("odata.etag" in body ? body : undefined));
   return { row: storedRow(row), date: Date.parse(response.headers.get("date") ?? "") };
 }
 
 /** @param target - Path and query, relative to the table service's address. */
-async function send({ address, client, http }: Reached, target: string): Promise<PipelineResponse> {
+async function send({ address, client, http }: ConnectedTable, target: string): Promise<PipelineResponse> {
   const { createHttpHeaders, createPipelineRequest } = await restPipeline();
   const request = createPipelineRequest({
     url: `${address}/${target}`,
@@ -74,7 +74,7 @@ async function send({ address, client, http }: Reached, target: string): Promise
     allowInsecureConnection: address.startsWith("http://"),
   });
   const response = await client.pipeline.sendRequest(http, request);
-  if (response.status !== 200) throw await refusal(response);
+  if (response.status !== 200) throw await rejectionOf(response);
   return response;
 }
 
@@ -90,7 +90,7 @@ function parametersOf({ filter, select, top, next }: PageQuery): string {
 type WireRow = Record<string, unknown>;
 
 /** @param find - Returns the expected part of the body, or undefined if the body does not contain it. */
-async function read<T>(response: PipelineResponse, find: (body: WireRow) => T | undefined): Promise<T> {
+async function parseBody<T>(response: PipelineResponse, find: (body: WireRow) => T | undefined): Promise<T> {
   const { request, status } = response;
   try {
     const found = find(JSON.parse(response.bodyAsText ?? "") as WireRow);
@@ -103,7 +103,7 @@ async function read<T>(response: PipelineResponse, find: (body: WireRow) => T | 
   throw new RestError("The answer to a query is not whole.", { code, statusCode: status, request, response });
 }
 
-async function refusal(response: PipelineResponse): Promise<Error> {
+async function rejectionOf(response: PipelineResponse): Promise<Error> {
   const { RestError } = await restPipeline();
   const { request, status, bodyAsText } = response;
   const code = /(?:"code"\s*:\s*"|<Code>)(\w+)/.exec(bodyAsText ?? "")?.[1];

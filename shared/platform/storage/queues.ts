@@ -7,11 +7,11 @@ import { errorCode, isUnclear } from "./errors.ts";
 import {
   ANSWER_TIMEOUT_MS,
   FIRST_RETRY_MS,
+  MAX_ATTEMPTS,
   MAX_DELETION_WAIT_MS,
   MAX_MESSAGE_BYTES,
   MAX_MESSAGE_DELAY_SECONDS,
   MAX_RETRY_MS,
-  MAX_TRIES,
 } from "./limits.ts";
 
 export interface Queues {
@@ -29,12 +29,12 @@ export interface Queues {
    *
    * @throws the service's error otherwise.
    */
-  reachable(queue: string): Promise<void>;
+  checkReachable(queue: string): Promise<void>;
 }
 
 export function createQueues(connection: StorageConnection, { log }: { log?: Logger } = {}): Queues {
   const clients = new Map<string, Promise<QueueClient>>();
-  const reach = (queue: string): Promise<QueueClient> => {
+  const connectOnce = (queue: string): Promise<QueueClient> => {
     let client = clients.get(queue);
     if (client === undefined) {
       client = connect(connection, queue);
@@ -51,11 +51,11 @@ export function createQueues(connection: StorageConnection, { log }: { log?: Log
     { create }: { create: boolean },
     action: (client: QueueClient, options: { abortSignal: AbortSignal }) => Promise<unknown>,
   ): Promise<void> {
-    const client = await reach(queue);
+    const client = await connectOnce(queue);
     const options = () => ({ abortSignal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) });
     let missing = false;
-    let waited = 0;
-    let tries = 1;
+    let waitedMs = 0;
+    let attempts = 1;
     for (;;) {
       try {
         if (missing) await client.createIfNotExists(options());
@@ -68,23 +68,24 @@ export function createQueues(connection: StorageConnection, { log }: { log?: Log
           log?.info("Creating a queue", { queue });
           continue;
         }
-        const settling = code === "QueueBeingDeleted" || (code === "QueueNotFound" && missing);
-        if (settling ? waited >= MAX_DELETION_WAIT_MS : !isUnclear(error) || tries >= MAX_TRIES) throw error;
-        const pause = Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** (tries++ - 1)) * (0.5 + Math.random() / 2);
+        const isBeingDeleted = code === "QueueBeingDeleted" || (code === "QueueNotFound" && missing);
+        if (isBeingDeleted ? waitedMs >= MAX_DELETION_WAIT_MS : !isUnclear(error) || attempts >= MAX_ATTEMPTS)
+          throw error;
+        const pause = Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** (attempts++ - 1)) * (0.5 + Math.random() / 2);
         log?.warn("Trying a queue again", { queue, code, pauseMs: Math.round(pause) });
         await delay(pause);
-        waited += pause;
+        waitedMs += pause;
       }
     }
   }
 
   return {
-    reachable: (queue) => use(queue, { create: false }, (client, options) => client.exists(options)),
+    checkReachable: (queue) => use(queue, { create: false }, (client, options) => client.exists(options)),
 
     async send(queue, message, { delaySeconds = 0 } = {}) {
       if (!Number.isInteger(delaySeconds) || delaySeconds < 0 || delaySeconds >= MAX_MESSAGE_DELAY_SECONDS)
         throw new RangeError(`A message can't be delayed by ${delaySeconds} seconds.`);
-      const text = messageText(queue, traced(message));
+      const text = messageText(queue, withTraceContext(message));
       await use(queue, { create: true }, (client, options) =>
         client.sendMessage(text, { ...options, visibilityTimeout: delaySeconds }),
       );
@@ -92,7 +93,7 @@ export function createQueues(connection: StorageConnection, { log }: { log?: Log
   };
 }
 
-const traced = (message: unknown): unknown =>
+const withTraceContext = (message: unknown): unknown =>
   typeof message === "object" && message !== null && !Array.isArray(message)
     ? { ...message, ...traceContext() }
     : message;

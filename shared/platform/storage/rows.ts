@@ -1,12 +1,12 @@
 import type { TableEntity } from "@azure/data-tables";
-import type { Reached, TableClients } from "./clients.ts";
+import type { ConnectedTable, TableClients } from "./clients.ts";
 import { checkLimits, decode, encode, type StoredRow } from "./columns.ts";
 import { errorCode, markResent, RowChanged, RowExists, RowMissing, statusOf, wasResent } from "./errors.ts";
 import { keyProblem } from "./keys.ts";
 import type { Operation } from "./operations.ts";
 import { getRow } from "./page.ts";
 import { SIGNATURE } from "./signing.ts";
-import { type Part, readTransactionAnswer, TransactionRefused, transactionBody } from "./transaction.ts";
+import { type Part, readTransactionAnswer, TransactionRejected, transactionBody } from "./transaction.ts";
 import { restPipeline } from "./transport.ts";
 
 /**
@@ -23,7 +23,7 @@ import { restPipeline } from "./transport.ts";
  * have been stored for a moment, if its answer was lost and another writer was quick.
  * - After a lost answer, two writers of the same value, or two that remove the same rows, can't be told apart. If it matters
  * who won (a lock, a lease), include the writer's id in the value. A lease that is taken by a removal must also write a row.
- * - For a transaction whose first operation writes a row of a `witness` entity, only that row is verified, and only its ETag is
+ * - For a transaction whose first operation writes a row of a `uniqueWrites` entity, only that row is verified, and only its ETag is
  * returned.
  * - After any other error for which `isUnclear` is true, it is unknown whether the request was applied.
  */
@@ -43,7 +43,7 @@ export function createRows(clients: TableClients): Rows {
       // errors.
       if (keyProblem(partitionKey) ?? keyProblem(rowKey)) return undefined;
       try {
-        return await clients.use(table, { create: false }, (reached) => getRow(reached, table, partitionKey, rowKey));
+        return await clients.run(table, { create: false }, (reached) => getRow(reached, table, partitionKey, rowKey));
       } catch (error) {
         if (statusOf(error) === 404) return undefined; // the row, or still the table, does not exist
         throw error;
@@ -54,14 +54,14 @@ export function createRows(clients: TableClients): Rows {
       const { table } = operation.entity;
       checkLimits(table, partitionKey, operation.rowKey, operation.columns);
       try {
-        return await clients.use(table, { create: operation.kind !== "remove" }, ({ client }) =>
+        return await clients.run(table, { create: operation.kind !== "remove" }, ({ client }) =>
           send(client, partitionKey, operation),
         );
       } catch (error) {
-        const refused = refusal(error, partitionKey, operation, 0);
-        if (refused === undefined) throw error;
+        const rejection = rejectionOf(error, partitionKey, operation, 0);
+        if (rejection === undefined) throw error;
         const etags = wasResent(error) ? await appliedBefore(partitionKey, [operation]) : undefined;
-        if (etags === undefined) throw refused;
+        if (etags === undefined) throw rejection;
         return etags.get(operation.rowKey)!;
       }
     },
@@ -71,7 +71,7 @@ export function createRows(clients: TableClients): Rows {
       const { contentType, body } = transactionBody(parts);
       const { createHttpHeaders, createPipelineRequest } = await restPipeline();
       try {
-        const etags = await clients.use(table, { create: true }, async (reached: Reached) => {
+        const etags = await clients.run(table, { create: true }, async (reached: ConnectedTable) => {
           const request = createPipelineRequest({
             url: `${reached.address}/$batch${reached.signature}`,
             method: "POST",
@@ -90,10 +90,10 @@ export function createRows(clients: TableClients): Rows {
         });
         return new Map(etags.map((etag, index) => [operations[index]!.rowKey, etag ?? ""]));
       } catch (error) {
-        if (!(error instanceof TransactionRefused)) throw error;
-        const refused = refusal(error, partitionKey, operations[error.index]!, error.index);
+        if (!(error instanceof TransactionRejected)) throw error;
+        const refused = rejectionOf(error, partitionKey, operations[error.index]!, error.index);
         if (refused === undefined) throw error;
-        const evidence = operations[0]!.entity.witness ? operations.slice(0, 1) : operations;
+        const evidence = operations[0]!.entity.uniqueWrites ? operations.slice(0, 1) : operations;
         const applied = wasResent(error) ? await appliedBefore(partitionKey, evidence) : undefined;
         if (applied === undefined) throw refused;
         return applied;
@@ -108,7 +108,7 @@ export function createRows(clients: TableClients): Rows {
   async function appliedBefore(partitionKey: string, operations: readonly Operation[]) {
     const etags = new Map<string, string>();
     for (const { entity, kind, rowKey, columns } of operations) {
-      const stored = await look(entity.table, partitionKey, rowKey);
+      const stored = await readAfterUnclear(entity.table, partitionKey, rowKey);
       if (kind === "remove") {
         if (stored !== undefined) return undefined;
         etags.set(rowKey, "");
@@ -125,7 +125,7 @@ export function createRows(clients: TableClients): Rows {
   }
 
   /** Reads a row after an unclear answer. If the read fails too, its error counts as unclear. */
-  async function look(table: string, partitionKey: string, rowKey: string) {
+  async function readAfterUnclear(table: string, partitionKey: string, rowKey: string) {
     try {
       return await rows.read(table, partitionKey, rowKey);
     } catch (error) {
@@ -137,7 +137,7 @@ export function createRows(clients: TableClients): Rows {
   return rows;
 }
 
-async function send(client: Reached["client"], partitionKey: string, operation: Operation): Promise<string> {
+async function send(client: ConnectedTable["client"], partitionKey: string, operation: Operation): Promise<string> {
   const { kind, rowKey, columns, etag } = operation;
   const row: TableEntity<Record<string, unknown>> = { ...columns, partitionKey, rowKey };
   const condition = etag === undefined ? {} : { etag };
@@ -160,7 +160,7 @@ async function send(client: Reached["client"], partitionKey: string, operation: 
  * Converts an error of the service, by https://learn.microsoft.com/rest/api/storageservices/table-service-error-codes. Returns
  * undefined for other errors.
  */
-function refusal(error: unknown, partitionKey: string, operation: Operation, index: number): Error | undefined {
+function rejectionOf(error: unknown, partitionKey: string, operation: Operation, index: number): Error | undefined {
   const { kind, rowKey, entity } = operation;
   if (errorCode(error) === "EntityAlreadyExists") return new RowExists(entity.table, partitionKey, rowKey, index);
   switch (statusOf(error)) {

@@ -16,7 +16,7 @@ export interface RowKeys {
 /** Signs and verifies the rows of `signed` entities. */
 export interface RowSigning {
   /** Returns the operation with its signature. Returns operations of unsigned entities unchanged. */
-  seal(partitionKey: string, operation: Operation): Promise<Operation>;
+  sign(partitionKey: string, operation: Operation): Promise<Operation>;
   /** @throws {StorageCorrupt} unless a key of this service signed exactly this row at this location. */
   verify(table: string, stored: StoredRow): Promise<void>;
 }
@@ -24,7 +24,7 @@ export interface RowSigning {
 /** Column with `<name of the key>.<HMAC-SHA-256 in base64url>`. No member can have this name. */
 export const SIGNATURE = "_signature";
 /** Columns of the service and the SDK, which are not signed. Type annotations (`odata.`) are not signed either. */
-const NOT_SIGNED = new Set(["partitionKey", "rowKey", "etag", "timestamp", SIGNATURE]);
+const UNSIGNED_COLUMNS = new Set(["partitionKey", "rowKey", "etag", "timestamp", SIGNATURE]);
 
 /**
  * Creates the signing of rows. The signature covers a row's location and all of its columns, so a changed, moved or copied row
@@ -39,7 +39,7 @@ export function createRowSigning(keys: RowKeys | undefined): RowSigning {
   };
 
   return {
-    async seal(partitionKey, operation) {
+    async sign(partitionKey, operation) {
       const { entity, kind, rowKey, columns } = operation;
       if (!entity.signed || kind === "remove") return operation;
       if (kind === "merge") throw new TypeError(`A signed row of ${entity.table} is written whole.`);
@@ -69,7 +69,7 @@ export function createRowSigning(keys: RowKeys | undefined): RowSigning {
 
 function macOf(key: Uint8Array, table: string, partitionKey: string, rowKey: string, columns: object): Buffer {
   const signed = Object.entries(columns)
-    .filter(([name]) => !NOT_SIGNED.has(name) && !name.includes("odata."))
+    .filter(([name]) => !UNSIGNED_COLUMNS.has(name) && !name.includes("odata."))
     .map(([name, value]) => [name, value instanceof Uint8Array ? Buffer.from(value).toString("base64") : value])
     .sort(([a], [b]) => (String(a) < String(b) ? -1 : 1));
   return createHmac("sha256", key)

@@ -3,7 +3,7 @@ import * as z from "zod";
 import type { Logger } from "../runtime.ts";
 import { createTableClients } from "./clients.ts";
 import type { StoreClock } from "./clock.ts";
-import { check, columnOf, decode, encode, isCut, type StoredRow } from "./columns.ts";
+import { columnOf, decode, encode, isTruncated, type StoredRow, validate } from "./columns.ts";
 import { repeatOnConflict } from "./conflict.ts";
 import type { StorageConnection } from "./connection.ts";
 import type { Entity, Row } from "./entity.ts";
@@ -15,7 +15,7 @@ import { type Continuation, type PageQuery, queryPage, type StoredPage } from ".
 import { createRows } from "./rows.ts";
 import { createRowSigning, type RowKeys } from "./signing.ts";
 import { BODY_FRAME_BYTES, checkTable, transactionParts } from "./transaction.ts";
-import { batches, removeIfThere, type WriteOptions, writeAll } from "./write.ts";
+import { batches, removeIfExists, type WriteOptions, writeAll } from "./write.ts";
 
 export { isUnclear, RowChanged, RowExists, RowInvalid, RowMissing, StorageCorrupt } from "./errors.ts";
 export { type Fence, type FenceRecord, fenceEntity } from "./fence.ts";
@@ -61,7 +61,11 @@ export interface Tables {
    * Returns a row and the time since its last write in milliseconds, with a resolution of a second. Uses only the service's
    * clock: the answer's Date minus the row's Timestamp. Leases use this age.
    */
-  aged<T>(e: Entity<T>, partitionKey: string, rowKey: string): Promise<{ row: Row<T>; ageMs: number } | undefined>;
+  getWithAge<T>(
+    e: Entity<T>,
+    partitionKey: string,
+    rowKey: string,
+  ): Promise<{ row: Row<T>; ageMs: number } | undefined>;
   /** @throws RowExists if the row exists. */
   insert<T>(e: Entity<T>, partitionKey: string, rowKey: string, value: NoInfer<T>): Promise<Row<T>>;
   /** Inserts a row, or replaces an existing row. */
@@ -147,39 +151,39 @@ export function createTables(
   const rows = createRows(clients);
   const signing = createRowSigning(keys);
 
-  async function opened<T>(e: Entity<T>, stored: StoredRow): Promise<Row<T>> {
+  async function verifyAndDecode<T>(e: Entity<T>, stored: StoredRow): Promise<Row<T>> {
     if (e.signed) await signing.verify(e.table, stored);
     return decode<T>(e.table, e.schema, e.members, stored);
   }
 
-  async function apply<T>(
+  async function writeRow<T>(
     e: Entity<T>,
     partitionKey: string,
     rowKey: string,
     value: T,
     how: Pick<Operation, "kind" | "etag">,
   ) {
-    const checked = check(e, rowKey, value);
+    const checked = validate(e, rowKey, value);
     const operation: Operation = { ...how, entity: e, rowKey, columns: encode(e.members, checked as object) };
-    const etag = await rows.apply(partitionKey, await signing.seal(partitionKey, operation));
+    const etag = await rows.apply(partitionKey, await signing.sign(partitionKey, operation));
     return { ...checked, partitionKey, rowKey, etag };
   }
 
   const tables: Omit<Tables, "pages" | "partitions"> = {
     async get<T>(e: Entity<T>, partitionKey: string, rowKey: string) {
       const stored = await rows.read(e.table, partitionKey, rowKey);
-      return stored && (await opened(e, stored.row));
+      return stored && (await verifyAndDecode(e, stored.row));
     },
-    async aged<T>(e: Entity<T>, partitionKey: string, rowKey: string) {
+    async getWithAge<T>(e: Entity<T>, partitionKey: string, rowKey: string) {
       const stored = await rows.read(e.table, partitionKey, rowKey);
       if (stored === undefined) return undefined;
       const ageMs = stored.date - Date.parse(stored.row.timestamp as string);
-      return { row: await opened(e, stored.row), ageMs };
+      return { row: await verifyAndDecode(e, stored.row), ageMs };
     },
-    insert: (e, partitionKey, rowKey, value) => apply(e, partitionKey, rowKey, value, { kind: "insert" }),
-    put: (e, partitionKey, rowKey, value) => apply(e, partitionKey, rowKey, value, { kind: "put" }),
-    replace: (e, row) => apply(e, row.partitionKey, row.rowKey, row, { kind: "replace", etag: row.etag }),
-    remove: (e, partitionKey, rowKey, etag) => removeIfThere(rows, partitionKey, remove(e, rowKey, etag)),
+    insert: (e, partitionKey, rowKey, value) => writeRow(e, partitionKey, rowKey, value, { kind: "insert" }),
+    put: (e, partitionKey, rowKey, value) => writeRow(e, partitionKey, rowKey, value, { kind: "put" }),
+    replace: (e, row) => writeRow(e, row.partitionKey, row.rowKey, row, { kind: "replace", etag: row.etag }),
+    remove: (e, partitionKey, rowKey, etag) => removeIfExists(rows, partitionKey, remove(e, rowKey, etag)),
 
     async modify(e, partitionKey, rowKey, change) {
       return await repeatOnConflict(async (attempt) => {
@@ -201,8 +205,8 @@ export function createTables(
       if (new Set(operations.map(({ rowKey }) => rowKey)).size < operations.length)
         throw new RangeError("A transaction can't touch a row twice.");
       for (const operation of operations) checkTable(table, operation);
-      const { address } = await clients.reach(table);
-      const sealed = await Promise.all(operations.map((operation) => signing.seal(partitionKey, operation)));
+      const { address } = await clients.connect(table);
+      const sealed = await Promise.all(operations.map((operation) => signing.sign(partitionKey, operation)));
       const parts = sealed.map(transactionParts({ address, table, partitionKey }));
       const bytes = parts.reduce((sum, part) => sum + part.bytes, BODY_FRAME_BYTES);
       if (bytes > MAX_TRANSACTION_BYTES)
@@ -211,12 +215,12 @@ export function createTables(
     },
 
     async write(table, partitionKey, operations, options = {}) {
-      const { address } = await clients.reach(table);
+      const { address } = await clients.connect(table);
       await writeAll(rows, { table, partitionKey, address }, operations, options);
     },
 
     async batches(table, partitionKey, operations, { lead, operations: more = 0, bytes }) {
-      const { address } = await clients.reach(table);
+      const { address } = await clients.connect(table);
       const target = { table, partitionKey, address };
       const size = lead.map(transactionParts(target)).reduce((sum, one) => sum + one.bytes, bytes);
       const parts = batches(target, operations, { operations: lead.length + more, bytes: size });
@@ -229,7 +233,7 @@ export function createTables(
   /** Returns undefined if the table does not exist. */
   async function readPage(table: string, query: PageQuery): Promise<StoredPage | undefined> {
     try {
-      return await clients.use(table, { create: false }, (reached) => queryPage(reached, table, query));
+      return await clients.run(table, { create: false }, (reached) => queryPage(reached, table, query));
     } catch (error) {
       if (errorCode(error) === "TableNotFound") return undefined;
       throw error;
@@ -244,34 +248,34 @@ export function createTables(
     if (!Number.isInteger(pageSize) || pageSize < 1 || pageSize > MAX_PAGE_SIZE)
       throw new RangeError(`A page has 1 to ${MAX_PAGE_SIZE} rows, not ${pageSize}.`);
     if (e.signed && select) throw new TypeError(`A signed row of ${e.table} is read whole.`);
-    const { schema, members } = select === undefined ? e : selected(e, select);
+    const { schema, members } = select === undefined ? e : selectMembers(e, select);
     const columns = select && ["PartitionKey", "RowKey", ...members.map(columnOf)];
     const filter = filterOf(range);
     let next: Continuation | undefined;
     do {
       const query = { filter, top: pageSize, next };
-      let answered = await readPage(e.table, { ...query, select: columns });
-      if (answered === undefined) return;
-      let stored = columns === undefined ? answered.rows : await whole(e.table, members, answered.rows);
+      let answer = await readPage(e.table, { ...query, select: columns });
+      if (answer === undefined) return;
+      let stored = columns === undefined ? answer.rows : await readTruncatedRows(e.table, members, answer.rows);
       if (stored === undefined) {
-        answered = await readPage(e.table, { ...query, select: undefined });
-        if (answered === undefined) return;
-        stored = answered.rows;
+        answer = await readPage(e.table, { ...query, select: undefined });
+        if (answer === undefined) return;
+        stored = answer.rows;
       }
-      const found: Row<T>[] = [];
+      const decoded: Row<T>[] = [];
       let corrupt = 0;
       for (const row of stored) {
         try {
           if (e.signed) await signing.verify(e.table, row);
-          found.push(decode<T>(e.table, schema, members, row));
+          decoded.push(decode<T>(e.table, schema, members, row));
         } catch (error) {
           if (!(error instanceof StorageCorrupt) || onCorrupt === undefined) throw error;
           onCorrupt(error);
           corrupt++;
         }
       }
-      if (found.length + corrupt > 0) yield found;
-      ({ next } = answered);
+      if (decoded.length + corrupt > 0) yield decoded;
+      ({ next } = answer);
     } while (next !== undefined);
   }
 
@@ -279,14 +283,14 @@ export function createTables(
    * Reads the rows in full whose selected members continue in columns that were not selected. Returns undefined if one of them
    * has changed since, because the rows of a page must be consistent with each other.
    */
-  async function whole(
+  async function readTruncatedRows(
     table: string,
     members: Selected["members"],
     page: readonly StoredRow[],
   ): Promise<StoredRow[] | undefined> {
     const found = await Promise.all(
       page.map(async (row) => {
-        if (!isCut(members, row)) return row;
+        if (!isTruncated(members, row)) return row;
         const now = (await rows.read(table, row.partitionKey as string, row.rowKey as string))?.row;
         return now?.etag === row.etag ? now : undefined;
       }),
@@ -323,16 +327,16 @@ type Selected = Pick<Entity<unknown>, "schema" | "members">;
 const selections = new WeakMap<Entity<unknown>, Map<string, Selected>>();
 
 /** Returns the entity with only these members. Cached, because zod compiles a schema on its first use. */
-function selected<T>(e: Entity<T>, select: readonly (keyof T & string)[]): Selected {
-  const known = selections.get(e) ?? new Map<string, Selected>();
-  selections.set(e, known);
+function selectMembers<T>(e: Entity<T>, select: readonly (keyof T & string)[]): Selected {
+  const cached = selections.get(e) ?? new Map<string, Selected>();
+  selections.set(e, cached);
   const key = select.join();
-  const found = known.get(key);
+  const found = cached.get(key);
   if (found !== undefined) return found;
   const members = e.members.filter(({ name }) => (select as readonly string[]).includes(name));
   // Not `pick`, which rejects a schema with a refinement over all members.
   const schema = z.object(Object.fromEntries(members.map(({ name }) => [name, e.schema.shape[name]!])));
-  known.set(key, { schema, members });
+  cached.set(key, { schema, members });
   return { schema, members };
 }
 

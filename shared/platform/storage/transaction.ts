@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { PipelineRequest, PipelineResponse } from "@azure/core-rest-pipeline";
 import { type Columns, checkLimits } from "./columns.ts";
-import { inPath, PATH_END, partitionPath } from "./keys.ts";
+import { encodeKey, PATH_END, partitionPath } from "./keys.ts";
 import { MAX_ENTITY_BYTES } from "./limits.ts";
 import type { Operation } from "./operations.ts";
 
@@ -14,14 +14,14 @@ import type { Operation } from "./operations.ts";
 const newLine = "\r\n";
 
 /** The service rejected a transaction. `index` is the first rejected operation. No operation was applied. */
-export class TransactionRefused extends Error {
+export class TransactionRejected extends Error {
   override readonly name = "TransactionRefused";
   readonly code: string;
   readonly statusCode: number;
   readonly index: number;
   readonly request: PipelineRequest;
   /** True if the rejection was part of a 202 answer, which the SDK's retry policy takes for a success. */
-  readonly inside: boolean;
+  readonly insideAccepted: boolean;
 
   constructor(code: string, statusCode: number, index: number, { request, status }: PipelineResponse) {
     super(`The transaction was refused with ${statusCode} ${code} (operation ${index}).`);
@@ -29,12 +29,12 @@ export class TransactionRefused extends Error {
     this.statusCode = statusCode;
     this.index = index;
     this.request = request;
-    this.inside = status === 202;
+    this.insideAccepted = status === 202;
   }
 }
 
 /** The answer to a transaction was truncated. The transaction may have been applied. */
-export class TransactionCut extends Error {
+export class TransactionTruncated extends Error {
   override readonly name = "TransactionCut";
   readonly request: PipelineRequest;
 
@@ -95,7 +95,7 @@ export function transactionParts({ table, partitionKey, address }: Target): (ope
     const { kind, rowKey, columns, etag } = operation;
     checkLimits(table, partitionKey, rowKey, columns);
     const { start, end, bytes: frame } = frameOf(kind, etag);
-    const path = kind === "insert" ? "" : inPath(rowKey);
+    const path = kind === "insert" ? "" : encodeKey(rowKey);
     const key = kind === "remove" ? "" : asciiJson(rowKey);
     const members = kind === "remove" ? NO_VALUE : membersJson(columns);
     const bytes = frame + path.length + key.length + members.bytes + PART_FRAME_BYTES;
@@ -180,13 +180,13 @@ export function readTransactionAnswer(
   const text = bodyAsText ?? "";
   // A transaction is answered with 202 and a multipart body, whether or not it was applied. Any other status is an error of the
   // whole request, with a JSON body.
-  if (response.status === 202 && !CLOSED_CHANGE_SET.test(text)) throw new TransactionCut(request);
+  if (response.status === 202 && !CLOSED_CHANGE_SET.test(text)) throw new TransactionTruncated(request);
   const answers =
     response.status === 202
       ? text.split("--changesetresponse_").slice(1, -1)
       : [`HTTP/1.1 ${response.status}\n${text}`];
   const refused = answers.find((answer) => statusOf(answer)?.[0] !== "2");
-  if (refused !== undefined) throw refusal(refused, response);
+  if (refused !== undefined) throw rejectionOf(refused, response);
   if (answers.length !== count)
     throw new Error(`A transaction of ${count} operations was answered with ${answers.length} results.`);
   return answers.slice(0, etags).map((answer) => /^ETag: (.+)$/im.exec(answer)?.[1]?.trim());
@@ -200,12 +200,12 @@ function statusOf(answer: string): string | undefined {
 
 const STATUS_LINE = "HTTP/1.1 ";
 
-function refusal(answer: string, response: PipelineResponse): TransactionRefused {
+function rejectionOf(answer: string, response: PipelineResponse): TransactionRejected {
   const status = Number(statusOf(answer));
   const code = /(?:"code"\s*:\s*"|<Code>)(\w+)/.exec(answer)?.[1] ?? "Unknown";
   // The message starts with the operation's number: "3:The specified entity already exists."
   const index = Number(/"value"\s*:\s*"(\d+):/.exec(answer)?.[1] ?? 0);
-  return new TransactionRefused(code, status, index, response);
+  return new TransactionRejected(code, status, index, response);
 }
 
 /** @throws TypeError if the operation is for another table. */

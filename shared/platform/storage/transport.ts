@@ -1,18 +1,18 @@
 import type { HttpClient, PipelineRequest } from "@azure/core-rest-pipeline";
-import { once } from "../once.ts";
+import { loadOnce } from "../once.ts";
 import { MINUTE_MS } from "../time.ts";
 import { AnswerTimeout, createTransport } from "../transport.ts";
 import type { StoreClock } from "./clock.ts";
 import { ANSWER_TIMEOUT_MS } from "./limits.ts";
 
 /** Cached, because each `import` of a loaded module takes about as long as encoding an operation of a transaction. */
-export const restPipeline = once(() => import("@azure/core-rest-pipeline"));
+export const restPipeline = loadOnce(() => import("@azure/core-rest-pipeline"));
 
 /**
  * One transport for all tables of the process. Connections stay open for a minute, because requests to storage can be further
  * apart than those of a scan to a vault.
  */
-const transport = once(() => createTransport({ idleMs: MINUTE_MS }));
+const transport = loadOnce(() => createTransport({ idleMs: MINUTE_MS }));
 
 /**
  * Creates the HTTP client of the storage SDKs. The SDK's retry policy retries only errors that it recognizes. So this client
@@ -31,7 +31,7 @@ export async function createStorageTransport({ clock }: { clock?: StoreClock | u
       const sentAt = performance.now();
       try {
         const answer = await client.sendRequest(request);
-        clock?.saw(Date.parse(answer.headers.get("date") ?? ""), sentAt, performance.now());
+        clock?.adjust(Date.parse(answer.headers.get("date") ?? ""), sentAt, performance.now());
         return answer;
       } catch (error) {
         const { code } = error as { code?: string };

@@ -28,14 +28,14 @@ export interface Change<C> {
 }
 
 /** A change row that the next totals make unnecessary. */
-export interface Clearable<C> {
+export interface RemovableChange<C> {
   rowKey: string;
   etag: string;
   /** Undefined if the object's own row must be read. */
   change: Change<C> | undefined;
 }
 
-export interface TotalsWriting<C, R> {
+export interface TotalsWrite<C, R> {
   table: string;
   partitionKey: string;
   /**
@@ -47,14 +47,14 @@ export interface TotalsWriting<C, R> {
   changes: Entity<unknown>;
   /** How the totals count every object, by the row key of its change row. */
   counted: Map<string, C>;
-  clearable: Clearable<C>[];
+  removable: RemovableChange<C>[];
   /** Further operations to write together with the totals. */
-  also?: Operation[];
+  further?: Operation[];
   /** Reads an object's current value from its own row. */
-  own(rowKey: string): Promise<C | undefined>;
+  readCurrent(rowKey: string): Promise<C | undefined>;
   recordOf(counted: Iterable<C>, sequence: string): NoInfer<R>;
   /** Totals that readers ignore, written before the last transaction. */
-  unkept(sequence: string): NoInfer<R>;
+  placeholderOf(sequence: string): NoInfer<R>;
 }
 
 /** Change rows that one transaction removes, in addition to the two rows of the totals. */
@@ -71,45 +71,47 @@ const TOTALS_BYTES = 1.5 * 1024 * 1024;
  *
  * @throws RowChanged or RowExists if another process wrote the totals since.
  */
-export async function writeTotals<C, R>(tables: Tables, writing: TotalsWriting<C, R>): Promise<void> {
-  const { table, partitionKey, totals, end, counted, clearable, also = [] } = writing;
+export async function writeTotals<C, R>(tables: Tables, writing: TotalsWrite<C, R>): Promise<void> {
+  const { table, partitionKey, totals, end, counted, removable, further = [] } = writing;
   let { etag } = totals;
-  const totalsAs = (record: R, sequence: string): Operation[] => [
+  const totalsOperations = (record: R, sequence: string): Operation[] => [
     etag === undefined ? insert(totals.entity, totals.key, record) : replace(totals.entity, totals.key, record, etag),
     put(end.entity, end.key, { sequence }),
   ];
-  const beside = { lead: totalsAs(writing.unkept(""), ""), bytes: TOTALS_BYTES };
-  const further = await tables.batches(table, partitionKey, also, beside);
+  const reserved = { lead: totalsOperations(writing.placeholderOf(""), ""), bytes: TOTALS_BYTES };
+  const batches = await tables.batches(table, partitionKey, further, reserved);
   do {
-    const others = further.shift() ?? [];
-    let cleared = clearable.splice(0, Math.max(0, ROWS_AT_ONCE - others.length));
+    const others = batches.shift() ?? [];
+    let removed = removable.splice(0, Math.max(0, ROWS_AT_ONCE - others.length));
     for (;;) {
       const next = new Map(counted);
       // The value is read after the change row's ETag. A further change replaces the ETag, and the removal then fails.
-      for (const { rowKey, change } of cleared) set(next, rowKey, change ? change.now : await writing.own(rowKey));
-      const isLast = further.length + clearable.length === 0;
+      for (const { rowKey, change } of removed)
+        setOrDelete(next, rowKey, change ? change.now : await writing.readCurrent(rowKey));
+      const isLast = batches.length + removable.length === 0;
       const sequence = randomUUID();
-      const record = isLast ? writing.recordOf(next.values(), sequence) : writing.unkept(sequence);
+      const record = isLast ? writing.recordOf(next.values(), sequence) : writing.placeholderOf(sequence);
       const operations: Operation[] = [
-        ...totalsAs(record, sequence),
+        ...totalsOperations(record, sequence),
         ...others,
-        ...cleared.map((row) => remove(writing.changes, row.rowKey, row.etag)),
+        ...removed.map((row) => remove(writing.changes, row.rowKey, row.etag)),
       ];
       try {
         etag = (await tables.transaction(table, partitionKey, operations)).get(totals.key)!;
-        for (const { rowKey } of cleared) set(counted, rowKey, next.get(rowKey));
+        for (const { rowKey } of removed) setOrDelete(counted, rowKey, next.get(rowKey));
         break;
       } catch (error) {
         // The object changed again, so its change row stays. The next call removes it.
-        const again = error instanceof RowChanged ? cleared.find(({ rowKey }) => rowKey === error.rowKey) : undefined;
-        if (!again?.change) throw error;
-        cleared = cleared.filter((row) => row !== again);
+        const changedAgain =
+          error instanceof RowChanged ? removed.find(({ rowKey }) => rowKey === error.rowKey) : undefined;
+        if (!changedAgain?.change) throw error;
+        removed = removed.filter((row) => row !== changedAgain);
       }
     }
-  } while (further.length + clearable.length > 0);
+  } while (batches.length + removable.length > 0);
 }
 
-export function set<C>(counted: Map<string, C>, key: string, now: C | undefined): void {
+export function setOrDelete<C>(counted: Map<string, C>, key: string, now: C | undefined): void {
   if (now) counted.set(key, now);
   else counted.delete(key);
 }
@@ -123,12 +125,12 @@ const MARK_ATTEMPTS = 6;
  *
  * @param exists - Whether the change row probably exists.
  */
-export async function writeMarked<T>(
+export async function writeWithChangeRow<T>(
   row: { inserted: Operation; merged: Operation },
-  stands: boolean,
+  exists: boolean,
   write: (row: Operation) => Promise<T>,
 ): Promise<T> {
-  let inserts = !stands;
+  let inserts = !exists;
   for (let attempt = 1; ; attempt++) {
     try {
       return await write(inserts ? row.inserted : row.merged);

@@ -22,26 +22,26 @@ export async function writeAll(
   { parallel = 4, beforeEach }: WriteOptions,
 ): Promise<void> {
   const running = new Set<Promise<void>>();
-  const rowsUnderWay = new Set<string>();
+  const rowsInProgress = new Set<string>();
   const failures: unknown[] = [];
 
   const start = (parts: readonly Part[]) => {
-    for (const { operation } of parts) rowsUnderWay.add(operation.rowKey);
-    const task = submitRepeatably(rows, target, parts)
+    for (const { operation } of parts) rowsInProgress.add(operation.rowKey);
+    const task = submitIdempotently(rows, target, parts)
       .catch((error: unknown) => {
         failures.push(error);
       })
       .finally(() => {
         running.delete(task);
-        for (const { operation } of parts) rowsUnderWay.delete(operation.rowKey);
+        for (const { operation } of parts) rowsInProgress.delete(operation.rowKey);
       });
     running.add(task);
   };
 
   try {
-    for (const parts of batches(target, repeatable(operations))) {
+    for (const parts of batches(target, insertsAsPuts(operations))) {
       // Operations on the same row keep their order: the second one waits until the first is done.
-      const repeats = parts.some(({ operation }) => rowsUnderWay.has(operation.rowKey));
+      const repeats = parts.some(({ operation }) => rowsInProgress.has(operation.rowKey));
       while (running.size >= (repeats ? 1 : parallel)) await Promise.race(running);
       if (failures.length > 0) break;
       await beforeEach?.();
@@ -54,7 +54,7 @@ export async function writeAll(
 }
 
 /** Converts inserts to puts, so that a repeated call does not fail on rows that it wrote before. */
-function* repeatable(operations: Iterable<Operation>): Generator<Operation> {
+function* insertsAsPuts(operations: Iterable<Operation>): Generator<Operation> {
   for (const operation of operations) yield operation.kind === "insert" ? { ...operation, kind: "put" } : operation;
 }
 
@@ -75,8 +75,8 @@ export function* batches(
     if (operation.entity.signed && operation.kind !== "remove")
       throw new TypeError(`A signed row of ${table} is written in a transaction of its own.`);
     const part = partOf(operation);
-    const most = MAX_TRANSACTION_OPERATIONS - reserved.operations;
-    const full = batch.length === most || bytes + part.bytes > MAX_TRANSACTION_BYTES;
+    const maxOperations = MAX_TRANSACTION_OPERATIONS - reserved.operations;
+    const full = batch.length === maxOperations || bytes + part.bytes > MAX_TRANSACTION_BYTES;
     if (full || rowKeys.has(operation.rowKey)) {
       yield batch;
       batch = [];
@@ -90,7 +90,7 @@ export function* batches(
   if (batch.length > 0) yield batch;
 }
 
-async function submitRepeatably(rows: Rows, { table, partitionKey }: Target, parts: readonly Part[]): Promise<void> {
+async function submitIdempotently(rows: Rows, { table, partitionKey }: Target, parts: readonly Part[]): Promise<void> {
   try {
     await rows.submit(table, partitionKey, parts, 0);
   } catch (error) {
@@ -99,12 +99,12 @@ async function submitRepeatably(rows: Rows, { table, partitionKey }: Target, par
     const others = parts.filter(({ operation }) => operation.kind !== "remove");
     if (others.length > 0) await rows.submit(table, partitionKey, others, 0);
     for (const { operation } of parts)
-      if (operation.kind === "remove") await removeIfThere(rows, partitionKey, operation);
+      if (operation.kind === "remove") await removeIfExists(rows, partitionKey, operation);
   }
 }
 
 /** Returns false if the row did not exist. */
-export async function removeIfThere(rows: Rows, partitionKey: string, operation: Operation): Promise<boolean> {
+export async function removeIfExists(rows: Rows, partitionKey: string, operation: Operation): Promise<boolean> {
   try {
     await rows.apply(partitionKey, operation);
     return true;
