@@ -109,7 +109,7 @@ export function createWebhookDelivery(deps: {
       return { ...shown(last), status: "failed", error: `${refusal}${count}` };
     } catch (error) {
       if (error instanceof Unreachable) {
-        if (error.lasting) return { ...shown(undefined), status: "failed", error: error.message };
+        if (error.permanent) return { ...shown(undefined), status: "failed", error: error.message };
         return again(error.message, { ...shown(undefined), ...(error.sent && { mayBeRepeated: true }) });
       }
       if (!(error instanceof Unexpected)) throw error;
@@ -150,7 +150,7 @@ export function createWebhookDelivery(deps: {
         answer = await outgoing.send(secret.url, { method: "POST", headers, body });
       } catch (error) {
         if (!(error instanceof Unreachable)) throw error;
-        if (error.lasting) return { status: "failed", error: error.message };
+        if (error.permanent) return { status: "failed", error: error.message };
         return retry(part, row.test, error.message, error.sent ? { mayBeRepeated: true } : {});
       }
       const shown = { answer: { status: answer.status, body: scrubbed(textOf(answer.body), secret) } };

@@ -8,8 +8,8 @@ import { expiriesOf, VAULTS, Vaults, vaultInSubscriptionKey } from "../inventory
 import { type HolderWriting, writeHolder } from "../inventory/write-holder.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
 import type { Registration } from "../platform/azure/token-endpoint.ts";
-import { enterEnd } from "../platform/runs/enter-end.ts";
-import type { HeldRun, ListFailure } from "../platform/runs/runs.ts";
+import { recordRunEnd } from "../platform/runs/enter-end.ts";
+import type { LeasedRun, ListFailure } from "../platform/runs/runs.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
@@ -67,7 +67,7 @@ interface Reading {
  * comes again.
  */
 export async function discoverTenant(
-  held: HeldRun<RunRecord>,
+  held: LeasedRun<RunRecord>,
   tenant: TenantRecord,
   deps: DiscoverDeps,
 ): Promise<void> {
@@ -193,14 +193,14 @@ export async function changeStatus(
 
 /** Enters the run's end in the audit log and ends it. */
 async function complete(
-  held: HeldRun<RunRecord>,
+  held: LeasedRun<RunRecord>,
   ending: NonNullable<RunRecord["ending"]>,
   deps: DiscoverDeps,
 ): Promise<void> {
   const { runId, tenantId, requestId, failures } = held.run;
   const { entryId, finishedAt, status, counts } = ending;
   const keep = (id: string) => held.change({ ending: { ...ending, entryId: id } });
-  await enterEnd(
+  await recordRunEnd(
     deps.audit,
     {
       id: entryId,

@@ -6,10 +6,10 @@ import { VAULTS, type VaultRecord, Vaults, vaultInSubscriptionKey } from "../inv
 import { type InventoryWriter, VaultBusy } from "../inventory/write.ts";
 import type { HolderWriting } from "../inventory/write-holder.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
-import { matchedWrite, requireMatch } from "../platform/http/conditional.ts";
+import { conditionalWrite, requireMatch } from "../platform/http/conditional.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { notFound } from "../platform/http/problem.ts";
-import { createRuns } from "../platform/runs/runs.ts";
+import { createDiscoveryRuns } from "../platform/runs/runs.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
@@ -62,7 +62,7 @@ export function createRemoval(deps: {
   }
 
   async function removeFound(tenantId: string): Promise<void> {
-    const runs = createRuns(runsOf(tenantId), deps);
+    const runs = createDiscoveryRuns(runsOf(tenantId), deps);
     const active = await runs.active();
     const at = clock.now().toISOString();
     const gone = {
@@ -73,7 +73,7 @@ export function createRemoval(deps: {
       at,
     };
     // Its worker finds at its next step that the run is not its own any more, and writes nothing more.
-    if (active) await runs.giveUp(active.runId, gone);
+    if (active) await runs.fail(active.runId, gone);
     const owner = `removal/${randomness.ulid(clock.now())}`;
     for (const kind of CREDENTIAL_KINDS) for (const holder of holdersOf(tenantId, kind)) await forget(holder, owner);
     const { partitionKey } = runsOf(tenantId);
@@ -114,7 +114,7 @@ export function createRemoval(deps: {
         }
         // Said before, to be heard after it: who dies in between leaves nothing half-way for long.
         await later(tenantId);
-        await matchedWrite(tables.replace(TenantRows, { ...row, removing: true }), ifMatch, THE_TENANT);
+        await conditionalWrite(tables.replace(TenantRows, { ...row, removing: true }), ifMatch, THE_TENANT);
         try {
           await finish(tenantId);
         } catch (error) {

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { ListFailure, RunFacts } from "../platform/runs/runs.ts";
+import { DiscoveryRunFields, ListFailure } from "../platform/runs/runs.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import { HOUR_MS } from "../platform/time.ts";
@@ -79,7 +79,7 @@ export const Notices = entity(TABLE, z.object({ day: z.string() }));
 export const LICENCE_NOTICE = "n|licence";
 
 /** A discovery of a tenant's credentials. */
-export const RunRecord = RunFacts.extend({
+export const RunRecord = DiscoveryRunFields.extend({
   tenantId: z.string(),
   counts: Counts.optional(),
   /** How it ends, once that is decided and until all of its end is written. */

@@ -1,5 +1,5 @@
 import type { CloudFailure } from "../platform/azure/failure.ts";
-import { onOneLine } from "../platform/http/text.ts";
+import { toSingleLine } from "../platform/http/text.ts";
 import type { ListFailure } from "../platform/runs/runs.ts";
 import type { List, TenantRecord } from "./tenant.ts";
 
@@ -45,7 +45,7 @@ export const wrongDomain = (
   { displayName, verifiedDomains }: { displayName: string; verifiedDomains: readonly string[] },
 ): Finding => ({
   code: "wrongDomain",
-  message: `${tenantDomain} is no verified domain of the tenant, which is “${onOneLine(displayName).slice(0, 120)}” with ${onOneLine(verifiedDomains.slice(0, 5).join(", ")).slice(0, 500) || "none"}.`,
+  message: `${tenantDomain} is no verified domain of the tenant, which is “${toSingleLine(displayName).slice(0, 120)}” with ${toSingleLine(verifiedDomains.slice(0, 5).join(", ")).slice(0, 500) || "none"}.`,
   remedy: "Check tenantId, or save the registration with the right tenantDomain.",
 });
 

@@ -63,7 +63,9 @@ export async function commitState(known: KnownState, next: NextState): Promise<v
   const results = [...findingOperations(known, next), ...detailOperations(known, details, next.vault.name)];
   const operations = [...newViolationOperations(known, next), ...results, ...surplus(known, results)];
   const own = row ? replace(VaultStates, key, record, row.etag) : insert(VaultStates, key, record);
-  await writeOwn(known, record.name, record, (together) => fence.write(operations, { together: [own, ...together] }));
+  await writeOwn(known, record.name, record, (together) =>
+    fence.write(operations, { inLastTransaction: [own, ...together] }),
+  );
 }
 
 /** Writes the vault's own row, and with it the row that tells the totals how it changed. */
@@ -101,7 +103,7 @@ export async function forgetState(known: KnownState, vaultName: string, at: stri
   }
   if (own.length > 0)
     await writeOwn(known, vaultName, undefined, (together) =>
-      fence.write(operations, { together: [...own, ...together] }),
+      fence.write(operations, { inLastTransaction: [...own, ...together] }),
     );
   else if (operations.length > 0) await fence.write(operations);
   else await fence.advance();

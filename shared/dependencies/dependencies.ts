@@ -134,7 +134,7 @@ export function createDependencies(deps: {
       audit,
       event,
       async () => {
-        const { run } = await runs.begin({ ...made, status: "queued", failures: [] }, caller);
+        const { run } = await runs.start({ ...made, status: "queued", failures: [] }, caller);
         // Where one was under way, its message may be lost; another does no harm.
         await queues.send(
           QUEUE,

@@ -1,5 +1,5 @@
-import { holdRow, LEASE_MS } from "../platform/runs/held-row.ts";
-import { createKeptRuns, type KeptRuns } from "../platform/runs/kept-runs.ts";
+import { LEASE_MS, leaseRow } from "../platform/runs/held-row.ts";
+import { createRunStore, type RunStore } from "../platform/runs/kept-runs.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
 import { isConflict, repeatOnConflict } from "../platform/storage/conflict.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
@@ -40,7 +40,7 @@ export interface HeldUnit {
 }
 
 /** The runs, one at a time, and who has which of their units. */
-export interface DependencyRuns extends KeptRuns<RunRecord> {
+export interface DependencyRuns extends RunStore<RunRecord> {
   /** Writes down a run's units. Of two plans made at once one holds. */
   plan(run: Row<RunRecord>, works: readonly UnitWork[], failures: RunRecord["failures"]): Promise<void>;
   /** A unit to work on; "busy" while as many as may be are in others' hands, or the last ones; undefined when all are done. */
@@ -53,7 +53,7 @@ export interface DependencyRuns extends KeptRuns<RunRecord> {
 
 export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Randomness }): DependencyRuns {
   const { tables, clock, randomness } = deps;
-  const kept = createKeptRuns({ runs: Runs, partitionKey: RUNS }, deps, "run");
+  const kept = createRunStore({ runs: Runs, partitionKey: RUNS }, deps, "run");
 
   async function works(run: RunRecord): Promise<Row<UnitWork>[]> {
     const found: Row<UnitWork>[] = [];
@@ -86,7 +86,7 @@ export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Ran
   }
 
   function heldUnit(taken: Row<UnitWork>, of: Pick<HeldUnit, "worker" | "mode" | "runId">): HeldUnit {
-    const held = holdRow(tables, UnitWorks, taken);
+    const held = leaseRow(tables, UnitWorks, taken);
     const end = async (change: Partial<UnitWork>) => {
       try {
         await held.end((row) => tables.replace(UnitWorks, { ...row, ...change, worker: undefined }));

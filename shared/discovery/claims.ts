@@ -1,4 +1,4 @@
-import { startRenewals } from "../platform/runs/renewals.ts";
+import { startHeartbeat } from "../platform/runs/renewals.ts";
 import type { Randomness } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
@@ -158,7 +158,7 @@ export function createClaims({ tables, queues, randomness }: ClaimsDeps): Claims
 
     keep(scanId, rowKey) {
       // At the worst the vault is given to another worker too, and written once.
-      const renewals = startRenewals(RENEWAL_MS, () => mark(scanId, rowKey, { begun: true }));
+      const renewals = startHeartbeat(RENEWAL_MS, () => mark(scanId, rowKey, { begun: true }));
       return () => renewals.stop();
     },
 

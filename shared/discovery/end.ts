@@ -1,5 +1,5 @@
 import type { Audit } from "../audit/audit.ts";
-import { enterEnd } from "../platform/runs/enter-end.ts";
+import { recordRunEnd } from "../platform/runs/enter-end.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { isConflict, undefinedIfChanged } from "../platform/storage/conflict.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
@@ -253,7 +253,7 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
       row = await tables.replace(Scans, { ...row, ending: { ...ending, entryId } });
     };
     try {
-      await enterEnd(audit, event, { keep, clock, randomness });
+      await recordRunEnd(audit, event, { keep, clock, randomness });
       return row;
     } catch (error) {
       if (error instanceof RowChanged && error.table === Scans.table) return undefined;

@@ -3,7 +3,7 @@ import { VaultBusy } from "../inventory/claim.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
 import { isServiceVault } from "../platform/azure/service-key-vault.ts";
 import type { Config } from "../platform/config/config.ts";
-import { startRenewals } from "../platform/runs/renewals.ts";
+import { startHeartbeat } from "../platform/runs/renewals.ts";
 import type { Logger } from "../platform/runtime.ts";
 import { isConflict, repeatOnConflict, undefinedIfChanged } from "../platform/storage/conflict.ts";
 import type { Row } from "../platform/storage/entity.ts";
@@ -165,7 +165,7 @@ export function createLooks(deps: LooksDeps): Looks {
     const otherSubscriptionIds = subscriptionsOf(joined(row.want, row.again)!);
     if (!(await active.enterLook({ worker, subscriptionId, otherSubscriptionIds }, limit))) return false;
     // At the worst another worker looks too, and one of them is refused to write.
-    const renewals = startRenewals(RENEWAL_MS, () => Promise.all([renew(row), active.renewLook(worker)]));
+    const renewals = startHeartbeat(RENEWAL_MS, () => Promise.all([renew(row), active.renewLook(worker)]));
     try {
       await held(row, worker, requestId);
     } finally {

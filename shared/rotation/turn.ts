@@ -4,7 +4,7 @@ import type { ServiceKeyVault } from "../platform/azure/service-key-vault.ts";
 import type { SignInOutcome } from "../platform/azure/sign-in-proof.ts";
 import type { VaultSecretsClients } from "../platform/azure/vault-secrets.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
-import { startRenewals } from "../platform/runs/renewals.ts";
+import { startHeartbeat } from "../platform/runs/renewals.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { isConflict, undefinedIfChanged } from "../platform/storage/conflict.ts";
 import type { Row } from "../platform/storage/entity.ts";
@@ -130,7 +130,7 @@ export function createTurn(world: RotationWorld, claimed: Row<RotationRecord>, o
     save,
     async keeping<T>(work: () => Promise<T>) {
       // Who was taken over is told so by the save after the work.
-      const renewals = startRenewals(RENEWED_MS, () => save(() => ({})));
+      const renewals = startHeartbeat(RENEWED_MS, () => save(() => ({})));
       try {
         return await work();
       } finally {

@@ -6,7 +6,7 @@ import { declarations } from "../../functions/functions.ts";
 import { isDescribed } from "../../shared/platform/http/described.ts";
 import { type Document, operationsOf, type Schema, schemasOf } from "../../shared/platform/http/document.ts";
 import { parse } from "../../shared/platform/http/input.ts";
-import { EXAMPLES, MEMBERS, PARAMETERS } from "../../shared/platform/http/members.ts";
+import { MEMBER_DESCRIPTIONS, MEMBER_EXAMPLES, PARAMETER_DESCRIPTIONS } from "../../shared/platform/http/members.ts";
 
 const { endpoints } = await declarations();
 
@@ -33,8 +33,10 @@ test("words and examples by name are of names that there are", () => {
   const parameters = new Set(
     operationsOf(document).flatMap(({ parameters = [] }) => parameters.map(({ name }) => name)),
   );
-  expect([...Object.keys(MEMBERS), ...Object.keys(EXAMPLES)].filter((name) => !members.has(name))).toEqual([]);
-  expect(Object.keys(PARAMETERS).filter((name) => !parameters.has(name))).toEqual([]);
+  expect(
+    [...Object.keys(MEMBER_DESCRIPTIONS), ...Object.keys(MEMBER_EXAMPLES)].filter((name) => !members.has(name)),
+  ).toEqual([]);
+  expect(Object.keys(PARAMETER_DESCRIPTIONS).filter((name) => !parameters.has(name))).toEqual([]);
 });
 
 test("an example by name is shown where a member of that name stands", () => {
@@ -49,8 +51,8 @@ test("an example by name is shown where a member of that name stands", () => {
     }
   };
   look(document, false);
-  const ofMembers = Object.entries(MEMBERS).map(([name, { example }]) => [name, example] as const);
-  const unseen = [...ofMembers, ...Object.entries(EXAMPLES)].filter(
+  const ofMembers = Object.entries(MEMBER_DESCRIPTIONS).map(([name, { example }]) => [name, example] as const);
+  const unseen = [...ofMembers, ...Object.entries(MEMBER_EXAMPLES)].filter(
     ([name, example]) => example !== undefined && !shown.get(name)?.has(JSON.stringify(example)),
   );
   expect(unseen).toEqual([]);

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { entityTag, isCurrent, matchedWrite, requireMatch } from "../../shared/platform/http/conditional.ts";
+import { conditionalWrite, entityTag, isCurrent, requireMatch } from "../../shared/platform/http/conditional.ts";
 import { RowChanged, RowExists, RowMissing } from "../../shared/platform/storage/errors.ts";
 
 const STORED = `W/"datetime'2026-11-21T10%3A00%3A00.0000000Z'"`;
@@ -42,7 +42,7 @@ describe("If-Match", () => {
 describe("a write that another writer was faster than", () => {
   const conflicts = [RowChanged, RowExists, RowMissing].map((Conflict) => new Conflict("Things", "p", "r"));
   const refusal = async (error: Error, ifMatch?: string) =>
-    await matchedWrite(Promise.reject(error), ifMatch, "The thing").catch((thrown: unknown) => thrown);
+    await conditionalWrite(Promise.reject(error), ifMatch, "The thing").catch((thrown: unknown) => thrown);
 
   test.each([
     ['"a"', "preconditionFailed"],
@@ -57,7 +57,7 @@ describe("a write that another writer was faster than", () => {
   test("is told from one that failed", async () => {
     const broken = new Error("broken");
     expect(await refusal(broken, '"a"')).toBe(broken);
-    expect(await matchedWrite(Promise.resolve(1), '"a"', "The thing")).toBe(1);
+    expect(await conditionalWrite(Promise.resolve(1), '"a"', "The thing")).toBe(1);
   });
 });
 

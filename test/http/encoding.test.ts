@@ -1,7 +1,7 @@
 import { request } from "node:http";
 import { gunzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { takes, takesGzip } from "../../shared/platform/http/encoding.ts";
+import { accepts, acceptsGzip } from "../../shared/platform/http/encoding.ts";
 import { ADMIN, Service } from "../support/service.ts";
 
 let service: Service;
@@ -77,7 +77,7 @@ test.each<[string, boolean]>([
   ["gzip;q=x", false],
   ["", false],
 ])("Accept-Encoding %j takes gzip: %s", (value, takes) => {
-  expect(takesGzip(new Headers({ "accept-encoding": value }))).toBe(takes);
+  expect(acceptsGzip(new Headers({ "accept-encoding": value }))).toBe(takes);
 });
 
 test.each<[string, boolean]>([
@@ -86,11 +86,11 @@ test.each<[string, boolean]>([
   ["gzip", false],
   ["*", true],
 ])("Accept-Encoding %j takes Brotli: %s", (value, wanted) => {
-  expect(takes(new Headers({ "accept-encoding": value }), "br")).toBe(wanted);
+  expect(accepts(new Headers({ "accept-encoding": value }), "br")).toBe(wanted);
 });
 
 test("without Accept-Encoding nothing is compressed", () => {
-  expect(takesGzip(new Headers())).toBe(false);
+  expect(acceptsGzip(new Headers())).toBe(false);
 });
 
 describe("a file of the documentation", () => {

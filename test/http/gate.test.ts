@@ -3,7 +3,7 @@ import { describe, expect, test, vi } from "vitest";
 import * as z from "zod";
 import { createGate } from "../../functions/gate.ts";
 import { type Invocation, queue } from "../../functions/kit.ts";
-import { type Arrival, admit, type Gate } from "../../shared/platform/http/admission.ts";
+import { admit, type Gate, type UnauthenticatedRequest } from "../../shared/platform/http/admission.ts";
 import type { Role, Tier } from "../../shared/platform/http/endpoint.ts";
 import { RowChanged } from "../../shared/platform/storage/tables.ts";
 
@@ -21,10 +21,10 @@ function gate(role: Role, tier: Tier): { gate: Gate; refusals: string[] } {
         credential: { kind: "session", id: "1", since: new Date() },
       }),
       tier: async () => tier,
-      refused: async (caller, _endpoint, code) => void refusals.push(`${caller.actor} ${code}`),
+      recordRejection: async (caller, _endpoint, code) => void refusals.push(`${caller.actor} ${code}`),
       limiter,
       signInLimiter: limiter,
-      pace: { turn: async () => {} },
+      pace: { waitForSlot: async () => {} },
       translate: () => undefined,
     },
   };
@@ -32,7 +32,7 @@ function gate(role: Role, tier: Tier): { gate: Gate; refusals: string[] } {
 
 describe("an endpoint of the tier pro", () => {
   const endpoint = { method: "GET", route: "rotation", tier: "pro", access: "user" } as const;
-  const arrival: Arrival = {
+  const arrival: UnauthenticatedRequest = {
     headers: new Headers({ authorization: "Bearer x" }),
     address: "x",
     requestId: "1",
@@ -112,7 +112,7 @@ test("of the answers that cost nothing to ask for again 100 are waited for at mo
   try {
     const { pace } = createGate({} as never);
     let over = 0;
-    const turns = Array.from({ length: 150 }, () => pace.turn().then(() => over++));
+    const turns = Array.from({ length: 150 }, () => pace.waitForSlot().then(() => over++));
     // One has its turn, and 49 find a hundred before them.
     await turns.at(-1);
     expect(over).toBe(50);

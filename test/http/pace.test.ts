@@ -12,7 +12,7 @@ test("turns are an even time apart, unused ones are not saved up, and nobody wai
   });
   const come = async (count: number) => {
     waits.length = 0;
-    await Promise.all(Array.from({ length: count }, () => pace.turn()));
+    await Promise.all(Array.from({ length: count }, () => pace.waitForSlot()));
     return [...waits];
   };
   expect(await come(1)).toEqual([]);
@@ -23,6 +23,6 @@ test("turns are an even time apart, unused ones are not saved up, and nobody wai
   now += 10;
   expect(await come(1)).toEqual([10]);
   now += 100;
-  await pace.turn(2);
+  await pace.waitForSlot(2);
   expect(await come(1)).toEqual([10]);
 });

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { Problem } from "../../shared/platform/http/problem.ts";
-import { problemPage, takesPages } from "../../shared/platform/http/problem-page.ts";
+import { acceptsHtml, problemPage } from "../../shared/platform/http/problem-page.ts";
 
 test("a problem as a page says what it is and what to do, and whatever it repeats stays text", () => {
   const { status, headers, content } = problemPage(
@@ -26,5 +26,5 @@ test.each<[string | undefined, boolean]>([
   ["text/html5", false],
   [undefined, false],
 ])("who accepts %s looks at a page: %s", (accept, page) => {
-  expect(takesPages(new Headers(accept === undefined ? {} : { accept }))).toBe(page);
+  expect(acceptsHtml(new Headers(accept === undefined ? {} : { accept }))).toBe(page);
 });

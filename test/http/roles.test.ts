@@ -3,11 +3,11 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { declarations } from "../../functions/functions.ts";
 import { createEntraTokens } from "../../shared/access/entra.ts";
 import {
-  type Arrival,
   admit,
   type Credential,
   type Gate,
   SESSION_COOKIE,
+  type UnauthenticatedRequest,
 } from "../../shared/platform/http/admission.ts";
 import { type Actor, ROLES, type Role, type Tier } from "../../shared/platform/http/endpoint.ts";
 import { Problem } from "../../shared/platform/http/problem.ts";
@@ -113,13 +113,18 @@ async function answer(
   const gate: Gate = {
     authenticate: async () => found ?? new Problem("internal", "Nobody sent anything."),
     tier: async () => tier,
-    refused: async () => {},
+    recordRejection: async () => {},
     limiter,
     signInLimiter: limiter,
-    pace: { turn: async () => {} },
+    pace: { waitForSlot: async () => {} },
     translate: () => undefined,
   };
-  const arrival: Arrival = { headers: new Headers(headers), address: "192.0.2.1", requestId: "1", origin: ORIGIN };
+  const arrival: UnauthenticatedRequest = {
+    headers: new Headers(headers),
+    address: "192.0.2.1",
+    requestId: "1",
+    origin: ORIGIN,
+  };
   return await admit(endpoint, arrival, gate, {}).then(
     () => "in",
     (problem: Problem) => problem.code,

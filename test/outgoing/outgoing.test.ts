@@ -1,7 +1,7 @@
 import { createServer, type Server } from "node:http";
 import { type AddressInfo, createServer as createTcpServer, type Socket } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
-import { type Reach, refusal } from "../../shared/platform/outgoing/addresses.ts";
+import { type AllowedNetwork, blockedReason } from "../../shared/platform/outgoing/addresses.ts";
 import { guardedFetch } from "../../shared/platform/outgoing/fetch.ts";
 import {
   createOutgoing,
@@ -44,44 +44,44 @@ describe("where a request may go", () => {
     "100::1",
     "nonsense",
   ])("%s is refused", (address) => {
-    expect(refusal(address, "public")).toBeTypeOf("string");
+    expect(blockedReason(address, "public")).toBeTypeOf("string");
   });
 
   test.each(["8.8.8.8", "20.50.2.1", "2620:1ec:c11::200", "2a00:1450:4001:831::200e"])("%s is allowed", (address) => {
-    expect(refusal(address, "public")).toBeUndefined();
+    expect(blockedReason(address, "public")).toBeUndefined();
   });
 
   test.each(["127.0.0.1", "10.1.2.3", "::1", "fc00::1", "100.64.0.1", "::ffff:10.0.0.1"])(
     "%s is allowed where the configuration allows private addresses",
     (address) => {
-      expect(refusal(address, "ownNetwork")).toBeUndefined();
+      expect(blockedReason(address, "ownNetwork")).toBeUndefined();
     },
   );
 
   test.each(["169.254.169.254", "168.63.129.16", "::ffff:169.254.169.254", "fd00:ec2::254", "0.0.0.0", "224.0.0.1"])(
     "%s is refused whatever the configuration allows",
     (address) => {
-      expect(refusal(address, "ownNetwork")).toBeTypeOf("string");
+      expect(blockedReason(address, "ownNetwork")).toBeTypeOf("string");
     },
   );
 });
 
 describe("an address that the configuration names", () => {
   test.each(["127.0.0.1", "10.1.2.3", "::1", "fc00::1", "100.64.0.1", "8.8.8.8"])("%s is allowed", (address) => {
-    expect(refusal(address, "named")).toBeUndefined();
+    expect(blockedReason(address, "named")).toBeUndefined();
   });
 
   test.each(["169.254.1.1", "fe80::1", "169.254.169.254", "168.63.129.16", "fd00:ec2::254", "0.0.0.0"])(
     "%s is refused nevertheless",
     (address) => {
-      expect(refusal(address, "named")).toBeTypeOf("string");
+      expect(blockedReason(address, "named")).toBeTypeOf("string");
     },
   );
 });
 
 /** Where a test's requests may go, 4 KiB of their answers. */
-const targets = (reach: Reach, change: Partial<OutgoingOptions> = {}): OutgoingOptions => ({
-  reach: () => reach,
+const targets = (reach: AllowedNetwork, change: Partial<OutgoingOptions> = {}): OutgoingOptions => ({
+  allowedNetwork: () => reach,
   plainHttp: () => reach === "ownNetwork",
   remedy: "",
   timeoutMs: 15_000,
@@ -153,7 +153,7 @@ describe("a request to an address that somebody gave", () => {
       }),
     );
     const error = await failure(outgoing.send(address, post));
-    expect(error).toMatchObject({ name: "Unreachable", sent: false, lasting: true });
+    expect(error).toMatchObject({ name: "Unreachable", sent: false, permanent: true });
     if (typeof why === "string") expect([error.message, resolved]).toEqual([why, 0]);
     else expect(error.message).toMatch(why);
     expect(resolved).toBeLessThanOrEqual(1);
@@ -171,7 +171,7 @@ describe("a request to an address that somebody gave", () => {
     expect(await rebinding.send(`http://hook.example:${port}/x`, post)).toMatchObject({
       status: 200,
       body: Buffer.from("ok"),
-      whole: true,
+      complete: true,
     });
     expect(asked).toBe(1);
     expect(hosts).toEqual([`hook.example:${port}`]);
@@ -183,7 +183,7 @@ describe("a request to an address that somebody gave", () => {
         ],
       }),
     );
-    expect(await failure(mixed.send("https://hook.example/secret-path", post))).toMatchObject({ lasting: true });
+    expect(await failure(mixed.send("https://hook.example/secret-path", post))).toMatchObject({ permanent: true });
     expect(String(await failure(mixed.send("https://hook.example/secret-path", post)))).not.toContain("secret-path");
   });
 
@@ -205,7 +205,7 @@ describe("a request to an address that somebody gave", () => {
     });
     const answer = await createOutgoing(targets("ownNetwork")).send(`http://127.0.0.1:${port}/`, post);
     expect(answer.body).toHaveLength(4096);
-    expect(answer.whole).toBe(false);
+    expect(answer.complete).toBe(false);
   });
 
   test("a receiver that never answers is given up, and may have received it; one that is not there has not", async () => {
@@ -216,7 +216,7 @@ describe("a request to an address that somebody gave", () => {
     await new Promise((resolve) => server!.close(resolve));
     expect(await failure(outgoing.send(`http://127.0.0.1:${port}/`, post))).toMatchObject({
       sent: false,
-      lasting: false,
+      permanent: false,
     });
   });
 
@@ -245,7 +245,7 @@ describe("a request to an address that somebody gave", () => {
       const outgoing = createOutgoing(targets("ownNetwork", { timeoutMs: 500 }));
       const address = `http://127.0.0.1:${connections.port}/secret-path`;
       const error = await failure(outgoing.send(address, post));
-      expect(error).toMatchObject({ name: "Unreachable", sent: true, lasting: false });
+      expect(error).toMatchObject({ name: "Unreachable", sent: true, permanent: false });
       expect(error.message).toMatch(/^127\.0\.0\.1 was not reached: /);
       const fetched = await failure(guardedFetch(outgoing)(address, { method: "GET", headers: {} }));
       expect(fetched).toMatchObject({ name: "Unreachable", sent: true });
@@ -263,7 +263,7 @@ describe("a request to an address that somebody gave", () => {
     const outgoing = createOutgoing(targets("ownNetwork", { timeoutMs: 500 }));
     for (closes of [false, true]) {
       const answer = await outgoing.send(`http://127.0.0.1:${connections.port}/`, post);
-      expect(answer).toMatchObject({ status: 202, whole: false });
+      expect(answer).toMatchObject({ status: 202, complete: false });
     }
     await expect.poll(() => connections.open.size).toBe(0);
   });
@@ -304,7 +304,7 @@ describe("a request to an address that somebody gave", () => {
     const odd = await failure(fetch(`http://127.0.0.1:${port}/odd`, { method: "GET", headers: {} }));
     expect(odd).toMatchObject({ name: "Unreachable", sent: true });
     const guarded = guardedFetch(createOutgoing(targets("public")));
-    expect(await failure(guarded("https://127.0.0.1/", form))).toMatchObject({ lasting: true, sent: false });
+    expect(await failure(guarded("https://127.0.0.1/", form))).toMatchObject({ permanent: true, sent: false });
   });
 
   test("is compared with the names of the configuration by host and port, whatever the scheme leaves out", () => {

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import * as z from "zod";
-import { holdRow } from "../../shared/platform/runs/held-row.ts";
+import { leaseRow } from "../../shared/platform/runs/held-row.ts";
 import { isConflict } from "../../shared/platform/storage/conflict.ts";
 import { entity } from "../../shared/platform/storage/entity.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
@@ -17,7 +17,7 @@ beforeAll(async () => {
 afterAll(() => azurite.stop());
 
 test("who holds a row changes it until another worker takes it over, and then is told to stop", async () => {
-  const held = holdRow(tables, Work, await tables.insert(Work, "works", "one", { done: 0 }));
+  const held = leaseRow(tables, Work, await tables.insert(Work, "works", "one", { done: 0 }));
   await Promise.all([held.change({ done: 1 }), held.change({ done: 2 })]);
   expect([held.row.done, held.signal.aborted]).toEqual([2, false]);
   await tables.replace(Work, { ...(await tables.get(Work, "works", "one"))!, done: 10 });

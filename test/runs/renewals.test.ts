@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { startRenewals } from "../../shared/platform/runs/renewals.ts";
+import { startHeartbeat } from "../../shared/platform/runs/renewals.ts";
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -11,7 +11,7 @@ afterEach(() => {
 test("a hold is renewed one call after the other, also after one that failed, until it is stopped", async () => {
   const ends: (() => void)[] = [];
   let [under, most, calls] = [0, 0, 0];
-  const renewals = startRenewals(1000, async () => {
+  const renewals = startHeartbeat(1000, async () => {
     calls++;
     most = Math.max(most, ++under);
     await new Promise<void>((resolve) => ends.push(resolve));

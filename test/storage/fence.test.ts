@@ -68,14 +68,14 @@ test("what belongs together is in the last transaction, however many come before
   ] as const) {
     const before = batches();
     const beforeEach = vi.fn(async () => {});
-    expect((await one.write(puts(rows), { together, beforeEach })).written).toBe(rows + 2);
+    expect((await one.write(puts(rows), { inLastTransaction, beforeEach })).written).toBe(rows + 2);
     expect([batches() - before, beforeEach.mock.calls.length]).toEqual([transactions, transactions]);
   }
   const key = thing(7);
-  await expect(one.write(puts(150), { together: [insert(Things, "u-mark", { text: "no" })] })).rejects.toThrow(
+  await expect(one.write(puts(150), { inLastTransaction: [insert(Things, "u-mark", { text: "no" })] })).rejects.toThrow(
     RowExists,
   );
-  await one.write([remove(Things, key)], { together: [put(Things, "u-mark", { text: "yes" })] });
+  await one.write([remove(Things, key)], { inLastTransaction: [put(Things, "u-mark", { text: "yes" })] });
   expect(await tables.get(Things, `p${partition}`, "u-mark")).toMatchObject({ text: "yes" });
   expect(await tables.get(Things, `p${partition}`, key)).toBe(undefined);
   expect(await tables.get(Fences, `p${partition}`, "fence")).toMatchObject({ open: false });

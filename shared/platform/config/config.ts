@@ -12,7 +12,7 @@ export type Config = z.output<typeof Environment>;
 /** Names of all settings that are read, in the order of their groups. */
 export const SETTING_NAMES: readonly string[] = Object.keys(Environment.in.shape);
 
-type Given = Record<string, string | undefined>;
+type EnvironmentVariables = Record<string, string | undefined>;
 
 /** https://learn.microsoft.com/azure/app-service/app-service-key-vault-references#troubleshoot-key-vault-references */
 const UNRESOLVED_REFERENCE =
@@ -22,7 +22,7 @@ const UNRESOLVED_REFERENCE =
  * Returns the problems that concern several settings. Checked even if single values are invalid, so that one start reports
  * every problem.
  */
-function contradictions(given: Given): [name: string, message: string][] {
+function crossSettingProblems(given: EnvironmentVariables): [name: string, message: string][] {
   const found: [string, string][] = [];
   const together = (a: string, b: string) => {
     if (!given[a] !== !given[b]) found.push([given[a] ? b : a, `must be set together with ${given[a] ? a : b}`]);
@@ -70,16 +70,16 @@ export class ConfigError extends Error {
  *
  * @throws {ConfigError} with all problems.
  */
-export function loadConfig(environment: Given): Config {
+export function loadConfig(environment: EnvironmentVariables): Config {
   const given = Object.fromEntries(
     Object.entries(environment).filter(([, value]) => value !== undefined && value !== ""),
-  ) as Given;
+  ) as EnvironmentVariables;
   // jitless: the schema is used once, and compiling it would take longer than parsing.
   const result = Environment.safeParse(given, { error: validationMessage, jitless: true });
   const invalid = result.success
     ? []
     : result.error.issues.map((issue) => [String(issue.path[0] ?? ""), issue.message] as const);
-  const problems = [...invalid, ...contradictions(given)];
+  const problems = [...invalid, ...crossSettingProblems(given)];
   if (!result.success || problems.length > 0) throw new ConfigError(problems);
   return result.data;
 }

@@ -18,7 +18,7 @@ export interface Gate {
   /** Returns the current license tier. */
   tier(): Promise<Tier>;
   /** Records a 401 for an invalid token, or a 403, in the audit log. */
-  refused(caller: Caller, endpoint: { method: string; route: string }, code: string): Promise<void>;
+  recordRejection(caller: Caller, endpoint: { method: string; route: string }, code: string): Promise<void>;
   /** Counts calls per caller. */
   limiter: RateLimiter;
   /** Counts sign-ins per address. */
@@ -30,7 +30,7 @@ export interface Gate {
 }
 
 /** A request before authentication. */
-export interface Arrival {
+export interface UnauthenticatedRequest {
   headers: Headers;
   /** See `clientAddress`. */
   address: string;
@@ -39,7 +39,7 @@ export interface Arrival {
   origin: string | undefined;
 }
 
-type Wanted = Pick<
+type AdmissionRules = Pick<
   Endpoint<never>,
   "method" | "route" | "rateLimit" | "tier" | "interactive" | "beforePasswordChange"
 > & { access: Access };
@@ -53,14 +53,14 @@ type Wanted = Pick<
  * @throws {Problem} rateLimited, unauthorized, crossSite, passwordChangeRequired, forbidden, interactiveOnly, licenseRequired
  */
 export async function admit(
-  endpoint: Wanted,
-  { headers, address, requestId, origin }: Arrival,
+  endpoint: AdmissionRules,
+  { headers, address, requestId, origin }: UnauthenticatedRequest,
   gate: Gate,
   answerHeaders: Record<string, string>,
 ): Promise<Actor | undefined> {
   const credential = credentialOf(headers);
-  const found = credential && endpoint.access !== "open" ? await gate.authenticate(credential) : noCredential();
-  const actor = found instanceof Problem ? undefined : found;
+  const authenticated = credential && endpoint.access !== "open" ? await gate.authenticate(credential) : noCredential();
+  const actor = authenticated instanceof Problem ? undefined : authenticated;
   if (endpoint.rateLimit !== "none") {
     const limiter = endpoint.rateLimit === "signIn" ? gate.signInLimiter : gate.limiter;
     const decision = await limiter.take(actor ? `user:${actor.username}` : ADDRESS + address);
@@ -73,17 +73,18 @@ export async function admit(
   const caller = { actor: actor?.username ?? "anonymous", address, requestId };
   try {
     if (endpoint.access !== "open") {
-      if (found instanceof Problem) throw found;
+      if (authenticated instanceof Problem) throw authenticated;
       const readsOnly = endpoint.method === "GET";
       if (credential?.kind === "session" && !readsOnly) requireSameOrigin(headers, origin);
-      if (found.mustChangePassword && !endpoint.beforePasswordChange) throw passwordChangeRequired();
-      if (!mayCall(found.role, endpoint.access)) throw roleNeeded(endpoint.access, found.role);
-      if (endpoint.interactive) requireInteractive(found);
+      if (authenticated.mustChangePassword && !endpoint.beforePasswordChange) throw passwordChangeRequired();
+      if (!mayCall(authenticated.role, endpoint.access)) throw roleRequired(endpoint.access, authenticated.role);
+      if (endpoint.interactive) requireInteractive(authenticated);
     }
     if (endpoint.tier === "pro" && (await gate.tier()) !== "pro") throw licenseRequired();
   } catch (error) {
     // A failure to check the credential (5xx) is not a rejected call.
-    if (credential && error instanceof Problem && error.status < 500) await gate.refused(caller, endpoint, error.code);
+    if (credential && error instanceof Problem && error.status < 500)
+      await gate.recordRejection(caller, endpoint, error.code);
     throw error;
   }
   return actor;
@@ -101,7 +102,7 @@ export const addressOfCaller = (caller: string): string =>
  *
  * @param more - Alternative action for the caller.
  */
-export function roleNeeded(least: Access, role: string, more = ""): Problem {
+export function roleRequired(least: Access, role: string, more = ""): Problem {
   const detail = `This needs the role ${least}; yours is ${role}.${more === "" ? "" : ` ${more}`}`;
   return new Problem("forbidden", detail, { members: { requiredRole: least } });
 }
@@ -112,10 +113,12 @@ const noCredential = () =>
   });
 
 /** Creates a 401 for a credential that is invalid, expired or revoked. */
-export const badCredential = (kind: keyof typeof ENDED): Problem =>
-  new Problem("unauthorized", ENDED[kind], { headers: { "WWW-Authenticate": 'Bearer error="invalid_token"' } });
+export const badCredential = (kind: keyof typeof CREDENTIAL_MESSAGES): Problem =>
+  new Problem("unauthorized", CREDENTIAL_MESSAGES[kind], {
+    headers: { "WWW-Authenticate": 'Bearer error="invalid_token"' },
+  });
 
-const ENDED = {
+const CREDENTIAL_MESSAGES = {
   session: "Your session has ended. Sign in again.",
   bearer: "The token is not valid or no longer valid. Sign in again with POST /auth/login.",
   apiToken:

@@ -44,7 +44,7 @@ export const changedMeanwhile = (ifMatch: string | undefined, what: string): Pro
  *
  * @throws {Problem} preconditionFailed or conflict (see `changedMeanwhile`) if another writer changed the resource
  */
-export async function matchedWrite<T>(write: Promise<T>, ifMatch: string | undefined, what: string): Promise<T> {
+export async function conditionalWrite<T>(write: Promise<T>, ifMatch: string | undefined, what: string): Promise<T> {
   try {
     return await write;
   } catch (error) {

@@ -49,11 +49,11 @@ export const operationsOf = (document: Document): Operation[] =>
   Object.values(document.paths).flatMap((path) => Object.values(path));
 
 /** Resolves a reference. Returns any other schema unchanged. */
-export const resolved = (document: Document, schema: Schema): Schema =>
+export const resolveReference = (document: Document, schema: Schema): Schema =>
   schema.$ref === undefined ? schema : (document.components.schemas[schema.$ref.split("/").at(-1)!] as Schema);
 
 /** Lists the direct subschemas of a schema. */
-export const partsOf = (schema: Schema): Schema[] => [
+export const subschemasOf = (schema: Schema): Schema[] => [
   ...Object.values(schema.properties ?? {}),
   ...(typeof schema.additionalProperties === "object" ? [schema.additionalProperties] : []),
   ...(schema.items ? [schema.items] : []),
@@ -69,6 +69,6 @@ export function schemasOf(document: Document): Schema[] {
     ...Object.values(requestBody?.content ?? {}),
     ...Object.values(responses).flatMap(({ content = {} }) => Object.values(content)),
   ]);
-  const within = (schema: Schema): Schema[] => [schema, ...partsOf(schema).flatMap(within)];
+  const within = (schema: Schema): Schema[] => [schema, ...subschemasOf(schema).flatMap(within)];
   return [...Object.values(document.components.schemas), ...bodies.map(({ schema }) => schema)].flatMap(within);
 }

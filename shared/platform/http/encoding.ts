@@ -5,7 +5,7 @@ import { gzip } from "node:zlib";
 export const gzipped = promisify(gzip);
 
 /** Minimum size of a compressed answer in bytes. A smaller answer fits into one packet anyway. */
-const LEAST_BYTES = 1024;
+const MIN_BYTES = 1024;
 
 /** zlib's fastest level. A list of assets shrinks to 11 %; with the default level to 9 %, in twice the time. */
 const LEVEL = 1;
@@ -21,7 +21,7 @@ const ALIAS: Partial<Record<Coding, string>> = { gzip: "x-gzip" };
  * Returns whether the caller accepts a coding (RFC 9110, 12.5.3). `q=0` rejects a coding, and `*` stands for codings that are
  * not named.
  */
-export function takes(headers: Headers, coding: Coding): boolean {
+export function accepts(headers: Headers, coding: Coding): boolean {
   const weights = new Map<string, number>();
   for (const item of (headers.get("accept-encoding") ?? "").toLowerCase().split(",")) {
     const [name = "", ...parameters] = item.split(";").map((part) => part.trim());
@@ -30,10 +30,10 @@ export function takes(headers: Headers, coding: Coding): boolean {
   }
   return (weights.get(coding) ?? weights.get(ALIAS[coding] ?? "") ?? weights.get("*") ?? 0) > 0;
 }
-export const takesGzip = (headers: Headers): boolean => takes(headers, "gzip");
+export const acceptsGzip = (headers: Headers): boolean => accepts(headers, "gzip");
 
 /** Returns the headers that name the coding of the body, if any, and tell caches that the answer depends on Accept-Encoding. */
-export const codedHeaders = (coding: Coding | undefined) => ({
+export const contentCodingHeaders = (coding: Coding | undefined) => ({
   Vary: "Accept-Encoding",
   ...(coding ? { "Content-Encoding": coding } : {}),
 });
@@ -44,7 +44,7 @@ export async function compressed(
   caller: Headers,
 ): Promise<{ data: string | Uint8Array; headers: Record<string, string> }> {
   const { type, data } = body;
-  if (Buffer.byteLength(data) < LEAST_BYTES || !COMPRESSIBLE.test(type)) return { data, headers: {} };
-  if (!takesGzip(caller)) return { data, headers: codedHeaders(undefined) };
-  return { data: await gzipped(data, { level: LEVEL }), headers: codedHeaders("gzip") };
+  if (Buffer.byteLength(data) < MIN_BYTES || !COMPRESSIBLE.test(type)) return { data, headers: {} };
+  if (!acceptsGzip(caller)) return { data, headers: contentCodingHeaders(undefined) };
+  return { data: await gzipped(data, { level: LEVEL }), headers: contentCodingHeaders("gzip") };
 }

@@ -1,6 +1,6 @@
-import { type Document, type Operation, operationsOf, resolved, type Schema } from "./document.ts";
+import { type Document, type Operation, operationsOf, resolveReference, type Schema } from "./document.ts";
 import type { Endpoint } from "./endpoint.ts";
-import { EXAMPLE_ULID, EXAMPLES, MEMBERS, PARAMETERS } from "./members.ts";
+import { EXAMPLE_ULID, MEMBER_DESCRIPTIONS, MEMBER_EXAMPLES, PARAMETER_DESCRIPTIONS } from "./members.ts";
 import { PROBLEMS, type ProblemCode } from "./problem.ts";
 
 /** Fixed time, so that the API description of a commit is reproducible. */
@@ -32,7 +32,7 @@ function addRequest(document: Document, operation: Operation, { example = {} }: 
   for (const parameter of operation.parameters ?? []) {
     const { name, in: where } = parameter;
     const given: Record<string, unknown> = { ...(where === "path" ? example.params : example.query) };
-    const value = given[name] ?? (where === "path" ? PARAMETERS[name]?.example : undefined);
+    const value = given[name] ?? (where === "path" ? PARAMETER_DESCRIPTIONS[name]?.example : undefined);
     const { example: _, ...schema } = parameter.schema;
     parameter.schema = schema;
     if (value !== undefined) parameter.example = value;
@@ -45,10 +45,10 @@ function addRequest(document: Document, operation: Operation, { example = {} }: 
 /** Returns the example of a schema, or builds one from the examples of its parts. */
 export function exampleOf(document: Document, schema: Schema, name = ""): unknown {
   if (schema.example !== undefined) return schema.example;
-  const form = resolved(document, schema);
+  const form = resolveReference(document, schema);
   if (form.example !== undefined) return form.example;
-  const named = [MEMBERS[name]?.example, EXAMPLES[name]].find(
-    (value) => value !== undefined && fits(document, form, value),
+  const named = [MEMBER_DESCRIPTIONS[name]?.example, MEMBER_EXAMPLES[name]].find(
+    (value) => value !== undefined && matchesType(document, form, value),
   );
   if (named !== undefined) return named;
   if (form.const !== undefined) return form.const;
@@ -74,14 +74,15 @@ function objectOf(document: Document, form: Schema): object {
 }
 
 /** Returns whether the example of a name fits a schema by type. Pattern rules are not evaluated. */
-function fits(document: Document, schema: Schema, value: unknown): boolean {
-  const { type, enum: values, const: only, anyOf = [], format, items } = resolved(document, schema);
+function matchesType(document: Document, schema: Schema, value: unknown): boolean {
+  const { type, enum: values, const: only, anyOf = [], format, items } = resolveReference(document, schema);
   if (value === null) return [type].flat().includes("null") || anyOf.some((form) => form.type === "null");
   if (values || only !== undefined) return values?.includes(value) ?? false;
-  if (anyOf.length > 0) return anyOf.some((form) => fits(document, form, value));
+  if (anyOf.length > 0) return anyOf.some((form) => matchesType(document, form, value));
   if (type === undefined) return true;
   if (format === "date-time" || format === "date") return false;
-  if (Array.isArray(value) && items) return type === "array" && value.every((item) => fits(document, items, item));
+  if (Array.isArray(value) && items)
+    return type === "array" && value.every((item) => matchesType(document, items, item));
   const kind = Array.isArray(value) ? "array" : typeof value;
   const types = [type].flat();
   return types.includes(kind) || (types.includes("integer") && Number.isInteger(value));

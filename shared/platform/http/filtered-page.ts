@@ -53,8 +53,8 @@ export async function filteredPage<R extends { rowKey: string }>(
   }
   const skip = cursor ? cursor.s : request.offset;
   const items: R[] = [];
-  let [matched, looked, last] = [0, 0, cursor?.k];
-  let [more, cut] = [false, false];
+  let [matched, pagesRead, last] = [0, 0, cursor?.k];
+  let [more, stoppedEarly] = [false, false];
   const pageSize = matches ? PAGE_ROWS : Math.min(PAGE_ROWS, skip + request.limit + 1);
   walk: for await (const rows of pages({ pageSize, ...(cursor && { after: cursor.k }) })) {
     for (const row of rows) {
@@ -68,11 +68,11 @@ export async function filteredPage<R extends { rowKey: string }>(
       }
       if (!more) last = row.rowKey;
     }
-    looked++;
-    cut = matches !== undefined && looked >= MAX_SCANNED_PAGES && rows.length > 0;
-    if (cut) break;
+    pagesRead++;
+    stoppedEarly = matches !== undefined && pagesRead >= MAX_SCANNED_PAGES && rows.length > 0;
+    if (stoppedEarly) break;
   }
-  const isWhole = !cursor && !cut && (matches !== undefined || !more);
+  const isWhole = !cursor && !stoppedEarly && (matches !== undefined || !more);
   return {
     items,
     ...(total !== undefined
@@ -83,7 +83,7 @@ export async function filteredPage<R extends { rowKey: string }>(
     limit: request.limit,
     offset: request.offset,
     nextCursor:
-      (more || cut) && last !== undefined
+      (more || stoppedEarly) && last !== undefined
         ? encodeCursor({ f: filters, k: last, s: Math.max(0, skip - matched) } satisfies z.infer<typeof Cursor>)
         : null,
   };

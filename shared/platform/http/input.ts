@@ -25,10 +25,10 @@ export const previewQuery = (shows: string) =>
 const camelCase = (name: string): string => name.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
 
 /** Unwraps a schema from its optional, nullable, default and transform wrappers. */
-function inner(schema: z.core.$ZodType): z.core.$ZodType {
+function unwrap(schema: z.core.$ZodType): z.core.$ZodType {
   const def = schema._zod.def as { innerType?: z.core.$ZodType; in?: z.core.$ZodType };
-  if (def.innerType) return inner(def.innerType);
-  if (def.in) return inner(def.in);
+  if (def.innerType) return unwrap(def.innerType);
+  if (def.in) return unwrap(def.in);
   return schema;
 }
 
@@ -39,7 +39,7 @@ function inner(schema: z.core.$ZodType): z.core.$ZodType {
  * @throws {Problem} invalidRequest if a member is present in both spellings.
  */
 export function withDeclaredNames(schema: z.core.$ZodType, value: unknown, path: string): unknown {
-  const plain = inner(schema);
+  const plain = unwrap(schema);
   if (Array.isArray(value) && plain instanceof z.ZodArray) {
     return value.map((item, index) => withDeclaredNames(plain.element, item, `${path}.${index}`));
   }
@@ -112,7 +112,7 @@ export async function readBody(
   if (bytes.length > MAX_BODY_BYTES) throw tooLarge();
   const type = (request.headers.get("content-type") ?? "").split(";")[0]?.trim().toLowerCase() ?? "";
   if (form && type === "application/x-www-form-urlencoded") {
-    return { present: true, value: valuesOf(new URLSearchParams(textOf(bytes)), "form field", "body") };
+    return { present: true, value: singleValues(new URLSearchParams(textOf(bytes)), "form field", "body") };
   }
   if (type !== "application/json" && !/^application\/[\w.-]+\+json$/.test(type)) {
     const other = form ? ", or as a form with application/x-www-form-urlencoded" : "";
@@ -175,9 +175,10 @@ const tooLarge = (): Problem => new Problem("bodyTooLarge", `A body may hold at 
  *
  * @throws {Problem} invalidRequest for a repeated parameter.
  */
-export const readQuery = (url: URL): Record<string, string> => valuesOf(url.searchParams, "query parameter", "query");
+export const readQuery = (url: URL): Record<string, string> =>
+  singleValues(url.searchParams, "query parameter", "query");
 
-function valuesOf(given: URLSearchParams, what: string, where: string): Record<string, string> {
+function singleValues(given: URLSearchParams, what: string, where: string): Record<string, string> {
   const values: Record<string, string> = {};
   for (const [name, value] of given) {
     if (Object.hasOwn(values, name)) {

@@ -14,7 +14,7 @@ const described = (description: string, example?: unknown): Member =>
 /** Example of an id that is created at run time. */
 export const EXAMPLE_ULID = "01KB9Z6Q4V3N8S7T5W2X1Y0Z9A";
 
-export const MEMBERS: Readonly<Record<string, Member>> = {
+export const MEMBER_DESCRIPTIONS: Readonly<Record<string, Member>> = {
   added: described("Number of items added.", 4),
   updated: described("Number of items changed.", 9),
   removed: described("Number of items removed.", 1),
@@ -165,7 +165,7 @@ export const MEMBERS: Readonly<Record<string, Member>> = {
 };
 
 /** Examples of members with descriptions of their own. */
-export const EXAMPLES: Readonly<Record<string, unknown>> = {
+export const MEMBER_EXAMPLES: Readonly<Record<string, unknown>> = {
   access_token: "eyJhbGciOiJIUzI1NiIsImtpZCI6ImxvY2FsIn0.eyJzdWIiOiJhZG1pbiJ9.c2lnbmF0dXJl",
   acknowledgedBy: "maria.lopez",
   acknowledgement: null,
@@ -341,7 +341,7 @@ export const EXAMPLES: Readonly<Record<string, unknown>> = {
  * Default descriptions and examples of parameters by name. The example of a path parameter exists in the simulated company,
  * except ids that are created at run time, which answer 404.
  */
-export const PARAMETERS: Readonly<Record<string, Member>> = {
+export const PARAMETER_DESCRIPTIONS: Readonly<Record<string, Member>> = {
   acknowledgement_id: described("ID of the acknowledgment.", EXAMPLE_ULID),
   app_id: described("Client ID of the application.", "97471835-12cd-444d-ae9b-dc205f8336bf"),
   asset_id: described("ID of the asset.", "kv-payments-prod.secret.payments-api-client-secret"),

@@ -66,7 +66,7 @@ function problemsOf(endpoint: Endpoint<never>): number[] {
 }
 
 /** Conditions for problem codes. All other codes are listed for every endpoint that can answer with their status. */
-const ONLY_WHERE: Partial<Record<ProblemCode, (endpoint: Endpoint<never>) => boolean>> = {
+const CONDITIONS: Partial<Record<ProblemCode, (endpoint: Endpoint<never>) => boolean>> = {
   missingBody: ({ body, bodyOptional }) => body !== undefined && !bodyOptional,
   malformedRequest: ({ body }) => body !== undefined,
   invalidCursor: ({ query }) => query !== undefined && "cursor" in query.shape,
@@ -88,7 +88,7 @@ const ONLY_WHERE: Partial<Record<ProblemCode, (endpoint: Endpoint<never>) => boo
 
 /** Returns the problem codes that an endpoint can answer with for a status. */
 function codesOf(endpoint: Endpoint<never>, status: number): ProblemCode[] {
-  const may = (code: ProblemCode) => endpoint.problems?.includes(code) || (ONLY_WHERE[code]?.(endpoint) ?? true);
+  const may = (code: ProblemCode) => endpoint.problems?.includes(code) || (CONDITIONS[code]?.(endpoint) ?? true);
   return PROBLEM_CODES.filter((code) => PROBLEMS[code].status === status && may(code));
 }
 

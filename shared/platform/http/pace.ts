@@ -7,7 +7,7 @@ export interface Pace {
    *
    * @param slots - Slots to take, default 1.
    */
-  turn(turns?: number): Promise<void>;
+  waitForSlot(slots?: number): Promise<void>;
 }
 
 /**
@@ -28,10 +28,10 @@ export function createPace(options: {
   const { everyMs, maxWaiting, now = () => performance.now(), wait = delay } = options;
   let next = 0;
   return {
-    async turn(turns = 1) {
+    async waitForSlot(slots = 1) {
       const waits = Math.max(0, next - now());
       if (waits > maxWaiting * everyMs) return;
-      next = now() + waits + turns * everyMs;
+      next = now() + waits + slots * everyMs;
       if (waits > 0) await wait(waits);
     },
   };

@@ -1,12 +1,12 @@
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import { clientAddress } from "./address.ts";
-import { type Arrival, admit, type Gate } from "./admission.ts";
+import { admit, type Gate, type UnauthenticatedRequest } from "./admission.ts";
 import { compressed } from "./encoding.ts";
 import type { Actor, Endpoint } from "./endpoint.ts";
 import { missingBody, parse, readBody, readQuery } from "./input.ts";
 import { ownOrigin } from "./origin.ts";
 import { Problem } from "./problem.ts";
-import { problemPage, takesPages } from "./problem-page.ts";
+import { acceptsHtml, problemPage } from "./problem-page.ts";
 import type { Cookie, Reply } from "./reply.ts";
 
 /** A request as received from the platform. */
@@ -89,9 +89,9 @@ async function handled<Services>(
   const address = clientAddress(request.headers, deps.trustedProxyHops);
   const url = new URL(request.url);
   const origin = ownOrigin(url, deps.publicBaseUrl);
-  const arrival: Arrival = { headers: request.headers, address, requestId, origin };
+  const arrival: UnauthenticatedRequest = { headers: request.headers, address, requestId, origin };
   const rooms = endpoint.standalone ? undefined : await deps.rooms();
-  if (endpoint.paced !== undefined) await rooms?.gate.pace.turn(endpoint.paced);
+  if (endpoint.paced !== undefined) await rooms?.gate.pace.waitForSlot(endpoint.paced);
   const actor = rooms && (await admit(endpoint, arrival, rooms.gate, answerHeaders));
   const params = endpoint.params ? parse(endpoint.params, request.params, "path") : undefined;
   const query = endpoint.query ? parse(endpoint.query, readQuery(url), "query") : undefined;
@@ -139,9 +139,9 @@ async function problemOf<Services>(
   );
   const known = error instanceof Problem ? error : gate?.translate(error);
   if (!known) deps.log.error("The request failed", { endpoint: endpoint?.name, error: describe(error) });
-  if (known?.status === 429) await gate?.pace.turn();
+  if (known?.status === 429) await gate?.pace.waitForSlot();
   const problem = known ?? new Problem("internal", "Try again; if it stays, report this request id.");
-  if (endpoint?.page && takesPages(request.headers)) return problemPage(problem, requestId);
+  if (endpoint?.page && acceptsHtml(request.headers)) return problemPage(problem, requestId);
   return {
     status: problem.status,
     headers: problem.headers,

@@ -2,7 +2,7 @@ import { PROBLEMS, type Problem } from "./problem.ts";
 import type { Reply } from "./reply.ts";
 
 /** Returns whether the caller is a browser that navigates: browsers then request HTML explicitly, programs don't. */
-export const takesPages = (headers: Headers): boolean => /\btext\/html\b/i.test(headers.get("accept") ?? "");
+export const acceptsHtml = (headers: Headers): boolean => /\btext\/html\b/i.test(headers.get("accept") ?? "");
 
 /**
  * Returns a problem as an HTML page with its title, the fix and the request id. The page loads no resources and runs no script.

@@ -8,7 +8,7 @@ import type { Tables } from "../storage/tables.ts";
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../time.ts";
 
 /** Callers cached in memory; the oldest are evicted first. An evicted caller costs one more read. */
-const REMEMBERED_CALLERS = 5_000;
+const MAX_CACHED_CALLERS = 5_000;
 /** After a conflict with another instance, the caller's row is read before each write for this time. */
 const SHARED_FOR = MINUTE_MS;
 
@@ -46,7 +46,7 @@ export interface RateLimiter {
   cleanUp(): Promise<void>;
 }
 
-interface Memory {
+interface CachedCaller {
   row: Row<{ times: Uint8Array<ArrayBuffer>; lastAt: string }> | undefined;
   times: number[];
   sharedUntil: number;
@@ -61,23 +61,23 @@ interface Memory {
  */
 export function createRateLimiter(deps: { tables: Tables; clock: Clock; limits: Limits; name: string }): RateLimiter {
   const { tables, clock, limits, name } = deps;
-  const callers = new Map<string, Memory>();
+  const callers = new Map<string, CachedCaller>();
   /** Older calls count in no window, and storing them could exceed the maximum size of an entity. */
   const longest = limits.perHour > 0 ? HOUR_MS : MINUTE_MS;
 
-  function remember(caller: string): Memory {
+  function cachedCaller(caller: string): CachedCaller {
     const known = callers.get(caller);
     const memory = known ?? { row: undefined, times: [], sharedUntil: 0, waiting: [], running: false };
     callers.delete(caller);
     callers.set(caller, memory);
-    if (callers.size > REMEMBERED_CALLERS) {
+    if (callers.size > MAX_CACHED_CALLERS) {
       const oldest = callers.entries().next().value;
       if (oldest && !oldest[1].running) callers.delete(oldest[0]);
     }
     return memory;
   }
 
-  async function countWaiting(caller: string, memory: Memory): Promise<void> {
+  async function countWaiting(caller: string, memory: CachedCaller): Promise<void> {
     memory.running = true;
     const batch = memory.waiting.splice(0);
     try {
@@ -93,7 +93,7 @@ export function createRateLimiter(deps: { tables: Tables; clock: Clock; limits: 
   }
 
   /** Decides `count` calls in one write. Starts again if another instance wrote the row in between. */
-  async function countBatch(caller: string, memory: Memory, count: number): Promise<Decision[]> {
+  async function countBatch(caller: string, memory: CachedCaller, count: number): Promise<Decision[]> {
     const partition = shardOf(`${name}|${caller}`);
     const key = keyText(`${name}|${caller}`);
     for (;;) {
@@ -132,9 +132,9 @@ export function createRateLimiter(deps: { tables: Tables; clock: Clock; limits: 
       if (limits.perMinute === 0 && limits.perHour === 0) {
         return { allowed: true, limit: 0, remaining: 0, resetSeconds: 0, retryAfterSeconds: 0 };
       }
-      const memory = remember(caller);
-      const known = decide(memory.times, clock.now().getTime(), limits);
-      if (!known.allowed) return known;
+      const memory = cachedCaller(caller);
+      const cachedDecision = decide(memory.times, clock.now().getTime(), limits);
+      if (!cachedDecision.allowed) return cachedDecision;
       return await new Promise<Decision>((resolve, reject) => {
         memory.waiting.push({ resolve, reject });
         if (!memory.running) void countWaiting(caller, memory);
@@ -169,8 +169,9 @@ function decide(times: readonly number[], now: number, limits: Limits): Decision
     .map((window) => {
       const inside = times.filter((time) => time > now - window.length);
       const oldest = inside[Math.max(0, inside.length - window.limit)];
-      const frees = oldest === undefined ? 0 : Math.max(1, Math.ceil((oldest + window.length - now) / SECOND_MS));
-      return { limit: window.limit, remaining: Math.max(0, window.limit - inside.length), frees };
+      const secondsUntilFree =
+        oldest === undefined ? 0 : Math.max(1, Math.ceil((oldest + window.length - now) / SECOND_MS));
+      return { limit: window.limit, remaining: Math.max(0, window.limit - inside.length), secondsUntilFree };
     });
   const tightest = windows.reduce((least, window) => (window.remaining < least.remaining ? window : least));
   const over = windows.filter((window) => window.remaining === 0);
@@ -178,8 +179,8 @@ function decide(times: readonly number[], now: number, limits: Limits): Decision
     allowed: over.length === 0,
     limit: tightest.limit,
     remaining: tightest.remaining,
-    resetSeconds: tightest.frees,
-    retryAfterSeconds: Math.max(0, ...over.map((window) => window.frees)),
+    resetSeconds: tightest.secondsUntilFree,
+    retryAfterSeconds: Math.max(0, ...over.map((window) => window.secondsUntilFree)),
   };
 }
 

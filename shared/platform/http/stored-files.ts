@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { isCurrent } from "./conditional.ts";
-import { type Coding, codedHeaders, takes } from "./encoding.ts";
+import { accepts, type Coding, contentCodingHeaders } from "./encoding.ts";
 import { notFound } from "./problem.ts";
 import type { Reply } from "./reply.ts";
 
@@ -9,7 +9,7 @@ import type { Reply } from "./reply.ts";
  * Serves the files that the build put into a folder: each file uncompressed, as `<name>.gz` and as `<name>.br`, and a list of
  * all hashes.
  */
-export interface StoredFiles {
+export interface StaticFiles {
   /** Returns `<name>?v=<hash>`, an address with immutable content. */
   address(name: string): Promise<string>;
   /**
@@ -34,7 +34,7 @@ const TYPES: Record<string, string> = {
 };
 
 /** File name extensions of compressed files. */
-const ENDING: Record<Coding, string> = { br: ".br", gzip: ".gz" };
+const EXTENSIONS: Record<Coding, string> = { br: ".br", gzip: ".gz" };
 
 /**
  * Creates the server of the built files.
@@ -42,9 +42,9 @@ const ENDING: Record<Coding, string> = { br: ".br", gzip: ".gz" };
  * @param folder - Output folder of the build.
  * @param codings - Codings in which every file exists, smallest first.
  */
-export function createStoredFiles(folder: string, codings: readonly Coding[] = ["gzip"]): StoredFiles {
+export function createStaticFiles(folder: string, codings: readonly Coding[] = ["gzip"]): StaticFiles {
   let hashes: Promise<Record<string, string>> | undefined;
-  const kept = new Map<string, Promise<Uint8Array>>();
+  const cache = new Map<string, Promise<Uint8Array>>();
 
   function hashesOf(): Promise<Record<string, string>> {
     hashes ??= readFile(path.join(folder, "hashes.json"), "utf8").then((text) => JSON.parse(text));
@@ -52,8 +52,8 @@ export function createStoredFiles(folder: string, codings: readonly Coding[] = [
   }
 
   function read(file: string): Promise<Uint8Array> {
-    const found = kept.get(file) ?? readFile(path.join(folder, file));
-    kept.set(file, found);
+    const found = cache.get(file) ?? readFile(path.join(folder, file));
+    cache.set(file, found);
     return found;
   }
 
@@ -64,18 +64,18 @@ export function createStoredFiles(folder: string, codings: readonly Coding[] = [
       const all = await hashesOf();
       if (!Object.hasOwn(all, name)) throw notFound("This file");
       const hash = all[name]!;
-      const coding = codings.find((one) => takes(caller, one));
+      const coding = codings.find((one) => accepts(caller, one));
       const headers = {
         ETag: `"${hash}${coding ? `-${coding}` : ""}"`,
         "Cache-Control":
           version === hash || version === NAMED_BY_HASH ? "public, max-age=31536000, immutable" : "public, no-cache",
-        ...codedHeaders(coding),
+        ...contentCodingHeaders(coding),
       };
       if (isCurrent(headers.ETag, caller.get("if-none-match"))) {
         const { ETag, Vary } = headers;
         return { status: 304, headers: { ETag, Vary, "Cache-Control": headers["Cache-Control"] } };
       }
-      const data = await read(coding ? `${name}${ENDING[coding]}` : name);
+      const data = await read(coding ? `${name}${EXTENSIONS[coding]}` : name);
       return { status: 200, headers, content: { type: TYPES[path.extname(name)]!, data } };
     },
   };

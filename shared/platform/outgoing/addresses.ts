@@ -8,7 +8,7 @@ import ipaddr from "ipaddr.js";
 const PLATFORM = new Set(["169.254.169.254", "168.63.129.16", "169.254.130.1", "fd00:ec2::254"]);
 
 /** Networks that a request may reach besides public addresses. */
-export type Reach =
+export type AllowedNetwork =
   | "public"
   /** For hosts in the configuration: also the service's own network, without link-local addresses. */
   | "named"
@@ -16,7 +16,7 @@ export type Reach =
   | "ownNetwork";
 
 const NAMED_RANGES: readonly string[] = ["private", "loopback", "uniqueLocal", "carrierGradeNat"];
-const RANGES: Record<Reach, ReadonlySet<string>> = {
+const RANGES: Record<AllowedNetwork, ReadonlySet<string>> = {
   public: new Set(),
   named: new Set(NAMED_RANGES),
   ownNetwork: new Set([...NAMED_RANGES, "linkLocal"]),
@@ -30,12 +30,12 @@ const GLOBAL_IPV6 = ipaddr.IPv6.parseCIDR("2000::/3");
  *
  * @param address - An IPv4 or IPv6 address from a resolver.
  */
-export function refusal(address: string, reach: Reach): string | undefined {
+export function blockedReason(address: string, reach: AllowedNetwork): string | undefined {
   if (!ipaddr.isValid(address)) return "it is no IP address";
   const parsed = ipaddr.parse(address);
   if (parsed instanceof ipaddr.IPv6 && parsed.isIPv4MappedAddress()) {
     const inner = parsed.toIPv4Address().toString();
-    return refusal(inner, reach) ?? (reach === "public" ? "it is an IPv4-mapped address" : undefined);
+    return blockedReason(inner, reach) ?? (reach === "public" ? "it is an IPv4-mapped address" : undefined);
   }
   if (PLATFORM.has(parsed.toString())) return "it is an address of the platform";
   const range = parsed.range();

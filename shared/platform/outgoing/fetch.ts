@@ -20,13 +20,16 @@ export const guardedFetch =
     if (method !== "GET" && method !== "POST") throw new TypeError(`The method ${method} is not sent.`);
     const sent = body === undefined || body === null ? {} : { body: String(body) };
     const answer = await outgoing.send(address, { method, headers, ...sent, ...(signal && { signal }) });
-    if (!answer.whole) {
-      throw new Unreachable(`${new URL(address).hostname} answered more than is taken.`, { sent: true, lasting: true });
+    if (!answer.complete) {
+      throw new Unreachable(`${new URL(address).hostname} answered more than is taken.`, {
+        sent: true,
+        permanent: true,
+      });
     }
     // `Response` supports no other status: https://fetch.spec.whatwg.org/#dom-response
     if (answer.status < 200 || answer.status > 599) {
       const message = `${new URL(address).hostname} answered ${answer.status}, which is not a status of HTTP.`;
-      throw new Unreachable(message, { sent: true, lasting: false });
+      throw new Unreachable(message, { sent: true, permanent: false });
     }
     const given = Object.entries(answer.headers).flatMap(([name, values]) =>
       [values ?? []].flat().map((value): [string, string] => [name, value]),

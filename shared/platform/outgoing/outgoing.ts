@@ -8,7 +8,7 @@ import {
 } from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
 import type { LookupFunction } from "node:net";
-import { type Reach, refusal } from "./addresses.ts";
+import { type AllowedNetwork, blockedReason } from "./addresses.ts";
 
 export interface OutgoingRequest {
   method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
@@ -27,7 +27,7 @@ export interface OutgoingAnswer {
   /** Start of the body, up to the limit. */
   body: Buffer;
   /** False if the body exceeds the limit or was truncated. */
-  whole: boolean;
+  complete: boolean;
 }
 
 /** No answer was received. `sent` is true if the receiver may have got the whole request. */
@@ -35,12 +35,12 @@ export class Unreachable extends Error {
   override readonly name = "Unreachable";
   readonly sent: boolean;
   /** Whether another attempt would fail the same way until the address is changed. */
-  readonly lasting: boolean;
+  readonly permanent: boolean;
 
-  constructor(message: string, how: { sent: boolean; lasting: boolean }) {
+  constructor(message: string, how: { sent: boolean; permanent: boolean }) {
     super(message);
     this.sent = how.sent;
-    this.lasting = how.lasting;
+    this.permanent = how.permanent;
   }
 }
 
@@ -52,7 +52,7 @@ export interface Outgoing {
 
 /** Restrictions on targets and answers. */
 export interface OutgoingOptions {
-  reach: (url: URL) => Reach;
+  allowedNetwork: (url: URL) => AllowedNetwork;
   /** Whether plain http is allowed for this address. */
   plainHttp: (url: URL) => boolean;
   /** Sentence in a rejection that says how to allow the address. */
@@ -70,7 +70,7 @@ export interface OutgoingOptions {
  * size are limited. https://cheatsheetseries.owasp.org/cheatsheets/Server_Side_Request_Forgery_Prevention_Cheat_Sheet.html
  */
 export function createOutgoing(options: OutgoingOptions): Outgoing {
-  const { reach, plainHttp, remedy, timeoutMs, maxAnswerBytes } = options;
+  const { allowedNetwork, plainHttp, remedy, timeoutMs, maxAnswerBytes } = options;
   const resolve = options.resolve ?? ((host) => dns.lookup(host, { all: true }));
 
   async function checkedAddress(url: URL, signal: AbortSignal): Promise<LookupAddress> {
@@ -83,9 +83,9 @@ export function createOutgoing(options: OutgoingOptions): Outgoing {
       throw new Unreachable(`The name ${host} could not be resolved (${codeOf(error)}).`, UNSENT);
     }
     for (const { address } of found) {
-      const reason = refusal(address, reach(url));
+      const reason = blockedReason(address, allowedNetwork(url));
       if (reason) {
-        throw new Unreachable(`The address ${address} of ${host} is refused: ${reason}. ${remedy}`, REFUSED);
+        throw new Unreachable(`The address ${address} of ${host} is refused: ${reason}. ${remedy}`, BLOCKED);
       }
     }
     if (!found[0]) throw new Unreachable(`The name ${host} has no address.`, UNSENT);
@@ -96,7 +96,7 @@ export function createOutgoing(options: OutgoingOptions): Outgoing {
     async send(address, request) {
       const url = new URL(address);
       const problem = addressProblem(url, plainHttp(url));
-      if (problem) throw new Unreachable(`The address ${problem}.`, REFUSED);
+      if (problem) throw new Unreachable(`The address ${problem}.`, BLOCKED);
       const limit = new AbortController();
       const timer = setTimeout(() => limit.abort(), timeoutMs);
       const signal = request.signal ? AbortSignal.any([limit.signal, request.signal]) : limit.signal;
@@ -110,8 +110,8 @@ export function createOutgoing(options: OutgoingOptions): Outgoing {
   };
 }
 
-const UNSENT = { sent: false, lasting: false };
-const REFUSED = { sent: false, lasting: true };
+const UNSENT = { sent: false, permanent: false };
+const BLOCKED = { sent: false, permanent: true };
 
 /** Returns why an address is invalid, as the end of a sentence "The address …". Does not resolve names. */
 export function addressProblem(url: URL, plainHttp: boolean): string | undefined {
@@ -158,7 +158,7 @@ async function send(
   try {
     const answer = await Promise.race([answerOf(call, bytes), aborted(signal)]).catch((error: unknown) => {
       const reason = signal.aborted ? "it did not answer in time" : (error as Error).message;
-      throw new Unreachable(`${url.hostname} was not reached: ${reason}.`, { sent, lasting: false });
+      throw new Unreachable(`${url.hostname} was not reached: ${reason}.`, { sent, permanent: false });
     });
     const { statusCode: status = 0, headers: answered } = answer;
     // After the status has arrived, a truncated body is still an answer, because some callers need only the status.
@@ -169,24 +169,24 @@ async function send(
   }
 }
 
-const BROKEN_OFF = { body: Buffer.alloc(0), whole: false };
+const BROKEN_OFF = { body: Buffer.alloc(0), complete: false };
 
 /** Sends the request and returns the head of its answer. Rejects with an error whose message gives the reason. */
 const answerOf = (call: ClientRequest, body: Buffer | undefined): Promise<IncomingMessage> =>
   new Promise((resolve, reject) => {
-    const refuseSwitch = () => reject(new Error("it switched protocols (101) instead of answering"));
-    call.once("response", (answer) => (answer.statusCode === 101 ? refuseSwitch() : resolve(answer)));
+    const rejectSwitch = () => reject(new Error("it switched protocols (101) instead of answering"));
+    call.once("response", (answer) => (answer.statusCode === 101 ? rejectSwitch() : resolve(answer)));
     // Node emits `upgrade` for a 101 with upgrade headers. Without a listener Node closes the connection and emits no error.
     call.once("upgrade", (_answer, socket) => {
       socket.destroy();
-      refuseSwitch();
+      rejectSwitch();
     });
     call.on("error", (error) => reject(new Error(`the connection failed (${codeOf(error)})`)));
     call.once("close", () => reject(new Error("the connection was closed before an answer")));
     call.end(body);
   });
 
-async function readStart(answer: IncomingMessage, limit: number): Promise<{ body: Buffer; whole: boolean }> {
+async function readStart(answer: IncomingMessage, limit: number): Promise<{ body: Buffer; complete: boolean }> {
   const chunks: Buffer[] = [];
   let length = 0;
   for await (const chunk of answer) {
@@ -194,7 +194,7 @@ async function readStart(answer: IncomingMessage, limit: number): Promise<{ body
     length += (chunk as Buffer).length;
     if (length > limit) break;
   }
-  return { body: Buffer.concat(chunks).subarray(0, limit), whole: length <= limit };
+  return { body: Buffer.concat(chunks).subarray(0, limit), complete: length <= limit };
 }
 
 const codeOf = (error: unknown): string => (error as { code?: string }).code ?? "no code";

@@ -35,7 +35,7 @@ export class Typesetter {
   private readonly fonts: Record<Style, PDFFont>;
   private readonly unicode: PDFFont;
   private readonly latin: ReadonlySet<number>;
-  private readonly known: (codePoint: number) => boolean;
+  private readonly hasUnicodeGlyph: (codePoint: number) => boolean;
   private readonly widths = new Map<PDFFont, Map<string, number>>();
   private readonly keys = new Map<PDFPage, Map<PDFFont, PDFName>>();
 
@@ -43,7 +43,7 @@ export class Typesetter {
     this.fonts = fonts;
     this.unicode = unicode;
     this.latin = new Set(fonts.regular.getCharacterSet());
-    this.known = known;
+    this.hasUnicodeGlyph = known;
   }
 
   static async create(document: PDFDocument, openType: Uint8Array): Promise<Typesetter> {
@@ -62,7 +62,8 @@ export class Typesetter {
     for (const character of text) {
       const codePoint = character.codePointAt(0)!;
       if (/\s/.test(character)) result += " ";
-      else if (!INVISIBLE.test(character) && (this.latin.has(codePoint) || this.known(codePoint))) result += character;
+      else if (!INVISIBLE.test(character) && (this.latin.has(codePoint) || this.hasUnicodeGlyph(codePoint)))
+        result += character;
       else result += `[U+${codePoint.toString(16).toUpperCase().padStart(4, "0")}]`;
     }
     return result;
@@ -130,8 +131,8 @@ export class Typesetter {
     const characters = [...text];
     for (const [index, character] of characters.entries()) {
       const last = runs.at(-1);
-      const goesOn = character === " " && last?.rightToLeft && RIGHT_TO_LEFT.test(characters[index + 1] ?? "");
-      const rightToLeft = goesOn || RIGHT_TO_LEFT.test(character);
+      const continuesRun = character === " " && last?.rightToLeft && RIGHT_TO_LEFT.test(characters[index + 1] ?? "");
+      const rightToLeft = continuesRun || RIGHT_TO_LEFT.test(character);
       const font = rightToLeft ? this.unicode : this.fontOf(character, style);
       if (last && last.font === font && last.rightToLeft === rightToLeft) last.text += character;
       else runs.push({ font, text: character, rightToLeft });
@@ -145,14 +146,14 @@ export class Typesetter {
 
   private characterWidth(character: string, style: Style): number {
     const font = this.fontOf(character, style);
-    const known = remembered(this.widths, font, () => new Map<string, number>());
-    return remembered(known, character, () => font.widthOfTextAtSize(character, 1));
+    const widths = getOrCreate(this.widths, font, () => new Map<string, number>());
+    return getOrCreate(widths, character, () => font.widthOfTextAtSize(character, 1));
   }
 
   /** Returns the page's resource name of a font. pdf-lib's `drawText` would add one for every change of font. */
   private key(page: PDFPage, font: PDFFont): PDFName {
-    const keys = remembered(this.keys, page, () => new Map<PDFFont, PDFName>());
-    return remembered(keys, font, () => page.node.newFontDictionary(font.name, font.ref));
+    const keys = getOrCreate(this.keys, page, () => new Map<PDFFont, PDFName>());
+    return getOrCreate(keys, font, () => page.node.newFontDictionary(font.name, font.ref));
   }
 }
 
@@ -164,10 +165,10 @@ const mirrored = (text: string): string =>
     .reverse()
     .join("");
 
-function remembered<K, V>(memory: Map<K, V>, key: K, make: () => V): V {
-  const known = memory.get(key);
-  if (known !== undefined) return known;
-  const made = make();
-  memory.set(key, made);
-  return made;
+function getOrCreate<K, V>(memory: Map<K, V>, key: K, make: () => V): V {
+  const existing = memory.get(key);
+  if (existing !== undefined) return existing;
+  const created = make();
+  memory.set(key, created);
+  return created;
 }

@@ -11,7 +11,7 @@ const ATTEMPTS = 3;
  *
  * @param keep - Stores the new id. If it throws, because another worker has the run, no entry is appended.
  */
-export async function enterEnd(
+export async function recordRunEnd(
   audit: Appender,
   event: AuditEvent & { id: string },
   { keep, clock, randomness }: { keep: (entryId: string) => Promise<unknown>; clock: Clock; randomness: Randomness },

@@ -2,14 +2,14 @@ import { isConflict } from "../storage/conflict.ts";
 import type { Entity, Row } from "../storage/entity.ts";
 import type { Tables } from "../storage/tables.ts";
 import { SECOND_MS } from "../time.ts";
-import { startRenewals } from "./renewals.ts";
+import { startHeartbeat } from "./renewals.ts";
 
 /** Duration of a lease after its last heartbeat, by the store's clock. */
 export const LEASE_MS = 60 * SECOND_MS;
 const RENEWAL_MS = 15 * SECOND_MS;
 
 /** A row that this worker has leased. The lease depends on the ETag of the worker's last write and on the row's age. */
-export interface HeldRow<R extends object> {
+export interface LeasedRow<R extends object> {
   /** The row as last written. */
   readonly row: Row<R>;
   /** Aborted when another worker has taken over the row. */
@@ -30,14 +30,14 @@ export interface HeldRow<R extends object> {
  *
  * @param taken - The row as returned by that write.
  */
-export function holdRow<R extends object>(tables: Tables, entity: Entity<R>, taken: Row<R>): HeldRow<R> {
+export function leaseRow<R extends object>(tables: Tables, entity: Entity<R>, taken: Row<R>): LeasedRow<R> {
   const aborted = new AbortController();
   let row = taken;
   /** Writes run one after the other, because each needs the ETag of the previous write. */
   let writing: Promise<unknown> = Promise.resolve();
 
-  function inTurn(write: () => Promise<void>): Promise<void> {
-    const turn = writing.then(async () => {
+  function serialized(write: () => Promise<void>): Promise<void> {
+    const queued = writing.then(async () => {
       try {
         await write();
       } catch (error) {
@@ -49,14 +49,14 @@ export function holdRow<R extends object>(tables: Tables, entity: Entity<R>, tak
         throw error;
       }
     });
-    writing = turn.catch(() => {});
-    return turn;
+    writing = queued.catch(() => {});
+    return queued;
   }
   const change = (value: Partial<R>) =>
-    inTurn(async () => {
+    serialized(async () => {
       row = await tables.replace(entity, { ...row, ...value });
     });
-  const renewals = startRenewals(RENEWAL_MS, () => change({}));
+  const renewals = startHeartbeat(RENEWAL_MS, () => change({}));
 
   return {
     get row() {
@@ -66,7 +66,7 @@ export function holdRow<R extends object>(tables: Tables, entity: Entity<R>, tak
     change,
     async end(write) {
       await renewals.stop();
-      await inTurn(async () => void (await write(row)));
+      await serialized(async () => void (await write(row)));
     },
   };
 }

@@ -18,7 +18,7 @@ export interface RunBase {
   createdAt: string;
 }
 /** Input of a new run. The remaining fields say who requested the run, and when. */
-export type MadeRun<R extends RunBase> = Omit<R, Exclude<keyof RunBase, "status">>;
+export type NewRun<R extends RunBase> = Omit<R, Exclude<keyof RunBase, "status">>;
 
 /** Location of a module's runs: one partition, newest first. */
 export interface RunRows<R extends RunBase> {
@@ -27,9 +27,9 @@ export interface RunRows<R extends RunBase> {
 }
 
 /** Runs of a partition. At most one run is in progress. */
-export interface KeptRuns<R extends RunBase> {
+export interface RunStore<R extends RunBase> {
   /** Starts a run, or returns the run that is in progress. */
-  begin(made: MadeRun<R>, caller: Caller): Promise<{ run: R; isNew: boolean }>;
+  start(made: NewRun<R>, caller: Caller): Promise<{ run: R; isNew: boolean }>;
   find(runId: string): Promise<Row<R> | undefined>;
   /** @throws {Problem} notFound */
   get(runId: string): Promise<R>;
@@ -64,11 +64,11 @@ export const isOver = ({ status }: Pick<RunBase, "status">): boolean => status !
  *
  * @param noun - Name of such a run in messages, such as `run`.
  */
-export function createKeptRuns<R extends RunBase>(
+export function createRunStore<R extends RunBase>(
   { runs: Runs, partitionKey }: RunRows<R>,
   { tables, clock, randomness }: { tables: Tables; clock: Clock; randomness: Randomness },
   noun: string,
-): KeptRuns<R> {
+): RunStore<R> {
   const { table } = Runs;
   const ActiveRun = activeRuns(table);
   const recordOf = (row: Row<R>) => withoutKeys(row) as unknown as R;
@@ -78,23 +78,25 @@ export function createKeptRuns<R extends RunBase>(
     find,
 
     async active() {
-      const standing = await tables.get(ActiveRun, partitionKey, ACTIVE_KEY);
-      const run = standing && (await find(standing.runId));
+      const activeRow = await tables.get(ActiveRun, partitionKey, ACTIVE_KEY);
+      const run = activeRow && (await find(activeRow.runId));
       return run && !isOver(run) ? recordOf(run) : undefined;
     },
 
-    async begin(made, caller) {
+    async start(made, caller) {
       return await repeatOnConflict(async () => {
-        const standing = await tables.get(ActiveRun, partitionKey, ACTIVE_KEY);
-        const under = standing && (await find(standing.runId));
-        if (under && !isOver(under)) return { run: recordOf(under), isNew: false };
+        const activeRow = await tables.get(ActiveRun, partitionKey, ACTIVE_KEY);
+        const current = activeRow && (await find(activeRow.runId));
+        if (current && !isOver(current)) return { run: recordOf(current), isNew: false };
         const now = clock.now();
         const runId = randomness.ulid(now);
         const { actor: requestedBy, requestId } = caller;
         const run = { ...made, runId, requestedBy, requestId, createdAt: now.toISOString() } as unknown as R;
-        const one = { runId };
+        const reference = { runId };
         await tables.transaction(table, partitionKey, [
-          standing ? replace(ActiveRun, ACTIVE_KEY, one, standing.etag) : insert(ActiveRun, ACTIVE_KEY, one),
+          activeRow
+            ? replace(ActiveRun, ACTIVE_KEY, reference, activeRow.etag)
+            : insert(ActiveRun, ACTIVE_KEY, reference),
           put(Runs, runKey(runId), run),
         ]);
         return { run, isNew: true };

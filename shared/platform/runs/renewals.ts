@@ -1,5 +1,5 @@
 /** The heartbeat of a lease. */
-export interface Renewals {
+export interface Heartbeat {
   /** Stops the heartbeat. Waits for a renewal that is in progress. */
   stop(): Promise<void>;
 }
@@ -8,7 +8,7 @@ export interface Renewals {
  * Calls `renew` every `everyMs` milliseconds, one call after the other. A failed renewal is ignored, because the next renewal
  * makes up for it. In the worst case another worker takes over.
  */
-export function startRenewals(everyMs: number, renew: () => Promise<unknown>): Renewals {
+export function startHeartbeat(everyMs: number, renew: () => Promise<unknown>): Heartbeat {
   let renewed: Promise<unknown> = Promise.resolve();
   const timer = setInterval(() => {
     renewed = renewed.then(renew).catch(() => {});

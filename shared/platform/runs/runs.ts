@@ -5,8 +5,8 @@ import { isConflict } from "../storage/conflict.ts";
 import { type Row, withoutKeys } from "../storage/entity.ts";
 import type { Tables } from "../storage/tables.ts";
 import { SECOND_MS } from "../time.ts";
-import { holdRow, LEASE_MS } from "./held-row.ts";
-import { createKeptRuns, type KeptRuns, type MadeRun, type RunRows, runKey } from "./kept-runs.ts";
+import { LEASE_MS, leaseRow } from "./held-row.ts";
+import { createRunStore, type NewRun, type RunRows, type RunStore, runKey } from "./kept-runs.ts";
 
 /** Discovery runs: they read another system and can take longer than the request that starts them. */
 
@@ -23,7 +23,7 @@ export const ListFailure = z.object({
 export type ListFailure = z.infer<typeof ListFailure>;
 
 /** Fields of the record of every discovery run. Each module adds its own. */
-export const RunFacts = z.object({
+export const DiscoveryRunFields = z.object({
   runId: z.string(),
   trigger: z.enum(["api", "schedule"]),
   requestedBy: z.string(),
@@ -37,7 +37,7 @@ export const RunFacts = z.object({
   /** Number of workers that started the run. */
   attempts: z.int(),
 });
-export type RunFacts = z.infer<typeof RunFacts>;
+export type DiscoveryRunFields = z.infer<typeof DiscoveryRunFields>;
 
 /** Another worker has leased the run. Retry after `waitMs` milliseconds. */
 export class RunBusy extends Error {
@@ -50,7 +50,7 @@ export class RunBusy extends Error {
 }
 
 /** A run that this worker has leased. */
-export interface HeldRun<R extends RunFacts> {
+export interface LeasedRun<R extends DiscoveryRunFields> {
   readonly run: R;
   /** Unique id of the worker, new for each lease. */
   readonly worker: string;
@@ -79,68 +79,74 @@ export interface HeldRun<R extends RunFacts> {
 }
 
 /** Discovery runs, one at a time. */
-export interface DiscoveryRuns<R extends RunFacts> extends Pick<KeptRuns<R>, "get" | "active"> {
+export interface DiscoveryRuns<R extends DiscoveryRunFields> extends Pick<RunStore<R>, "get" | "active"> {
   /** Starts a run, or returns the run that is in progress. */
-  begin(made: Omit<R, keyof RunFacts> & Pick<R, "trigger">, caller: Caller): Promise<{ run: R; isNew: boolean }>;
+  start(
+    made: Omit<R, keyof DiscoveryRunFields> & Pick<R, "trigger">,
+    caller: Caller,
+  ): Promise<{ run: R; isNew: boolean }>;
   /**
    * Takes the lease of a run. Returns undefined if the run has ended.
    *
    * @throws {RunBusy} while another worker has the lease.
    */
-  hold(runId: string): Promise<HeldRun<R> | undefined>;
+  lease(runId: string): Promise<LeasedRun<R> | undefined>;
   /** Ends a run that no worker finished. */
-  giveUp(runId: string, failure: ListFailure): Promise<R | undefined>;
+  fail(runId: string, failure: ListFailure): Promise<R | undefined>;
   removeOld(): Promise<void>;
 }
 
-export function createRuns<R extends RunFacts>(
+export function createDiscoveryRuns<R extends DiscoveryRunFields>(
   rows: RunRows<R>,
   deps: { tables: Tables; clock: Clock; randomness: Randomness },
 ): DiscoveryRuns<R> {
   const { tables, clock, randomness } = deps;
   const { runs: Runs, partitionKey } = rows;
-  const kept = createKeptRuns(rows, deps, "discovery");
+  const kept = createRunStore(rows, deps, "discovery");
   const recordOf = (row: Row<R>) => withoutKeys(row) as unknown as R;
-  const unheld = { worker: undefined } as Partial<R>;
+  const released = { worker: undefined } as Partial<R>;
 
   return {
     get: kept.get,
     active: kept.active,
     removeOld: () => kept.removeOld(),
 
-    async begin(made, caller) {
-      const facts = { status: "running", failures: [], attempts: 0 } satisfies Partial<RunFacts>;
-      return await kept.begin({ ...made, ...facts } as unknown as MadeRun<R>, caller);
+    async start(made, caller) {
+      const facts = { status: "running", failures: [], attempts: 0 } satisfies Partial<DiscoveryRunFields>;
+      return await kept.start({ ...made, ...facts } as unknown as NewRun<R>, caller);
     },
 
-    async hold(runId) {
+    async lease(runId) {
       const found = await tables.getWithAge(Runs, partitionKey, runKey(runId));
       if (found?.row.status !== "running") return undefined;
       if (found.row.worker !== undefined && found.ageMs < LEASE_MS) throw new RunBusy(LEASE_MS - found.ageMs);
       const worker = `discovery/${runId}/${randomness.ulid(clock.now())}`;
       try {
-        return heldRun(await tables.replace(Runs, { ...found.row, worker, attempts: found.row.attempts + 1 }), worker);
+        return leasedRun(
+          await tables.replace(Runs, { ...found.row, worker, attempts: found.row.attempts + 1 }),
+          worker,
+        );
       } catch (error) {
         if (isConflict(error)) throw new RunBusy(LEASE_MS);
         throw error;
       }
     },
 
-    async giveUp(runId, failure) {
+    async fail(runId, failure) {
       const row = await kept.find(runId);
       if (row?.status !== "running") return undefined;
       const change = {
         status: "failed" as const,
         finishedAt: clock.now().toISOString(),
         failures: [...row.failures, failure],
-      } satisfies Partial<RunFacts>;
-      await kept.end(row, { ...unheld, ...(change as Partial<R>) });
+      } satisfies Partial<DiscoveryRunFields>;
+      await kept.end(row, { ...released, ...(change as Partial<R>) });
       return { ...recordOf(row), ...change };
     },
   };
 
-  function heldRun(taken: Row<R>, worker: string): HeldRun<R> {
-    const held = holdRow(tables, Runs, taken);
+  function leasedRun(taken: Row<R>, worker: string): LeasedRun<R> {
+    const held = leaseRow(tables, Runs, taken);
     return {
       get run() {
         return recordOf(held.row);
@@ -149,9 +155,9 @@ export function createRuns<R extends RunFacts>(
       signal: held.signal,
       confirm: () => held.change({}),
       change: held.change,
-      end: (change) => held.end((row) => kept.end(row, { ...unheld, ...change })),
+      end: (change) => held.end((row) => kept.end(row, { ...released, ...change })),
       async release() {
-        const released = held.end((row) => tables.replace(Runs, { ...row, ...unheld }));
+        const released = held.end((row) => tables.replace(Runs, { ...row, ...released }));
         await released.catch((error: unknown) => {
           if (!isConflict(error)) throw error;
         });

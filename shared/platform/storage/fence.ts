@@ -64,7 +64,7 @@ export interface Fence {
    */
   write(
     operations: Iterable<Operation>,
-    options?: { readonly beforeEach?: () => Promise<void>; readonly together?: readonly Operation[] },
+    options?: { readonly beforeEach?: () => Promise<void>; readonly inLastTransaction?: readonly Operation[] },
   ): Promise<{ written: number; removed: number }>;
 }
 
@@ -135,12 +135,12 @@ export function createFence(
       etag = await rows.apply(partitionKey, next(false));
     },
 
-    async write(operations, { beforeEach, together = [] } = {}) {
+    async write(operations, { beforeEach, inLastTransaction = [] } = {}) {
       const { address } = await clients.connect(e.table);
       const target = { table: e.table, partitionKey, address };
       const partOf = transactionParts(target);
-      for (const operation of together) checkTable(e.table, operation);
-      const ending = together.map(partOf);
+      for (const operation of inLastTransaction) checkTable(e.table, operation);
+      const ending = inLastTransaction.map(partOf);
       const bytes = ending.reduce((sum, part) => sum + part.bytes, FENCE_BYTES);
       const reserved = { operations: 1 + ending.length, bytes };
       const transactions = batches(target, operations, reserved);

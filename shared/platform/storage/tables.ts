@@ -113,7 +113,7 @@ export interface Tables {
     table: string,
     partitionKey: string,
     operations: Iterable<Operation>,
-    beside: { readonly lead: readonly Operation[]; readonly operations?: number; readonly bytes: number },
+    reserved: { readonly lead: readonly Operation[]; readonly operations?: number; readonly bytes: number },
   ): Promise<Operation[][]>;
   /** Returns one worker's access to a fence row, without a request. See `Fence`. */
   fence(
