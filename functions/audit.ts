@@ -12,7 +12,7 @@ import {
 } from "../shared/audit/api.ts";
 import { auditCsv } from "../shared/audit/export/csv.ts";
 import { type ExportPart, MAX_PDF_ENTRIES } from "../shared/audit/export/export.ts";
-import { acceptsGzip, contentCodingHeaders } from "../shared/platform/http/encoding.ts";
+import { acceptsGzip, contentCodingHeaders } from "../shared/platform/http/compression.ts";
 import type { RequestContext } from "../shared/platform/http/endpoint.ts";
 import { pageRequest } from "../shared/platform/http/paging.ts";
 import { content, ok, type Reply } from "../shared/platform/http/reply.ts";

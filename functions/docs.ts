@@ -1,10 +1,10 @@
 import path from "node:path";
 import * as z from "zod";
 import { OpenApiDocument } from "../shared/platform/http/api.ts";
-import { acceptsGzip, contentCodingHeaders, gzipped } from "../shared/platform/http/encoding.ts";
+import { acceptsGzip, contentCodingHeaders, gzipped } from "../shared/platform/http/compression.ts";
 import type { Endpoint } from "../shared/platform/http/endpoint.ts";
 import { content, type Reply } from "../shared/platform/http/reply.ts";
-import { createStaticFiles } from "../shared/platform/http/stored-files.ts";
+import { createStaticFiles } from "../shared/platform/http/static-files.ts";
 import { endpoint, exampleDay } from "./kit.ts";
 import type { Services } from "./services.ts";
 

@@ -1,6 +1,6 @@
 /** Everything the platform calls, by area. An area is loaded when one of its functions is first called. */
 import type { Endpoint } from "../shared/platform/http/endpoint.ts";
-import { loadOnce } from "../shared/platform/once.ts";
+import { loadOnce } from "../shared/platform/load-once.ts";
 import type { QueueDeclaration, TimerDeclaration } from "./kit.ts";
 import type { Services } from "./services.ts";
 

@@ -3,7 +3,7 @@ import path from "node:path";
 import * as z from "zod";
 import type { Endpoint } from "../shared/platform/http/endpoint.ts";
 import type { Reply } from "../shared/platform/http/reply.ts";
-import { createStaticFiles, NAMED_BY_HASH } from "../shared/platform/http/stored-files.ts";
+import { createStaticFiles, NAMED_BY_HASH } from "../shared/platform/http/static-files.ts";
 import { endpoint } from "./kit.ts";
 import type { Services } from "./services.ts";
 

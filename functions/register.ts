@@ -2,7 +2,7 @@ import { app, type HttpRequest, type HttpResponseInit, type InvocationContext } 
 import { SpanKind } from "@opentelemetry/api";
 import type { Config } from "../shared/platform/config/config.ts";
 import { type Answer, serve } from "../shared/platform/http/pipeline.ts";
-import { loadOnce } from "../shared/platform/once.ts";
+import { loadOnce } from "../shared/platform/load-once.ts";
 import { systemClock, systemRandomness } from "../shared/platform/runtime.ts";
 import { type SpanOptions, setSpanAttributes, withSpan } from "../shared/platform/telemetry.ts";
 import type { FunctionIndex } from "./built-index.ts";

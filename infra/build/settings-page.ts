@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import * as z from "zod";
-import { VALUE_FORMATS, GROUPS } from "../../shared/platform/config/environment.ts";
+import { GROUPS, VALUE_FORMATS } from "../../shared/platform/config/environment.ts";
 import { DEFINITIONS, type Definition, expectation } from "../../shared/settings/definitions.ts";
 import { commandLine } from "./command-line.ts";
 import { code, table } from "./markdown.ts";

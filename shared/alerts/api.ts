@@ -1,8 +1,8 @@
 import * as z from "zod";
 import { titleOfCredential } from "../inventory/asset.ts";
-import { entityTag } from "../platform/http/conditional.ts";
+import { entityTag } from "../platform/http/conditional-requests.ts";
 import { type PageRequest, pageOf, pageOfAll, queryInstant } from "../platform/http/paging.ts";
-import { singleLine } from "../platform/http/text.ts";
+import { singleLine } from "../platform/http/single-line.ts";
 import type { Row } from "../platform/storage/entity.ts";
 import { ULID } from "../platform/ulid.ts";
 import {

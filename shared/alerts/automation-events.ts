@@ -1,4 +1,4 @@
-import { toSingleLine } from "../platform/http/text.ts";
+import { toSingleLine } from "../platform/http/single-line.ts";
 import { DAY_MS } from "../platform/time.ts";
 import type { AutomationItem } from "./items.ts";
 import type { NotificationLog } from "./notification-log.ts";

@@ -3,7 +3,7 @@ import { encodeTime } from "ulid";
 import * as z from "zod";
 import { MAX_MAIL_RECIPIENTS } from "../platform/azure/mail.ts";
 import { entity } from "../platform/storage/entity.ts";
-import { unpackBytes, withCorruptRowErrors } from "../platform/storage/packed.ts";
+import { unpackBytes, withCorruptRowErrors } from "../platform/storage/packed-members.ts";
 import { type Item, Item as ItemSchema, notificationKey } from "./items.ts";
 import { ALERT_TYPES, DELIVERY_METHODS, DELIVERY_MODES, type RuleRecord } from "./rule.ts";
 

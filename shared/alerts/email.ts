@@ -1,4 +1,4 @@
-import { toSingleLine } from "../platform/http/text.ts";
+import { toSingleLine } from "../platform/http/single-line.ts";
 import type { Urgency } from "./items.ts";
 import type { Message, MessageLine, Place } from "./message.ts";
 

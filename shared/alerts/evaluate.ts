@@ -2,7 +2,7 @@ import * as z from "zod";
 import type { Clock, Logger } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
-import { pack, unpackBytes, withCorruptRowErrors } from "../platform/storage/packed.ts";
+import { pack, unpackBytes, withCorruptRowErrors } from "../platform/storage/packed-members.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import { HOUR_MS, MINUTE_MS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import { entityTag, requireMatch } from "../platform/http/conditional.ts";
+import { entityTag, requireMatch } from "../platform/http/conditional-requests.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { invalidBody } from "../platform/http/problem.ts";
 import type { Clock } from "../platform/runtime.ts";

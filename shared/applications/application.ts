@@ -1,6 +1,6 @@
 import * as z from "zod";
 import type { GraphApplication } from "../platform/azure/graph.ts";
-import { DiscoveryRunFields } from "../platform/runs/runs.ts";
+import { DiscoveryRunFields } from "../platform/runs/discovery-runs.ts";
 import { entity } from "../platform/storage/entity.ts";
 import { keyEnd, keyText } from "../platform/storage/keys.ts";
 import { fenceEntity } from "../platform/storage/tables.ts";

@@ -8,7 +8,7 @@ import type { GraphApplication } from "../platform/azure/graph.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import type { Page, PageRequest } from "../platform/http/paging.ts";
 import { notFound, Problem } from "../platform/http/problem.ts";
-import { createDiscoveryRuns, RunBusy } from "../platform/runs/runs.ts";
+import { createDiscoveryRuns, RunBusy } from "../platform/runs/discovery-runs.ts";
 import { waitForRun } from "../platform/runs/wait-for-run.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";

@@ -8,8 +8,8 @@ import { expiriesOf, VAULTS, Vaults, vaultInSubscriptionKey } from "../inventory
 import type { HolderWriting } from "../inventory/write-holder.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
 import type { Graph, GraphApplication } from "../platform/azure/graph.ts";
-import { recordRunEnd } from "../platform/runs/enter-end.ts";
-import type { LeasedRun } from "../platform/runs/runs.ts";
+import type { LeasedRun } from "../platform/runs/discovery-runs.ts";
+import { recordRunEnd } from "../platform/runs/record-run-end.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";

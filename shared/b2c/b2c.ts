@@ -11,7 +11,7 @@ import { licenseRequired } from "../platform/http/admission.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { type Page, type PageRequest, pageOfAll } from "../platform/http/paging.ts";
 import { notFound } from "../platform/http/problem.ts";
-import { createDiscoveryRuns, type ListFailure, RunBusy } from "../platform/runs/runs.ts";
+import { createDiscoveryRuns, type ListFailure, RunBusy } from "../platform/runs/discovery-runs.ts";
 import { waitForRun } from "../platform/runs/wait-for-run.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";

@@ -6,10 +6,10 @@ import { VAULTS, type VaultRecord, Vaults, vaultInSubscriptionKey } from "../inv
 import { type InventoryWriter, VaultBusy } from "../inventory/write.ts";
 import type { HolderWriting } from "../inventory/write-holder.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
-import { conditionalWrite, requireMatch } from "../platform/http/conditional.ts";
+import { conditionalWrite, requireMatch } from "../platform/http/conditional-requests.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { notFound } from "../platform/http/problem.ts";
-import { createDiscoveryRuns } from "../platform/runs/runs.ts";
+import { createDiscoveryRuns } from "../platform/runs/discovery-runs.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";

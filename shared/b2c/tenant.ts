@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { DiscoveryRunFields, ListFailure } from "../platform/runs/runs.ts";
+import { DiscoveryRunFields, ListFailure } from "../platform/runs/discovery-runs.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import { HOUR_MS } from "../platform/time.ts";

@@ -1,6 +1,6 @@
 import type { CloudFailure } from "../platform/azure/failure.ts";
-import { toSingleLine } from "../platform/http/text.ts";
-import type { ListFailure } from "../platform/runs/runs.ts";
+import { toSingleLine } from "../platform/http/single-line.ts";
+import type { ListFailure } from "../platform/runs/discovery-runs.ts";
 import type { List, TenantRecord } from "./tenant.ts";
 
 /** What reading each thing of a tenant takes, as an application permission of Microsoft Graph. */

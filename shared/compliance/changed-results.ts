@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { pack, unpackBytes } from "../platform/storage/packed.ts";
+import { pack, unpackBytes } from "../platform/storage/packed-members.ts";
 import { insert, merge, type Operation, put } from "../platform/storage/tables.ts";
 import { type Change, writeWithChangeRow } from "../platform/storage/write-totals.ts";
 import { type ChangedResults as ChangedRow, ChangedRows, changedKey, type VaultSummary } from "./layout.ts";

@@ -8,7 +8,7 @@ import type { RecordChanges } from "../inventory/write.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
 import { repeatOnConflict } from "../platform/storage/conflict.ts";
 import type { Row } from "../platform/storage/entity.ts";
-import { undefinedIfNotPacked } from "../platform/storage/packed.ts";
+import { undefinedIfNotPacked } from "../platform/storage/packed-members.ts";
 import { RowExists, type Tables } from "../platform/storage/tables.ts";
 import type { Settings } from "../settings/settings.ts";
 import type { Context } from "./check.ts";

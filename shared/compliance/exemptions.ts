@@ -2,7 +2,7 @@ import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
 import { placesOf } from "../inventory/asset.ts";
 import { roleRequired } from "../platform/http/admission.ts";
-import { entityTag, requireMatch } from "../platform/http/conditional.ts";
+import { entityTag, requireMatch } from "../platform/http/conditional-requests.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { type Page, type PageRequest, pageOfAll } from "../platform/http/paging.ts";
 import { invalidBody, notFound, Problem } from "../platform/http/problem.ts";

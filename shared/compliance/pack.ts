@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { ASSET_TYPES, type AssetType, fingerprint } from "../inventory/asset.ts";
-import { pack, unpackBytes } from "../platform/storage/packed.ts";
+import { pack, unpackBytes } from "../platform/storage/packed-members.ts";
 import { AssetFacts } from "./facts.ts";
 import type { Failure } from "./layout.ts";
 

@@ -1,5 +1,5 @@
 import { repeatOnConflict } from "../platform/storage/conflict.ts";
-import { inflate } from "../platform/storage/packed.ts";
+import { inflate } from "../platform/storage/packed-members.ts";
 import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { type RemovableChange, setOrDelete, writeTotals } from "../platform/storage/write-totals.ts";
 import { type CountedResults, countedOf, readChangedResults } from "./changed-results.ts";

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { pack, undefinedIfNotPacked, unpackBytes } from "../platform/storage/packed.ts";
+import { pack, undefinedIfNotPacked, unpackBytes } from "../platform/storage/packed-members.ts";
 import type { Change } from "../platform/storage/write-totals.ts";
 import { type CountedResults, PackedResults, packResults, unpackResults } from "./changed-results.ts";
 import type { EvaluationRecord, TotalsRecord } from "./layout.ts";

@@ -3,7 +3,7 @@ import { Assets, placesOf, sourceOf } from "../inventory/asset.ts";
 import { nameKey, partitions } from "../inventory/layout.ts";
 import { VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
-import { withCorruptRowErrors } from "../platform/storage/packed.ts";
+import { withCorruptRowErrors } from "../platform/storage/packed-members.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import type { ResourceType } from "./check.ts";
 import { checkOfId, successorsOf } from "./checks/all.ts";

@@ -3,7 +3,7 @@ import pMap from "p-map";
 import { placesOf } from "../inventory/asset.ts";
 import type { Row } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
-import { undefinedIfNotPacked } from "../platform/storage/packed.ts";
+import { undefinedIfNotPacked } from "../platform/storage/packed-members.ts";
 import type { Fence, Tables } from "../platform/storage/tables.ts";
 import { ASSET_CHECKS, checkOfCode, checkOfId } from "./checks/all.ts";
 import {

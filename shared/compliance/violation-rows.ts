@@ -1,5 +1,5 @@
 import { keyEnd } from "../platform/storage/keys.ts";
-import { withCorruptRowErrors } from "../platform/storage/packed.ts";
+import { withCorruptRowErrors } from "../platform/storage/packed-members.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import type { Check } from "./check.ts";
 import { CHECKS } from "./checks/all.ts";

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { ASSET_TYPES, assetId, credentialIds, isCredentialId, placesOf } from "../inventory/asset.ts";
 import { pageParameters } from "../platform/http/paging.ts";
 import { Problem } from "../platform/http/problem.ts";
-import { toSingleLine } from "../platform/http/text.ts";
+import { toSingleLine } from "../platform/http/single-line.ts";
 import { type Consumer, DRIVERS } from "./blast-radius.ts";
 import type { Coverage as CoverageRecord } from "./coverage.ts";
 import type { Dependencies, BlastRadius as FoundBlastRadius } from "./dependencies.ts";

@@ -3,7 +3,7 @@ import * as z from "zod";
 import { ASSET_TYPES, type AssetType } from "../inventory/asset.ts";
 import { entity } from "../platform/storage/entity.ts";
 import { keyEnd, keyText, keyTextOf } from "../platform/storage/keys.ts";
-import { pack, unpackBytes, withCorruptRowErrors } from "../platform/storage/packed.ts";
+import { pack, unpackBytes, withCorruptRowErrors } from "../platform/storage/packed-members.ts";
 import { fenceEntity } from "../platform/storage/tables.ts";
 import { Edge } from "./edge.ts";
 

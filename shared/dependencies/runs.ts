@@ -1,5 +1,5 @@
-import { LEASE_MS, leaseRow } from "../platform/runs/held-row.ts";
-import { createRunStore, type RunStore } from "../platform/runs/kept-runs.ts";
+import { LEASE_MS, leaseRow } from "../platform/runs/leased-row.ts";
+import { createRunStore, type RunStore } from "../platform/runs/run-store.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
 import { isConflict, repeatOnConflict } from "../platform/storage/conflict.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";

@@ -4,7 +4,7 @@ import type { Identity } from "../platform/azure/identity.ts";
 import type { Config } from "../platform/config/config.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { Problem, retryLater } from "../platform/http/problem.ts";
-import { toSingleLine } from "../platform/http/text.ts";
+import { toSingleLine } from "../platform/http/single-line.ts";
 import type { Logger } from "../platform/runtime.ts";
 import type { Project } from "./answers.ts";
 import type { DevopsProject, DevopsSettingsView, DevopsTest } from "./api.ts";

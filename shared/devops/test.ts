@@ -1,6 +1,6 @@
 import pMap from "p-map";
 import { CloudFailure } from "../platform/azure/failure.ts";
-import { toSingleLine } from "../platform/http/text.ts";
+import { toSingleLine } from "../platform/http/single-line.ts";
 import type { Project } from "./answers.ts";
 import type { DevopsTest, DevopsTestStep } from "./api.ts";
 import type { DevopsClient, ListOptions } from "./client.ts";

@@ -1,4 +1,4 @@
-import { startHeartbeat } from "../platform/runs/renewals.ts";
+import { startHeartbeat } from "../platform/runs/heartbeat.ts";
 import type { Randomness } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";

@@ -1,5 +1,5 @@
 import type { Audit } from "../audit/audit.ts";
-import { recordRunEnd } from "../platform/runs/enter-end.ts";
+import { recordRunEnd } from "../platform/runs/record-run-end.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { isConflict, undefinedIfChanged } from "../platform/storage/conflict.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";

@@ -3,7 +3,7 @@ import { VaultBusy } from "../inventory/claim.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
 import { isServiceVault } from "../platform/azure/service-key-vault.ts";
 import type { Config } from "../platform/config/config.ts";
-import { startHeartbeat } from "../platform/runs/renewals.ts";
+import { startHeartbeat } from "../platform/runs/heartbeat.ts";
 import type { Logger } from "../platform/runtime.ts";
 import { isConflict, repeatOnConflict, undefinedIfChanged } from "../platform/storage/conflict.ts";
 import type { Row } from "../platform/storage/entity.ts";

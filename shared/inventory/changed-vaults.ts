@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import * as z from "zod";
 import { entity } from "../platform/storage/entity.ts";
-import { pack, unpackBytes } from "../platform/storage/packed.ts";
+import { pack, unpackBytes } from "../platform/storage/packed-members.ts";
 import { insert, merge, type Operation, type Tables } from "../platform/storage/tables.ts";
 import { type Change, writeWithChangeRow } from "../platform/storage/write-totals.ts";
 import { ASSET_TYPES, sourceOf } from "./asset.ts";

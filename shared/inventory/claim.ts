@@ -3,7 +3,7 @@ import * as z from "zod";
 import { isConflict } from "../platform/storage/conflict.ts";
 import type { Row } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
-import { pack, unpack } from "../platform/storage/packed.ts";
+import { pack, unpack } from "../platform/storage/packed-members.ts";
 import { type Fence, insert, type Operation, put, remove, replace, type Tables } from "../platform/storage/tables.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import { ChangeRows, type LoggedChanges } from "./change-log.ts";

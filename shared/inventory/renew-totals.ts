@@ -1,6 +1,6 @@
 import { repeatOnConflict } from "../platform/storage/conflict.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
-import { inflate } from "../platform/storage/packed.ts";
+import { inflate } from "../platform/storage/packed-members.ts";
 import { insert, type Operation, replace, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { type RemovableChange, setOrDelete, writeTotals } from "../platform/storage/write-totals.ts";
 import { sourceOf } from "./asset.ts";

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { pack, undefinedIfNotPacked, unpackBytes } from "../platform/storage/packed.ts";
+import { pack, undefinedIfNotPacked, unpackBytes } from "../platform/storage/packed-members.ts";
 import { DAY_MS, HOUR_MS } from "../platform/time.ts";
 import { ASSET_TYPES, type AssetType } from "./asset.ts";
 import type { Counted } from "./changed-vaults.ts";

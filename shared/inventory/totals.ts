@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { entity } from "../platform/storage/entity.ts";
-import { deflate, inflate, undefinedIfNotPacked } from "../platform/storage/packed.ts";
+import { deflate, inflate, undefinedIfNotPacked } from "../platform/storage/packed-members.ts";
 import { DAY_MS, DAY_SECONDS, HOUR_MS } from "../platform/time.ts";
 import { ASSET_TYPES, type AssetType } from "./asset.ts";
 import { CHANGED, type Counted } from "./changed-vaults.ts";

@@ -11,7 +11,7 @@ import type { Config } from "../platform/config/config.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { invalidBody, notFound, Problem, retryLater } from "../platform/http/problem.ts";
 import type { RateLimiter } from "../platform/http/rate-limit.ts";
-import { loadOnce } from "../platform/once.ts";
+import { loadOnce } from "../platform/load-once.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";

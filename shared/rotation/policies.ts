@@ -5,7 +5,7 @@ import { VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
 import type { Graph } from "../platform/azure/graph.ts";
 import { isServiceVault } from "../platform/azure/service-key-vault.ts";
 import type { Config } from "../platform/config/config.ts";
-import { changedSince, conditionalWrite, requireMatch } from "../platform/http/conditional.ts";
+import { changedSince, conditionalWrite, requireMatch } from "../platform/http/conditional-requests.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { invalidBody, notFound, Problem } from "../platform/http/problem.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";

@@ -4,7 +4,7 @@ import type { ServiceKeyVault } from "../platform/azure/service-key-vault.ts";
 import type { SignInOutcome } from "../platform/azure/sign-in-proof.ts";
 import type { VaultSecretsClients } from "../platform/azure/vault-secrets.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
-import { startHeartbeat } from "../platform/runs/renewals.ts";
+import { startHeartbeat } from "../platform/runs/heartbeat.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { isConflict, undefinedIfChanged } from "../platform/storage/conflict.ts";
 import type { Row } from "../platform/storage/entity.ts";

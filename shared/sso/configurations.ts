@@ -1,6 +1,6 @@
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import { conditionalWrite, requireMatch } from "../platform/http/conditional.ts";
+import { conditionalWrite, requireMatch } from "../platform/http/conditional-requests.ts";
 import type { Caller, Role } from "../platform/http/endpoint.ts";
 import { notFound, Problem } from "../platform/http/problem.ts";
 import type { OutgoingOptions } from "../platform/outgoing/outgoing.ts";

@@ -8,7 +8,7 @@ import type { KeyVaults } from "../platform/azure/key-vault.ts";
 import type { ResourceManager } from "../platform/azure/resource-manager.ts";
 import { INVENTORY_READER } from "../platform/azure/watch-roles.ts";
 import type { Config } from "../platform/config/config.ts";
-import { conditionalWrite, entityTag, requireMatch } from "../platform/http/conditional.ts";
+import { conditionalWrite, entityTag, requireMatch } from "../platform/http/conditional-requests.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { type Page, type PageRequest, pageOfAll } from "../platform/http/paging.ts";
 import { notFound, Problem } from "../platform/http/problem.ts";

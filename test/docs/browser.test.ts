@@ -3,7 +3,7 @@ import type { BrowserContext, Locator, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { configureTenant } from "../../infra/local/first-tenant.ts";
 import { configureSingleSignOn } from "../../infra/local/single-sign-on.ts";
-import type { Document, Operation } from "../../shared/platform/http/document.ts";
+import type { Document, Operation } from "../../shared/platform/http/openapi-document.ts";
 import { openBrowser } from "../support/browser.ts";
 import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { licence } from "../support/licence.ts";

@@ -3,10 +3,14 @@ import { beforeAll, expect, test, vi } from "vitest";
 import type * as z from "zod";
 import { documentation, openApiText } from "../../functions/docs.ts";
 import { declarations } from "../../functions/functions.ts";
-import { isDescribed } from "../../shared/platform/http/described.ts";
-import { type Document, operationsOf, type Schema, schemasOf } from "../../shared/platform/http/document.ts";
-import { parse } from "../../shared/platform/http/input.ts";
-import { MEMBER_DESCRIPTIONS, MEMBER_EXAMPLES, PARAMETER_DESCRIPTIONS } from "../../shared/platform/http/members.ts";
+import { isDescribed } from "../../shared/platform/http/describe-members.ts";
+import {
+  MEMBER_DESCRIPTIONS,
+  MEMBER_EXAMPLES,
+  PARAMETER_DESCRIPTIONS,
+} from "../../shared/platform/http/member-descriptions.ts";
+import { type Document, operationsOf, type Schema, schemasOf } from "../../shared/platform/http/openapi-document.ts";
+import { parse } from "../../shared/platform/http/parse-request.ts";
 
 const { endpoints } = await declarations();
 

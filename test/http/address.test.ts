@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { clientAddress } from "../../shared/platform/http/address.ts";
+import { clientAddress } from "../../shared/platform/http/client-address.ts";
 
 const addressOf = (forwarded: string | undefined, hops = 1) =>
   clientAddress(new Headers(forwarded === undefined ? {} : { "x-forwarded-for": forwarded }), hops);

@@ -1,5 +1,10 @@
 import { describe, expect, test } from "vitest";
-import { conditionalWrite, entityTag, isCurrent, requireMatch } from "../../shared/platform/http/conditional.ts";
+import {
+  conditionalWrite,
+  entityTag,
+  isCurrent,
+  requireMatch,
+} from "../../shared/platform/http/conditional-requests.ts";
 import { RowChanged, RowExists, RowMissing } from "../../shared/platform/storage/errors.ts";
 
 const STORED = `W/"datetime'2026-11-21T10%3A00%3A00.0000000Z'"`;

@@ -1,7 +1,7 @@
 import { request } from "node:http";
 import { gunzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { accepts, acceptsGzip } from "../../shared/platform/http/encoding.ts";
+import { accepts, acceptsGzip } from "../../shared/platform/http/compression.ts";
 import { ADMIN, Service } from "../support/service.ts";
 
 let service: Service;

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import * as z from "zod";
-import { parse } from "../../shared/platform/http/input.ts";
+import { parse } from "../../shared/platform/http/parse-request.ts";
 import { Problem } from "../../shared/platform/http/problem.ts";
 import { createRateLimiter } from "../../shared/platform/http/rate-limit.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";

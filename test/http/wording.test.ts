@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
 import { declarations } from "../../functions/functions.ts";
-import { parse } from "../../shared/platform/http/input.ts";
+import { parse } from "../../shared/platform/http/parse-request.ts";
 import { Problem, type ProblemPart } from "../../shared/platform/http/problem.ts";
 
 const { endpoints } = await declarations();

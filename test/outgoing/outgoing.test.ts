@@ -1,8 +1,8 @@
 import { createServer, type Server } from "node:http";
 import { type AddressInfo, createServer as createTcpServer, type Socket } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
-import { type AllowedNetwork, blockedReason } from "../../shared/platform/outgoing/addresses.ts";
-import { guardedFetch } from "../../shared/platform/outgoing/fetch.ts";
+import { type AllowedNetwork, blockedReason } from "../../shared/platform/outgoing/allowed-addresses.ts";
+import { guardedFetch } from "../../shared/platform/outgoing/guarded-fetch.ts";
 import {
   createOutgoing,
   hostAndPort,

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import * as z from "zod";
-import { leaseRow } from "../../shared/platform/runs/held-row.ts";
+import { leaseRow } from "../../shared/platform/runs/leased-row.ts";
 import { isConflict } from "../../shared/platform/storage/conflict.ts";
 import { entity } from "../../shared/platform/storage/entity.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";

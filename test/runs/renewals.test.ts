@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { startHeartbeat } from "../../shared/platform/runs/renewals.ts";
+import { startHeartbeat } from "../../shared/platform/runs/heartbeat.ts";
 
 beforeEach(() => {
   vi.useFakeTimers();

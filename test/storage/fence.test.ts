@@ -68,7 +68,7 @@ test("what belongs together is in the last transaction, however many come before
   ] as const) {
     const before = batches();
     const beforeEach = vi.fn(async () => {});
-    expect((await one.write(puts(rows), { inLastTransaction, beforeEach })).written).toBe(rows + 2);
+    expect((await one.write(puts(rows), { inLastTransaction: together, beforeEach })).written).toBe(rows + 2);
     expect([batches() - before, beforeEach.mock.calls.length]).toEqual([transactions, transactions]);
   }
   const key = thing(7);

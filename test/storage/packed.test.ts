@@ -15,7 +15,7 @@ import { knownVault } from "../../shared/inventory/claim.ts";
 import { PendingWrites, pendingPrefix, VAULTS, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
 import { encodeCursor } from "../../shared/platform/http/paging.ts";
 import { entity } from "../../shared/platform/storage/entity.ts";
-import { pack, unpack } from "../../shared/platform/storage/packed.ts";
+import { pack, unpack } from "../../shared/platform/storage/packed-members.ts";
 import { createTables, put, StorageCorrupt, type Tables } from "../../shared/platform/storage/tables.ts";
 import { readLastScans, recordLastScan } from "../../shared/subscriptions/scans.ts";
 import { assetRecord, START, vaultRecord } from "../inventory/records.ts";

@@ -2,9 +2,9 @@ import { setTimeout as delay } from "node:timers/promises";
 import { TableClient } from "@azure/data-tables";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import * as z from "zod";
-import { UNUSED_POLICIES } from "../../shared/platform/storage/clients.ts";
 import { entity } from "../../shared/platform/storage/entity.ts";
 import { createQueues } from "../../shared/platform/storage/queues.ts";
+import { UNUSED_POLICIES } from "../../shared/platform/storage/table-clients.ts";
 import {
   createTables,
   insert,

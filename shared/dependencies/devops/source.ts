@@ -2,7 +2,7 @@ import type { Devops, DevopsOrganization, ServiceConnection, VariableGroup } fro
 import { signInOf } from "../../devops/service-connections.ts";
 import { isSecret } from "../../devops/variable-groups.ts";
 import { CloudFailure } from "../../platform/azure/failure.ts";
-import { toSingleLine } from "../../platform/http/text.ts";
+import { toSingleLine } from "../../platform/http/single-line.ts";
 import { applicationHolder, type Edge, type Resource } from "../edge.ts";
 import type { EdgeSource, NotSeen, ReadingItem } from "../source.ts";
 import { connectionId, connectionsOf, groupId, groupsOf } from "./ids.ts";

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { ASSET_TYPES, type AssetType } from "../../inventory/asset.ts";
 import { entity } from "../../platform/storage/entity.ts";
 import { keyEnd, keyText } from "../../platform/storage/keys.ts";
-import { unpackBytes, withCorruptRowErrors } from "../../platform/storage/packed.ts";
+import { unpackBytes, withCorruptRowErrors } from "../../platform/storage/packed-members.ts";
 import { fenceEntity } from "../../platform/storage/tables.ts";
 import { Failure } from "../rows.ts";
 

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { PipelinePolicy, PipelineRequest } from "@azure/core-rest-pipeline";
 import * as z from "zod";
-import { loadOnce } from "../once.ts";
+import { loadOnce } from "../load-once.ts";
 import type { Logger, Randomness } from "../runtime.ts";
 import { recordMetric } from "../telemetry.ts";
 import { AnswerTimeout, createTransport } from "../transport.ts";

@@ -1,5 +1,5 @@
 import type { Config } from "../config/config.ts";
-import { loadOnce } from "../once.ts";
+import { loadOnce } from "../load-once.ts";
 import { copyText, type Logger, type Randomness, systemRandomness } from "../runtime.ts";
 import { CALL_LIMITS, type Call, type CallLimits, createSender, newCall, readAnswer } from "./calls.ts";
 import { createHostLimit } from "./connections.ts";

@@ -1,10 +1,10 @@
 import * as z from "zod";
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from "zod-openapi";
 import { SESSION_COOKIE } from "./admission.ts";
-import { describeByName } from "./described.ts";
-import type { Document } from "./document.ts";
+import { describeByName } from "./describe-members.ts";
 import { type Endpoint, mayCall, type ResponseDeclaration, ROLES, type Role } from "./endpoint.ts";
-import { addExamples, PROBLEM_EXAMPLES, problemExamples } from "./examples.ts";
+import type { Document } from "./openapi-document.ts";
+import { addExamples, PROBLEM_EXAMPLES, problemExamples } from "./openapi-examples.ts";
 import { PROBLEMS, type ProblemCode } from "./problem.ts";
 
 const PROBLEM_CODES = Object.keys(PROBLEMS) as [ProblemCode, ...ProblemCode[]];

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { DAY_MS } from "../time.ts";
-import { isWellFormed } from "./input.ts";
+import { isWellFormed } from "./parse-request.ts";
 import { Problem } from "./problem.ts";
 
 /** Bounds of the list parameters. */

@@ -1,10 +1,10 @@
 import type { Clock, Logger, Randomness } from "../runtime.ts";
-import { clientAddress } from "./address.ts";
 import { admit, type Gate, type UnauthenticatedRequest } from "./admission.ts";
-import { compressed } from "./encoding.ts";
+import { clientAddress } from "./client-address.ts";
+import { compressed } from "./compression.ts";
 import type { Actor, Endpoint } from "./endpoint.ts";
-import { missingBody, parse, readBody, readQuery } from "./input.ts";
 import { ownOrigin } from "./origin.ts";
+import { missingBody, parse, readBody, readQuery } from "./parse-request.ts";
 import { Problem } from "./problem.ts";
 import { acceptsHtml, problemPage } from "./problem-page.ts";
 import type { Cookie, Reply } from "./reply.ts";

@@ -8,7 +8,7 @@ import {
 } from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
 import type { LookupFunction } from "node:net";
-import { type AllowedNetwork, blockedReason } from "./addresses.ts";
+import { type AllowedNetwork, blockedReason } from "./allowed-addresses.ts";
 
 export interface OutgoingRequest {
   method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";

@@ -1,6 +1,6 @@
 import type { PipelineRequest } from "@azure/core-rest-pipeline";
 import type * as z from "zod";
-import { wasSentAgain } from "./transport.ts";
+import { wasSentAgain } from "./http-client.ts";
 
 /** A row that was inserted already exists. */
 export class RowExists extends Error {

@@ -1,12 +1,12 @@
 import pMap from "p-map";
 import * as z from "zod";
-import type { TableClients } from "./clients.ts";
+import { batches } from "./bulk-write.ts";
 import { type Entity, entity } from "./entity.ts";
 import { RowMissing } from "./errors.ts";
 import { insert, type Operation, put, replace } from "./operations.ts";
 import type { Rows } from "./rows.ts";
+import type { TableClients } from "./table-clients.ts";
 import { checkTable, type Part, transactionParts } from "./transaction.ts";
-import { batches } from "./write.ts";
 
 /**
  * Value of a fence row. No two writes have the same value, so the row alone shows whether a write with a lost answer was

@@ -1,13 +1,13 @@
 import type { TableEntity } from "@azure/data-tables";
-import type { ConnectedTable, TableClients } from "./clients.ts";
 import { checkLimits, decode, encode, type StoredRow } from "./columns.ts";
 import { errorCode, markResent, RowChanged, RowExists, RowMissing, statusOf, wasResent } from "./errors.ts";
+import { restPipeline } from "./http-client.ts";
 import { keyProblem } from "./keys.ts";
 import type { Operation } from "./operations.ts";
-import { getRow } from "./page.ts";
+import { getRow } from "./query.ts";
 import { SIGNATURE } from "./signing.ts";
+import type { ConnectedTable, TableClients } from "./table-clients.ts";
 import { type Part, readTransactionAnswer, TransactionRejected, transactionBody } from "./transaction.ts";
-import { restPipeline } from "./transport.ts";
 
 /**
  * Reads and writes stored rows, single or in transactions. Rejections by the service become RowExists, RowChanged and

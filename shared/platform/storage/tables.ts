@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import * as z from "zod";
 import type { Logger } from "../runtime.ts";
-import { createTableClients } from "./clients.ts";
+import { batches, removeIfExists, type WriteOptions, writeAll } from "./bulk-write.ts";
 import type { StoreClock } from "./clock.ts";
 import { columnOf, decode, encode, isTruncated, type StoredRow, validate } from "./columns.ts";
 import { repeatOnConflict } from "./conflict.ts";
@@ -11,12 +11,13 @@ import { errorCode, StorageCorrupt } from "./errors.ts";
 import { createFence, type Fence, type FenceRecord } from "./fence.ts";
 import { MAX_PAGE_SIZE, MAX_TRANSACTION_BYTES, MAX_TRANSACTION_OPERATIONS } from "./limits.ts";
 import { type Operation, remove } from "./operations.ts";
-import { type Continuation, type PageQuery, queryPage, type StoredPage } from "./page.ts";
+import { type Continuation, type PageQuery, queryPage, type StoredPage } from "./query.ts";
 import { createRows } from "./rows.ts";
 import { createRowSigning, type RowKeys } from "./signing.ts";
+import { createTableClients } from "./table-clients.ts";
 import { BODY_FRAME_BYTES, checkTable, transactionParts } from "./transaction.ts";
-import { batches, removeIfExists, type WriteOptions, writeAll } from "./write.ts";
 
+export type { WriteOptions } from "./bulk-write.ts";
 export { isUnclear, RowChanged, RowExists, RowInvalid, RowMissing, StorageCorrupt } from "./errors.ts";
 export { type Fence, type FenceRecord, fenceEntity } from "./fence.ts";
 export {
@@ -30,7 +31,6 @@ export {
   remove,
   replace,
 } from "./operations.ts";
-export type { WriteOptions } from "./write.ts";
 
 /** Range of rows in one partition, ordered by row key: from <= rowKey < before and after < rowKey. */
 export interface Range {

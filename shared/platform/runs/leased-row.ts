@@ -2,7 +2,7 @@ import { isConflict } from "../storage/conflict.ts";
 import type { Entity, Row } from "../storage/entity.ts";
 import type { Tables } from "../storage/tables.ts";
 import { SECOND_MS } from "../time.ts";
-import { startHeartbeat } from "./renewals.ts";
+import { startHeartbeat } from "./heartbeat.ts";
 
 /** Duration of a lease after its last heartbeat, by the store's clock. */
 export const LEASE_MS = 60 * SECOND_MS;

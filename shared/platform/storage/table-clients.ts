@@ -5,9 +5,9 @@ import type { Logger } from "../runtime.ts";
 import type { StoreClock } from "./clock.ts";
 import { type StorageConnection, usesPlainHttp } from "./connection.ts";
 import { errorCode, isUnclear, markResent } from "./errors.ts";
+import { createStorageTransport } from "./http-client.ts";
 import { FIRST_RETRY_MS, MAX_ATTEMPTS, MAX_DELETION_WAIT_MS, MAX_RETRY_MS } from "./limits.ts";
 import { TransactionRejected, TransactionTruncated } from "./transaction.ts";
-import { createStorageTransport } from "./transport.ts";
 
 /** A connected table: the SDK's client, and the parts of the client that requests outside the SDK's methods need. */
 export interface ConnectedTable {

@@ -1,5 +1,5 @@
 import type { HttpClient, PipelineRequest } from "@azure/core-rest-pipeline";
-import { loadOnce } from "../once.ts";
+import { loadOnce } from "../load-once.ts";
 import { MINUTE_MS } from "../time.ts";
 import { AnswerTimeout, createTransport } from "../transport.ts";
 import type { StoreClock } from "./clock.ts";

@@ -5,8 +5,8 @@ import { isConflict } from "../storage/conflict.ts";
 import { type Row, withoutKeys } from "../storage/entity.ts";
 import type { Tables } from "../storage/tables.ts";
 import { SECOND_MS } from "../time.ts";
-import { LEASE_MS, leaseRow } from "./held-row.ts";
-import { createRunStore, type NewRun, type RunRows, type RunStore, runKey } from "./kept-runs.ts";
+import { LEASE_MS, leaseRow } from "./leased-row.ts";
+import { createRunStore, type NewRun, type RunRows, type RunStore, runKey } from "./run-store.ts";
 
 /** Discovery runs: they read another system and can take longer than the request that starts them. */
 

@@ -1,5 +1,5 @@
-import { type Document, operationsOf, resolveReference, type Schema, schemasOf } from "./document.ts";
-import { MEMBER_DESCRIPTIONS, PARAMETER_DESCRIPTIONS } from "./members.ts";
+import { MEMBER_DESCRIPTIONS, PARAMETER_DESCRIPTIONS } from "./member-descriptions.ts";
+import { type Document, operationsOf, resolveReference, type Schema, schemasOf } from "./openapi-document.ts";
 
 /** Adds descriptions by name to members and parameters that have none. */
 export function describeByName(document: Document): void {

@@ -1,6 +1,6 @@
-import { type Document, type Operation, operationsOf, resolveReference, type Schema } from "./document.ts";
 import type { Endpoint } from "./endpoint.ts";
-import { EXAMPLE_ULID, MEMBER_DESCRIPTIONS, MEMBER_EXAMPLES, PARAMETER_DESCRIPTIONS } from "./members.ts";
+import { EXAMPLE_ULID, MEMBER_DESCRIPTIONS, MEMBER_EXAMPLES, PARAMETER_DESCRIPTIONS } from "./member-descriptions.ts";
+import { type Document, type Operation, operationsOf, resolveReference, type Schema } from "./openapi-document.ts";
 import { PROBLEMS, type ProblemCode } from "./problem.ts";
 
 /** Fixed time, so that the API description of a commit is reproducible. */

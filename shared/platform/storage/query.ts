@@ -1,8 +1,8 @@
 import type { PipelineResponse } from "@azure/core-rest-pipeline";
-import type { ConnectedTable } from "./clients.ts";
 import type { StoredRow } from "./columns.ts";
+import { restPipeline } from "./http-client.ts";
 import { encodeKey, PATH_END, partitionPath } from "./keys.ts";
-import { restPipeline } from "./transport.ts";
+import type { ConnectedTable } from "./table-clients.ts";
 
 /** Continuation token of a query. */
 export interface Continuation {
