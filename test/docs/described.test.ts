@@ -1,4 +1,4 @@
-/** What `/openapi.json` says of members, parameters, defaults and examples, without a running service. */
+/** Descriptions, defaults and examples of members and parameters in `/openapi.json`, without a running service. */
 import { beforeAll, expect, test, vi } from "vitest";
 import type * as z from "zod";
 import { documentation, openApiText } from "../../functions/docs.ts";
@@ -32,7 +32,7 @@ test("every member and every parameter is described, each named schema once", ()
   expect(parameters.filter(([, { description = "" }]) => description.trim() === "")).toEqual([]);
 });
 
-test("words and examples by name are of names that there are", () => {
+test("names with default descriptions and examples exist in the API", () => {
   const members = new Set(membersOf(schemasOf(document)).map(([name]) => name));
   const parameters = new Set(
     operationsOf(document).flatMap(({ parameters = [] }) => parameters.map(({ name }) => name)),
@@ -43,12 +43,12 @@ test("words and examples by name are of names that there are", () => {
   expect(Object.keys(PARAMETER_DESCRIPTIONS).filter((name) => !parameters.has(name))).toEqual([]);
 });
 
-test("an example by name is shown where a member of that name stands", () => {
+test("the example of a name is shown for members with this name", () => {
   const shown = new Map<string, Set<string>>();
   const look = (value: unknown, isExample: boolean): void => {
     if (typeof value !== "object" || value === null) return;
     for (const [name, member] of Object.entries(value)) {
-      // That of a list of texts is its item's.
+      // For a list of texts, the item has the description.
       for (const one of [member, ...(Array.isArray(member) ? member : [])])
         if (isExample) shown.set(name, (shown.get(name) ?? new Set()).add(JSON.stringify(one)));
       look(member, isExample || name === "example");
@@ -62,14 +62,14 @@ test("an example by name is shown where a member of that name stands", () => {
   expect(unseen).toEqual([]);
 });
 
-test("no two schemas are generated into one name", () => {
+test("no two schemas have the same generated name", () => {
   const inClients = (name: string) => name.replace(/[^a-z0-9]/gi, "").toLowerCase();
   const names = Object.keys(document.components.schemas).map(inClients);
   expect(names.length).toBeGreaterThan(150);
   expect(names.filter((name, at) => names.indexOf(name) !== at)).toEqual([]);
 });
 
-test("every request has an example that its endpoint takes", () => {
+test("every request has an example that its endpoint accepts", () => {
   let examples = 0;
   for (const { operationId, parameters = [], requestBody } of operationsOf(document)) {
     const { params, query, body } = endpoints.find(({ name }) => name === operationId)!;
@@ -89,7 +89,7 @@ test("every request has an example that its endpoint takes", () => {
   expect(examples).toBeGreaterThan(130);
 });
 
-test("every answer has an example that is as it is described, of things that have names", () => {
+test("every response has an example that matches its schema and refers to named resources", () => {
   const wrong: string[] = [];
   let answers = 0;
   for (const { operationId, responses } of operationsOf(document)) {
@@ -114,7 +114,7 @@ test("every answer has an example that is as it is described, of things that hav
   expect(answers).toBeGreaterThan(130);
 });
 
-test("no text of it is empty", () => {
+test("no description is empty", () => {
   const found: string[] = [];
   const look = (value: unknown, path: string): void => {
     if (value === "") found.push(path);
@@ -125,7 +125,7 @@ test("no text of it is empty", () => {
   expect(found).toEqual([]);
 });
 
-test("what is tried out narrows no list by itself, and begins no change that can be looked at first", () => {
+test("prefilled requests filter no list and start no change that has a preview", () => {
   for (const { operationId, parameters = [], requestBody } of operationsOf(document)) {
     const named = Object.fromEntries(parameters.map((one) => [one.name, one.example]));
     expect([operationId, named.expiresBefore, named.expiresAfter, named.cursor]).toEqual([operationId, ...Array(3)]);
@@ -138,7 +138,7 @@ test("what is tried out narrows no list by itself, and begins no change that can
   }
 });
 
-test("an example's day lies ahead on every day that the description is asked for", async () => {
+test("dates in examples are in the future, whenever the description is requested", async () => {
   const dated = endpoints.filter(({ example }) => JSON.stringify(example)?.includes('"until"'));
   expect(dated.length).toBeGreaterThan(1);
   const described = documentation(async () => dated).endpoints.find(({ name }) => name === "openApi")!;

@@ -20,16 +20,16 @@ describe("If-Match", () => {
     ['"x, y", "a"', '"a"'],
     [STORED, STORED],
     [`"b", ${STORED}`, STORED],
-    // As it is shown: storage's own is nobody's to see.
+    // The entity tag in the API. Storage's own ETag is not exposed.
     [entityTag({ etag: STORED }), STORED],
-  ])("%s lets %s be changed", (header, etag) => {
+  ])("%s allows a change of %s", (header, etag) => {
     expect(() => requireMatch(etag, header, "The thing")).not.toThrow();
   });
 
   test.each([
     ['"b"', '"a"'],
     ['"b", "c"', '"a"'],
-    // The comparison is the strong one (RFC 9110, 8.8.3.2): a weak tag is not the strong one of the same text.
+    // Strong comparison (RFC 9110, 8.8.3.2): a weak tag does not match the strong tag with the same text.
     ['W/"a"', '"a"'],
     ["a", '"a"'],
     ['"a', '"a"'],
@@ -37,14 +37,14 @@ describe("If-Match", () => {
     ['"*"', '"a"'],
     ['"x, "a", y"', '"x"'],
     [STORED.replace("W/", ""), STORED],
-  ])("%s does not let %s be changed", (header, etag) => {
+  ])("%s does not allow a change of %s", (header, etag) => {
     expect(() => requireMatch(etag, header, "The thing")).toThrow(
       expect.objectContaining({ code: "preconditionFailed" }),
     );
   });
 });
 
-describe("a write that another writer was faster than", () => {
+describe("a write that lost against another writer", () => {
   const conflicts = [RowChanged, RowExists, RowMissing].map((Conflict) => new Conflict("Things", "p", "r"));
   const refusal = async (error: Error, ifMatch?: string) =>
     await conditionalWrite(Promise.reject(error), ifMatch, "The thing").catch((thrown: unknown) => thrown);
@@ -52,21 +52,21 @@ describe("a write that another writer was faster than", () => {
   test.each([
     ['"a"', "preconditionFailed"],
     ["", "preconditionFailed"],
-    // Neither says which state is to be changed.
+    // Neither header names the state to change.
     ["*", "conflict"],
     [undefined, "conflict"],
-  ])("is refused under %s as %s", async (ifMatch, code) => {
+  ])("is rejected under %s as %s", async (ifMatch, code) => {
     for (const conflict of conflicts) expect(await refusal(conflict, ifMatch)).toMatchObject({ code });
   });
 
-  test("is told from one that failed", async () => {
+  test("is distinguished from a failed write", async () => {
     const broken = new Error("broken");
     expect(await refusal(broken, '"a"')).toBe(broken);
     expect(await conditionalWrite(Promise.resolve(1), '"a"', "The thing")).toBe(1);
   });
 });
 
-test("the tag that is shown of a row is strong, ours, and another one for each state", () => {
+test("the entity tag of a row is strong, not storage's own, and changes with each state", () => {
   const [shown, later] = [STORED, STORED.replace("10%3A", "11%3A")].map((etag) => entityTag({ etag }));
   expect(shown).toMatch(/^"[\w-]{22}"$/);
   expect(later).not.toBe(shown);
@@ -83,7 +83,7 @@ describe("If-None-Match", () => {
     ['"b"', false],
     ["a", false],
     ["", false],
-  ])("%s says that it is current: %s", (header, current) => {
+  ])("%s is current: %s", (header, current) => {
     expect(isCurrent('"a"', header)).toBe(current);
     expect(isCurrent('W/"a"', header)).toBe(current);
   });

@@ -13,7 +13,7 @@ beforeAll(async () => {
 });
 afterAll(() => service.stop());
 
-/** As it comes over the wire; `fetch` would unpack it. */
+/** Reads the raw body, which `fetch` would decompress. */
 function get(path: string, headers: Record<string, string> = {}, method = "GET") {
   return new Promise<{ status: number; headers: Record<string, unknown>; bytes: Buffer }>((resolve, reject) => {
     const all = { Authorization: `Bearer ${token}`, ...headers };
@@ -32,7 +32,7 @@ const ASSETS = "/api/assets/discovery/assets";
 
 describe("an answer", () => {
   test.each([ASSETS, `${ASSETS}?format=csv`, "/openapi.json", "/docs/files/swagger-ui.css"])(
-    "of more than 1 KiB is compressed for who takes it, and says that it depends: %s",
+    "of more than 1 KiB is compressed for callers that accept it, with Vary: %s",
     async (path) => {
       const [plain, zipped] = [await get(path), await get(path, { "Accept-Encoding": "br, gzip;q=0.5" })];
       expect([plain.headers["content-encoding"], zipped.headers["content-encoding"]]).toEqual([undefined, "gzip"]);
@@ -44,7 +44,7 @@ describe("an answer", () => {
     },
   );
 
-  test("of less goes as it is, and so does a picture", async () => {
+  test("small answers and pictures are not compressed", async () => {
     const small = await get("/health", { "Accept-Encoding": "gzip" });
     expect([small.headers["content-encoding"], JSON.parse(small.bytes.toString()).status]).toEqual([
       undefined,
@@ -68,7 +68,7 @@ test.each<[string, boolean]>([
   ["gzip;q=0", false],
   ["gzip; q=0.000", false],
   ["gzip;q=0, *", false],
-  // Only the parameter `q` says how much.
+  // Only the parameter `q` is a weight.
   ["gzip;a=1;q=0", false],
   ["*;q=0, gzip", true],
   ["identity", false],
@@ -76,7 +76,7 @@ test.each<[string, boolean]>([
   ["gzipped", false],
   ["gzip;q=x", false],
   ["", false],
-])("Accept-Encoding %j takes gzip: %s", (value, takes) => {
+])("Accept-Encoding %j accepts gzip: %s", (value, takes) => {
   expect(acceptsGzip(new Headers({ "accept-encoding": value }))).toBe(takes);
 });
 
@@ -85,7 +85,7 @@ test.each<[string, boolean]>([
   ["br;q=0, gzip", false],
   ["gzip", false],
   ["*", true],
-])("Accept-Encoding %j takes Brotli: %s", (value, wanted) => {
+])("Accept-Encoding %j accepts Brotli: %s", (value, wanted) => {
   expect(accepts(new Headers({ "accept-encoding": value }), "br")).toBe(wanted);
 });
 
@@ -96,7 +96,7 @@ test("without Accept-Encoding nothing is compressed", () => {
 describe("a file of the documentation", () => {
   const PAGE = /\/docs\/files\/([\w.-]+)\?v=([\w-]+)/g;
 
-  test("is named by the pages with an address that is kept for good", async () => {
+  test("is referenced with an address that can be cached forever", async () => {
     for (const path of ["/docs", "/redoc"]) {
       const page = (await get(path)).bytes.toString();
       const named = [...page.matchAll(PAGE)];
@@ -109,7 +109,7 @@ describe("a file of the documentation", () => {
     }
   });
 
-  test("under its bare name, or another version's, is asked for again, and 304 says that it is the same", async () => {
+  test("under its bare name, or with another version, is revalidated with 304", async () => {
     const path = "/docs/files/swagger-ui-bundle.js";
     for (const address of [path, `${path}?v=older`]) {
       for (const encoding of ["gzip", "identity"]) {
@@ -127,14 +127,14 @@ describe("a file of the documentation", () => {
     }
   });
 
-  test("that is none is not found, whatever objects have by nature", async () => {
+  test("with an unknown name is not found, including names of object properties", async () => {
     for (const name of ["hashes.json", "swagger-ui.css.gz", "constructor", "__proto__"]) {
       expect([name, (await get(`/docs/files/${name}`)).status]).toEqual([name, 404]);
     }
   });
 });
 
-test("files of the documentation are counted by address", async () => {
+test("requests for documentation files count against the caller's address", async () => {
   const host = await service.addHost({ RATE_LIMIT_PER_MINUTE: "3" });
   const statuses = [];
   for (let call = 0; call < 5; call++) {

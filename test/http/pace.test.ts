@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { createPace } from "../../shared/platform/http/pace.ts";
 
-test("turns are an even time apart, unused ones are not saved up, and nobody waits when too many do", async () => {
+test("slots are evenly spaced, unused slots are not saved, and callers don't wait if too many wait already", async () => {
   let now = 1000;
   const waits: number[] = [];
   const pace = createPace({

@@ -10,7 +10,7 @@ import {
   type Unreachable,
 } from "../../shared/platform/outgoing/outgoing.ts";
 
-describe("where a request may go", () => {
+describe("allowed networks of a request", () => {
   test.each([
     "127.0.0.1",
     "127.255.0.9",
@@ -43,7 +43,7 @@ describe("where a request may go", () => {
     "2001:db8::1",
     "100::1",
     "nonsense",
-  ])("%s is refused", (address) => {
+  ])("%s is blocked", (address) => {
     expect(blockedReason(address, "public")).toBeTypeOf("string");
   });
 
@@ -52,27 +52,27 @@ describe("where a request may go", () => {
   });
 
   test.each(["127.0.0.1", "10.1.2.3", "::1", "fc00::1", "100.64.0.1", "::ffff:10.0.0.1"])(
-    "%s is allowed where the configuration allows private addresses",
+    "%s is allowed if the configuration allows private addresses",
     (address) => {
       expect(blockedReason(address, "ownNetwork")).toBeUndefined();
     },
   );
 
   test.each(["169.254.169.254", "168.63.129.16", "::ffff:169.254.169.254", "fd00:ec2::254", "0.0.0.0", "224.0.0.1"])(
-    "%s is refused whatever the configuration allows",
+    "%s is blocked whatever the configuration allows",
     (address) => {
       expect(blockedReason(address, "ownNetwork")).toBeTypeOf("string");
     },
   );
 });
 
-describe("an address that the configuration names", () => {
+describe("an address in the configuration", () => {
   test.each(["127.0.0.1", "10.1.2.3", "::1", "fc00::1", "100.64.0.1", "8.8.8.8"])("%s is allowed", (address) => {
     expect(blockedReason(address, "named")).toBeUndefined();
   });
 
   test.each(["169.254.1.1", "fe80::1", "169.254.169.254", "168.63.129.16", "fd00:ec2::254", "0.0.0.0"])(
-    "%s is refused nevertheless",
+    "%s is still blocked",
     (address) => {
       expect(blockedReason(address, "named")).toBeTypeOf("string");
     },
@@ -102,7 +102,7 @@ async function serve(handler: Parameters<typeof createServer>[1]): Promise<numbe
   await new Promise<void>((resolve) => server!.listen(0, "127.0.0.1", resolve));
   return (server.address() as AddressInfo).port;
 }
-/** A receiver that says what it wants to: it need not be HTTP. */
+/** A receiver with an arbitrary answer, which need not be HTTP. */
 async function listen(handler: (socket: Socket) => void) {
   const connections = { port: 0, count: 0, open: new Set<Socket>() };
   const listening = createTcpServer((socket) => {
@@ -128,7 +128,7 @@ const failure = (work: Promise<unknown>) =>
     (error: unknown) => error as Unreachable,
   );
 
-describe("a request to an address that somebody gave", () => {
+describe("a request to a configured address", () => {
   test.each([
     ["http://example.com/hook", "The address must begin with https://."],
     ["ftp://example.com/", "The address must begin with https://."],
@@ -142,7 +142,7 @@ describe("a request to an address that somebody gave", () => {
     ["https://0x7f.1/", /127\.0\.0\.1/],
     ["https://[::ffff:169.254.169.254]/latest", /::ffff/],
     ["https://localhost/", /127\.0\.0\.1/],
-  ])("%s does not leave, and is told why", async (address, why) => {
+  ])("%s is not sent, and the error says why", async (address, why) => {
     let resolved = 0;
     const outgoing = createOutgoing(
       targets("public", {
@@ -159,7 +159,7 @@ describe("a request to an address that somebody gave", () => {
     expect(resolved).toBeLessThanOrEqual(1);
   });
 
-  test("a name is resolved once, refused when any of its addresses is, and connected to by the address checked", async () => {
+  test("a name is resolved once, blocked if any of its addresses is blocked, and the connection uses the checked address", async () => {
     const hosts: (string | undefined)[] = [];
     const port = await serve((request, response) => {
       hosts.push(request.headers.host);
@@ -187,7 +187,7 @@ describe("a request to an address that somebody gave", () => {
     expect(String(await failure(mixed.send("https://hook.example/secret-path", post)))).not.toContain("secret-path");
   });
 
-  test("no redirect is followed", async () => {
+  test("redirects are not followed", async () => {
     let requests = 0;
     const port = await serve((_request, response) => {
       requests++;
@@ -198,7 +198,7 @@ describe("a request to an address that somebody gave", () => {
     expect(requests).toBe(1);
   });
 
-  test("an endless answer is cut", async () => {
+  test("an endless answer is truncated", async () => {
     const port = await serve((_request, response) => {
       const writing = setInterval(() => response.write("x".repeat(1024)), 1);
       response.once("close", () => clearInterval(writing));
@@ -208,7 +208,7 @@ describe("a request to an address that somebody gave", () => {
     expect(answer.complete).toBe(false);
   });
 
-  test("a receiver that never answers is given up, and may have received it; one that is not there has not", async () => {
+  test("a receiver that never answers times out and may have got the request; an absent receiver has not", async () => {
     const port = await serve(() => {});
     const outgoing = createOutgoing(targets("ownNetwork", { timeoutMs: 1_000 }));
     expect(await failure(outgoing.send(`http://127.0.0.1:${port}/`, post))).toMatchObject({ sent: true });
@@ -236,7 +236,7 @@ describe("a request to an address that somebody gave", () => {
   ];
 
   test.each(UNSETTLED)(
-    "an answer of %s fails within the limit and leaves no connection",
+    "an answer of %s fails within the limit and leaves no connection open",
     { timeout: 20_000 },
     async (_name, bytes, closes) => {
       const connections = await listen((socket) => {
@@ -254,7 +254,7 @@ describe("a request to an address that somebody gave", () => {
     },
   );
 
-  test("a body that never ends, or breaks off, leaves the status and no connection", async () => {
+  test("a body that never ends, or is truncated, leaves the status and no connection", async () => {
     let closes = false;
     const connections = await listen((socket) => {
       const head = "HTTP/1.1 202 Accepted\r\ncontent-length: 10\r\n\r\nhalf";
@@ -268,7 +268,7 @@ describe("a request to an address that somebody gave", () => {
     await expect.poll(() => connections.open.size).toBe(0);
   });
 
-  test("a caller's own signal ends it, also while the name is being resolved and when it was aborted before", {
+  test("a caller's own signal aborts it, also during name resolution and if it was aborted before", {
     timeout: 20_000,
   }, async () => {
     const connections = await listen(() => {});
@@ -287,7 +287,7 @@ describe("a request to an address that somebody gave", () => {
     expect(connections.count).toBe(1);
   });
 
-  test("made by a library is guarded alike, and one that answers too much has failed", async () => {
+  test("of a library is guarded too, and fails for an answer over the limit", async () => {
     const port = await serve((request, response) => {
       if (request.url === "/large") response.end("x".repeat(5000));
       else if (request.url === "/odd") response.writeHead(999).end();
@@ -307,7 +307,7 @@ describe("a request to an address that somebody gave", () => {
     expect(await failure(guarded("https://127.0.0.1/", form))).toMatchObject({ permanent: true, sent: false });
   });
 
-  test("is compared with the names of the configuration by host and port, whatever the scheme leaves out", () => {
+  test("is compared with the configured hosts by host and port, with the scheme's default port", () => {
     const named = ["https://IdP.example/a", "http://idp.example", "https://[::1]:8443/"].map((at) => new URL(at));
     expect(named.map(hostAndPort)).toEqual(["idp.example:443", "idp.example:80", "[::1]:8443"]);
   });

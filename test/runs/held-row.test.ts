@@ -16,7 +16,7 @@ beforeAll(async () => {
 });
 afterAll(() => azurite.stop());
 
-test("who holds a row changes it until another worker takes it over, and then is told to stop", async () => {
+test("a worker changes its leased row until another worker takes it over, and is then told to stop", async () => {
   const held = leaseRow(tables, Work, await tables.insert(Work, "works", "one", { done: 0 }));
   await Promise.all([held.change({ done: 1 }), held.change({ done: 2 })]);
   expect([held.row.done, held.signal.aborted]).toEqual([2, false]);

@@ -8,7 +8,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-test("a hold is renewed one call after the other, also after one that failed, until it is stopped", async () => {
+test("a lease is renewed one call after the other, also after a failed renewal, until it is stopped", async () => {
   const ends: (() => void)[] = [];
   let [under, most, calls] = [0, 0, 0];
   const renewals = startHeartbeat(1000, async () => {

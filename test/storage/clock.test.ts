@@ -15,14 +15,14 @@ describe("the store's clock", () => {
   });
   afterAll(() => azurite.stop());
 
-  test("says the service's time although this process took its own clock to be an hour behind", async () => {
+  test("returns the service's time although this process's own clock is an hour behind", async () => {
     const clock = createStoreClock();
     clock.adjust(Date.now() - HOUR_MS, performance.now(), performance.now());
     expect(Date.now() - clock.now().getTime()).toBeGreaterThan(HOUR_MS - 2000);
     const tables = createTables({ connectionString: azurite.connectionString() }, { clock });
     const begun = performance.now();
     await tables.put(Things, "p", "r", { name: "x" });
-    // No answer says more exactly when it was given than to the second, and than what it took.
+    // An answer's Date is accurate to a second, and to the duration of the request.
     const unsure = 2000 + performance.now() - begun;
     expect(Math.abs(Date.now() - clock.now().getTime())).toBeLessThan(unsure);
   });
@@ -41,7 +41,7 @@ describe("the store's clock", () => {
     expect(Number.isFinite(clock.now().getTime())).toBe(true);
   });
 
-  test("a row's age is the service's own, to the second", async () => {
+  test("the age of a row is measured by the service, to the second", async () => {
     const tables = createTables({ connectionString: azurite.connectionString() });
     await tables.put(Things, "p", "aged", { name: "x" });
     const aged = await tables.getWithAge(Things, "p", "aged");

@@ -44,18 +44,21 @@ describe("a packed member", () => {
   const Packed = entity("Packed", z.object({ bytes: z.instanceof(Uint8Array) }));
   const keys = { partitionKey: "p", rowKey: "r", etag: "e" };
 
-  test("is given back as it was", () => {
+  test("is returned unchanged", () => {
     const value = [["a", 1, null]];
     const schema = z.array(z.tuple([z.string(), z.number(), z.null()]));
     expect(unpack(Packed, { ...keys, bytes: pack(value) }, "bytes", schema)).toEqual(value);
   });
 
-  test.for([...GARBAGE, TOO_LARGE])("that is %s is refused with its row's name and without its value", ([, bytes]) => {
-    const read = () => unpack(Packed, { ...keys, bytes }, "bytes", z.array(z.string()));
-    expect(read).toThrow(StorageCorrupt);
-    expect(read).toThrow(/^Row p \/ r of Packed can't be read: bytes/);
-    expect(read).not.toThrow(VALUE);
-  });
+  test.for([...GARBAGE, TOO_LARGE])(
+    "that is %s is rejected with the name of its row and without its value",
+    ([, bytes]) => {
+      const read = () => unpack(Packed, { ...keys, bytes }, "bytes", z.array(z.string()));
+      expect(read).toThrow(StorageCorrupt);
+      expect(read).toThrow(/^Row p \/ r of Packed can't be read: bytes/);
+      expect(read).not.toThrow(VALUE);
+    },
+  );
 });
 
 interface Place {
@@ -183,7 +186,7 @@ const PLACES: Place[] = [
 ];
 
 test.for(PLACES)(
-  "garbage in $what names the row to whoever reads it",
+  "garbage in $what throws an error that names the row",
   async ({ table, member, write, read, mayBeEmpty }) => {
     await write();
     await read();

@@ -23,7 +23,7 @@ import { type Fault, startTableProxy, type TableProxy } from "../support/table-p
 
 const Thing = entity("Things", z.object({ name: z.string(), count: z.number().optional() }));
 
-/** Every way in which the outcome of a request stays unclear, or is refused for a moment. */
+/** Faults after which the outcome of a request is unclear, or a request is rejected temporarily. */
 const FAULTS: readonly Fault[] = [
   "LostRequest",
   "LostAnswer",
@@ -53,7 +53,7 @@ afterAll(async () => {
   await azurite.stop();
 });
 
-/** A partition whose next request, single or in a transaction, meets the fault. */
+/** Returns a partition whose next request, single or in a transaction, encounters the fault. */
 let partitions = 0;
 function partitionThatMeets(fault: Fault, times = 1): string {
   const partition = `partition-${++partitions}-end`;
@@ -66,84 +66,87 @@ function partitionThatMeets(fault: Fault, times = 1): string {
 
 const value = (partition: string, row: string) => direct.get(Thing, partition, row);
 
-describe.each(FAULTS)("a write that meets %s is done once, and its caller is told so:", (fault) => {
-  test.concurrent("insert", async () => {
-    const p = partitionThatMeets(fault);
-    const row = await tables.insert(Thing, p, "r", { name: "mine", count: 1 });
-    expect(await value(p, "r")).toEqual(row);
-  });
+describe.each(FAULTS)(
+  "a write that encounters %s is applied once, and its caller learns that it was applied:",
+  (fault) => {
+    test.concurrent("insert", async () => {
+      const p = partitionThatMeets(fault);
+      const row = await tables.insert(Thing, p, "r", { name: "mine", count: 1 });
+      expect(await value(p, "r")).toEqual(row);
+    });
 
-  test.concurrent("put", async () => {
-    const p = partitionThatMeets(fault);
-    const row = await tables.put(Thing, p, "r", { name: "mine" });
-    expect(await value(p, "r")).toEqual(row);
-  });
+    test.concurrent("put", async () => {
+      const p = partitionThatMeets(fault);
+      const row = await tables.put(Thing, p, "r", { name: "mine" });
+      expect(await value(p, "r")).toEqual(row);
+    });
 
-  test.concurrent("replace", async () => {
-    const p = partitionThatMeets(fault);
-    const before = await direct.insert(Thing, p, "r", { name: "before" });
-    const row = await tables.replace(Thing, { ...before, name: "after" });
-    expect(await value(p, "r")).toEqual(row);
-  });
+    test.concurrent("replace", async () => {
+      const p = partitionThatMeets(fault);
+      const before = await direct.insert(Thing, p, "r", { name: "before" });
+      const row = await tables.replace(Thing, { ...before, name: "after" });
+      expect(await value(p, "r")).toEqual(row);
+    });
 
-  test.concurrent("modify", async () => {
-    const p = partitionThatMeets(fault);
-    await direct.insert(Thing, p, "r", { name: "n", count: 1 });
-    const row = await tables.modify(Thing, p, "r", (now) => ({ name: "n", count: now!.count! + 1 }));
-    expect(await value(p, "r")).toEqual(row);
-    expect(row?.count).toBe(2);
-  });
+    test.concurrent("modify", async () => {
+      const p = partitionThatMeets(fault);
+      await direct.insert(Thing, p, "r", { name: "n", count: 1 });
+      const row = await tables.modify(Thing, p, "r", (now) => ({ name: "n", count: now!.count! + 1 }));
+      expect(await value(p, "r")).toEqual(row);
+      expect(row?.count).toBe(2);
+    });
 
-  test.concurrent("remove, with the ETag that was seen", async () => {
-    const p = partitionThatMeets(fault);
-    const { etag } = await direct.insert(Thing, p, "r", { name: "n" });
-    expect(await tables.remove(Thing, p, "r", etag)).toBe(true);
-    expect(await value(p, "r")).toBeUndefined();
-  });
+    test.concurrent("remove with an ETag", async () => {
+      const p = partitionThatMeets(fault);
+      const { etag } = await direct.insert(Thing, p, "r", { name: "n" });
+      expect(await tables.remove(Thing, p, "r", etag)).toBe(true);
+      expect(await value(p, "r")).toBeUndefined();
+    });
 
-  test.concurrent("a transaction that inserts, merges, replaces and removes", async () => {
-    const p = partitionThatMeets(fault);
-    const merged = await direct.insert(Thing, p, "merged", { name: "m", count: 1 });
-    const replaced = await direct.insert(Thing, p, "replaced", { name: "r" });
-    const removed = await direct.insert(Thing, p, "removed", { name: "x" });
-    const etags = await tables.transaction("Things", p, [
-      insert(Thing, "inserted", { name: "i" }),
-      merge(Thing, "merged", { count: 2 }, merged.etag),
-      replace(Thing, "replaced", { name: "r2" }, replaced.etag),
-      remove(Thing, "removed", removed.etag),
-      put(Thing, "put", { name: "p" }),
-    ]);
-    expect(await value(p, "inserted")).toMatchObject({ name: "i", etag: etags.get("inserted") });
-    expect(await value(p, "merged")).toMatchObject({ name: "m", count: 2, etag: etags.get("merged") });
-    expect(await value(p, "replaced")).toMatchObject({ name: "r2", etag: etags.get("replaced") });
-    expect(await value(p, "put")).toMatchObject({ name: "p", etag: etags.get("put") });
-    expect(await value(p, "removed")).toBeUndefined();
-    expect(etags.get("removed")).toBe("");
-  });
+    test.concurrent("a transaction that inserts, merges, replaces and removes", async () => {
+      const p = partitionThatMeets(fault);
+      const merged = await direct.insert(Thing, p, "merged", { name: "m", count: 1 });
+      const replaced = await direct.insert(Thing, p, "replaced", { name: "r" });
+      const removed = await direct.insert(Thing, p, "removed", { name: "x" });
+      const etags = await tables.transaction("Things", p, [
+        insert(Thing, "inserted", { name: "i" }),
+        merge(Thing, "merged", { count: 2 }, merged.etag),
+        replace(Thing, "replaced", { name: "r2" }, replaced.etag),
+        remove(Thing, "removed", removed.etag),
+        put(Thing, "put", { name: "p" }),
+      ]);
+      expect(await value(p, "inserted")).toMatchObject({ name: "i", etag: etags.get("inserted") });
+      expect(await value(p, "merged")).toMatchObject({ name: "m", count: 2, etag: etags.get("merged") });
+      expect(await value(p, "replaced")).toMatchObject({ name: "r2", etag: etags.get("replaced") });
+      expect(await value(p, "put")).toMatchObject({ name: "p", etag: etags.get("put") });
+      expect(await value(p, "removed")).toBeUndefined();
+      expect(etags.get("removed")).toBe("");
+    });
 
-  test.concurrent("a transaction that only removes", async () => {
-    const p = partitionThatMeets(fault);
-    const { etag } = await direct.insert(Thing, p, "a", { name: "a" });
-    await direct.insert(Thing, p, "b", { name: "b" });
-    await tables.transaction("Things", p, [remove(Thing, "a", etag), remove(Thing, "b")]);
-    expect([await value(p, "a"), await value(p, "b")]).toEqual([undefined, undefined]);
-  });
+    test.concurrent("a transaction that only removes", async () => {
+      const p = partitionThatMeets(fault);
+      const { etag } = await direct.insert(Thing, p, "a", { name: "a" });
+      await direct.insert(Thing, p, "b", { name: "b" });
+      await tables.transaction("Things", p, [remove(Thing, "a", etag), remove(Thing, "b")]);
+      expect([await value(p, "a"), await value(p, "b")]).toEqual([undefined, undefined]);
+    });
 
-  test.concurrent("a message, which may come twice", async () => {
-    const queue = `queue-${fault.toLowerCase()}`;
-    queueProxy.fail([fault], ({ method, path }) => method === "POST" && path.includes(queue));
-    const queues = createQueues({ connectionString: queueProxy.connectionString });
-    await queues.send(queue, { made: "the queue" });
-    const sends = queueProxy.requests.filter(
-      ({ method, path, status }) => method === "POST" && path.includes(queue) && status === 201,
-    );
-    expect(sends.length).toBeGreaterThanOrEqual(1);
-    expect(sends.length).toBeLessThanOrEqual(2);
-  });
-});
+    test.concurrent("a message, which may be delivered twice", async () => {
+      const queue = `queue-${fault.toLowerCase()}`;
+      queueProxy.fail([fault], ({ method, path }) => method === "POST" && path.includes(queue));
+      const queues = createQueues({ connectionString: queueProxy.connectionString });
+      await queues.send(queue, { made: "the queue" });
+      const sends = queueProxy.requests.filter(
+        ({ method, path, status }) => method === "POST" && path.includes(queue) && status === 201,
+      );
+      expect(sends.length).toBeGreaterThanOrEqual(1);
+      expect(sends.length).toBeLessThanOrEqual(2);
+    });
+  },
+);
 
 describe("another writer", () => {
-  /** Does something once the request was applied and its answer lost, and before it is sent again. */
+  /** Runs `work` after the request was applied and its answer lost, and before the request is sent again. */
   async function whenLost(p: string, meanwhile: () => Promise<unknown>): Promise<void> {
     const applied = () =>
       proxy.requests.some(({ method, path, status }) => method !== "GET" && path.includes(p) && status < 300);
@@ -151,7 +154,7 @@ describe("another writer", () => {
     await meanwhile();
   }
 
-  test.concurrent("who removed the row first is told apart while no answer was lost", async () => {
+  test.concurrent("the writer that removed the row first is known if no answer was lost", async () => {
     const p = `partition-${++partitions}-end`;
     const { etag } = await direct.insert(Thing, p, "r", { name: "n" });
     await direct.remove(Thing, p, "r", etag);
@@ -159,7 +162,7 @@ describe("another writer", () => {
     await expect(tables.transaction("Things", p, [remove(Thing, "r", etag)])).rejects.toThrow(RowMissing);
   });
 
-  test.concurrent("who put another row in the place of a removed one is not overlooked", async () => {
+  test.concurrent("a row that another writer inserted in place of a removed row is detected", async () => {
     const p = partitionThatMeets("LostAnswer");
     const { etag } = await direct.insert(Thing, p, "r", { name: "n" });
     const removing = tables.remove(Thing, p, "r", etag);
@@ -170,7 +173,7 @@ describe("another writer", () => {
     expect(await value(p, "r")).toMatchObject({ name: "theirs" });
   });
 
-  test.concurrent("who wrote the row that a transaction removes keeps it", async () => {
+  test.concurrent("a row that another writer wrote before its removal in a transaction is kept", async () => {
     const p = partitionThatMeets("ServerBusy");
     const { etag } = await direct.insert(Thing, p, "r", { name: "n" });
     await direct.put(Thing, p, "r", { name: "theirs" });
@@ -182,9 +185,9 @@ describe("another writer", () => {
   });
 });
 
-describe("what stays unclear", () => {
+describe("an unclear outcome", () => {
   test.concurrent.each<Fault>(["LostAnswer", "CutAnswer", "ShortAnswer", "InternalErrorApplied", "ServerBusyApplied"])(
-    "is said to be so when %s goes on until nobody tries any more",
+    "is unclear if %s persists until the last attempt",
     async (fault) => {
       const p = partitionThatMeets(fault, 5);
       const error = await tables
@@ -196,7 +199,7 @@ describe("what stays unclear", () => {
     30_000,
   );
 
-  test.concurrent("is no clear refusal", async () => {
+  test.concurrent("is not a clear rejection", async () => {
     const p = `partition-${++partitions}-end`;
     await direct.insert(Thing, p, "r", { name: "theirs" });
     const exists = await tables.insert(Thing, p, "r", { name: "mine" }).catch((reason: unknown) => reason);
@@ -212,7 +215,7 @@ describe("what stays unclear", () => {
   });
 });
 
-test("the policies that are taken out of the SDK's pipeline are called so", async () => {
+test("the policies removed from the SDK's pipeline exist under their names", async () => {
   const client = TableClient.fromConnectionString("UseDevelopmentStorage=true", "Things");
   const names = client.pipeline.getOrderedPolicies().map(({ name }) => name);
   expect(names).toEqual(expect.arrayContaining([...UNUSED_POLICIES]));
