@@ -8,7 +8,7 @@ import { parse } from "../../shared/platform/http/parse-request.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
-import { caller, DAY_MS, openRoom, type Room, START } from "./room.ts";
+import { caller, DAY_MS, openRoom, type Room, START } from "./alerts-setup.ts";
 
 let azurite: TestStorage;
 let cloud: Cloud;

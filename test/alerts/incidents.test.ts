@@ -11,7 +11,7 @@ import { liveIn } from "../azure/live-cloud.ts";
 import type { Steps } from "../support/mortal.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { payloadProblems } from "./payload-schemas.ts";
-import { caller, DAY_MS, openRoom, type Room, START } from "./room.ts";
+import { caller, DAY_MS, openRoom, type Room, START } from "./alerts-setup.ts";
 
 let azurite: TestStorage;
 let cloud: Cloud;

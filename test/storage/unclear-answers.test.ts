@@ -146,7 +146,7 @@ describe.each(FAULTS)(
 );
 
 describe("another writer", () => {
-  /** Runs `work` after the request was applied and its answer lost, and before the request is sent again. */
+  /** Runs `meanwhile` after the request was applied and its answer lost, and before the request is sent again. */
   async function whenLost(p: string, meanwhile: () => Promise<unknown>): Promise<void> {
     const applied = () =>
       proxy.requests.some(({ method, path, status }) => method !== "GET" && path.includes(p) && status < 300);
