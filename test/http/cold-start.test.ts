@@ -8,7 +8,7 @@ import { TEST_APP } from "../support/test-app.ts";
 
 /** Modules of every endpoint, and of the declaration of `/health`. */
 const NEEDED =
-  /^(?:functions\/(?:built-index|entry|functions|health|kit|log|main|register|system)\.ts|shared\/(?:[a-z]+\.ts|(?:config|http)\/.+|(?:azure|messages)\/api\.ts))$/;
+  /^(?:functions\/(?:built-index|entry|functions|health|kit|log|main|register|system)\.ts|shared\/(?:platform\/(?:[a-z-]+\.ts|(?:config|http)\/.+|azure\/api\.ts)|messages\/api\.ts))$/;
 
 /** The module that connects the services, and the area of unknown paths. */
 const UNKNOWN_PATH =
@@ -18,7 +18,7 @@ const UNKNOWN_PATH =
 const AREA = /^functions\/(?:services|discovery)\.ts$/;
 
 /** The schemas of an area's requests and responses. */
-const API = /^shared\/[^/]+\/(?:[a-z]+-)*api\.ts$/;
+const API = /^shared\/(?:platform\/)?[^/]+\/(?:[a-z]+-)*api\.ts$/;
 
 const ENVIRONMENT = {
   // No request is sent to this address.
