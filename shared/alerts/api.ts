@@ -321,6 +321,7 @@ const recipientsOf = (part: Part, itemsTotal: number): z.infer<typeof Recipient>
     finishedAt: part.finishedAt ?? null,
     mayBeRepeated: part.mayBeRepeated ?? false,
   }));
+/** Returns the API representation of an item. */
 export function itemView(item: Item): z.infer<typeof AlertItem> {
   const about = "of" in item ? item.of : item;
   const expiresOn = item.kind === "renewed" ? item.expiresOn : "expiresOn" in about ? about.expiresOn : undefined;

@@ -24,6 +24,7 @@ export interface DeliveryWriter {
   secondsUntil(instant: string): number;
 }
 
+/** Creates the writer of deliveries, which also keeps their history entries up to date. */
 export function createDeliveryWriter(deps: {
   tables: Tables;
   history: History;

@@ -147,6 +147,7 @@ export const itemsOf = <T>({ items }: Part, all: readonly T[]): T[] =>
 export const isFinal = ({ status }: Part): boolean =>
   status === "delivered" || status === "failed" || status === "cancelled";
 
+/** Returns the status of a delivery from the statuses of its parts. */
 export function statusOf(parts: readonly Part[]): DeliveryStatus {
   if (!parts.every(isFinal)) return "pending";
   // The parts that replaced a failed one determine the status.

@@ -79,6 +79,7 @@ export interface MailboxQueue {
   cleanUp(): Promise<void>;
 }
 
+/** Creates the mailboxes: each combines the alerts that wait for the same recipients into mails within the rate limit. */
 export function createMailboxes(deps: {
   tables: Tables;
   settings: Pick<Settings, "values">;

@@ -216,6 +216,7 @@ function introOf(deliveries: readonly Omit<DeliveryRecord, "news">[], count: num
   return `${count} new ${count === 1 ? "item" : "items"}${since}.`;
 }
 
+/** Returns the line of a message for an item. */
 export function lineOf(item: Item, at: Date, links: Links): MessageLine {
   switch (item.kind) {
     case "asset":

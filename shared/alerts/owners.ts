@@ -64,6 +64,7 @@ export interface Owners {
 const EMPTY = { addresses: {}, names: {} };
 const EMPTY_ETAG = '"none"';
 
+/** Creates the store of the owner table, which maps owners to mail addresses. */
 export function createOwners(deps: {
   tables: Tables;
   audit: Pick<Audit, "append">;

@@ -31,6 +31,7 @@ export interface WebhookDelivery {
   post(row: DeliveryRecord, part: Part, rule: RuleRecord): Promise<Outcome>;
 }
 
+/** Creates the client that posts a delivery to a webhook, chat or incident service. */
 export function createWebhookDelivery(deps: {
   rules: Pick<AlertRules, "readSecret">;
   outgoing: Outgoing;

@@ -33,6 +33,7 @@ export interface FollowUps {
   nextAt: string | undefined;
 }
 
+/** Creates the follow-ups of open alerts: reminders and escalations. */
 export function createFollowUps(deps: {
   tables: Tables;
   trackedAlerts: TrackedAlerts;

@@ -195,6 +195,7 @@ export interface Subject {
   severity?: Severity | undefined;
 }
 
+/** Returns whether a subject matches the filters of a rule. */
 export function fits(filters: RuleFilters, subject: Subject, ownerTag: string): boolean {
   const { vault, type, subscription, source, tag, owner, severity } = filters;
   const tagValue = (name: string) =>

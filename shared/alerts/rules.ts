@@ -62,6 +62,7 @@ export interface AlertRules {
   cleanUp(caller: Caller): Promise<void>;
 }
 
+/** Creates the store of alert rules. */
 export function createRules(deps: {
   tables: Tables;
   settings: Pick<Settings, "values">;

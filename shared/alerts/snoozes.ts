@@ -54,7 +54,7 @@ export interface NewSnoozeRequest {
 export interface Snoozes {
   /** Returns active snoozes and those that expired in the last 30 days. One request per 1,000. */
   all(): Promise<Row<SnoozeRecord>[]>;
-  /** Returns what is snoozed for a rule at `to`, and what is no longer snoozed since `from`. */
+  /** Returns the active snoozes of a rule at `to`, and the snoozes that ended since `from`. */
   split(snoozes: readonly SnoozeRecord[], ruleId: string, from: Date, to: Date): SnoozesOfRule;
   /** Returns a page of active snoozes; with `ended`, also of those that expired in the last 30 days. Sorted by rule and asset. */
   list(
@@ -71,6 +71,7 @@ export interface Snoozes {
   cleanUp(): Promise<void>;
 }
 
+/** Creates the store of snoozes, which suppress notifications until a date. */
 export function createSnoozes(deps: {
   tables: Tables;
   rules: Pick<AlertRules, "get">;

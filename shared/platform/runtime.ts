@@ -33,6 +33,7 @@ export const copyText = (part: string): string => Buffer.from(part).toString();
 
 export const systemClock: Clock = { now: () => new Date() };
 
+/** Returns the randomness of the process. */
 export function systemRandomness(): Randomness {
   const ulid = monotonicFactory();
   return {

@@ -36,6 +36,7 @@ export const METRICS = {
   },
 } as const;
 
+/** Records a value of a metric. No effect while telemetry is off. */
 export function recordMetric(name: keyof typeof METRICS, value: number, attributes: Attributes = {}): void {
   const { kind, ...options } = METRICS[name];
   const meter = metrics.getMeter(SCOPE);

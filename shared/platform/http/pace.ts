@@ -3,9 +3,9 @@ import { setTimeout as delay } from "node:timers/promises";
 /** Spaces out calls at an even rate. */
 export interface Pace {
   /**
-   * Resolves when it is the caller's turn. Resolves at once if nobody waits, or if too many callers wait.
+   * Resolves when the caller's slot starts: at once if no caller waits, or if too many wait.
    *
-   * @param slots - Slots to take, default 1.
+   * @param slots - Number of slots to take, default 1.
    */
   waitForSlot(slots?: number): Promise<void>;
 }

@@ -96,6 +96,7 @@ export interface DiscoveryRuns<R extends DiscoveryRunFields> extends Pick<RunSto
   removeOld(): Promise<void>;
 }
 
+/** Creates the store of a module's discovery runs, with leases. */
 export function createDiscoveryRuns<R extends DiscoveryRunFields>(
   rows: RunRows<R>,
   deps: { tables: Tables; clock: Clock; randomness: Randomness },

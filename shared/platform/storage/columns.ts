@@ -52,6 +52,7 @@ export function validatePart<T>(e: Entity<T>, rowKey: string, part: Partial<T>):
   return checked as Partial<T>;
 }
 
+/** Encodes a validated value as columns, in the wire format. */
 export function encode(members: readonly Member[], value: object): Columns {
   const columns: Columns = {};
   for (const { name, kind } of members) {

@@ -32,6 +32,7 @@ export interface Queues {
   checkReachable(queue: string): Promise<void>;
 }
 
+/** Creates the sender of queue messages. */
 export function createQueues(connection: StorageConnection, { log }: { log?: Logger } = {}): Queues {
   const clients = new Map<string, Promise<QueueClient>>();
   const connectOnce = (queue: string): Promise<QueueClient> => {

@@ -36,6 +36,7 @@ export interface Rows {
   submit(table: string, partitionKey: string, parts: readonly Part[], etags?: number): Promise<Map<string, string>>;
 }
 
+/** Creates the access to stored rows that `Rows` describes. */
 export function createRows(clients: TableClients): Rows {
   const rows: Rows = {
     async read(table, partitionKey, rowKey) {

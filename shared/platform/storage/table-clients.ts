@@ -31,6 +31,7 @@ export interface TableClients {
   connect(table: string): Promise<ConnectedTable>;
 }
 
+/** Creates the connections to tables, one per table, with retries. */
 export function createTableClients(
   connection: StorageConnection,
   { log, clock }: { log?: Logger | undefined; clock?: StoreClock | undefined },

@@ -143,6 +143,11 @@ const MODIFY_TRIES = 10;
 const MODIFY_FIRST_PAUSE_MS = 20;
 const MODIFY_MAX_PAUSE_MS = 500;
 
+/**
+ * Creates the access to typed rows that `Tables` describes.
+ *
+ * @param keys - Keys of signed rows. Without them, signed rows can't be read or written.
+ */
 export function createTables(
   connection: StorageConnection,
   { log, clock, keys }: { log?: Logger; clock?: StoreClock; keys?: RowKeys | undefined } = {},

@@ -111,6 +111,7 @@ export async function writeTotals<C, R>(tables: Tables, writing: TotalsWrite<C, 
   } while (batches.length + removable.length > 0);
 }
 
+/** Sets a value, or deletes the key if the value is undefined. */
 export function setOrDelete<C>(counted: Map<string, C>, key: string, now: C | undefined): void {
   if (now) counted.set(key, now);
   else counted.delete(key);
