@@ -284,14 +284,14 @@ export function createMailboxes(deps: {
       const now = clock.now();
       const boxes = await readAll();
       const waiting = boxes.filter((box) => nextStep(box, now) === "send").sort(byPriority);
-      const held = boxes.flatMap(({ rowKey, mail, waiting: behind }): [string, SendSlot][] => {
+      const reserved = boxes.flatMap(({ rowKey, mail, waiting: behind }): [string, SendSlot][] => {
         const until = [mail?.notBefore ?? "", mail?.leasedUntil ?? ""].sort()[1]!;
         return behind.length > 0 && until > now.toISOString() ? [[rowKey, { at: new Date(until), before: -1 }]] : [];
       });
-      if (waiting.length === 0) return new Map(held);
+      if (waiting.length === 0) return new Map(reserved);
       const slots = nextSlots((await readPace())?.sent ?? [], now.getTime(), limits, waiting.length);
       const slotOf = (before: number): SendSlot => ({ at: new Date(slots[before]!), before });
-      return new Map([...held, ...waiting.map(({ rowKey }, at): [string, SendSlot] => [rowKey, slotOf(at)])]);
+      return new Map([...reserved, ...waiting.map(({ rowKey }, at): [string, SendSlot] => [rowKey, slotOf(at)])]);
     },
 
     async cleanUp() {

@@ -10,7 +10,7 @@ import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 import { isUlid } from "../platform/ulid.ts";
-import { fits, isAboutExpiry, type RuleRecord, type Subject } from "./rule.ts";
+import { isAboutExpiry, matchesFilters, type RuleRecord, type Subject } from "./rule.ts";
 import type { AlertRules } from "./rules.ts";
 import { SNOOZES, type SnoozeFilters, type SnoozeRecord, SnoozeRows, snoozeIdOf, snoozeKey } from "./snooze.ts";
 
@@ -37,7 +37,7 @@ export const isSnoozed = (
   id: string,
   asset: Subject,
   ownerTag: string,
-): boolean => snoozed.has(id) || filters.some((one) => fits(one, asset, ownerTag));
+): boolean => snoozed.has(id) || filters.some((one) => matchesFilters(one, asset, ownerTag));
 
 /** A new snooze: one asset for a rule, or filters for a rule or all rules. */
 export interface NewSnoozeRequest {

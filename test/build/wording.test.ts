@@ -10,7 +10,7 @@ test("a planted sentence is found in a comment, a text of the page, an API text,
     "2 shared looks at",
   ]);
   expect(found("functions/web/src/x.tsx", '<Field label="Who is told of this" />')).toEqual([
-    "1 page told of",
+    "1 page told",
     "1 page Who",
   ]);
   expect(found("shared/x/api.ts", 'z.string().meta({ description: "Those that are under way." })')).toEqual([
