@@ -8,7 +8,16 @@ import { liveIn } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN } from "../support/cases.ts";
 import type { Steps } from "../support/mortal.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, DAY_MS, namedIn, openRoom, type Room, type RoomOptions, START, type TestAsset } from "./alerts-setup.ts";
+import {
+  caller,
+  DAY_MS,
+  namedIn,
+  openRoom,
+  type Room,
+  type RoomOptions,
+  START,
+  type TestAsset,
+} from "./alerts-setup.ts";
 
 let azurite: TestStorage;
 let cloud: Cloud;
