@@ -7,9 +7,9 @@ import { createAzureEdges } from "../shared/dependencies/azure/source.ts";
 import { createConsumersOfSecrets } from "../shared/dependencies/consumers/consumers.ts";
 import { createDependencies, type Dependencies } from "../shared/dependencies/dependencies.ts";
 import { devopsSource } from "../shared/dependencies/devops/source.ts";
+import type { EdgeSource } from "../shared/dependencies/edge-source.ts";
 import { createLiteralSource } from "../shared/dependencies/literals/source.ts";
 import { createLogs, type Logs } from "../shared/dependencies/logs/logs.ts";
-import type { EdgeSource } from "../shared/dependencies/source.ts";
 import { createSyncSource } from "../shared/dependencies/sync-source.ts";
 import type { Devops } from "../shared/devops/devops.ts";
 import type { Inventory } from "../shared/inventory/inventory.ts";
@@ -28,15 +28,15 @@ import { createRateLimiter } from "../shared/platform/http/rate-limit.ts";
 import type { Clock, Logger, Randomness } from "../shared/platform/runtime.ts";
 import type { Queues } from "../shared/platform/storage/queues.ts";
 import type { Tables } from "../shared/platform/storage/tables.ts";
+import { type AssetRotation, createAssetRotation } from "../shared/rotation/asset-rotation.ts";
 import { type AutomaticRotation, createAutomaticRotation } from "../shared/rotation/automatic.ts";
-import { type AssetRotation, createAssetRotation } from "../shared/rotation/by-asset.ts";
-import { PROOF_LIMITS } from "../shared/rotation/match-proof.ts";
+import { PROOF_LIMITS } from "../shared/rotation/match-verification.ts";
 import { createMatches, type MatchFinder } from "../shared/rotation/matches.ts";
 import { createPolicies, type RotationPolicies } from "../shared/rotation/policies.ts";
 import { createRotations, type Rotations } from "../shared/rotation/rotations.ts";
 import type { Settings } from "../shared/settings/settings.ts";
+import { copiedOn } from "../shared/sync/record-vaults.ts";
 import type { Sync } from "../shared/sync/sync.ts";
-import { copiedOn } from "../shared/sync/vaults.ts";
 
 /** The rooms of dependencies and rotation. */
 export interface AutomationServices {

@@ -135,7 +135,7 @@ export const endpoints = [
   getDependencyRun,
 ];
 
-/** By way of a queue: a moment of its own for each deployment, and retries. */
+/** Starts the run through a queue, so that each deployment has its own time and failures are retried. */
 const schedule = async (mode: "full" | "changes", { services }: Invocation) => {
   const delaySeconds = Math.floor(services.randomness.number() * services.config.SCHEDULE_JITTER_SECONDS);
   await services.queues.send(QUEUE, { mode }, { delaySeconds });

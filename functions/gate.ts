@@ -44,7 +44,7 @@ export function createGate(deps: {
       ...signInLimiter,
       take(caller) {
         const count = () => signInLimiter.take(caller);
-        return access.letIn.has(addressOfCaller(caller)) ? count() : countedAtOnce(count);
+        return access.recentAddresses.has(addressOfCaller(caller)) ? count() : countedAtOnce(count);
       },
     },
     pace: createPace(PACE),

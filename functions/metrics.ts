@@ -1,4 +1,4 @@
-import { CONTENT_TYPE, MEDIA_TYPE } from "../shared/metrics/text.ts";
+import { CONTENT_TYPE, MEDIA_TYPE } from "../shared/metrics/prometheus-text.ts";
 import { content } from "../shared/platform/http/reply.ts";
 import { endpoint } from "./kit.ts";
 

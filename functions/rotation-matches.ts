@@ -14,7 +14,7 @@ import {
   verifiedMatchView,
 } from "../shared/rotation/matches-api.ts";
 import { Policy, PolicyChange } from "../shared/rotation/policies-api.ts";
-import { policyView } from "../shared/rotation/views.ts";
+import { policyView } from "../shared/rotation/policy-view.ts";
 import { endpoint, poison, queue, timer } from "./kit.ts";
 
 const tag = "Rotation";
@@ -65,7 +65,7 @@ const confirmRotationMatch = endpoint({
   route: "api/automation/rotation/apps/{app_id}/matches/confirm",
   summary: "Say that a vault secret holds a credential of an application",
   description:
-    "Of the version that it has now: a rotation then writes the new value to it, also one that is in its overlap. A version that somebody else writes later needs a new word.",
+    "Confirms the current version of the secret. Rotations then write the new value to it, including a rotation in its overlap period. A version that is written later needs a new confirmation.",
   tag,
   access: "admin",
   tier: "pro",
@@ -86,7 +86,7 @@ const getRotationPolicy = endpoint({
   method: "GET",
   route: "api/automation/rotation/apps/{app_id}/policy",
   summary: "How an application's client secrets are rotated",
-  description: "404 when nobody has set it: then its secrets are rotated only when somebody asks.",
+  description: "404 if the application has no policy. Its secrets are then rotated only on request.",
   tag,
   access: "user",
   tier: "pro",
@@ -101,7 +101,7 @@ const setRotationPolicy = endpoint({
   route: "api/automation/rotation/apps/{app_id}/policy",
   summary: "Set how an application's client secrets are rotated",
   description:
-    "All of it: what is left out takes its default. `automatic` is refused (400) where a rotation could never end by itself: without a certain match to write to, without an end of the secrets, or where a new secret would live no longer than `rotationTriggerDays`, `overlapDays` and a day, after the tenant's own limit.",
+    "Replaces the policy; members that are left out get their default. `automatic` is rejected (400) if a rotation could never complete: no certain match to write to, secrets without expiry, or a new secret whose lifetime (after the tenant's limit) would not exceed `rotationTriggerDays` plus `overlapDays` plus one day.",
   tag,
   access: "admin",
   tier: "pro",
@@ -120,7 +120,7 @@ const deleteRotationPolicy = endpoint({
   method: "DELETE",
   route: "api/automation/rotation/apps/{app_id}/policy",
   summary: "Remove an application's rotation policy",
-  description: "A rotation that is under way goes on.",
+  description: "A running rotation continues.",
   tag,
   access: "admin",
   tier: "pro",

@@ -17,7 +17,8 @@ import { endpoint, poison, queue, timer } from "./kit.ts";
 
 const tag = "Rotation";
 const base = "api/automation/rotation";
-const LICENSED = "What began under a PRO licence can be followed and ended without one; else this needs it (403).";
+const LICENSED =
+  "A rotation that started under a PRO license can be read and ended without one. Otherwise a PRO license is required (403).";
 
 const rotate = endpoint({
   name: "rotateSecret",
@@ -25,7 +26,7 @@ const rotate = endpoint({
   route: `${base}/rotate`,
   summary: "Rotate a client secret",
   description:
-    "Adds a new secret, proves that it signs in, writes it to key vault secrets that hold the old one, lets both live for a while and then removes the old one. Written are those that a person confirmed or an earlier rotation wrote; where there is none, the one that has held the value longest; `notUpdated` names the others. The rotation continues by itself; follow it with GET. One rotation of an application at a time (409 with its id). 503 with Retry-After when a vault, Microsoft Graph or Microsoft Entra gives no clear answer just now: nothing was done.",
+    "Adds a new secret, checks that it signs in, writes it to the key vault secrets that store the old one, keeps both valid during the overlap period, and then removes the old one. Writes the places that a user confirmed or an earlier rotation wrote. If there are none, writes the place that has held the value longest. `notUpdated` lists the other places. The rotation runs in the background; follow it with GET. Only one rotation of an application can run at a time (409 with its ID). 503 with Retry-After if a vault, Microsoft Graph or Microsoft Entra gives no clear answer; nothing was changed.",
   tag,
   access: "admin",
   tier: "pro",
@@ -78,7 +79,7 @@ const cancelRotation = endpoint({
   method: "POST",
   route: `${base}/rotations/{rotation_id}/cancel`,
   summary: "Cancel a rotation",
-  description: `What was written is put back and the new secret is removed. Not once the old secret is being removed (409). ${LICENSED}`,
+  description: `Restores the previous values and removes the new secret. Not possible once the old secret is being removed (409). ${LICENSED}`,
   tag,
   access: "operator",
   tier: "core",
@@ -93,7 +94,7 @@ const retryRotation = endpoint({
   name: "retryRotation",
   method: "POST",
   route: `${base}/rotations/{rotation_id}/retry`,
-  summary: "Go on with a rotation that needs attention",
+  summary: "Retry a rotation that needs attention",
   description: LICENSED,
   tag,
   access: "operator",
@@ -110,7 +111,7 @@ const finishRotation = endpoint({
   method: "POST",
   route: `${base}/rotations/{rotation_id}/finish`,
   summary: "End the overlap and remove the old secret",
-  description: `Looks first whether everything holds the new secret, and says what does not (409). With force the old secret is removed all the same. ${LICENSED}`,
+  description: `Checks that everything holds the new secret, and returns the reasons if it does not (409). With force the old secret is removed anyway. ${LICENSED}`,
   tag,
   access: "admin",
   tier: "core",

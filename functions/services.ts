@@ -26,7 +26,7 @@ import { createScanWatch } from "../shared/discovery/watch.ts";
 import { createInventory, type Inventory } from "../shared/inventory/inventory.ts";
 import { createInventoryWriter } from "../shared/inventory/write.ts";
 import { createLicensing, type Licensing } from "../shared/licensing/licensing.ts";
-import { createFailedMessages, type FailedMessages } from "../shared/messages/failed.ts";
+import { createFailedMessages, type FailedMessages } from "../shared/messages/failed-messages.ts";
 import { createMetrics, type Metrics } from "../shared/metrics/metrics.ts";
 import { createAppConfiguration } from "../shared/platform/azure/app-configuration.ts";
 import { createGraph } from "../shared/platform/azure/graph.ts";
@@ -48,7 +48,7 @@ import { createQueues, type Queues } from "../shared/platform/storage/queues.ts"
 import { createTables, type Tables } from "../shared/platform/storage/tables.ts";
 import { withSpan } from "../shared/platform/telemetry.ts";
 import { createReconciliation, type Reconciliation } from "../shared/reconciliation/reconciliation.ts";
-import { policyView } from "../shared/rotation/views.ts";
+import { policyView } from "../shared/rotation/policy-view.ts";
 import { auditHistory, createRetention, type Retention } from "../shared/settings/retention.ts";
 import { createSettings, type Settings, type SettingValues } from "../shared/settings/settings.ts";
 import { createSso, type Sso } from "../shared/sso/sso.ts";

@@ -15,7 +15,7 @@ import {
   SsoTest,
   SsoTestResult,
 } from "../shared/sso/api.ts";
-import { BINDING_COOKIES } from "../shared/sso/requests.ts";
+import { BINDING_COOKIES } from "../shared/sso/sign-in-requests.ts";
 import type { Redirection } from "../shared/sso/sign-ins.ts";
 import { endpoint } from "./kit.ts";
 

@@ -29,7 +29,7 @@ import { endpoint, poison, queue, timer } from "./kit.ts";
 const tag = "Sync";
 const RECORDS = "api/automation/sync/records";
 const PROVIDER = "api/automation/sync/providers";
-/** What began under a licence stays to be seen and ended. */
+/** Without a license, existing records can still be read and deleted. */
 const STAYS_OPEN = "Without a PRO license, existing records can still be read; if there are none, returns 403.";
 
 const createRecord = endpoint({
@@ -339,6 +339,6 @@ export const queues = [
     name: "syncConfiguredFailed",
     of: CONFIGURED_QUEUE,
     message: ConfiguredMessage,
-    // Its records run again by their schedule.
+    // The records run again by their schedules.
   }),
 ];

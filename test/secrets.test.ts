@@ -11,7 +11,7 @@ import { type QueueRecorder, startQueueRecorder } from "./support/queue-recorder
 import { ADMIN, type Answer, type CallOptions, Service } from "./support/service.ts";
 import { createUsers, makeToken } from "./support/users.ts";
 
-/** By what they are; every one is somewhere in what the service is given. */
+/** The planted secrets by kind. Each is somewhere in the data that the service gets. */
 const planted: Record<string, string> = {
   "the administrator's password": "planted-administrator-Zq1",
   "a user's password": "planted-password-Zq2",
@@ -168,7 +168,7 @@ afterAll(async () => {
 });
 
 let clients = 0;
-/** A call whose answer is kept, but for what hands out a token or a session. */
+/** A call whose response is recorded, except responses that return a token or a session. */
 async function call(method: string, path: string, options: CallOptions = {}) {
   const headers = { "X-Forwarded-For": `198.51.100.${++clients}`, ...options.headers };
   const answer = await service.call(method, path, { ...options, headers });
@@ -185,7 +185,7 @@ async function signIn(username: string, password: string): Promise<string> {
   planted[`the signature of token ${Object.keys(planted).length}`] = body.access_token.split(".")[2];
   return body.access_token;
 }
-/** The header of a browser that signed in. */
+/** The header of a signed-in browser. */
 async function beginSession(username: string, password: string): Promise<{ Cookie: string; "Sec-Fetch-Site": string }> {
   const site = { "Sec-Fetch-Site": "same-origin" };
   const body = { username, password, session: true };
@@ -196,7 +196,7 @@ async function beginSession(username: string, password: string): Promise<{ Cooki
   return { ...site, Cookie: `__Host-session=${value}` };
 }
 
-/** Users, API tokens and sessions: good use of each, and what people do wrong with them. */
+/** Users, API tokens and sessions: correct use of each, and typical mistakes. */
 async function liveWithSessions(token: string): Promise<void> {
   const made = { username: "zoe", password: planted["the password of a user who is made"]!, role: "user" };
   await call("POST", "/auth/users", { token, body: { ...made, role: planted["a password beside a wrong role"] } });
@@ -234,7 +234,7 @@ async function liveWithSessions(token: string): Promise<void> {
   await call("DELETE", "/auth/users/zoe", { token });
 }
 
-/** Single sign-on: a good sign-in, one that is refused, and what administrators do wrong with its secret. */
+/** Single sign-on: a successful sign-in, a rejected one, and an administrator's mistakes with its secret. */
 async function liveWithSingleSignOn(token: string): Promise<void> {
   const { issuer, clientId, clientSecret } = service.cloud.oidc;
   planted["the client secret of single sign-on"] = clientSecret;
@@ -266,7 +266,7 @@ async function liveWithSingleSignOn(token: string): Promise<void> {
 
 const until = (holds: () => Promise<void>) => vi.waitFor(holds, { timeout: 150_000, interval: 200 });
 
-/** A copy in another cloud, with credentials that are wrong first; and one that can't be made. */
+/** A copy in another cloud, first with wrong credentials; and a copy that can't be created. */
 async function liveWithSync(token: string): Promise<void> {
   const { key } = service.cloud.control.providers.aws;
   planted["the provider's key"] = key.secretAccessKey;
@@ -291,7 +291,7 @@ async function liveWithSync(token: string): Promise<void> {
   await call("GET", `${providers}/aws`, { token });
 }
 
-/** An application's secret that is found, proved, and replaced as far as its new one; then put back. */
+/** An application's secret that is found, proved, rotated up to its new secret, and rolled back. */
 async function liveWithRotation(token: string): Promise<void> {
   const base = "/api/automation/rotation";
   await call("POST", `${base}/discover`, { token, body: {} });
@@ -305,7 +305,7 @@ async function liveWithRotation(token: string): Promise<void> {
   await rotate({ newValue: planted["an application's client secret"] });
   const { body: begun } = await rotate({});
   const look = async () => (await call("GET", `${base}/rotations/${begun.rotationId}`, { token })).body;
-  /** The new one, where it is held until every place has it. */
+  /** The new secret in the handover vault, until every place has it. */
   const held = () => {
     const kept = service.cloud.control.items(SERVICE_VAULT, "secrets");
     const name = kept.find((one) => one.name.startsWith(`rotation-${begun.rotationId}`))?.name;
@@ -318,7 +318,7 @@ async function liveWithRotation(token: string): Promise<void> {
   await call("GET", `${base}/history`, { token });
 }
 
-/** An organization of Azure DevOps, by its address and by one that holds a token; with each answer that refuses one. */
+/** An organization of Azure DevOps, by its URL and by one that contains a token, with every rejecting response. */
 async function liveWithDevops(token: string): Promise<void> {
   const settings = "/api/settings/integrations/devops";
   const put = (orgUrl: string) => call("PUT", settings, { token, body: { orgUrl } });
@@ -332,7 +332,7 @@ async function liveWithDevops(token: string): Promise<void> {
   expect((await call("GET", `${settings}/projects`, { token })).body.total).toBe(1);
 }
 
-/** A tenant of Azure AD B2C, with a wrong secret first. */
+/** A tenant of Azure AD B2C, first with a wrong secret. */
 async function liveWithTenant(token: string): Promise<void> {
   const [tenant] = service.cloud.control.tenants.list();
   const { id: tenantId, name: displayName, domain: tenantDomain, clientId, clientSecret } = tenant!;
@@ -354,7 +354,7 @@ async function liveWithTenant(token: string): Promise<void> {
   expect(await discover()).toBe("discovered");
 }
 
-/** Who uses what, and what a rotation would touch. */
+/** Consumers, and the blast radius of a rotation. */
 async function liveWithDependencies(token: string): Promise<void> {
   const base = "/api/assets/dependencies";
   const { body: run } = await call("POST", `${base}/discover`, { token });
@@ -378,7 +378,7 @@ async function scanEnds(token: string): Promise<Answer["body"]> {
   }
 }
 
-/** What the service says when the cloud takes it for nobody. */
+/** Responses and logs of the service when the cloud rejects its identity. */
 async function withoutCloud(): Promise<void> {
   const token = await signInAdministrator();
   expect((await call("GET", "/identity", { token })).status).toBe(503);
@@ -386,7 +386,7 @@ async function withoutCloud(): Promise<void> {
   expect(await scanEnds(token)).toMatchObject({ status: "failed" });
 }
 
-/** A day in its life: good and bad sign-ins, a scan that fails in part, every page there is to read. */
+/** A day of the service: successful and failed sign-ins, a scan that fails in part, and every page that can be read. */
 async function live(): Promise<void> {
   const user = { username: "maria", password: planted["a user's password"]!, role: "user" as const };
   await createUsers(service, [user]);
@@ -443,7 +443,7 @@ async function live(): Promise<void> {
   await call("GET", "/api/assets/discovery/assets?format=csv", { token });
 }
 
-/** Every row of every table, binary columns as text too. */
+/** Every row of every table, including binary columns as text. */
 async function rows(): Promise<string[]> {
   const options = { allowInsecureConnection: true };
   const connection = service.azurite.connectionString();
@@ -471,7 +471,7 @@ const forms = (value: string): string[] => {
     bytes.toString("hex"),
   ];
 };
-/** What of the planted is in these texts, and in which. */
+/** Returns the planted secrets in these texts, with the text. */
 const found = (texts: readonly string[]): string[] =>
   Object.entries(planted).flatMap(([what, value]) =>
     texts
@@ -479,22 +479,22 @@ const found = (texts: readonly string[]): string[] =>
       .map((text) => `${what}: ${text.slice(0, 400)}`),
   );
 
-/** What is signed as a token is, and says for whom or until when: an audit export's signed statement does not. */
+/** Signed tokens with a subject or expiry. A signed statement of an audit export is not one. */
 const tokensIn = (text: string): string[] =>
   (text.match(/eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}/g) ?? []).filter((token) =>
     /"(aud|exp)":/.test(Buffer.from(token.split(".")[1]!, "base64url").toString()),
   );
 
-/** That the right texts were searched at all. */
+/** Checks that the right texts were searched. */
 const mentioned = (texts: readonly string[], known: readonly string[]): boolean =>
   known.every((word) => texts.some((text) => text.includes(word)));
 
-describe("no secret comes out", () => {
+describe("no secret is exposed", () => {
   const logLines = () => hosts.flatMap(({ lines }) => lines);
 
   test("in a log line", () => {
     expect(found(logLines())).toEqual([]);
-    expect(mentioned(logLines(), ["Made the bootstrap administrator", "A scan is over"])).toBe(true);
+    expect(mentioned(logLines(), ["Created the bootstrap administrator", "A scan is over"])).toBe(true);
   });
 
   test("in a table row", async () => {
@@ -512,22 +512,22 @@ describe("no secret comes out", () => {
     expect(mentioned(queues.messages, ["kv-seen"])).toBe(true);
   });
 
-  test("in an answer or its headers", () => {
+  test("in a response or its headers", () => {
     expect(found(responses)).toEqual([]);
     expect(mentioned(responses, ["seen-secret", "invalidCredentials", "unavailable"])).toBe(true);
   });
 
-  test("nor any token of the cloud's, nor was a value read that nobody copies or rotates", async () => {
+  test("no token of the cloud is exposed, and no value was read that is not copied or rotated", async () => {
     const everything = [...logLines(), ...(await rows()), ...queues.messages, ...responses];
     expect(everything.flatMap(tokensIn)).toEqual([]);
     expect(tokensIn(`x ${await makeToken(service, "maria")} y`)).toHaveLength(1);
-    // The service's own vault is another matter: it keeps what is the service's there.
+    // Except in the service's own vault, which stores its secrets.
     const values = service.cloud.control.requests({ operation: "keyvault.getSecret" });
     const read = values.filter(({ vault }) => vault !== SERVICE_VAULT).map(({ path }) => path.split("/")[2]);
     expect([...new Set(read)].sort()).toEqual(["app-secret", "seen-secret"]);
   });
 
-  test("(the search finds what is there, however it is written)", () => {
+  test("(control: the search finds secrets in every encoding)", () => {
     const value = planted["a value in a vault"]!;
     for (const form of forms(value)) expect(found([`before ${form} after`])).toHaveLength(1);
   });

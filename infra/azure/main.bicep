@@ -1,5 +1,5 @@
-// The whole service: a resource group, what runs in it, and what it may read in the subscriptions it watches.
-// Deploy with `azd up`, or `az deployment sub create --template-file infra/azure/main.bicep --location … --parameters …`.
+// The whole service: a resource group with its resources, and permissions in the monitored subscriptions. Deploy with `azd up`,
+// or `az deployment sub create --template-file infra/azure/main.bicep --location … --parameters …`.
 targetScope = 'subscription'
 
 @description('Names the resource group (rg-…) and, with a short hash, every resource in it.')
@@ -7,31 +7,31 @@ targetScope = 'subscription'
 @maxLength(20)
 param environmentName string
 
-@description('Region of every resource that has one.')
+@description('Region of the resources.')
 param location string
 
-@description('Subscriptions to watch. Empty when a management group grants the permissions (watch/management-group.bicep).')
+@description('Subscriptions to monitor. Empty if a management group grants the permissions (watch/management-group.bicep).')
 param watchedSubscriptionIds string[] = [subscription().subscriptionId]
 
-@description('Resource groups, as ids, whose apps and API Management the service may have take new values (PRO). Empty: none.')
+@description('Ids of resource groups whose apps and API Management the service may refresh after a rotation (PRO). Empty: none.')
 param rotationResourceGroupIds string[] = []
 
 @description('Subscriptions in which settings are compared with the values of secrets, to find copies (PRO). Empty: none.')
 param literalScanSubscriptionIds string[] = []
 
-@description('User name of the first administrator. The password is made by scripts/make-secrets.ts and kept in the vault.')
+@description('User name of the first administrator. scripts/make-secrets.ts creates the password and stores it in the vault.')
 param bootstrapAdminUsername string = 'admin'
 
 @description('Memory of an instance in MB.')
 @allowed([512, 2048, 4096])
 param instanceMemoryMb int = 512
 
-@description('Most instances at once.')
+@description('Maximum number of instances.')
 @minValue(40)
 @maxValue(1000)
 param maximumInstanceCount int = 40
 
-@description('Instances that always run for HTTP. 0 costs nothing while nobody calls.')
+@description('Number of always-ready instances for HTTP. 0 costs nothing while there are no calls.')
 @minValue(0)
 @maxValue(20)
 param alwaysReadyInstances int = 0
@@ -40,27 +40,27 @@ param alwaysReadyInstances int = 0
 @allowed(['22', '24'])
 param nodeVersion string = '22'
 
-@description('Days that logs and metrics are kept.')
+@description('Retention of logs and metrics in days.')
 @minValue(30)
 @maxValue(730)
 param logRetentionDays int = 30
 
-@description('Who is told when the service itself has a problem. Empty: the alerts fire and tell nobody.')
+@description('Mail addresses for alerts about problems of the service itself. Empty: alerts fire, but no one is notified.')
 param operatorEmailAddresses string[] = []
 
 @description('Whether the service sends mail, through Communication Services with a domain that Azure manages.')
 param mailEnabled bool = true
 
-@description('Geography in which mail is kept.')
+@description('Geography in which mail data is stored.')
 param mailDataLocation string = 'Europe'
 
-@description('Domains, comma separated, whose addresses get the alerts of what a tag names them the owner of. Empty: tags are not believed.')
+@description('Comma-separated mail domains whose addresses in owner tags receive alerts. Empty: owner tags are not used for alerts.')
 param alertOwnerDomains string = ''
 
-@description('Mails sent in any minute at most. Empty: 5, which Azure allows the domain that is deployed here.')
+@description('Maximum number of mails per minute. Empty: 5, the limit of Azure for the deployed domain.')
 param mailPerMinute string = ''
 
-@description('Mails sent in any hour at most. Empty: 10, which Azure allows the domain that is deployed here.')
+@description('Maximum number of mails per hour. Empty: 10, the limit of Azure for the deployed domain.')
 param mailPerHour string = ''
 
 @description('Whether settings can also come from an App Configuration store.')
@@ -72,40 +72,40 @@ param networkEnabled bool = false
 @description('Address range of the virtual network, at least a /25.')
 param networkAddressPrefix string = '10.20.0.0/24'
 
-@description('Name of a secret in the service vault that holds the licence. Empty: no licence.')
+@description('Name of the secret in the service vault that contains the license. Empty: no license.')
 param licenseSecretName string = ''
 
-@description('Application id of the registration as an API, whose access tokens of this tenant are taken. Empty: none.')
+@description('Application id of the API registration whose access tokens of this tenant are accepted. Empty: none.')
 param entraApiClientId string = ''
 
-@description('Scope that access tokens of people must have, when not access_as_user. Empty: that one.')
+@description('Required scope of access tokens of people. Empty: access_as_user.')
 param entraApiScope string = ''
 
-@description('Tenants beside the one deployed to whose access tokens are taken, for a registration that is multi-tenant.')
+@description('Further tenants whose access tokens are accepted, for a multi-tenant registration.')
 param furtherEntraTenantIds string[] = []
 
-@description('Where people reach the service, when not at the app\'s own address: https://secrets.example.com. Empty: there.')
+@description('Public address of the service: https://secrets.example.com. Empty: the address of the app.')
 param publicBaseUrl string = ''
 
 @description('Addresses in the private network, as host:port, that single sign-on and sync may call. Empty: public addresses only.')
 param privateTargetHosts string = ''
 
-@description('Address of the key vault that new secrets of applications are handed over in: https://name.vault.azure.net. Empty: none.')
+@description('Address of the handover vault for new secrets of applications: https://name.vault.azure.net. Empty: none.')
 param handoverKeyVaultUrl string = ''
 
-@description('Whether Event Grid tells the service between scans when a key vault of a watched subscription is written or deleted.')
+@description('Whether Event Grid notifies the service when a key vault of a monitored subscription is written or deleted between scans.')
 param eventsEnabled bool = false
 
-@description('Workspaces, as their own GUIDs, in whose logs the service looks who reads the vaults (PRO). Each needs logs/workspace.bicep.')
+@description('GUIDs of the Log Analytics workspaces whose logs show who reads the vaults (PRO). Each needs logs/workspace.bicep.')
 param logAnalyticsWorkspaceIds string[] = []
 
 @description('Address of an OpenTelemetry collector: https://collector.example.com:4318. Empty: none.')
 param telemetryEndpoint string = ''
 
-@description('Name of a secret in the service vault that holds the collector\'s headers, as name=value pairs. Empty: none.')
+@description('Name of the secret in the service vault that contains the collector\'s headers, as name=value pairs. Empty: none.')
 param telemetryHeadersSecretName string = ''
 
-@description('Further app settings by name, such as schedules and limits (docs/deploy.md). No secret: give a reference to the vault.')
+@description('Further app settings by name, such as schedules and limits (docs/deploy.md). Use key vault references for secrets.')
 param additionalSettings object = {}
 
 var tags = { 'azd-env-name': environmentName }
@@ -201,5 +201,5 @@ output SERVICE_KEY_VAULT_ID string = service.outputs.vaultId
 output SERVICE_STORAGE_ACCOUNT_ID string = service.outputs.storageAccountId
 output SERVICE_FUNCTION_APP_ID string = service.outputs.functionAppId
 output SERVICE_IDENTITY_PRINCIPAL_ID string = service.outputs.identityPrincipalId
-// True while operatorEmailAddresses is empty: the alerts fire, and nobody is notified.
+// True if operatorEmailAddresses is empty: alerts fire, but no one is notified.
 output ALERTS_NOTIFY_NOBODY bool = empty(operatorEmailAddresses)

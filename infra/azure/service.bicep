@@ -1,4 +1,4 @@
-// Everything in the resource group, in the order in which it is needed.
+// All resources of the resource group, in the order of their dependencies.
 param environmentName string
 param location string
 param tags object
@@ -31,7 +31,7 @@ param privateTargetHosts string
 param handoverKeyVaultUrl string
 param literalScanSubscriptionIds string[]
 
-// Storage accounts and vaults have names that are unique in all of Azure, of at most 24 letters and digits.
+// Names of storage accounts and vaults are unique in all of Azure, with at most 24 letters and digits.
 var suffix = uniqueString(subscription().subscriptionId, environmentName, location)
 
 module identity 'modules/identity.bicep' = {

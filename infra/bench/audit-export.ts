@@ -166,7 +166,7 @@ function* indexRows(entries: AuditEntry[]): Generator<Operation> {
   for (const entry of entries) for (const key of indexKeys(entry)) yield put(IndexRow, key, { id: entry.id });
 }
 
-interface Walked {
+interface WalkedRow {
   parts: number;
   /** Characters of the largest part, unpacked. */
   largest: number;
@@ -180,9 +180,9 @@ async function walk(
   format: "csv" | "json",
   encoding: string,
   period: { start: number; end: number },
-): Promise<Walked> {
+): Promise<WalkedRow> {
   const token = await service.signIn(ADMIN);
-  const walked: Walked = { parts: 0, largest: 0, found: [], bodies: [] };
+  const walked: WalkedRow = { parts: 0, largest: 0, found: [], bodies: [] };
   const dates = `start_date=${new Date(period.start).toISOString()}&end_date=${new Date(period.end).toISOString()}`;
   let next: string | undefined = `/audit/export?format=${format}&${dates}`;
   while (next !== undefined) {

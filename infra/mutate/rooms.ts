@@ -3,7 +3,7 @@ import path from "node:path";
 
 /** Tests beside test/<room>/ that are about a room. */
 const FURTHER_TESTS: Record<string, string[]> = {
-  access: ["test/http/access.test.ts", "test/sso/people.test.ts", "test/sso/oidc.test.ts"],
+  access: ["test/http/access.test.ts", "test/sso/users.test.ts", "test/sso/oidc.test.ts"],
   compliance: ["test/governance/compliance.test.ts", "test/state"],
   discovery: ["test/governance/compliance.test.ts"],
   http: ["test/docs/descriptions.test.ts", "test/docs/openapi.test.ts"],

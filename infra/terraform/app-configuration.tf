@@ -1,4 +1,4 @@
-# A store from which settings can be changed without the service's API. Read by identity.
+# A store to change settings without the service's API. The service reads it with its identity.
 resource "azurerm_app_configuration" "app_configuration" {
   count = var.app_configuration_enabled ? 1 : 0
 

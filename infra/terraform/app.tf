@@ -1,4 +1,4 @@
-# The functions app on Flex Consumption, and the settings it reads (shared/platform/config/config.ts).
+# The function app on Flex Consumption, and its settings (shared/platform/config/config.ts).
 locals {
   function_app_name = "func-${var.environment_name}-${local.suffix}"
 
@@ -20,7 +20,8 @@ resource "azurerm_service_plan" "plan" {
   sku_name            = "FC1"
 }
 
-# The user-assigned identity makes the service's calls; the app's own one only resolves the references to the vault.
+# The user-assigned identity makes the service's calls. The app's system-assigned identity only resolves the key vault
+# references.
 resource "azurerm_function_app_flex_consumption" "function_app" {
   name                                           = local.function_app_name
   resource_group_name                            = azurerm_resource_group.resource_group.name
@@ -61,11 +62,11 @@ resource "azurerm_function_app_flex_consumption" "function_app" {
   app_settings = merge(
     var.additional_settings,
     {
-      # What the C library keeps of freed memory for threads of its own is a tenth of an instance of 512 MB (BENCHMARKS.md).
+      # Freed memory that the C library retains for its threads is a tenth of an instance of 512 MB (BENCHMARKS.md).
       MALLOC_ARENA_MAX       = "2"
       MALLOC_TRIM_THRESHOLD_ = "131072"
-      # The provider writes a connection string with an empty key here; empty means that the settings below are used. It
-      # drops the value from its state, so each plan shows it again (docs/deploy.md).
+      # The provider writes a connection string with an empty key here. Empty means that the settings below are used. The
+      # provider drops the value from its state, so each plan shows it again (docs/deploy.md).
       AzureWebJobsStorage                       = ""
       AzureWebJobsStorage__blobServiceUri       = azurerm_storage_account.storage_account.primary_blob_endpoint
       AzureWebJobsStorage__queueServiceUri      = azurerm_storage_account.storage_account.primary_queue_endpoint

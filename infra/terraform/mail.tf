@@ -1,4 +1,4 @@
-# Mail by identity, from a domain that Azure manages (DoNotReply@....azurecomm.net).
+# Mail with the service's identity, from a domain that Azure manages (DoNotReply@....azurecomm.net).
 resource "azurerm_email_communication_service" "email_service" {
   count = var.mail_enabled ? 1 : 0
 
@@ -34,7 +34,8 @@ resource "azurerm_communication_service_email_domain_association" "linked_domain
   email_service_domain_id  = azurerm_email_communication_service_domain.email_domain[0].id
 }
 
-# Wider than sending: this resource honours no custom role, and no built-in one is narrower. It is given here alone.
+# Broader than sending: this resource supports no custom role, and no built-in role is narrower. Assigned for this resource
+# only.
 resource "azurerm_role_assignment" "mail_role" {
   count = var.mail_enabled ? 1 : 0
 

@@ -4,7 +4,7 @@ locals {
   tags                     = { "azd-env-name" = var.environment_name }
   watched_subscription_ids = var.watched_subscription_ids == null ? [data.azurerm_client_config.current.subscription_id] : var.watched_subscription_ids
 
-  # Storage accounts and vaults have names that are unique in all of Azure, of at most 24 letters and digits.
+  # Names of storage accounts and vaults are unique in all of Azure, with at most 24 letters and digits.
   suffix = substr(sha1("${data.azurerm_client_config.current.subscription_id}/${var.environment_name}/${var.location}"), 0, 13)
 }
 
@@ -14,7 +14,7 @@ resource "azurerm_resource_group" "resource_group" {
   tags     = local.tags
 }
 
-# Who the service is, in Azure: every call it makes is made as this identity.
+# The identity of the service in Azure, with which it makes every call.
 resource "azurerm_user_assigned_identity" "identity" {
   name                = "id-${var.environment_name}"
   resource_group_name = azurerm_resource_group.resource_group.name
@@ -22,8 +22,8 @@ resource "azurerm_user_assigned_identity" "identity" {
   tags                = local.tags
 }
 
-# Of the subscription deployed to. A provider makes resources in one subscription, so each further one calls this module with a
-# provider of its own (examples/several-subscriptions).
+# Permissions in the deployment's subscription. A provider creates resources in one subscription, so each further subscription
+# calls this module with its own provider (examples/several-subscriptions).
 module "events" {
   source = "./events"
   count  = var.events_enabled ? 1 : 0

@@ -1,4 +1,5 @@
-# Logs and metrics of the service, and a workbook to read them. Written by identity: local sign-in is off.
+# Logs and metrics of the service, and a workbook to view them. Written with the service's identity: local authentication is
+# off.
 resource "azurerm_log_analytics_workspace" "log_analytics_workspace" {
   name                         = "log-${var.environment_name}"
   resource_group_name          = azurerm_resource_group.resource_group.name

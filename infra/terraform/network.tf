@@ -10,11 +10,12 @@ resource "azurerm_virtual_network" "virtual_network" {
 }
 
 locals {
-  # Both subnets are a /26, whatever the network's own size.
+  # Both subnets are a /26, whatever the network's size.
   subnet_bits = 26 - tonumber(split("/", var.network_address_prefix)[1])
 }
 
-# The app's instances come and go here: https://learn.microsoft.com/azure/azure-functions/flex-consumption-how-to#enable-virtual-network-integration
+# The subnet of the app's instances:
+# https://learn.microsoft.com/azure/azure-functions/flex-consumption-how-to#enable-virtual-network-integration
 resource "azurerm_subnet" "function_subnet" {
   count = var.network_enabled ? 1 : 0
 

@@ -1,39 +1,39 @@
 output "service_url" {
-  description = "Where the service answers."
+  description = "Address of the service."
   value       = local.service_url
 }
 
 output "service_key_vault_id" {
-  description = "For make-secrets.ts."
+  description = "Input of make-secrets.ts."
   value       = azurerm_key_vault.vault.id
 }
 
 output "service_storage_account_id" {
-  description = "For events/ and events-policy/ of other scopes."
+  description = "Input of events/ and events-policy/ of other scopes."
   value       = azurerm_storage_account.storage_account.id
 }
 
 output "service_vault_events_queue_id" {
-  description = "For events/ and events-policy/ of other scopes."
+  description = "Input of events/ and events-policy/ of other scopes."
   value       = azurerm_storage_queue.vault_events_queue.id
 }
 
 output "service_resource_group_id" {
-  description = "For events-policy/."
+  description = "Input of events-policy/."
   value       = azurerm_resource_group.resource_group.id
 }
 
 output "service_function_app_id" {
-  description = "For make-secrets.ts."
+  description = "Input of make-secrets.ts."
   value       = azurerm_function_app_flex_consumption.function_app.id
 }
 
 output "service_identity_principal_id" {
-  description = "For watch/ at a management group."
+  description = "Input of watch/ at a management group."
   value       = azurerm_user_assigned_identity.identity.principal_id
 }
 
 output "alerts_notify_nobody" {
-  description = "True while operator_email_addresses is empty: the alerts fire, and nobody is notified."
+  description = "True if operator_email_addresses is empty: alerts fire, but no one is notified."
   value       = length(var.operator_email_addresses) == 0
 }

@@ -1,4 +1,4 @@
-# A private address in the virtual network, and the name that leads to it, for each service the app uses.
+# A private endpoint and its DNS record for each service that the app uses.
 locals {
   storage_domains = {
     AzureCloud        = "core.windows.net"
@@ -28,8 +28,8 @@ resource "azurerm_private_dns_zone" "private_dns_zone" {
   tags                = local.tags
 }
 
-# A watched vault or another store with a private endpoint elsewhere has no record in these zones: its public address is used then
-# (https://learn.microsoft.com/azure/dns/private-dns-fallback).
+# A monitored vault or another store with a private endpoint elsewhere has no record in these zones. Its public address is used
+# then (https://learn.microsoft.com/azure/dns/private-dns-fallback).
 resource "azurerm_private_dns_zone_virtual_network_link" "virtual_network_link" {
   for_each = local.enabled_endpoints
 

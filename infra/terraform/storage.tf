@@ -1,4 +1,4 @@
-# The service's state (tables), its work (queues) and its package (one blob container). Reached by identity only.
+# The service's state (tables), its work (queues) and its package (one blob container). Accessible with Entra identities only.
 resource "azurerm_storage_account" "storage_account" {
   name                            = "st${local.suffix}"
   resource_group_name             = azurerm_resource_group.resource_group.name
@@ -33,13 +33,13 @@ resource "azurerm_storage_container" "deployment_container" {
   container_access_type = "private"
 }
 
-# The service makes its queues itself; Event Grid asks for this one before the service has run.
+# The service creates its queues itself, but Event Grid needs this one before the service has run.
 resource "azurerm_storage_queue" "vault_events_queue" {
   name               = "vault-events"
   storage_account_id = azurerm_storage_account.storage_account.id
 }
 
-# The host keeps its locks and the platform its package in blobs.
+# Blobs contain the host's locks and the platform's package.
 resource "azurerm_role_assignment" "blob_role" {
   scope                = azurerm_storage_account.storage_account.id
   role_definition_name = "Storage Blob Data Owner"

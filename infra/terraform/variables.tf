@@ -9,12 +9,12 @@ variable "environment_name" {
 }
 
 variable "location" {
-  description = "Region of every resource that has one."
+  description = "Region of the resources."
   type        = string
 }
 
 variable "azure_cloud" {
-  description = "Which Azure this is. Bicep knows it by itself; the provider does not say."
+  description = "Azure cloud. The provider does not report it, unlike Bicep."
   type        = string
   default     = "AzureCloud"
 
@@ -25,7 +25,7 @@ variable "azure_cloud" {
 }
 
 variable "watched_subscription_ids" {
-  description = "Subscriptions to watch. Null: the one deployed to. Empty: a management group grants the permissions (watch/)."
+  description = "Subscriptions to monitor. Null: the one deployed to. Empty: a management group grants the permissions (watch/)."
   type        = list(string)
   default     = null
 
@@ -36,7 +36,7 @@ variable "watched_subscription_ids" {
 }
 
 variable "rotation_resource_group_ids" {
-  description = "Resource groups, as ids, whose apps and API Management the service may have take new values (PRO). Empty: none."
+  description = "Ids of resource groups whose apps and API Management the service may refresh after a rotation (PRO). Empty: none."
   type        = list(string)
   default     = []
 
@@ -58,7 +58,7 @@ variable "literal_scan_subscription_ids" {
 }
 
 variable "bootstrap_admin_username" {
-  description = "User name of the first administrator. The password is made by make-secrets.ts and kept in the vault."
+  description = "User name of the first administrator. make-secrets.ts creates the password and stores it in the vault."
   type        = string
   default     = "admin"
 }
@@ -75,7 +75,7 @@ variable "instance_memory_mb" {
 }
 
 variable "maximum_instance_count" {
-  description = "Most instances at once."
+  description = "Maximum number of instances."
   type        = number
   default     = 40
 
@@ -86,7 +86,7 @@ variable "maximum_instance_count" {
 }
 
 variable "always_ready_instances" {
-  description = "Instances that always run for HTTP. 0 costs nothing while nobody calls."
+  description = "Number of always-ready instances for HTTP. 0 costs nothing while there are no calls."
   type        = number
   default     = 0
 
@@ -108,7 +108,7 @@ variable "node_version" {
 }
 
 variable "log_retention_days" {
-  description = "Days that logs and metrics are kept."
+  description = "Retention of logs and metrics in days."
   type        = number
   default     = 30
 
@@ -119,7 +119,7 @@ variable "log_retention_days" {
 }
 
 variable "operator_email_addresses" {
-  description = "Who is told when the service itself has a problem. Empty: the alerts fire and tell nobody."
+  description = "Mail addresses for alerts about problems of the service itself. Empty: alerts fire, but no one is notified."
   type        = list(string)
   default     = []
 }
@@ -131,25 +131,25 @@ variable "mail_enabled" {
 }
 
 variable "mail_data_location" {
-  description = "Geography in which mail is kept."
+  description = "Geography in which mail data is stored."
   type        = string
   default     = "Europe"
 }
 
 variable "alert_owner_domains" {
-  description = "Domains, comma separated, whose addresses get the alerts of what a tag names them the owner of. Empty: tags are not believed."
+  description = "Comma-separated mail domains whose addresses in owner tags receive alerts. Empty: owner tags are not used for alerts."
   type        = string
   default     = ""
 }
 
 variable "mail_per_minute" {
-  description = "Mails sent in any minute at most. Empty: 5, which Azure allows the domain that is deployed here."
+  description = "Maximum number of mails per minute. Empty: 5, the limit of Azure for the deployed domain."
   type        = string
   default     = ""
 }
 
 variable "mail_per_hour" {
-  description = "Mails sent in any hour at most. Empty: 10, which Azure allows the domain that is deployed here."
+  description = "Maximum number of mails per hour. Empty: 10, the limit of Azure for the deployed domain."
   type        = string
   default     = ""
 }
@@ -178,25 +178,25 @@ variable "network_address_prefix" {
 }
 
 variable "license_secret_name" {
-  description = "Name of a secret in the service vault that holds the licence. Empty: no licence."
+  description = "Name of the secret in the service vault that contains the license. Empty: no license."
   type        = string
   default     = ""
 }
 
 variable "entra_api_client_id" {
-  description = "Application id of the registration as an API, whose access tokens of this tenant are taken. Empty: none."
+  description = "Application id of the API registration whose access tokens of this tenant are accepted. Empty: none."
   type        = string
   default     = ""
 }
 
 variable "entra_api_scope" {
-  description = "Scope that access tokens of people must have, when not access_as_user. Empty: that one."
+  description = "Required scope of access tokens of people. Empty: access_as_user."
   type        = string
   default     = ""
 }
 
 variable "further_entra_tenant_ids" {
-  description = "Tenants beside the one deployed to whose access tokens are taken, for a registration that is multi-tenant."
+  description = "Further tenants whose access tokens are accepted, for a multi-tenant registration."
   type        = list(string)
   default     = []
 
@@ -207,7 +207,7 @@ variable "further_entra_tenant_ids" {
 }
 
 variable "public_base_url" {
-  description = "Where people reach the service, when not at the app's own address: https://secrets.example.com. Empty: there."
+  description = "Public address of the service: https://secrets.example.com. Empty: the address of the app."
   type        = string
   default     = ""
 }
@@ -219,19 +219,19 @@ variable "private_target_hosts" {
 }
 
 variable "handover_key_vault_url" {
-  description = "Address of the key vault that new secrets of applications are handed over in: https://name.vault.azure.net. Empty: none."
+  description = "Address of the handover vault for new secrets of applications: https://name.vault.azure.net. Empty: none."
   type        = string
   default     = ""
 }
 
 variable "events_enabled" {
-  description = "Whether Event Grid tells the service between scans when a key vault of a watched subscription is written or deleted."
+  description = "Whether Event Grid notifies the service when a key vault of a monitored subscription is written or deleted between scans."
   type        = bool
   default     = false
 }
 
 variable "log_analytics_workspace_ids" {
-  description = "Workspaces, as their own GUIDs, in whose logs the service looks who reads the vaults (PRO). Each needs logs/."
+  description = "GUIDs of the Log Analytics workspaces whose logs show who reads the vaults (PRO). Each needs logs/."
   type        = list(string)
   default     = []
 
@@ -253,13 +253,13 @@ variable "telemetry_endpoint" {
 }
 
 variable "telemetry_headers_secret_name" {
-  description = "Name of a secret in the service vault that holds the collector's headers, as name=value pairs. Empty: none."
+  description = "Name of the secret in the service vault that contains the collector's headers, as name=value pairs. Empty: none."
   type        = string
   default     = ""
 }
 
 variable "additional_settings" {
-  description = "Further app settings by name, such as schedules and limits (docs/deploy.md). No secret: give a reference to the vault."
+  description = "Further app settings by name, such as schedules and limits (docs/deploy.md). Use key vault references for secrets."
   type        = map(string)
   default     = {}
 }

@@ -24,7 +24,7 @@ resource "azurerm_role_assignment" "vault_role" {
   principal_type       = "ServicePrincipal"
 }
 
-# Who read and wrote the service's own secrets.
+# Logs of reads and writes of the service's own secrets.
 resource "azurerm_monitor_diagnostic_setting" "vault_diagnostics" {
   name                       = "audit"
   target_resource_id         = azurerm_key_vault.vault.id

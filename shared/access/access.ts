@@ -15,40 +15,47 @@ import { type ApiTokens, createApiTokens } from "./api-tokens.ts";
 import { createAuthentication } from "./authentication.ts";
 import { bootstrapAdministrator } from "./bootstrap.ts";
 import type { EntraTokens } from "./entra.ts";
-import { createSignInFailures } from "./failures.ts";
-import { createFederated, type Federated } from "./federated.ts";
+import { createFederatedSignIn, type FederatedSignIn } from "./federated-sign-in.ts";
 import { createIdentities, type Identities } from "./identities.ts";
 import { createKnownAddresses } from "./known-addresses.ts";
-import { createLetIn, type LetIn } from "./let-in.ts";
 import { refuseWeakPassword } from "./password-policy.ts";
 import { createPasswords, type Passwords } from "./passwords.ts";
+import { createRecentAddresses, type RecentAddresses } from "./recent-addresses.ts";
 import { createSessionAdministration, type SessionAdministration } from "./session-administration.ts";
 import { createSessions, sessionCookie } from "./sessions.ts";
 import { addressOf, createSignIn, type PasswordSignIn, type SignIn } from "./sign-in.ts";
+import { createSignInFailures } from "./sign-in-failures.ts";
 import { createTokens, keyedHash } from "./tokens.ts";
-import { isAdministrator, revised, stillRevoked, tokensEnded, type UserRow, userKey } from "./user.ts";
+import {
+  isAdministrator,
+  newRevision,
+  revokedTokenMembers,
+  type UserRow,
+  unexpiredRevocations,
+  userKey,
+} from "./user.ts";
 import { createUsers } from "./users.ts";
 import { entraView, userView } from "./views.ts";
 
-/** Who may come in: users, their passwords, tokens and sessions. */
+/** Users, passwords, tokens and sessions: everything that decides who can sign in and call the API. */
 export interface Access {
   /** See `SignIn`. */
   signIn: SignIn["signIn"];
   signInToSession: SignIn["signInToSession"];
-  /** The addresses whose sign-ins stand in no line with a crowd's. */
-  letIn: Pick<LetIn, "has">;
-  /** Ends the actor's token or session, or every one of the actor, on every instance at once. */
+  /** The addresses with a recent successful sign-in. Their requests skip the sign-in queue. */
+  recentAddresses: Pick<RecentAddresses, "has">;
+  /** Revokes the actor's current token or session, or all of them, on every instance at once. */
   signOut(actor: Actor, how: SignOutScope, caller: Caller): Promise<void>;
   /**
-   * Who a credential stands for now, else what its bearer is told (401): by one uncached read of the user's row, and one write
-   * of it where a session's end is moved or an API token is used for the first time on a day; for a token of Entra by that
-   * alone, so nothing here ends it before it expires.
+   * Returns the actor that a credential belongs to, or the 401 problem to answer with. Costs one uncached read of the user's
+   * row, and one write when a session is extended or an API token is used for the first time on a day. A token of Entra is
+   * checked without storage, so it can't be revoked here before it expires.
    */
   authenticate(credential: Credential): Promise<Actor | Problem>;
-  /** What makes a browser forget its session. */
+  /** The cookie that makes a browser delete its session cookie. */
   noSession: Cookie;
   /**
-   * Ends every token and session of the actor, and the API tokens where that is asked for.
+   * Changes the actor's password, and revokes all tokens and sessions of the actor; API tokens only if `apiTokens` is set.
    *
    * @throws {Problem} invalidRequest (a wrong current or a weak new password), tooManyAttempts, conflict, rateLimited.
    */
@@ -58,30 +65,32 @@ export interface Access {
   identities: Pick<Identities, "refusals" | "allow">;
   apiTokens: ApiTokens;
   sessions: SessionAdministration;
-  federated: Federated;
+  federated: FederatedSignIn;
   /**
-   * Whether the administrator whom the environment names can let others in again: an active one with a password. By one
-   * read of the user's row.
+   * Returns true if the bootstrap administrator is an active administrator with a password, who can restore access for others.
+   * Costs one read of the user's row.
    */
-  bootstrapStands(): Promise<boolean>;
-  /** Removes counts of failed sign-ins that no longer matter, and sessions and API tokens that have ended. */
+  hasBootstrapAdministrator(): Promise<boolean>;
+  /** Deletes expired counts of failed sign-ins, expired sessions and expired API tokens. */
   cleanUp(): Promise<void>;
 }
 
+/** What a sign-out revokes: the current token or session, or everything of the user. */
 export interface SignOutScope {
   everywhere: boolean;
-  /** Only with everywhere. */
+  /** Requires `everywhere`. */
   apiTokens: boolean;
 }
 
+/** A change of the caller's own password. */
 export interface PasswordChange {
   currentPassword: string;
   newPassword: string;
-  /** Whether API tokens end, too. */
+  /** True to revoke the API tokens, too. */
   apiTokens: boolean;
 }
 
-/** What the room is made of. */
+/** The services and settings that `createAccess` needs. */
 export interface AccessDependencies {
   tables: Tables;
   config: Pick<
@@ -97,33 +106,36 @@ export interface AccessDependencies {
   randomness: Randomness;
   audit: Audit;
   log: Logger;
-  /** Counts strangers' sign-ins per username, right or wrong; it is given keyed hashes of usernames. */
+  /**
+   * Limits sign-ins per username from addresses that are not known, successful or not. Its keys are keyed hashes of usernames.
+   */
   limiter: RateLimiter;
   passwords?: Passwords;
-  /** Whether single sign-on works out the roles of its users; it does not where this is left out. */
+  /** Returns true if single sign-on assigns the roles of its users. Default: false. */
   roleMapped?: () => Promise<boolean>;
-  /** Whether passwords are taken of this user now; always, where it is left out. */
+  /** Decides whether a user may sign in with a password now. Default: always allowed. */
   passwordSignIn?: PasswordSignIn;
-  /** Left out, no access token of Entra is taken. */
+  /** Verifies access tokens of Entra. Without it, none is accepted. */
   entra?: EntraTokens;
 }
 
 /**
- * Milliseconds after which a sign-in looks again whether the bootstrap administrator was made, which is one read: storage
- * that was emptied under a running process has nobody who could sign in.
+ * Milliseconds after which a sign-in checks again that the bootstrap administrator exists, which costs one read. If storage was
+ * emptied under a running process, nobody else could sign in.
  */
-const BOOTSTRAP_HOLDS_MS = 10 * SECOND_MS;
+const BOOTSTRAP_CHECK_MS = 10 * SECOND_MS;
 
+/** Creates the access module: connects users, tokens, sessions and the bootstrap administrator. */
 export function createAccess(deps: AccessDependencies): Access {
   const { tables, config, clock, randomness, audit, limiter } = deps;
   const passwords = deps.passwords ?? createPasswords({ randomness });
   const users = createUsers(tables);
   const tokens = createTokens({ config, clock, randomness });
-  // A new first key of the ring forgets the failures counted so far; they would have been forgotten in a day anyway.
+  // A new first signing key discards the failure counts, which would expire within a day anyway.
   const hash = (text: string) => keyedHash(config.JWT_SIGNING_KEYS[0]!.key, "sign-in", text);
   const failures = createSignInFailures({ tables, clock, hash });
   const addresses = createKnownAddresses(config.JWT_SIGNING_KEYS);
-  const letIn = createLetIn();
+  const recentAddresses = createRecentAddresses();
   const sessions = createSessions({ tables, users, clock, randomness, cookieName: SESSION_COOKIE });
   const maxIdleDays = config.SSO_TOKEN_MAX_IDLE_DAYS;
   const apiTokens = createApiTokens({ tables, users, audit, clock, randomness, maxIdleDays });
@@ -137,7 +149,7 @@ export function createAccess(deps: AccessDependencies): Access {
     sessions,
     failures,
     addresses,
-    letIn,
+    recentAddresses,
     limiter,
     audit,
     clock,
@@ -148,10 +160,13 @@ export function createAccess(deps: AccessDependencies): Access {
   const reserved = bootstrapUsername === undefined ? [] : [userKey(bootstrapUsername)];
 
   let bootstrap: { at: number; done: Promise<void> } | undefined;
-  /** Before anybody is let in, and again after `holdsMs` or when it failed. */
-  async function bootstrapped(holdsMs: number): Promise<void> {
+  /**
+   * Creates or resets the bootstrap administrator before the first sign-in, and checks again after `maxAgeMs` or after a
+   * failure.
+   */
+  async function bootstrapped(maxAgeMs: number): Promise<void> {
     const now = clock.now().getTime();
-    if (!bootstrap || Math.abs(now - bootstrap.at) > holdsMs) {
+    if (!bootstrap || Math.abs(now - bootstrap.at) > maxAgeMs) {
       bootstrap = { at: now, done: bootstrapAdministrator({ ...deps, passwords, clearFailures: failures.clear }) };
     }
     const current = bootstrap;
@@ -171,16 +186,16 @@ export function createAccess(deps: AccessDependencies): Access {
 
   return {
     async signIn(credentials, caller) {
-      await bootstrapped(BOOTSTRAP_HOLDS_MS);
+      await bootstrapped(BOOTSTRAP_CHECK_MS);
       return await signIn(credentials, caller);
     },
 
     async signInToSession(credentials, caller, userAgent) {
-      await bootstrapped(BOOTSTRAP_HOLDS_MS);
+      await bootstrapped(BOOTSTRAP_CHECK_MS);
       return await signInToSession(credentials, caller, userAgent);
     },
 
-    letIn,
+    recentAddresses,
 
     noSession: sessionCookie(SESSION_COOKIE, "", 0),
 
@@ -196,13 +211,13 @@ export function createAccess(deps: AccessDependencies): Access {
       await audited(audit, event, async () => {
         const { credential } = actor;
         if (how.everywhere) {
-          await users.change(user, (now) => ({ ...now, ...tokensEnded(now, clock), ...apiTokensEnded(how) }));
+          await users.change(user, (now) => ({ ...now, ...revokedTokenMembers(now, clock), ...apiTokensEnded(how) }));
         } else if (credential.kind === "session") await sessions.end(user, credential.id);
         else if (credential.kind === "token") {
           const revoked = { id: credential.id, until: credential.expiresAt.toISOString() };
           await users.change(user, (now) => ({
             ...now,
-            revokedTokens: [...stillRevoked(now, clock), revoked],
+            revokedTokens: [...unexpiredRevocations(now, clock), revoked],
           }));
         }
       });
@@ -222,7 +237,7 @@ export function createAccess(deps: AccessDependencies): Access {
       if (next === current) throw invalidMember("newPassword", "must differ from the current password");
       const user = await rowOf(actor);
       if (user.passwordHash === undefined) {
-        throw new Problem("conflict", "You sign in by single sign-on and have no password here.");
+        throw new Problem("conflict", "You sign in with single sign-on and have no password here.");
       }
       const event = {
         type: "user.passwordChanged",
@@ -241,17 +256,17 @@ export function createAccess(deps: AccessDependencies): Access {
           if (now.passwordHash !== user.passwordHash) {
             throw new Problem("conflict", "The password was changed in the meantime. Sign in again.");
           }
-          // Whoever knew the old password may be known elsewhere; here is who changed it.
+          // Someone who knew the old password may have known addresses. Keep only the address of this change.
           const knownAddresses = addresses.with({ ...now, knownAddresses: [] }, addressOf(caller), clock.now());
-          const ended = { ...tokensEnded(now, clock), ...apiTokensEnded(change) };
-          return { ...now, passwordHash, mustChangePassword: false, knownAddresses, ...ended, ...revised(deps) };
+          const ended = { ...revokedTokenMembers(now, clock), ...apiTokensEnded(change) };
+          return { ...now, passwordHash, mustChangePassword: false, knownAddresses, ...ended, ...newRevision(deps) };
         });
         if (!changed) throw notFound("This user");
       });
     },
 
     me: async (actor) =>
-      // What is asked with counts: an API token may have a lower role than its user.
+      // The role of the credential, not of the user: an API token may have a lower role than its user.
       actor.credential.kind === "entra" ? entraView(actor) : { ...userView(await rowOf(actor)), role: actor.role },
     users: createAdministration({
       users,
@@ -267,9 +282,9 @@ export function createAccess(deps: AccessDependencies): Access {
     identities,
     apiTokens,
     sessions: createSessionAdministration({ users, sessions, audit }),
-    federated: createFederated({ tables, users, sessions, letIn, audit, clock, randomness, reserved }),
+    federated: createFederatedSignIn({ tables, users, sessions, recentAddresses, audit, clock, randomness, reserved }),
 
-    async bootstrapStands() {
+    async hasBootstrapAdministrator() {
       const user = bootstrapUsername === undefined ? undefined : await users.find(bootstrapUsername);
       return isAdministrator(user);
     },

@@ -9,15 +9,16 @@ import { notFound, Problem } from "../platform/http/problem.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
 import { RowExists } from "../platform/storage/tables.ts";
 import type { AccountView, UserChange as ChangeSchema } from "./api.ts";
-import type { SignInFailures } from "./failures.ts";
 import { type Identities, identityTaken } from "./identities.ts";
 import { refuseWeakPassword } from "./password-policy.ts";
 import type { Passwords } from "./passwords.ts";
 import type { PasswordSignIn } from "./sign-in.ts";
-import { revised, tokensEnded, type UserRecord, type UserRow, userKey } from "./user.ts";
+import type { SignInFailures } from "./sign-in-failures.ts";
+import { newRevision, revokedTokenMembers, type UserRecord, type UserRow, userKey } from "./user.ts";
 import { type Users, userExists } from "./users.ts";
 import { accountView, type Viewed } from "./views.ts";
 
+/** A local user to create. */
 export interface NewUser {
   username: string;
   email?: string | null | undefined;
@@ -25,12 +26,15 @@ export interface NewUser {
   role: Role;
 }
 
-/** What is left out stays as it is; null takes it away. A password is a reset, and forgets the user's known addresses. */
+/**
+ * A change of a user. Omitted members stay unchanged; null removes a value. A new password is a reset, which also forgets the
+ * user's known addresses.
+ */
 export type UserChange = z.output<typeof ChangeSchema>;
 
-/** What an administrator does with users. Whatever takes something away ends the user's tokens on every instance. */
+/** User administration. A change that removes access revokes the user's tokens and sessions on every instance. */
 export interface Administration {
-  /** By name. One request more for each user shown, since each has failures of its own. */
+  /** Lists users by name. Costs one extra request for each user, to read the failed sign-ins. */
   list(page: PageRequest): Promise<Page<AccountView>>;
   /** @throws {Problem} notFound */
   get(id: string): Promise<AccountView>;
@@ -41,18 +45,21 @@ export interface Administration {
    * own password, an identity that is another's, what single sign-on decides).
    */
   update(id: string, change: UserChange, ifMatch: string | undefined, caller: Caller): Promise<AccountView>;
-  /** @throws {Problem} notFound, preconditionFailed, conflict (last administrator). */
+  /**
+   * @throws {Problem} notFound, preconditionFailed, invalidRequest (a weak password), conflict (the last administrator, the
+   * caller's own password, an identity that is linked to another user, a member that single sign-on decides).
+   */
   remove(id: string, ifMatch: string | undefined, caller: Caller): Promise<void>;
-  /** Forgets the user's failed sign-ins from every address. @throws {Problem} notFound */
+  /** Deletes the user's failed sign-ins from every address. @throws {Problem} notFound */
   unlock(id: string, caller: Caller): Promise<AccountView>;
 }
 
-/** Users whose failures are looked up at once for a list. */
+/** Users of a list whose failed sign-ins are read concurrently. */
 const LOOKED_UP_AT_ONCE = 16;
 
 /**
- * @param deps.roleMapped - Whether single sign-on works out the roles of its users.
- * @param deps.passwordSignIn - Whose passwords are taken now.
+ * @param deps.roleMapped - Returns true if single sign-on assigns the roles of its users.
+ * @param deps.passwordSignIn - Decides whether a user may sign in with a password now.
  */
 export function createAdministration(deps: {
   users: Users;
@@ -74,19 +81,25 @@ export function createAdministration(deps: {
   }
 
   const target = (id: string) => ({ type: "user", id: userKey(id) });
-  const shown = async (user: Viewed) => accountView(user, await failures.lockedUntil(userKey(user.username)));
+  const viewOf = async (user: Viewed) => accountView(user, await failures.lockedUntil(userKey(user.username)));
 
-  /** Refuses what others decide: single sign-on of its users, everybody of the own password. */
-  async function requireOurs(user: UserRow, { role, password, sso }: UserChange, caller: Caller): Promise<void> {
+  /**
+   * Throws `conflict` for a change that single sign-on or the user decides: the role of an SSO user, the caller's own password.
+   */
+  async function requireAllowedChange(
+    user: UserRow,
+    { role, password, sso }: UserChange,
+    caller: Caller,
+  ): Promise<void> {
     const federated = user.source === "sso";
     if (password !== undefined && caller.actor === user.username) {
       throw new Problem("conflict", "Change your own password with POST /auth/password.");
     }
     if (password !== undefined && federated) {
-      throw new Problem("conflict", "This user signs in by single sign-on and has no password here.");
+      throw new Problem("conflict", "This user signs in with single sign-on and has no password here.");
     }
     if (sso !== undefined && federated) {
-      throw new Problem("conflict", "This user was made for its identity. Link another one to a local user.");
+      throw new Problem("conflict", "This user was created for its identity. Link another identity to a local user.");
     }
     if (role !== undefined && role !== user.role && federated && (await deps.roleMapped())) {
       throw new Problem("conflict", "The roleMapping of single sign-on gives this user its role at every sign-in.");
@@ -94,16 +107,16 @@ export function createAdministration(deps: {
     if (sso) await identities.requireFree(sso, user.rowKey);
   }
 
-  /** Refuses to end the one user who can come in without single sign-on, while nobody else can. */
-  async function requireNoWayBack(user: UserRow): Promise<void> {
+  /** Throws `conflict` if the change would remove the only user who can sign in without single sign-on. */
+  async function requireNotBreakGlass(user: UserRow): Promise<void> {
     if ((await deps.passwordSignIn(user.rowKey)) !== "breakGlass") return;
     throw new Problem(
       "conflict",
-      "Passwords are switched off, and this user is the way back in. Switch ssoOnlyMode off first: PUT /auth/sso/config.",
+      "Passwords are turned off, and only this user can still sign in with one. Turn ssoOnlyMode off first: PUT /auth/sso/config.",
     );
   }
 
-  /** The user as the change leaves it; what the caller may do no longer ends with the tokens that allowed it. */
+  /** Returns the user after the change. Revokes tokens and sessions if the change removes access. */
   function changed(now: UserRow, change: UserChange, passwordHash: string | undefined): UserRecord {
     const { email, role = now.role, state = now.state, sso } = change;
     const disabled = state === "disabled" && now.state === "active";
@@ -116,25 +129,25 @@ export function createAdministration(deps: {
       state,
       sso: sso === undefined ? now.sso : (sso ?? undefined),
       ...(reset && { passwordHash, mustChangePassword: true, knownAddresses: [] }),
-      ...((role !== now.role || disabled || unlinked || reset) && tokensEnded(now, clock)),
+      ...((role !== now.role || disabled || unlinked || reset) && revokedTokenMembers(now, clock)),
       ...((disabled || reset) && { apiTokens: [] }),
-      ...revised(deps),
+      ...newRevision(deps),
     };
   }
 
   return {
     async list(page) {
       const found = await users.list(page);
-      return { ...found, items: await pMap(found.items, shown, { concurrency: LOOKED_UP_AT_ONCE }) };
+      return { ...found, items: await pMap(found.items, viewOf, { concurrency: LOOKED_UP_AT_ONCE }) };
     },
 
-    get: async (id) => await shown(await existing(id)),
+    get: async (id) => await viewOf(await existing(id)),
 
     async create({ username, email, password, role }, caller) {
       if (await users.find(username)) throw userExists(username);
       await refuseWeakPassword(password, { username, email }, "password");
       const passwordHash = await passwords.hash(password);
-      const { revision, updatedAt: now } = revised(deps);
+      const { revision, updatedAt: now } = newRevision(deps);
       const user: UserRecord = {
         uid: deps.randomness.ulid(clock.now()),
         source: "local",
@@ -150,7 +163,7 @@ export function createAdministration(deps: {
         revision,
         updatedAt: now,
       };
-      const after = await shown(user);
+      const after = await viewOf(user);
       const event = { type: "user.created", caller, target: target(username) };
       await audited(
         audit,
@@ -164,8 +177,8 @@ export function createAdministration(deps: {
     async update(id, change, ifMatch, caller) {
       const user = await existing(id);
       requireMatch(accountView(user, undefined).etag, ifMatch, USER);
-      await requireOurs(user, change, caller);
-      if (change.state === "disabled" || (change.role ?? "admin") !== "admin") await requireNoWayBack(user);
+      await requireAllowedChange(user, change, caller);
+      if (change.state === "disabled" || (change.role ?? "admin") !== "admin") await requireNotBreakGlass(user);
       const { email, role, state, password, sso } = change;
       if (password !== undefined) await refuseWeakPassword(password, { ...user, ...(email && { email }) }, "password");
       const passwordHash = password === undefined ? undefined : await passwords.hash(password);
@@ -190,14 +203,14 @@ export function createAdministration(deps: {
         before,
         after: accountView(now, undefined),
       }));
-      return await shown(row);
+      return await viewOf(row);
     },
 
     async remove(id, ifMatch, caller) {
       const user = await existing(id);
       const before = accountView(user, undefined);
       requireMatch(before.etag, ifMatch, USER);
-      await requireNoWayBack(user);
+      await requireNotBreakGlass(user);
       const event = { type: "user.deleted", caller, target: target(user.rowKey) };
       const effect = async () => {
         const removed = await users.remove(user, (now) => {
@@ -213,7 +226,7 @@ export function createAdministration(deps: {
       const user = await existing(id);
       const event = { type: "user.unlocked", caller, target: target(user.rowKey) };
       await audited(audit, event, () => failures.clear(user.rowKey));
-      return await shown(user);
+      return await viewOf(user);
     },
   };
 }
@@ -221,5 +234,5 @@ export function createAdministration(deps: {
 const samePair = (one: UserRecord["sso"], other: UserChange["sso"]): boolean =>
   one?.issuer === other?.issuer && one?.subject === other?.subject;
 
-/** As a problem names it. */
+/** Subject of the texts in problem documents. */
 const USER = "The user";

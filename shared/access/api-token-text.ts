@@ -2,15 +2,15 @@ import { crc32 } from "node:zlib";
 import { USERNAME } from "./user.ts";
 
 /**
- * How API tokens are written: `clm_`, 32 random bytes, whose it is and the CRC32 of that text, all in base62. So scanners for
- * secrets recognise one, a typo is told from a token without a look-up, as GitHub has it
- * (https://github.blog/engineering/platform-security/behind-githubs-new-authentication-token-formats/), and one read of the
- * user's row says whether it holds. Earlier versions made them without the user.
+ * The text format of API tokens: `clm_`, then 32 random bytes, the user and the CRC32 of that text, all in base62. Secret
+ * scanners recognize the format, and a typo is detected without a storage read, as GitHub does
+ * (https://github.blog/engineering/platform-security/behind-githubs-new-authentication-token-formats/). The user in the text
+ * makes one read of the user's row enough to verify the token. Tokens of earlier versions don't name their user.
  */
 export const API_TOKEN_PREFIX = "clm_";
 
 const DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/** Digits of the largest number of 32 bytes, of 4, and of the longest username. */
+/** Number of base62 digits for 32 bytes, for 4 bytes, and for the longest username. */
 const SECRET_DIGITS = 43;
 const CHECK_DIGITS = 6;
 const MAX_USER_DIGITS = 172;
@@ -20,14 +20,16 @@ const SHAPE = new RegExp(
 
 /**
  * @param secret - 32 random bytes.
- * @param user - The row key of whoever it belongs to; left out, it is as earlier versions made it.
+ * @param user - The row key of the user. Omitted for the format of earlier versions.
  */
 export function apiTokenText(secret: Uint8Array, user = ""): string {
   const digits = base62(numberOf(secret), SECRET_DIGITS) + base62(numberOf(Buffer.from(user)), 0);
   return API_TOKEN_PREFIX + digits + checkOf(digits);
 }
 
-/** Whose a token says it is, undefined where it does not say; undefined for what can't be one of ours at all. */
+/**
+ * Returns the user that a token names (undefined for tokens of earlier versions), or undefined if the text is not an API token.
+ */
 export function readApiToken(text: string): { user: string | undefined } | undefined {
   const shape = SHAPE.exec(text);
   if (!shape || text.slice(-CHECK_DIGITS) !== checkOf(text.slice(API_TOKEN_PREFIX.length, -CHECK_DIGITS)))

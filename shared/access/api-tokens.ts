@@ -16,34 +16,41 @@ import { DAY_MS } from "../platform/time.ts";
 import type { ApiTokenView, CreatedApiToken, NewApiToken } from "./api.ts";
 import { apiTokenText, readApiToken } from "./api-token-text.ts";
 import { pageOfRows } from "./row-pages.ts";
-import { type ApiTokenDetails, signInHolds, USERS_PARTITION, type UserRecord, type UserRow, userKey } from "./user.ts";
+import {
+  type ApiTokenDetails,
+  isSignInValid,
+  USERS_PARTITION,
+  type UserRecord,
+  type UserRow,
+  userKey,
+} from "./user.ts";
 import type { Users } from "./users.ts";
 
-/** Tokens that one user may have; expired ones don't count. */
+/** Maximum number of tokens of a user. Expired tokens don't count. */
 const MAX_TOKENS = 50;
 const SECRET_BYTES = 32;
-/** How long an expired one is still listed, so that people see why something stopped. */
+/** How long an expired token stays in the list, so that users can see why a program stopped working. */
 const EXPIRED_SHOWN_MS = 30 * DAY_MS;
 const READ_AT_ONCE = 10;
-/** How often a creation is tried while other tokens of the user are made. */
+/** Attempts to create a token while other requests create tokens of the same user. */
 const ATTEMPTS = 20;
 
 const apiToken = z.object({
-  /** The row key of the user it belongs to. Only the ids in that user's row hold. */
+  /** The row key of the user. A token is valid only if the user's row lists its id. */
   user: z.string(),
   name: z.string(),
   role: z.enum(ROLES),
   createdAt: z.string(),
   expiresAt: z.string(),
-  /** As earlier versions wrote it; the newer one is among the details in the user's row. */
+  /** Written by earlier versions only. Newer versions store it in `apiTokenDetails` of the user's row. */
   lastUsedOn: z.string().optional(),
 });
 type ApiTokenRow = Row<z.infer<typeof apiToken>>;
 
 /**
- * Leads from a token to its user: for the list of everybody's, for the alerts, and for the texts of earlier versions, which
- * don't say whose they are. Beside the users, so that one is made in one transaction with its user's list. Row key: `|token|`
- * and the id.
+ * Maps a token to its user: for the administrators' list, for alerts, and for tokens of earlier versions, which don't name
+ * their user. Stored in the partition of the users, so that a token and its user's list are written in one transaction. Row
+ * key: `|token|` and the id.
  */
 export const ApiToken = entity("Users", apiToken);
 const TOKENS = "|token|";
@@ -53,20 +60,21 @@ const MEMBERS = ["user", "name", "role", "createdAt", "expiresAt", "lastUsedOn"]
 const idOf = (token: string): string => createHash("sha256").update(token).digest("base64url");
 const idOfRow = ({ rowKey }: { rowKey: string }): string => rowKey.slice(TOKENS.length);
 
-/** Long-lived tokens of users for their programs, of which only a hash is stored. */
+/** Long-lived tokens that users create for their programs. Only hashes of the tokens are stored. */
 export interface ApiTokens {
   /**
-   * Whose a token is now, by one read of the user's row, and on its first use of a day one write of it. A token of an earlier
-   * version is read itself before. Undefined for whatever does not hold.
+   * Returns the token's user and role, or undefined if the token is not valid. Costs one read of the user's row, and one write
+   * on the first use of a day. A token of an earlier version costs one read more.
    */
   find(token: string): Promise<{ id: string; user: UserRow; role: Role } | undefined>;
   /**
-   * @throws {Problem} forbidden (a role the caller may not give), alreadyExists (the name), conflict (too many),
-   * unauthorized (the caller's sign-in was ended meanwhile).
+   * @throws {Problem} forbidden (a role that the caller can't grant), alreadyExists (the name), conflict (too many tokens),
+   * unauthorized (the caller's sign-in was revoked meanwhile).
    */
   create(actor: Actor, wanted: z.output<typeof NewApiToken>, caller: Caller): Promise<CreatedApiToken>;
   /**
-   * One user's tokens by name; without a user the actor's own, for an administrator everybody's in the order of their ids.
+   * Lists tokens: of the given user by name; without a user the actor's own, or for an administrator those of all users in the
+   * order of their ids.
    *
    * @throws {Problem} forbidden
    */
@@ -75,17 +83,17 @@ export interface ApiTokens {
     user: string | undefined,
     page: PageRequest,
   ): Promise<Page<ApiTokenView>>;
-  /** Ends one of the actor's, or any for an administrator. @throws {Problem} notFound */
+  /** Revokes a token: the actor's own, or any token for an administrator. @throws {Problem} notFound */
   end(actor: Actor, id: string, caller: Caller): Promise<void>;
-  /** Ends all of a user's. @throws {Problem} notFound */
+  /** Revokes all tokens of a user. @throws {Problem} notFound */
   endAll(user: string, caller: Caller): Promise<void>;
-  /** Those that hold now and expire by an instant; for the alerts. */
+  /** Yields the valid tokens that expire by an instant, for alerts. */
   expiring(by: Date): AsyncGenerator<ExpiringToken>;
-  /** Removes the rows of those that ended. */
+  /** Deletes the rows of revoked tokens, and of tokens that expired more than 30 days ago. */
   cleanUp(): Promise<void>;
 }
 
-/** What the alerts tell of one that expires soon. */
+/** An API token that expires soon, as alerts show it. */
 interface ExpiringToken {
   id: string;
   what: string;
@@ -95,7 +103,7 @@ interface ExpiringToken {
   expiresAt: string;
 }
 
-/** @param deps.maxIdleDays - After so many days without a sign-in by SSO an SSO user's tokens are refused. */
+/** @param deps.maxIdleDays - Days since the last SSO sign-in after which the tokens of an SSO user are rejected. */
 export function createApiTokens(deps: {
   tables: Tables;
   users: Users;
@@ -109,8 +117,8 @@ export function createApiTokens(deps: {
   const isExpired = ({ expiresAt }: { expiresAt: string }) => Date.parse(expiresAt) <= now();
   const rowOf = (id: string) => tables.get(ApiToken, USERS_PARTITION, TOKENS + id);
 
-  /** Whether the owner's state lets a token hold. */
-  function lets(user: UserRow | undefined, id: string): user is UserRow {
+  /** Returns true if the owner is active, lists the token, and (for an SSO user) signed in recently enough. */
+  function isTokenValid(user: UserRow | undefined, id: string): user is UserRow {
     if (user?.state !== "active" || !user.apiTokens?.includes(id)) return false;
     if (user.source !== "sso") return true;
     return now() - Date.parse(user.lastSsoSignInAt ?? user.createdAt) <= maxIdleDays * DAY_MS;
@@ -127,7 +135,7 @@ export function createApiTokens(deps: {
     lastUsedOn: lastUsedOn ?? null,
   });
 
-  /** @param known - The token's own row, where it was read. */
+  /** @param row - The token's own row, if the caller already read it. */
   async function detailsOf(user: UserRow, id: string, known?: ApiTokenRow): Promise<ApiTokenDetails | undefined> {
     const details = inUser(user, id);
     if (details) return details;
@@ -137,13 +145,16 @@ export function createApiTokens(deps: {
 
   async function ofUser(user: UserRow): Promise<ApiTokenDetails[]> {
     const found = await pMap(user.apiTokens ?? [], (id) => detailsOf(user, id), { concurrency: READ_AT_ONCE });
-    return found.filter((one) => one !== undefined).filter((one) => !isLongOver(one));
+    return found.filter((one) => one !== undefined).filter((one) => !isPastListing(one));
   }
 
-  const isLongOver = ({ expiresAt }: { expiresAt: string }) => Date.parse(expiresAt) + EXPIRED_SHOWN_MS <= now();
+  const isPastListing = ({ expiresAt }: { expiresAt: string }) => Date.parse(expiresAt) + EXPIRED_SHOWN_MS <= now();
 
-  /** Of these rows those that stand in their user's list. The users are read after the rows, which come with the list. */
-  async function standing<T extends { user: string; rowKey: string }>(
+  /**
+   * Returns the rows whose user still lists the token. Reads the users after the rows: a token and its user's list are written
+   * together.
+   */
+  async function withOwners<T extends { user: string; rowKey: string }>(
     rows: readonly T[],
   ): Promise<{ row: T; user: UserRow }[]> {
     const names = [...new Set(rows.map(({ user }) => user))];
@@ -155,8 +166,11 @@ export function createApiTokens(deps: {
     });
   }
 
-  /** Shown by the day, so that not every request is a write. It never goes back, whatever the clocks of instances say. */
-  async function used(user: UserRow, details: ApiTokenDetails): Promise<void> {
+  /**
+   * Records the day of the last use: a day, so that not every request writes. The day never goes back, even if the clocks of
+   * instances differ.
+   */
+  async function recordUse(user: UserRow, details: ApiTokenDetails): Promise<void> {
     const today = clock.now().toISOString().slice(0, 10);
     const isShown = ({ lastUsedOn = "" }: ApiTokenDetails) => lastUsedOn >= today;
     if (isShown(details)) return;
@@ -167,18 +181,18 @@ export function createApiTokens(deps: {
     });
   }
 
-  /** @returns Undefined when the user changed meanwhile. */
+  /** Adds a token to its user. @returns Undefined if the user was changed meanwhile. */
   async function add(user: UserRow, details: ApiTokenDetails): Promise<UserRow | undefined> {
     const { id, ...value } = details;
     const valid = (await ofUser(user)).filter((one) => !isExpired(one));
     if (valid.some(({ name }) => name === details.name)) {
       throw new Problem(
         "alreadyExists",
-        `There is a token called ${details.name} already. End it first, or choose another name.`,
+        `There is a token called ${details.name} already. Revoke it first, or choose another name.`,
       );
     }
     if (valid.length >= MAX_TOKENS) {
-      throw new Problem("conflict", `A user has at most ${MAX_TOKENS} API tokens. End one that is not needed.`);
+      throw new Problem("conflict", `A user has at most ${MAX_TOKENS} API tokens. Revoke one that is not needed.`);
     }
     return await users.change(
       user,
@@ -198,10 +212,10 @@ export function createApiTokens(deps: {
       const row = read.user === undefined ? await rowOf(id) : undefined;
       const name = read.user ?? row?.user;
       const user = name === undefined ? undefined : await users.find(name);
-      if (!lets(user, id)) return undefined;
+      if (!isTokenValid(user, id)) return undefined;
       const details = await detailsOf(user, id, row);
       if (!details || isExpired(details)) return undefined;
-      await used(user, details);
+      await recordUse(user, details);
       return { id, user, role: lowerRole(details.role, user.role) };
     },
 
@@ -239,12 +253,12 @@ export function createApiTokens(deps: {
     async list(actor, user, page) {
       if (user === undefined && actor.role === "admin") {
         const found = await pageOfRows(tables, ApiToken, { ...RANGE, select: MEMBERS }, page);
-        const items = (await standing(found.items)).map(({ row, user: owner }) =>
+        const items = (await withOwners(found.items)).map(({ row, user: owner }) =>
           view(inUser(owner, idOfRow(row)) ?? inRow(row), row.user),
         );
         return { ...found, items };
       }
-      const owner = await users.find(ownOr(user, actor));
+      const owner = await users.find(requestedUser(user, actor));
       const tokens = owner ? (await ofUser(owner)).map((one) => view(one, owner.rowKey)) : [];
       return pageOfAll(tokens, page, ({ name, id }) => `${name}\0${id}`);
     },
@@ -279,7 +293,7 @@ export function createApiTokens(deps: {
     async *expiring(by) {
       for await (const rows of tables.pages(ApiToken, { partitionKey: USERS_PARTITION, ...RANGE })) {
         const soon = rows.filter((row) => !isExpired(row) && Date.parse(row.expiresAt) <= by.getTime());
-        for (const { row } of await standing(soon)) {
+        for (const { row } of await withOwners(soon)) {
           const { user: owner, name, createdAt, expiresAt } = row;
           yield { id: `apiToken:${idOfRow(row)}`, what: "API token", name, owner, createdAt, expiresAt };
         }
@@ -288,9 +302,9 @@ export function createApiTokens(deps: {
 
     async cleanUp() {
       for await (const rows of tables.pages(ApiToken, { partitionKey: USERS_PARTITION, ...RANGE })) {
-        const kept = new Set((await standing(rows)).map(({ row }) => row));
+        const kept = new Set((await withOwners(rows)).map(({ row }) => row));
         for (const row of rows) {
-          if (isLongOver(row) || !kept.has(row)) await tables.remove(ApiToken, USERS_PARTITION, row.rowKey);
+          if (isPastListing(row) || !kept.has(row)) await tables.remove(ApiToken, USERS_PARTITION, row.rowKey);
         }
       }
     },
@@ -300,13 +314,13 @@ export function createApiTokens(deps: {
 const inUser = (user: UserRow, id: string): ApiTokenDetails | undefined =>
   user.apiTokenDetails?.find((one) => one.id === id);
 
-/** The same of a token's own row, which may be older. */
+/** Details of a token from its own row, which may be older than those in the user's row. */
 function inRow(row: ApiTokenRow): ApiTokenDetails {
   const { name, role, createdAt, expiresAt, lastUsedOn } = row;
   return { id: idOfRow(row), name, role, createdAt, expiresAt, ...(lastUsedOn !== undefined && { lastUsedOn }) };
 }
 
-/** The user's list of tokens and what is known of those in it. @param newest - Takes the place of what was known. */
+/** Returns the members of the user's row for a new list of tokens. @param newest - Details that replace the stored ones. */
 function withDetails(
   user: UserRecord,
   apiTokens: string[],
@@ -317,25 +331,28 @@ function withDetails(
 }
 
 /**
- * A token outlives the sign-in that makes it, so that one has to hold until the token is written: whoever was reset or
- * disabled in this moment would keep it.
+ * Throws unless the sign-in of the caller is still valid when the token is written. A token outlives the sign-in that creates
+ * it, so without this check a user who is reset or disabled at this moment would keep a valid token.
  *
  * @throws {Problem} unauthorized
  */
 function requireSignedIn({ credential }: Actor, user: UserRow): void {
-  if (!("since" in credential && signInHolds(user, credential.since)))
+  if (!("since" in credential && isSignInValid(user, credential.since)))
     throw badCredential(credential.kind === "session" ? "session" : "bearer");
 }
 
-/** Whose are asked for. @throws {Problem} forbidden for somebody else's, unless by an administrator. */
-export function ownOr(user: string | undefined, actor: Pick<Actor, "username" | "role">): string {
+/**
+ * Returns the requested user, default the actor. @throws {Problem} forbidden for another user, unless the actor is an
+ * administrator.
+ */
+export function requestedUser(user: string | undefined, actor: Pick<Actor, "username" | "role">): string {
   if (user === undefined || user === actor.username.toLowerCase() || actor.role === "admin") {
     return user ?? actor.username;
   }
   throw roleRequired("admin", actor.role, "Leave the parameter user out to see your own.");
 }
 
-/** The lower of two roles; auditor and operator have only `user` in common. */
+/** Returns the lower of two roles. Auditor and operator have only `user` in common. */
 function lowerRole(one: Role, other: Role): Role {
   if (mayCall(one, other)) return other;
   return mayCall(other, one) ? one : "user";

@@ -2,14 +2,14 @@ import * as z from "zod";
 import { ROLES } from "../platform/http/endpoint.ts";
 import { USERNAME } from "./user.ts";
 
-/** Users, sign-ins and passwords as the API shows and takes them. */
+/** Schemas of users, sign-ins and passwords in the API. */
 
 export const Username = z
   .string()
   .regex(USERNAME, "must be 1 to 128 letters, digits or . _ @ + -, a letter or digit first")
   .meta({ description: "Not case-sensitive.", example: "maria.lopez" });
 
-/** What the audit log calls those who are no users, and how single sign-on names its own. */
+/** Usernames that have another meaning: actors in the audit log, and ids of SSO users. */
 const RESERVED = /^(system|anonymous|sso-.*)$/i;
 
 export const NewUsername = Username.refine((name) => !RESERVED.test(name), "is reserved: choose another name");
@@ -24,7 +24,10 @@ export const NewPassword = z
     format: "password",
   });
 
-/** Whatever somebody types: only its length is bounded, so that nothing is told of how usernames or passwords look. */
+/**
+ * A username or password as a user types it. Only the length is limited, so that an error message reveals no rule for usernames
+ * or passwords.
+ */
 const typed = z.string().min(1).max(256);
 const typedPassword = typed.meta({ format: "password", writeOnly: true });
 
@@ -89,7 +92,7 @@ export const PasswordChanged = z
 
 const instant = z.iso.datetime();
 
-/** A user as the API shows it. */
+/** A user in API responses. */
 export const UserView = z
   .object({
     id: z.string().meta({
@@ -116,7 +119,7 @@ export const UserView = z
   .meta({ id: "User" });
 export type UserView = z.infer<typeof UserView>;
 
-/** Who calls with an access token of Entra: nobody keeps a user for it here. */
+/** A caller with an access token of Entra. The service stores no user for it. */
 export const EntraView = z
   .object({
     id: z.string().meta({ description: "Name in the audit log: entra:<tenant>:<object ID>." }),
@@ -126,7 +129,7 @@ export const EntraView = z
   })
   .meta({ id: "EntraPrincipal" });
 
-/** Who is signed in, by either way. */
+/** The signed-in caller: a user, or the bearer of a token of Entra. */
 export type Principal = UserView | z.infer<typeof EntraView>;
 
 const tier = z.enum(["core", "pro"]).meta({ description: "Current licensed tier." });
@@ -183,7 +186,7 @@ export const UserChange = z
   .partial()
   .meta({ id: "UserChange" });
 
-/** An identity of a deleted user, with which nobody signs in. */
+/** An SSO identity of a deleted user. It is blocked from signing in. */
 export const RefusedIdentity = z
   .object({
     id: z.string(),
@@ -196,7 +199,7 @@ export const RefusedIdentity = z
   .meta({ id: "RefusedIdentity" });
 export type RefusedIdentity = z.infer<typeof RefusedIdentity>;
 
-/** A session as the API shows it. */
+/** A session in API responses. */
 export const SessionView = z
   .object({
     id: z.string().meta({ description: "Username in lower case, a dot, and the hash of the cookie value." }),
@@ -237,7 +240,7 @@ export const NewApiToken = z
   })
   .meta({ id: "NewApiToken" });
 
-/** An API token as the API shows it. */
+/** An API token in API responses. */
 export const ApiTokenView = z
   .object({
     id: z.string(),
@@ -257,7 +260,7 @@ export const CreatedApiToken = ApiTokenView.extend({
 }).meta({ id: "CreatedApiToken" });
 export type CreatedApiToken = z.infer<typeof CreatedApiToken>;
 
-/** Whose sessions or tokens are asked for. */
+/** The user whose sessions or tokens are listed. */
 export const userParameter = {
   user: z
     .string()

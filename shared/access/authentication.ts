@@ -6,13 +6,15 @@ import type { ApiTokens } from "./api-tokens.ts";
 import type { EntraTokens } from "./entra.ts";
 import type { Sessions } from "./sessions.ts";
 import type { Tokens } from "./tokens.ts";
-import { signInHolds, uidOf } from "./user.ts";
+import { isSignInValid, uidOf } from "./user.ts";
 import type { Users } from "./users.ts";
 
 /**
- * Tells who a credential stands for now, else what its bearer is told: 401, or what Entra's tokens are told.
+ * Creates the function that returns the actor of a credential, or the problem to answer with: 401, and for tokens of Entra also
+ * 403 and 503.
  *
- * @param deps.bootstrapped - Ends once the bootstrap administrator is as the environment says: a reset ends what stood before.
+ * @param deps.bootstrapped - Resolves once the bootstrap administrator matches the configuration. A reset revokes earlier
+ * tokens, so it must come first.
  */
 export function createAuthentication(deps: {
   tokens: Tokens;
@@ -31,7 +33,7 @@ export function createAuthentication(deps: {
     const user = await users.find(claims.username);
     if (
       !user ||
-      !signInHolds(user, claims.issuedAt) ||
+      !isSignInValid(user, claims.issuedAt) ||
       (claims.uid ?? uidOf(user)) !== uidOf(user) ||
       user.revokedTokens.some(({ id }) => id === claims.id)
     ) {
@@ -49,7 +51,7 @@ export function createAuthentication(deps: {
     if (!found) return undefined;
     const { username, role, mustChangePassword = false } = found.user;
     const credential = { kind: "session", id: found.id, since: found.since } as const;
-    // Who came in by single sign-on may not know the password at all.
+    // An SSO user may not know the password, so only password sign-ins must change it.
     return { username, role, credential, mustChangePassword: mustChangePassword && found.by === "password" };
   }
 

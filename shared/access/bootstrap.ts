@@ -16,8 +16,8 @@ import {
   Directory,
   Identity,
   identityKey,
-  revised,
-  tokensEnded,
+  newRevision,
+  revokedTokenMembers,
   USERS_PARTITION,
   User,
   type UserRecord,
@@ -25,19 +25,24 @@ import {
 } from "./user.ts";
 import { userOperations } from "./users.ts";
 
-/** Which username and password the environment named when the administrator was last made or reset from it. */
+/** The username and password in the configuration when the bootstrap administrator was last created or reset. */
 const mark = z.object({
   username: z.string(),
-  /** `proof` is the keyed hash of both under this key of the token key ring: a start costs one read and no scrypt. */
+  /**
+   * `proof` is the keyed hash of username and password, made with this signing key. With it a start costs one read and no
+   * scrypt.
+   */
   kid: z.string(),
   proof: z.string(),
-  /** For when that key has left the ring. Not the user's own hash, which follows the user's later changes. */
+  /**
+   * Used when the signing key was removed. Not the hash in the user's row, which changes when the user changes the password.
+   */
   passwordHash: z.string(),
 });
 type Mark = z.infer<typeof mark>;
 const BootstrapMark = entity("Users", mark);
 
-/** How often it is tried while other instances start, too. */
+/** Attempts while other instances start at the same time. */
 const ATTEMPTS = 20;
 
 interface Dependencies {
@@ -48,14 +53,15 @@ interface Dependencies {
   audit: Audit;
   log: Logger;
   passwords: Passwords;
-  /** Forgets the failed sign-ins of a username. */
+  /** Deletes the failed sign-ins of a username. */
   clearFailures(username: string): Promise<void>;
 }
 
 /**
- * Makes the administrator that the environment names, or resets it when the environment's password or username is not
- * the one it was made from: that is the way back in for whoever holds the configuration, and for nobody else: no identity
- * of single sign-on leads to it any more. A user that was deleted or changed by hand since stays so until then. Mark and user are written in one transaction, so instances can't race.
+ * Creates the administrator that the configuration names. Resets it if the configured username or password changed since it was
+ * last created or reset: this restores access for anyone who controls the configuration. A reset also unlinks SSO identities
+ * from the user. Otherwise a user that was deleted or changed stays so. The marker row and the user are written in one
+ * transaction, so instances can't race.
  */
 export async function bootstrapAdministrator(deps: Dependencies): Promise<void> {
   const { tables, config, clock, randomness, audit, log, passwords } = deps;
@@ -94,9 +100,9 @@ export async function bootstrapAdministrator(deps: Dependencies): Promise<void> 
       tokensValidFrom: now,
       revokedTokens: [],
       ...user,
-      ...(user && tokensEnded(user, clock)),
-      ...revised(deps),
-      // Whoever came in by single sign-on is somebody else than who holds the configuration.
+      ...(user && revokedTokenMembers(user, clock)),
+      ...newRevision(deps),
+      // The reset user belongs to the owner of the configuration, not to the person who signed in with SSO.
       source: "local",
       sso: undefined,
       role: "admin",
@@ -123,6 +129,6 @@ export async function bootstrapAdministrator(deps: Dependencies): Promise<void> 
       ]);
       await deps.clearFailures(key);
     });
-    log.warn(user ? "Reset the bootstrap administrator" : "Made the bootstrap administrator", { username });
+    log.warn(user ? "Reset the bootstrap administrator" : "Created the bootstrap administrator", { username });
   }, ATTEMPTS);
 }

@@ -6,13 +6,13 @@ import type { Tables } from "../platform/storage/tables.ts";
 import { type SessionRecord, USERS_PARTITION, type UserRecord, type UserRow, uidOf } from "./user.ts";
 
 /**
- * Sessions that earlier versions made have rows of their own. They are read, moved on and ended there; none is made any
- * more, and the last ends twelve hours after the upgrade.
+ * A session row of an earlier version. Newer versions keep sessions in the user's row; these rows are only read, extended and
+ * deleted. The last one expires 12 hours after the upgrade.
  */
 export const EarlierSession = entity(
   "Users",
   z.object({
-    /** Of the user it belongs to, who may have been deleted and made anew. */
+    /** The `uid` of the user, who may have been deleted and created again since. */
     uid: z.string(),
     createdAt: z.string(),
     idleEndsAt: z.string(),
@@ -27,20 +27,21 @@ type EarlierRow = Row<Omit<SessionRecord, "id"> & { uid: string }>;
 const SESSIONS = "|session|";
 export const earlierSessionKey = (user: string, id: string): string => `${SESSIONS}${user}|${id}`;
 
+/** Sessions of earlier versions, in rows of their own. */
 export interface EarlierSessions {
-  /** One of the user's, whether it holds or not, by one read. */
+  /** Reads a session of the user, valid or not. Costs one read. */
   find(user: UserRow, id: string): Promise<EarlierSession | undefined>;
-  /** All of the user's, whether they hold or not. */
+  /** All such sessions of the user, valid or not. */
   ofUser(user: UserRow): Promise<SessionRecord[]>;
-  /** False when there is none. */
+  /** Deletes a session. False if it does not exist. */
   end(user: UserRow, id: string): Promise<boolean>;
-  /** Removes those whose idle end is past. */
+  /** Deletes sessions whose idle timeout is over. */
   cleanUp(now: number): Promise<void>;
 }
 interface EarlierSession {
   session: SessionRecord;
-  /** Moves its idle end. One that another request moves or ends in this moment is left to it. */
-  move(idleEndsAt: string): Promise<unknown>;
+  /** Sets a new idle expiry. Does nothing if another request extended or deleted the session meanwhile. */
+  extend(idleEndsAt: string): Promise<unknown>;
 }
 
 export function createEarlierSessions(tables: Tables): EarlierSessions {
@@ -51,8 +52,8 @@ export function createEarlierSessions(tables: Tables): EarlierSessions {
     async find(user, id) {
       const row = await tables.get(EarlierSession, USERS_PARTITION, earlierSessionKey(user.rowKey, id));
       if (!row || !isTheirs(row, user)) return undefined;
-      const move = (idleEndsAt: string) => undefinedIfChanged(tables.replace(EarlierSession, { ...row, idleEndsAt }));
-      return { session: { ...row, id }, move };
+      const extend = (idleEndsAt: string) => undefinedIfChanged(tables.replace(EarlierSession, { ...row, idleEndsAt }));
+      return { session: { ...row, id }, extend };
     },
 
     async ofUser(user) {
@@ -71,7 +72,7 @@ export function createEarlierSessions(tables: Tables): EarlierSessions {
       const range = { partitionKey: USERS_PARTITION, from: SESSIONS, before: keyEnd(SESSIONS) };
       for await (const rows of tables.pages(EarlierSession, { ...range, select: ["idleEndsAt"] })) {
         for (const { rowKey, etag, idleEndsAt } of rows) {
-          // One that was used in this moment keeps its row: the ETag no longer fits.
+          // A session that was just used has another ETag, and its row stays.
           if (Date.parse(idleEndsAt) <= now)
             await undefinedIfChanged(tables.remove(EarlierSession, USERS_PARTITION, rowKey, etag));
         }

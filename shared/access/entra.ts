@@ -16,7 +16,7 @@ import { Problem, retryLater } from "../platform/http/problem.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
 import { HOUR_MS, SECOND_MS } from "../platform/time.ts";
 
-/** The app roles that the registration of this API declares, and what they let their bearer do here. */
+/** The app roles that the app registration of this API declares, and the role of this service for each. */
 const APP_ROLES = new Map<string, Role>([
   ["Lifecycle.Admin", "admin"],
   ["Lifecycle.Auditor", "auditor"],
@@ -24,60 +24,61 @@ const APP_ROLES = new Map<string, Role>([
   ["Lifecycle.User", "user"],
 ]);
 
-/** Chosen by us, never by the token: https://www.rfc-editor.org/rfc/rfc8725#section-3.1 */
+/** Chosen by the service, never by the token: https://www.rfc-editor.org/rfc/rfc8725#section-3.1 */
 const ALGORITHM = "RS256";
 
-/** How far apart Entra's clock and ours may be. */
-const TOLERANCE_SECONDS = 60;
+/** Tolerated clock difference between Entra and this service. */
+const CLOCK_TOLERANCE_SECONDS = 60;
 
-/** Milliseconds that Entra may take to answer with a document or its keys. */
+/** Timeout in milliseconds for reading a document or keys from Entra. */
 const TIMEOUT_MS = 5 * SECOND_MS;
 
-/** Keys are read again after this time; one that is not among them makes that happen at once, but once in 30 s. */
-const KEYS_HOLD_MS = HOUR_MS;
-const UNKNOWN_KEY_WAIT_MS = 30 * SECOND_MS;
+/** How long keys are cached. An unknown key causes an immediate refresh, at most every 30 seconds. */
+const KEY_CACHE_MS = HOUR_MS;
+const KEY_REFRESH_INTERVAL_MS = 30 * SECOND_MS;
 
-/** Seconds a caller is asked to wait when Entra's keys can't be read. */
+/** Seconds of `Retry-After` when Entra's keys can't be read. */
 const RETRY_SECONDS = 10;
 
 const Metadata = z.object({ issuer: z.string(), jwks_uri: z.url({ protocol: /^https$/ }) });
 
-/** Beyond what `jwtVerify` looks at. https://learn.microsoft.com/entra/identity-platform/access-token-claims-reference */
+/** Claims that `jwtVerify` does not check. https://learn.microsoft.com/entra/identity-platform/access-token-claims-reference */
 const Claims = z.object({
   tid: z.guid(),
   oid: z.guid(),
   ver: z.string(),
   sub: z.string(),
   roles: z.array(z.string()).default([]),
-  /** Scopes, with spaces between, that a person let an application have. */
+  /** Delegated scopes, separated by spaces. */
   scp: z.string().optional(),
-  /** Who it was issued to, `app` or `user`: an optional claim of the registration. */
+  /** `app` or `user`: an optional claim of the registration. */
   idtyp: z.string().optional(),
 });
 type Claims = z.infer<typeof Claims>;
 
-/** A tenant in one of the two forms its tokens name it by. */
+/** A tenant as the issuer of tokens in format 1.0 or 2.0. */
 interface Issuer {
-  /** `iss` in its tokens. */
+  /** `iss` claim of its tokens. */
   name: string;
   tenant: string;
-  /** `ver` in its tokens. */
+  /** `ver` claim of its tokens. */
   version: "1.0" | "2.0";
-  /** The address of its discovery document. */
+  /** URL of its discovery document. */
   metadata: string;
-  /** What a key of the tenant may say of itself. */
+  /** The `issuer` that a signing key of this tenant may name. */
   keyIssuer: string;
 }
 
+/** Verification of access tokens that Entra issued for this API. */
 export interface EntraTokens {
   /**
-   * Who an access token of a configured tenant stands for, or what its bearer is told: 401, 403, or 503 while Entra's keys
-   * can't be read. Undefined when the token does not even claim to be of one of these tenants.
+   * Returns the actor of an access token of a configured tenant, or the problem to answer with: 401, 403, or 503 while Entra's
+   * keys can't be read. Returns undefined if the token does not name one of these tenants.
    */
   authenticate(token: string): Promise<Actor | Problem | undefined>;
 }
 
-/** Without `ENTRA_API_CLIENT_ID` no token is one of Entra's. */
+/** Verifies access tokens of Entra. Without `ENTRA_API_CLIENT_ID` it accepts none. */
 export function createEntraTokens(deps: {
   config: Pick<Config, "ENTRA_API_CLIENT_ID" | "ENTRA_TENANT_IDS" | "ENTRA_API_SCOPE" | "cloud">;
   clock: Clock;
@@ -88,7 +89,7 @@ export function createEntraTokens(deps: {
   const issuers = new Map(config.ENTRA_TENANT_IDS.flatMap((tenant) => issuersOf(tenant.toLowerCase(), config.cloud)));
   const keySets = new Map<Issuer, Promise<RemoteJWKSet>>();
 
-  /** One for the process. What could not be read is read again for the next token. */
+  /** Returns the issuer's cached key set. A failed read is retried for the next token. */
   async function keySetOf(issuer: Issuer): Promise<RemoteJWKSet> {
     const keys = keySets.get(issuer) ?? openKeySet(issuer);
     keySets.set(issuer, keys);
@@ -100,7 +101,7 @@ export function createEntraTokens(deps: {
     }
   }
 
-  /** The key that a token names. @throws {JOSEError} when it is none of this issuer's. @throws {KeysUnreadable} */
+  /** Returns the signing key that a token names. @throws {JOSEError} if the issuer has no such key. @throws {KeysUnreadable} */
   async function keyOf(issuer: Issuer, header: JWSHeaderParameters): Promise<CryptoKey> {
     try {
       const keys = await keySetOf(issuer);
@@ -120,7 +121,7 @@ export function createEntraTokens(deps: {
       issuer: issuer.name,
       audience: [clientId!, `api://${clientId}`],
       requiredClaims: ["exp", "iat"],
-      clockTolerance: TOLERANCE_SECONDS,
+      clockTolerance: CLOCK_TOLERANCE_SECONDS,
       currentDate: clock.now(),
     });
     const claims = Claims.safeParse(payload).data;
@@ -129,7 +130,7 @@ export function createEntraTokens(deps: {
   }
 
   function actorOf(claims: Claims, { tenant }: Issuer): Actor | Problem {
-    // An application's token has no scopes and speaks for itself; a person's ID token has none either.
+    // An application's token has no scopes. A person's ID token has none either, so the check below rejects it.
     const isApplication = claims.idtyp === undefined ? claims.oid === claims.sub : claims.idtyp === "app";
     const scopes = claims.scp?.split(" ");
     if (scopes ? !scopes.includes(config.ENTRA_API_SCOPE) : !isApplication) {
@@ -172,7 +173,7 @@ function issuersOf(tenant: string, { authorityHost, issuers }: Config["cloud"]):
   ];
 }
 
-/** Who a token says it is from; nothing of it is proved. Empty for what is no token at all. */
+/** Returns the issuer that a token claims, unverified. Empty if the text is not a token. */
 function claimedIssuer(token: string): string {
   try {
     return decodeJwt(token).iss ?? "";
@@ -182,7 +183,7 @@ function claimedIssuer(token: string): string {
   }
 }
 
-/** @throws {Error} whatever reading the issuer's metadata throws, or what is wrong with them. */
+/** @throws {Error} if the issuer's metadata can't be read or is not valid. */
 async function openKeySet(issuer: Issuer): Promise<RemoteJWKSet> {
   const answer = await fetch(issuer.metadata, { redirect: "error", signal: AbortSignal.timeout(TIMEOUT_MS) });
   if (!answer.ok) throw new Error(`${issuer.metadata} answered ${answer.status}`);
@@ -190,14 +191,14 @@ async function openKeySet(issuer: Issuer): Promise<RemoteJWKSet> {
   if (metadata.issuer !== issuer.name) throw new Error(`${issuer.metadata} is of another issuer`);
   return createRemoteJWKSet(new URL(metadata.jwks_uri), {
     timeoutDuration: TIMEOUT_MS,
-    cacheMaxAge: KEYS_HOLD_MS,
-    cooldownDuration: UNKNOWN_KEY_WAIT_MS,
+    cacheMaxAge: KEY_CACHE_MS,
+    cooldownDuration: KEY_REFRESH_INTERVAL_MS,
   });
 }
 
 /**
- * A key that says whose it is belongs to that issuer alone, in its version 2 form: keys of other tenants can stand in the
- * same set. https://learn.microsoft.com/entra/identity-platform/access-tokens#validate-the-signing-key-issuer
+ * Returns true if the key belongs to the issuer. A key set can contain keys of other tenants; a key's `issuer` is in version 2
+ * format. https://learn.microsoft.com/entra/identity-platform/access-tokens#validate-the-signing-key-issuer
  */
 function isKeyOf(
   { tenant, keyIssuer }: Issuer,
@@ -212,7 +213,7 @@ function roleOf(appRoles: readonly string[]): Role | Problem {
   if (roles.has("auditor") && roles.has("operator")) {
     return new Problem(
       "forbidden",
-      "The token has the app roles Lifecycle.Auditor and Lifecycle.Operator, which exclude each other. Have one of them taken away in Entra.",
+      "The token has the app roles Lifecycle.Auditor and Lifecycle.Operator, which exclude each other. Remove one of the assignments in Entra.",
     );
   }
   const role = (["auditor", "operator", "user"] as const).find((one) => roles.has(one));
@@ -220,12 +221,12 @@ function roleOf(appRoles: readonly string[]): Role | Problem {
     role ??
     new Problem(
       "forbidden",
-      `The token has no app role of this service. Have one assigned in Entra: ${[...APP_ROLES.keys()].join(", ")}.`,
+      `The token has no app role of this service. Assign one in Entra: ${[...APP_ROLES.keys()].join(", ")}.`,
     )
   );
 }
 
-/** The token may be good: nobody can tell now. */
+/** The token can't be verified now because Entra's keys could not be read. */
 class KeysUnreadable extends Error {
   constructor(issuer: Issuer, cause: unknown) {
     super(`The keys of ${issuer.name} can't be read`, { cause });

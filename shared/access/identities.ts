@@ -9,10 +9,10 @@ import { insert, type Operation, put, remove, type Tables } from "../platform/st
 import type { RefusedIdentity } from "./api.ts";
 import { pageOfRows } from "./row-pages.ts";
 import {
+  type ExternalIdentity,
   Identity,
   identityId,
   identityKey,
-  type Pair,
   REFUSALS,
   Refusal,
   USERS_PARTITION,
@@ -21,21 +21,26 @@ import {
 } from "./user.ts";
 import { refusedIdentityView } from "./views.ts";
 
-/** Which identities of single sign-on are whose, and with which nobody signs in. */
+/** The SSO identities that are linked to users or blocked. */
 export interface Identities {
   /**
-   * Refuses a pair that is another user's, or refused.
+   * Throws if an identity is blocked or linked to another user.
    *
    * @throws {Problem} conflict
    */
-  requireFree(pair: Pair, user: string): Promise<void>;
-  /** What a change of a user's pair writes beside the user. The transaction fails when somebody else has the new one. */
+  requireFree(pair: ExternalIdentity, user: string): Promise<void>;
+  /**
+   * Returns the operations that move a user's identity link, for the transaction of the user. The transaction fails if another
+   * user has the new identity.
+   */
   changed(before: UserRecord, after: UserRecord): Operation[];
-  /** What the deletion of a user writes beside it: single sign-on does not let the same person in again by itself. */
+  /**
+   * Returns the operations that block the identity of a deleted user, so that single sign-on does not create the user again.
+   */
   refused(user: UserRecord, caller: Caller): Operation[];
-  /** Refused identities, in the order of their ids. */
+  /** Lists blocked identities in the order of their ids. */
   refusals(page: PageRequest): Promise<Page<RefusedIdentity>>;
-  /** Lets a refused identity in again. @throws {Problem} notFound */
+  /** Unblocks an identity. @throws {Problem} notFound */
   allow(id: string, caller: Caller): Promise<void>;
 }
 
@@ -47,7 +52,7 @@ export function createIdentities(deps: { tables: Tables; audit: Audit; clock: Cl
       if (row?.refused) {
         throw new Problem(
           "conflict",
-          "This identity is refused since its user was deleted. Take that back with DELETE /auth/sso/refused/{identity_id} first.",
+          "This identity is blocked because its user was deleted. Unblock it first with DELETE /auth/sso/refused/{identity_id}.",
         );
       }
       if (row && row.user !== user) throw identityTaken();
@@ -98,4 +103,4 @@ export function createIdentities(deps: { tables: Tables; audit: Audit; clock: Cl
 }
 
 export const identityTaken = (): Problem =>
-  new Problem("conflict", "This identity signs in another user. Take it away there first.");
+  new Problem("conflict", "This identity is linked to another user. Remove it there first.");

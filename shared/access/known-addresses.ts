@@ -3,29 +3,29 @@ import { DAY_MS } from "../platform/time.ts";
 import { keyedHash } from "./tokens.ts";
 import { type UserRecord, userKey } from "./user.ts";
 
-/** Addresses remembered of one user; the one longest unused is forgotten first. */
+/** Maximum number of addresses per user. The least recently used one is removed first. */
 const MAX_ADDRESSES = 10;
-/** Milliseconds without a sign-in after which an address is a stranger's again. */
+/** Milliseconds without a sign-in after which an address is no longer known. */
 const REMEMBERED_MS = 30 * DAY_MS;
 
 type Known = NonNullable<UserRecord["knownAddresses"]>;
 
 /**
- * The addresses a user signed in from lately. They are kept in the user's own row, so every instance knows them and a
- * sign-in reads and writes nothing more for them; only keyed hashes are kept, so nobody who reads the row learns them.
- * The same idea as OWASP's device cookies, for clients that keep none:
+ * The addresses from which a user recently signed in. They are stored in the user's row, so that every instance knows them and
+ * a sign-in needs no extra read or write. Only keyed hashes are stored, so the row does not reveal the addresses. The idea is
+ * that of OWASP's device cookies, for clients without cookies:
  * https://owasp.org/www-community/Slow_Down_Online_Guessing_Attacks_with_Device_Cookies
  */
 export interface KnownAddresses {
-  /** Whether the user signed in from there lately. Never for an address that could not be told. */
+  /** Returns true if the user recently signed in from the address. Always false for an unknown address. */
   has(user: UserRecord, address: string): boolean;
-  /** With the address as the one used last. */
+  /** Returns the addresses with this one as the most recent. */
   with(user: UserRecord, address: string, now: Date): Known;
-  /** Without the address: too many wrong passwords came from there. */
+  /** Returns the addresses without this one, after too many wrong passwords from it. */
   without(user: UserRecord, address: string): Known;
 }
 
-/** @param keys - A new first key hashes from then on; hashes under an older one hold as long as it stays in the list. */
+/** @param keys - The first key hashes new addresses. Hashes under an older key stay valid while it is in the list. */
 export function createKnownAddresses(keys: Config["JWT_SIGNING_KEYS"]): KnownAddresses {
   const hashOf = (user: UserRecord, address: string, { key }: (typeof keys)[number]) =>
     keyedHash(key, "address", `${userKey(user.username)}\0${address}`).slice(0, 32);
@@ -52,5 +52,5 @@ export function createKnownAddresses(keys: Config["JWT_SIGNING_KEYS"]): KnownAdd
   };
 }
 
-/** What `clientAddress` answers when it can't tell. */
+/** The result of `clientAddress` when the address can't be determined. */
 export const UNKNOWN_ADDRESS = "unknown";

@@ -1,14 +1,14 @@
 import { Problem } from "../platform/http/problem.ts";
 
-/** zxcvbn's score from 0 to 4; below 3 fewer than 10^8 guesses find it. */
-const LEAST_SCORE = 3;
+/** zxcvbn's score from 0 to 4. Below 3, fewer than 10^8 guesses find the password. */
+const MIN_SCORE = 3;
 
-/** Words that everybody who attacks this service tries first. */
-const OUR_WORDS = ["credential", "lifecycle", "keyvault", "service"];
+/** Words about this service, which attackers try first. */
+const SERVICE_WORDS = ["credential", "lifecycle", "keyvault", "service"];
 
 /**
- * Refuses what is guessed first: common passwords and patterns, the user's own names and whatever is made of them, as
- * NIST SP 800-63B-4, 3.1.1.2 asks.
+ * Rejects passwords that are guessed first: common passwords and patterns, and variations of the user's own names, as NIST SP
+ * 800-63B-4, 3.1.1.2 requires.
  *
  * @param member - The member of the body that the problem names.
  * @throws {Problem} invalidRequest
@@ -18,14 +18,14 @@ export async function refuseWeakPassword(
   user: { username: string; email?: string | null | undefined },
   member: string,
 ): Promise<void> {
-  // Its dictionaries take 25 MB and a quarter of a second: only who chooses a password needs them.
+  // The dictionaries take 25 MB and 250 ms, so load them only when a password is chosen.
   const { strengthOf } = await import("./password-strength.ts");
   const names = [user.username, user.email ?? ""];
   const parts = names.flatMap((name) => name.split(/[._@+-]/));
-  const words = [...names, ...parts, ...OUR_WORDS].filter((word) => word.length > 2);
-  if (strengthOf(password, words) >= LEAST_SCORE) return;
+  const words = [...names, ...parts, ...SERVICE_WORDS].filter((word) => word.length > 2);
+  if (strengthOf(password, words) >= MIN_SCORE) return;
   const path = `body.${member}`;
   const message =
-    "is among the first that are guessed: choose one that is no common password, no name of the user and no pattern";
+    "is easy to guess: choose a password that is not common, not based on a name of the user and not a pattern";
   throw new Problem("invalidRequest", `${path} ${message}.`, { errors: [{ path, message }] });
 }

@@ -1,9 +1,9 @@
 import { type ScryptOptions, scrypt, timingSafeEqual } from "node:crypto";
 import type { Randomness } from "../platform/runtime.ts";
-import { createTurns } from "./turns.ts";
+import { createFairQueue } from "./fair-queue.ts";
 
 /**
- * The row of 16 MiB (N × r × 128 bytes) for scrypt of
+ * The 16 MiB option (N × r × 128 bytes) for scrypt in
  * https://cheatsheetseries.owasp.org/cheatsheets/Password_Storage_Cheat_Sheet.html#scrypt
  */
 const LOG_N = 14;
@@ -12,9 +12,10 @@ const P = 5;
 const SALT_BYTES = 16;
 const HASH_BYTES = 32;
 
-/** One takes about a tenth of a second and 16 MiB; more than this many waiting are turned away. */
+/** Maximum number of waiting calls; further ones are rejected. Each takes about 100 ms and 16 MiB. */
 const MAX_WAITING = 32;
 
+/** A key derivation function: scrypt, or a fast replacement in tests. */
 export type Derive = (password: string, salt: Uint8Array, parameters: ScryptOptions) => Promise<Uint8Array>;
 
 export const deriveWithScrypt: Derive = (password, salt, parameters) =>
@@ -23,44 +24,49 @@ export const deriveWithScrypt: Derive = (password, salt, parameters) =>
   });
 
 /**
- * Hashes and checks passwords one at a time within this instance, so that anonymous sign-ins can't take its memory.
- * Both throw the problem rateLimited when too many are waiting.
+ * Hashes and verifies passwords one at a time within this instance, so that anonymous sign-ins can't exhaust its memory. Both
+ * methods throw the problem rateLimited if too many calls are waiting.
  */
 export interface Passwords {
   /** The hash as text, with its parameters and salt: `$scrypt$ln=14,r=8,p=5$<salt>$<hash>`. */
   hash(password: string): Promise<string>;
-  /** With nothing to compare it takes as long as with a hash, and answers false. */
+  /**
+   * Without a hash it takes as long as with one and returns false, so that the duration does not reveal whether a user exists.
+   */
   verify(password: string, hashed: string | undefined): Promise<boolean>;
 }
 
 export function createPasswords(deps: { randomness: Randomness; derive?: Derive }): Passwords {
   const { randomness, derive = deriveWithScrypt } = deps;
-  const turns = createTurns({ known: MAX_WAITING, stranger: 0 });
-  /** Sign-ins come here one at a time, each in its turn; beside them only those who are signed in choose a password. */
-  const place = { line: "known", owner: "" } as const;
+  const queue = createFairQueue({ known: MAX_WAITING, unknown: 0 });
+  /** Sign-ins are already serialized before they come here. Only signed-in users who choose a password come in addition. */
+  const position = { queue: "known", owner: "" } as const;
   const decoy = { salt: randomness.bytes(SALT_BYTES), parameters: parametersOf(LOG_N, R, P) };
 
   return {
     async hash(password) {
       const salt = randomness.bytes(SALT_BYTES);
-      const hash = await turns.take(place, () => derive(normalized(password), salt, parametersOf(LOG_N, R, P)));
+      const hash = await queue.run(position, () => derive(normalized(password), salt, parametersOf(LOG_N, R, P)));
       return `$scrypt$ln=${LOG_N},r=${R},p=${P}$${base64(salt)}$${base64(hash)}`;
     },
     async verify(password, hashed) {
       const kept = hashed === undefined ? undefined : parse(hashed);
       const { salt, parameters } = kept ?? decoy;
-      const hash = await turns.take(place, () => derive(normalized(password), salt, parameters));
+      const hash = await queue.run(position, () => derive(normalized(password), salt, parameters));
       return kept !== undefined && hash.length === kept.hash.length && timingSafeEqual(hash, kept.hash);
     },
   };
 }
 
-/** Keyboards differ in how they compose a character: https://pages.nist.gov/800-63-4/sp800-63b.html#passwordver */
+/**
+ * Normalizes a password, because keyboards compose characters differently:
+ * https://pages.nist.gov/800-63-4/sp800-63b.html#passwordver
+ */
 const normalized = (password: string): string => password.normalize("NFKC");
 
 const base64 = (bytes: Uint8Array): string => Buffer.from(bytes).toString("base64").replace(/=+$/, "");
 
-/** `maxmem` is a little more than what these parameters need, since OpenSSL counts its working space too. */
+/** `maxmem` is slightly more than these parameters need, because OpenSSL also counts its working memory. */
 const parametersOf = (logN: number, r: number, p: number): ScryptOptions => ({
   N: 2 ** logN,
   r,

@@ -6,7 +6,7 @@ import { USERS_PARTITION } from "./user.ts";
 
 const Position = z.object({ after: z.string().min(1).max(1024) });
 
-/** Rows of the users' partition with `from` <= row key < `before`; `select` reads only those members. */
+/** Rows of the users' partition with `from` <= row key < `before`. `select` limits the members that are read. */
 interface KeyRange<K extends string> {
   from?: string;
   before: string;
@@ -14,8 +14,8 @@ interface KeyRange<K extends string> {
 }
 
 /**
- * A page of a range in the order of its keys. Its `total` is exact when this call saw the range from its beginning to its
- * end, else null beside `totalAtLeast`.
+ * Returns a page of a range in the order of its keys. `total` is exact if this call read the whole range; otherwise it is null,
+ * and `totalAtLeast` is set.
  *
  * @throws {Problem} invalidCursor
  */

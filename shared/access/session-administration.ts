@@ -4,20 +4,20 @@ import type { Actor, Caller } from "../platform/http/endpoint.ts";
 import { type Page, type PageRequest, pageOfAll } from "../platform/http/paging.ts";
 import { notFound } from "../platform/http/problem.ts";
 import type { SessionView } from "./api.ts";
-import { ownOr } from "./api-tokens.ts";
+import { requestedUser } from "./api-tokens.ts";
 import type { Sessions } from "./sessions.ts";
 import { type SessionRecord, type UserRow, userKey } from "./user.ts";
 import type { Users } from "./users.ts";
 
-/** The sessions that somebody has, to look at and to end. */
+/** Lists and ends sessions on behalf of users and administrators. */
 export interface SessionAdministration {
   /**
-   * The newest first: the actor's own, or for an administrator another user's.
+   * Lists sessions, newest first: the actor's own, or another user's for an administrator.
    *
    * @throws {Problem} forbidden
    */
   list(actor: Actor, user: string | undefined, page: PageRequest): Promise<Page<SessionView>>;
-  /** Ends one of the actor's, or any for an administrator. @throws {Problem} notFound */
+  /** Ends a session: the actor's own, or any session for an administrator. @throws {Problem} notFound */
   end(actor: Actor, id: string, caller: Caller): Promise<void>;
 }
 
@@ -29,7 +29,7 @@ export function createSessionAdministration(deps: {
   const { users, sessions, audit } = deps;
   return {
     async list(actor, name, page) {
-      const user = await users.find(ownOr(name, actor));
+      const user = await users.find(requestedUser(name, actor));
       const held = user ? await sessions.ofUser(user) : [];
       const newestFirst = ({ createdAt, id }: SessionRecord) =>
         `${Number.MAX_SAFE_INTEGER - Date.parse(createdAt)}${id}`;

@@ -8,8 +8,8 @@ import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import { createEarlierSessions } from "./earlier-sessions.ts";
 import {
   AFTER_USERS,
+  isSignInValid,
   type SessionRecord,
-  signInHolds,
   USERS_PARTITION,
   User,
   type UserRecord,
@@ -18,42 +18,48 @@ import {
 } from "./user.ts";
 import type { Users } from "./users.ts";
 
-/** A session ends this long after its last request. */
+/** Idle timeout of a session. */
 const IDLE_MS = HOUR_MS;
-/** And this long after the sign-in in any case. */
-const LONGEST_MS = 12 * HOUR_MS;
-/** Its end is moved no more often, so that not every request is a write. */
-const MOVED_EVERY_MS = 5 * MINUTE_MS;
-/** Bytes of a session's secret: twice what https://cheatsheetseries.owasp.org/cheatsheets/Session_Management_Cheat_Sheet.html asks for. */
+/** Maximum lifetime of a session. */
+const MAX_LIFETIME_MS = 12 * HOUR_MS;
+/** Minimum time between two extensions of a session, so that not every request writes. */
+const EXTENSION_INTERVAL_MS = 5 * MINUTE_MS;
+/**
+ * Bytes of a session's secret: twice the minimum of
+ * https://cheatsheetseries.owasp.org/cheatsheets/Session_Management_Cheat_Sheet.html.
+ */
 const SECRET_BYTES = 32;
-/** Sessions that one user may have, which bounds the user's row; with one more the one that was used the longest ago ends. */
+/**
+ * Maximum number of sessions of a user, which limits the size of the user's row. A further session replaces the least recently
+ * used one.
+ */
 export const MAX_SESSIONS = 50;
 
-/** A session that is about to be made. */
+/** A session that will be stored with the sign-in. */
 export interface NewSession {
   cookie: Cookie;
-  /** The user's sessions with this one. @param after - The user as the sign-in leaves it otherwise. */
-  begun(after: UserRecord): { sessions: SessionRecord[] };
+  /** Returns the user's sessions including this one. @param after - The user as the sign-in writes it. */
+  sessionsWith(after: UserRecord): { sessions: SessionRecord[] };
 }
 
 /**
- * Sessions of browsers: a random secret in a cookie, of which only the hash is stored. The cookie names the user, in whose
- * row the session stands, so that one read says whether it holds.
+ * Browser sessions: a random secret in a cookie, stored as a hash only. The cookie names the user, whose row contains the
+ * session, so that one read verifies it.
  */
 export interface Sessions {
-  /** A new secret at every sign-in. @param how - What the list of sessions shows. */
+  /** Creates a session with a new secret. @param how - Details that the list of sessions shows. */
   begin(user: string, how: Pick<SessionRecord, "by" | "userAgent"> & { caller: Caller }): NewSession;
   /**
-   * Whose session a cookie stands for now, by one read of the user's row; its idle end moves on at most every five minutes,
-   * which is one write. Undefined for whatever is no session that holds. What is not in the user's row is looked for where
-   * earlier versions kept sessions, which is one read more.
+   * Returns the session of a cookie, or undefined if it is not valid. Costs one read of the user's row, and at most every five
+   * minutes one write that extends the session. A session that is not in the user's row costs another read, of the rows of
+   * earlier versions.
    */
   find(cookie: string): Promise<{ id: string; by: SessionRecord["by"]; since: Date; user: UserRow } | undefined>;
-  /** Those of a user that hold now. */
+  /** Lists the valid sessions of a user. */
   ofUser(user: UserRow): Promise<SessionRecord[]>;
-  /** Ends it. False when there is none. */
+  /** Ends a session. False if it does not exist. */
   end(user: UserRow, id: string): Promise<boolean>;
-  /** Removes those that have ended. */
+  /** Deletes expired sessions. */
   cleanUp(): Promise<void>;
 }
 
@@ -68,35 +74,36 @@ export function createSessions(deps: {
   const earlier = createEarlierSessions(tables);
   const now = () => clock.now().getTime();
 
-  /** A session of the user's row and how its idle end is moved. */
+  /** Returns a session in the user's row, and the function that extends it. */
   function inRow(user: UserRow, id: string): Awaited<ReturnType<typeof earlier.find>> {
     const session = user.sessions?.find((one) => one.id === id);
     if (!session) return undefined;
-    // With the ETag of the row that was read: what ends the session in this moment stays, and the next request moves it.
-    const move = (idleEndsAt: string) => {
+    // Uses the ETag of the row that was read, so an extension can't restore a session that was just ended. After a conflict the
+    // next request extends it.
+    const extend = (idleEndsAt: string) => {
       const sessions = user.sessions!.map((one) => (one.id === id ? { ...one, idleEndsAt } : one));
       return undefinedIfChanged(tables.replace(User, { ...user, sessions }));
     };
-    return { session, move };
+    return { session, extend };
   }
 
   return {
     begin(user, { by, userAgent, caller }) {
       const secret = Buffer.from(randomness.bytes(SECRET_BYTES)).toString("base64url");
-      const maxAge = LONGEST_MS / SECOND_MS;
+      const maxAge = MAX_LIFETIME_MS / SECOND_MS;
       return {
         cookie: sessionCookie(cookieName, `${Buffer.from(user).toString("base64url")}.${secret}`, maxAge),
-        begun(after) {
+        sessionsWith(after) {
           const at = Date.parse(after.lastSignInAt!);
           const others = (after.sessions ?? [])
-            // Not itself: a sign-in whose answer was lost is written again over what it wrote.
-            .filter((one) => one.id !== idOf(secret) && holds(one, after, at))
+            // Exclude the session itself: a sign-in whose response was lost is written again.
+            .filter((one) => one.id !== idOf(secret) && isSessionValid(one, after, at))
             .sort((one, other) => Date.parse(other.idleEndsAt) - Date.parse(one.idleEndsAt));
           const session = {
             id: idOf(secret),
             createdAt: after.lastSignInAt!,
             idleEndsAt: new Date(at + IDLE_MS).toISOString(),
-            endsAt: new Date(at + LONGEST_MS).toISOString(),
+            endsAt: new Date(at + MAX_LIFETIME_MS).toISOString(),
             by,
             ...(caller.address !== undefined && { address: caller.address }),
             ...(userAgent !== undefined && { userAgent }),
@@ -115,17 +122,17 @@ export function createSessions(deps: {
       if (!user) return undefined;
       const found = inRow(user, id) ?? (await earlier.find(user, id));
       const at = now();
-      if (!found || !holds(found.session, user, at)) return undefined;
+      if (!found || !isSessionValid(found.session, user, at)) return undefined;
       const { idleEndsAt, endsAt, by, createdAt } = found.session;
-      if (Date.parse(idleEndsAt) - at <= IDLE_MS - MOVED_EVERY_MS) {
-        await found.move(new Date(Math.min(at + IDLE_MS, Date.parse(endsAt))).toISOString());
+      if (Date.parse(idleEndsAt) - at <= IDLE_MS - EXTENSION_INTERVAL_MS) {
+        await found.extend(new Date(Math.min(at + IDLE_MS, Date.parse(endsAt))).toISOString());
       }
       return { id, by, since: new Date(createdAt), user };
     },
 
     async ofUser(user) {
       const all = [...(user.sessions ?? []), ...(await earlier.ofUser(user))];
-      return all.filter((session) => holds(session, user, now()));
+      return all.filter((session) => isSessionValid(session, user, now()));
     },
 
     async end(user, id) {
@@ -141,9 +148,9 @@ export function createSessions(deps: {
       const range = { partitionKey: USERS_PARTITION, before: AFTER_USERS, select: ["username", "sessions"] as const };
       for await (const rows of tables.pages(User, range)) {
         for (const { username, sessions } of rows) {
-          if (!sessions?.some((one) => isOver(one, now()))) continue;
+          if (!sessions?.some((one) => isExpired(one, now()))) continue;
           const user = await users.find(username);
-          const left = (latest: UserRow) => latest.sessions?.filter((one) => !isOver(one, now()));
+          const left = (latest: UserRow) => latest.sessions?.filter((one) => !isExpired(one, now()));
           if (user) await users.change(user, (latest) => ({ ...latest, sessions: left(latest) }));
         }
       }
@@ -152,20 +159,20 @@ export function createSessions(deps: {
   };
 }
 
-/** 32 bytes in base64url, as a secret and as its hash. */
+/** 32 bytes in base64url: the format of secrets and of their hashes. */
 const SECRET = /^[\w-]{43}$/;
 const ID = SECRET;
 
 const idOf = (secret: string): string => createHash("sha256").update(secret).digest("base64url");
 
-const isOver = ({ idleEndsAt, endsAt }: SessionRecord, now: number): boolean =>
+const isExpired = ({ idleEndsAt, endsAt }: SessionRecord, now: number): boolean =>
   Math.min(Date.parse(idleEndsAt), Date.parse(endsAt)) <= now;
 
-/** Whether a session of this user holds: it is not over, and nothing that ends the user's sign-ins came after it. */
-const holds = (session: SessionRecord, user: UserRecord, now: number): boolean =>
-  signInHolds(user, new Date(session.createdAt)) && !isOver(session, now);
+/** Returns true if the session has not expired and the user's sign-ins were not revoked after it. */
+const isSessionValid = (session: SessionRecord, user: UserRecord, now: number): boolean =>
+  isSignInValid(user, new Date(session.createdAt)) && !isExpired(session, now);
 
-/** @param maxAge - Seconds; 0 makes the browser forget it. */
+/** @param maxAge - Seconds; 0 makes the browser delete the cookie. */
 export const sessionCookie = (name: string, value: string, maxAge: number): Cookie => ({
   name,
   value,

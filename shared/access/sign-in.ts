@@ -5,49 +5,54 @@ import { Problem, retryLater } from "../platform/http/problem.ts";
 import type { RateLimiter } from "../platform/http/rate-limit.ts";
 import type { Cookie } from "../platform/http/reply.ts";
 import type { Clock } from "../platform/runtime.ts";
-import type { Attempt, SignInFailures } from "./failures.ts";
+import { createFairQueue } from "./fair-queue.ts";
 import { type KnownAddresses, UNKNOWN_ADDRESS } from "./known-addresses.ts";
-import type { LetIn } from "./let-in.ts";
 import type { Passwords } from "./passwords.ts";
+import type { RecentAddresses } from "./recent-addresses.ts";
 import type { NewSession, Sessions } from "./sessions.ts";
+import type { CountedAttempt, SignInFailures } from "./sign-in-failures.ts";
 import { TOKEN_SECONDS, type Tokens } from "./tokens.ts";
-import { createTurns } from "./turns.ts";
-import { signedIn, type UserRow, uidOf, userKey } from "./user.ts";
+import { signInMembers, type UserRow, uidOf, userKey } from "./user.ts";
 import type { Users } from "./users.ts";
 
-/** What a sign-in answers, in the names of RFC 6749, 5.1. */
+/** The token response, with the names of RFC 6749, 5.1. */
 export interface TokenAnswer {
   access_token: string;
   token_type: "bearer";
-  /** Seconds. */
+  /** Lifetime in seconds. */
   expires_in: number;
 }
 
+/** The username and password of a sign-in. */
 export interface Credentials {
   username: string;
   password: string;
 }
 
-/** Whether passwords are taken of a user now, and whether that is the way back in while they are of nobody else. */
+/** Decides whether a user may sign in with a password now. `breakGlass`: yes, although passwords are turned off for other users. */
 export type PasswordSignIn = (username: string) => Promise<"allowed" | "refused" | "breakGlass">;
 
+/** Sign-in with username and password. */
 export interface SignIn {
   /**
-   * A token for whoever knows the password. A user's own addresses come first, so that strangers keep nobody out: they
-   * neither wait behind strangers nor for what strangers failed at.
+   * Returns a token if the password is correct. Requests from the user's known addresses have priority, so that other clients
+   * can't lock out the user: known addresses neither wait behind unknown ones nor are blocked by their failures.
    *
-   * @throws {Problem} invalidCredentials, the same for an unknown user and a wrong password; tooManyAttempts after
-   * failures; rateLimited when this username or this instance is busy with sign-ins; ssoOnly.
+   * @throws {Problem} invalidCredentials, the same for an unknown user and a wrong password; tooManyAttempts after failures;
+   * rateLimited if this username or this instance is busy with sign-ins; ssoOnly.
    */
   signIn(credentials: Credentials, caller: Caller): Promise<TokenAnswer>;
-  /** The same, for a browser: a session's cookie instead of a token. @param userAgent - What the browser says it is. */
+  /**
+   * Does the same for a browser: returns a session cookie instead of a token. @param userAgent - The `User-Agent` header of the
+   * browser.
+   */
   signInToSession(
     credentials: Credentials,
     caller: Caller,
     userAgent: string | undefined,
   ): Promise<{ user: UserRow; cookie: Cookie }>;
   /**
-   * Whether it is the password of a user who is signed in; a wrong one is counted as a failed sign-in.
+   * Returns true if this is the password of a signed-in user. A wrong password counts as a failed sign-in.
    *
    * @throws {Problem} tooManyAttempts
    */
@@ -55,17 +60,18 @@ export interface SignIn {
 }
 
 /**
- * Sign-ins that wait behind the one being checked. Of strangers no more than one address may begin in a minute: each takes
- * a third of a second and holds one of the few requests that the platform gives an instance at a time.
+ * Maximum number of sign-ins in each queue, behind the one in progress. For unknown addresses it is the number that one address
+ * may start in a minute: each takes about 300 ms, and the platform allows an instance only a few concurrent requests.
  */
-const MAX_WAITING = { known: 32, stranger: 10 };
+const MAX_WAITING = { known: 32, unknown: 10 };
 
-/** Users looked up at once, so that a crowd of strangers leaves room for the requests of who is being served. */
+/** Concurrent reads of users for sign-ins from unknown addresses, so that many of them leave capacity for other requests. */
 const LOOKED_UP_AT_ONCE = 4;
 
+/** Returns the client address of a request, or UNKNOWN_ADDRESS. */
 export const addressOf = (caller: Caller): string => caller.address ?? UNKNOWN_ADDRESS;
 
-/** @param deps.limiter - Counts strangers' sign-ins per username; it is given keyed hashes of usernames. */
+/** @param deps.limiter - Limits sign-ins per username from unknown addresses. Its keys are keyed hashes of usernames. */
 export function createSignIn(deps: {
   users: Users;
   passwords: Passwords;
@@ -73,33 +79,37 @@ export function createSignIn(deps: {
   sessions: Sessions;
   failures: SignInFailures;
   addresses: KnownAddresses;
-  letIn: LetIn;
+  recentAddresses: RecentAddresses;
   limiter: RateLimiter;
   audit: Audit;
   clock: Clock;
   hash: (text: string) => string;
   passwordSignIn: PasswordSignIn;
 }): SignIn {
-  const { users, passwords, tokens, sessions, failures, addresses, letIn, limiter, audit, clock, hash } = deps;
-  // One at a time, so that several right sign-ins at once are not taken for several failures: see SignInFailures.
-  const turns = createTurns(MAX_WAITING);
+  const { users, passwords, tokens, sessions, failures, addresses, recentAddresses, limiter, audit, clock, hash } =
+    deps;
+  // One at a time, so that concurrent correct sign-ins are not counted as failures: see SignInFailures.
+  const queue = createFairQueue(MAX_WAITING);
   const lookedUpAtOnce = pLimit(LOOKED_UP_AT_ONCE);
 
-  /** Whose password would be checked, and whether it is taken at all. */
+  /** Returns the user, and whether the user may sign in with a password now. */
   async function lookUp(name: string) {
-    const taken = await deps.passwordSignIn(name);
-    return { taken, user: taken === "refused" ? undefined : await users.find(name) };
+    const passwordSignIn = await deps.passwordSignIn(name);
+    return { passwordSignIn, user: passwordSignIn === "refused" ? undefined : await users.find(name) };
   }
 
-  /** Of a user who does not exist only a hash is entered: people type passwords into the field for their name. */
+  /**
+   * For a user who does not exist, the audit entry contains only a hash: people sometimes type a password into the username
+   * field.
+   */
   const targetOf = (name: string, user: UserRow | undefined) => ({
     type: "user",
     id: user ? user.rowKey : `unknown:${hash(name).slice(0, 16)}`,
   });
 
   /**
-   * What becomes of a sign-in whose turn it is: `refused`, or `entered` when the password was right, which is the user as
-   * the sign-in left it, or neither.
+   * Verifies a sign-in whose turn it is. Returns `refused` with the problem if it is blocked, `entered` with the updated user
+   * if the password was correct, and otherwise an undefined `entered`.
    */
   async function check(
     name: string,
@@ -109,13 +119,13 @@ export function createSignIn(deps: {
   ) {
     if (!known) {
       const { allowed, retryAfterSeconds } = await limiter.take(`username:${hash(name)}`);
-      if (!allowed) return { refused: tooOften(retryAfterSeconds) };
+      if (!allowed) return { refused: rateLimited(retryAfterSeconds) };
     }
     const attempt = await failures.begin({ username: name, address, known });
-    if ("waitSeconds" in attempt) return { refused: tooMany(attempt.waitSeconds) };
+    if ("waitSeconds" in attempt) return { refused: tooManyAttempts(attempt.waitSeconds) };
     const entered = await orWithdraw(attempt, async () => {
       const right = await passwords.verify(password, user?.state === "active" ? user.passwordHash : undefined);
-      return user && right ? await enter(user, address, session) : undefined;
+      return user && right ? await writeSignIn(user, address, session) : undefined;
     });
     if (entered) await failures.succeeded(attempt);
     else if (user && known && attempt.isLast) {
@@ -124,17 +134,21 @@ export function createSignIn(deps: {
     return { entered };
   }
 
-  /** Writes the sign-in with the ETag of the row its password was checked against; undefined when that no longer holds. */
-  async function enter(known: UserRow, address: string, session: NewSession | undefined): Promise<UserRow | undefined> {
+  /** Writes the sign-in to the user's row. Returns undefined if the user was disabled or the password was changed meanwhile. */
+  async function writeSignIn(
+    known: UserRow,
+    address: string,
+    session: NewSession | undefined,
+  ): Promise<UserRow | undefined> {
     return await users.change(known, (now) => {
       if (now.state !== "active" || now.passwordHash !== known.passwordHash) return undefined;
       const knownAddresses = addresses.with(now, address, clock.now());
-      const after = { ...now, ...signedIn(now, clock), knownAddresses };
-      return { ...after, ...session?.begun(after) };
+      const after = { ...now, ...signInMembers(now, clock), knownAddresses };
+      return { ...after, ...session?.sessionsWith(after) };
     });
   }
 
-  async function orWithdraw<T>(attempt: Attempt, work: () => Promise<T>): Promise<T> {
+  async function orWithdraw<T>(attempt: CountedAttempt, work: () => Promise<T>): Promise<T> {
     try {
       return await work();
     } catch (error) {
@@ -143,15 +157,17 @@ export function createSignIn(deps: {
     }
   }
 
-  /** @param begin - Begins the session that the sign-in is for, if any. @returns The user as the sign-in left it. */
+  /** Signs in a user. @param begin - Creates the session to store, if any. @returns The user after the sign-in. */
   async function signInAs(
     { username, password }: Credentials,
     caller: Caller,
     begin?: (name: string) => NewSession,
   ): Promise<{ user: UserRow; session: NewSession | undefined }> {
     const [name, address] = [userKey(username), addressOf(caller)];
-    const { taken, user } = await (letIn.has(address) ? lookUp(name) : lookedUpAtOnce(() => lookUp(name)));
-    if (taken === "refused") {
+    const { passwordSignIn, user } = await (recentAddresses.has(address)
+      ? lookUp(name)
+      : lookedUpAtOnce(() => lookUp(name)));
+    if (passwordSignIn === "refused") {
       const details = { reason: "ssoOnly" };
       const event = { type: "user.signInRefused", caller, target: targetOf(name, undefined), details };
       await audit.refused({ ...event, outcome: "refused" });
@@ -159,12 +175,12 @@ export function createSignIn(deps: {
     }
     const known = user !== undefined && addresses.has(user, address);
     const session = begin?.(name);
-    // Nothing else is asked of storage before: who finds the line full costs this one read.
-    const place = { line: known ? "known" : "stranger", owner: address } as const;
+    // No other storage request comes before the queue, so a request that finds the queue full costs this one read.
+    const position = { queue: known ? "known" : "unknown", owner: address } as const;
     const how = { address, known, session };
-    const { refused, entered } = await turns.take(place, () => check(name, user, password, how));
+    const { refused, entered } = await queue.run(position, () => check(name, user, password, how));
 
-    if (entered) letIn.add(address);
+    if (entered) recentAddresses.add(address);
     const target = targetOf(name, user);
     if (refused) {
       const details = { reason: refused.code };
@@ -178,7 +194,7 @@ export function createSignIn(deps: {
       });
     }
     const success = { outcome: "success", caller: { ...caller, actor: entered.username }, target } as const;
-    if (taken === "breakGlass") await audit.append({ type: "access.breakGlass", ...success });
+    if (passwordSignIn === "breakGlass") await audit.append({ type: "access.breakGlass", ...success });
     const details = { to: session ? "session" : "token" };
     await audit.append({ type: "user.signedIn", ...success, details });
     return { user: entered, session };
@@ -198,9 +214,9 @@ export function createSignIn(deps: {
     },
 
     async isPasswordOf(user, password, caller) {
-      // Whoever holds a token is no stranger.
+      // The caller is signed in, so the address counts as known.
       const attempt = await failures.begin({ username: user.rowKey, address: addressOf(caller), known: true });
-      if ("waitSeconds" in attempt) throw tooMany(attempt.waitSeconds);
+      if ("waitSeconds" in attempt) throw tooManyAttempts(attempt.waitSeconds);
       const right = await orWithdraw(attempt, () => passwords.verify(password, user.passwordHash));
       if (right) await failures.succeeded(attempt);
       return right;
@@ -208,8 +224,8 @@ export function createSignIn(deps: {
   };
 }
 
-const tooMany = (seconds: number): Problem =>
-  retryLater("tooManyAttempts", "Too many failed sign-ins. Wait as long as Retry-After says.", seconds);
+const tooManyAttempts = (seconds: number): Problem =>
+  retryLater("tooManyAttempts", "Too many failed sign-ins. Wait for the time in Retry-After.", seconds);
 
-const tooOften = (seconds: number): Problem =>
-  retryLater("rateLimited", "Too many sign-ins of this user. Wait as long as Retry-After says.", seconds);
+const rateLimited = (seconds: number): Problem =>
+  retryLater("rateLimited", "Too many sign-ins of this user. Wait for the time in Retry-After.", seconds);

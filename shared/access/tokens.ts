@@ -4,29 +4,37 @@ import * as z from "zod";
 import type { Config } from "../platform/config/config.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
 
+/** Lifetime of a token in seconds. */
 export const TOKEN_SECONDS = 3600;
 
-/** Neither the caller nor the configuration chooses it: https://www.rfc-editor.org/rfc/rfc8725#section-3.1 */
+/** Chosen neither by the caller nor by the configuration: https://www.rfc-editor.org/rfc/rfc8725#section-3.1 */
 const ALGORITHM = "HS256";
 
-/** What a token says. Its bearer's role is not in it: the user's row decides that. */
+/** The claims of a token. The role is not among them: it is read from the user's row. */
 interface Claims {
   username: string;
-  /** Of the user it was issued to: see `uidOf`. Absent in tokens that an earlier version issued. */
+  /** `uid` of the user: see `uidOf`. Absent from tokens of an earlier version. */
   uid: string | undefined;
   id: string;
   issuedAt: Date;
   expiresAt: Date;
 }
 
+/** The service's own access tokens: JWTs that a password sign-in returns. */
 export interface Tokens {
-  /** A token for one hour from `at`, signed with the first key of the ring. */
+  /** Returns a token that is valid for one hour from `at`, signed with the first signing key. */
   issue(user: { username: string; uid: string }, at: Date): Promise<string>;
-  /** Undefined for whatever is not an unexpired token of ours, signed with any key of the ring. */
+  /**
+   * Returns the claims, or undefined if the text is not an unexpired token of this service, signed with any of the signing
+   * keys.
+   */
   verify(token: string): Promise<Claims | undefined>;
 }
 
-/** `iat` has a fraction (RFC 7519 §2 allows it), so that a token and what ends it can be told apart within a second. */
+/**
+ * `iat` has a fraction (RFC 7519 §2 allows it), so that tokens before and after a revocation in the same second can be told
+ * apart.
+ */
 const Payload = z.object({
   sub: z.string().min(1),
   uid: z.string().optional(),
@@ -85,8 +93,8 @@ export function createTokens(deps: { config: TokenConfig; clock: Clock; randomne
 const fromSeconds = (seconds: number): Date => new Date(Math.round(seconds * 1000));
 
 /**
- * A keyed hash under one key of the ring, in hex. The prefix keeps each purpose apart from the others and, since it holds
- * a NUL, from what is signed for tokens.
+ * Returns a keyed hash in hex. The prefix keeps the purposes apart from one another and, because it contains a NUL, from the
+ * signatures of tokens.
  */
 export function keyedHash(key: Uint8Array, purpose: string, text: string): string {
   return createHmac("sha256", key).update(`${purpose}\0${text}`).digest("hex");

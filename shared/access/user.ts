@@ -4,82 +4,91 @@ import { ROLES } from "../platform/http/endpoint.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";
 
+/** Format of usernames. */
 export const USERNAME = /^[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}$/;
 
-/** All users stand in one partition, so that a change of one and of the directory is one transaction. */
+/** All users share one partition, so that a user and the directory change in one transaction. */
 export const USERS_PARTITION = "user";
-/** Row keys that no username can be: `|` is not among its characters, and sorts after all of them. */
+/** Row keys that can't be usernames: `|` is not allowed in a username and sorts after all allowed characters. */
 export const DIRECTORY_KEY = "|directory";
 export const BOOTSTRAP_KEY = "|bootstrap";
 export const AFTER_USERS = "|";
 
 const session = z.object({
-  /** The SHA-256 of the secret in its cookie. */
+  /** SHA-256 of the secret in the cookie. */
   id: z.string(),
-  /** The sign-in's instant: what ends the user's tokens ends it too. */
+  /** Time of the sign-in. Revoking the user's tokens also revokes sessions with an earlier time. */
   createdAt: z.string(),
   idleEndsAt: z.string(),
   endsAt: z.string(),
   by: z.enum(["password", "sso"]),
   address: z.string().optional(),
-  /** What the browser says it is. */
+  /** `User-Agent` header of the browser. */
   userAgent: z.string().optional(),
 });
 export type SessionRecord = z.infer<typeof session>;
 
 const apiTokenDetails = z.object({
-  /** The token's SHA-256, which tells nothing of its 32 random bytes. */
+  /** SHA-256 of the token, which does not reveal its 32 random bytes. */
   id: z.string(),
   name: z.string(),
   role: z.enum(ROLES),
   createdAt: z.string(),
   expiresAt: z.string(),
-  /** The day, in UTC. */
+  /** Date in UTC. */
   lastUsedOn: z.string().optional(),
 });
 export type ApiTokenDetails = z.infer<typeof apiTokenDetails>;
 
 const userRecord = z.object({
   /**
-   * Never changes, and never comes again when a user of the same name is made anew. Rows written before it was kept have
-   * none: see `uidOf`.
+   * Never changes, and differs if a user of the same name is deleted and created again. Absent from rows of earlier versions:
+   * see `uidOf`.
    */
   uid: z.string().optional(),
-  /** As it was written when the user was made. */
+  /** In the spelling of the creation. */
   username: z.string(),
   email: z.string().optional(),
   role: z.enum(ROLES),
   state: z.enum(["active", "disabled"]),
-  /** Whether it was made here or by single sign-on. Absent in rows written before there was any. */
+  /**
+   * `local` if the user was created here, `sso` if by single sign-on. Absent from rows of earlier versions, which had local
+   * users only.
+   */
   source: z.enum(["local", "sso"]).optional(),
-  /** Whom single sign-on knows it as. A row `|sso|...` leads from the pair to the user, so that no two have the same. */
+  /** The linked identity. A row `|sso|...` maps the identity to the user, so that it can't be linked twice. */
   sso: z.object({ issuer: z.string(), subject: z.string() }).optional(),
-  /** Absent for a user who signs in elsewhere. */
+  /** Absent for a user without a password, who signs in with SSO. */
   passwordHash: z.string().optional(),
-  /** True from an administrator's reset until the user has chosen a password. */
+  /** True after a reset by an administrator until the user has chosen a password. */
   mustChangePassword: z.boolean().optional(),
-  /** Tokens issued before this instant are no longer valid. */
+  /** Tokens issued before this time are revoked. */
   tokensValidFrom: z.string(),
-  /** Tokens that were signed out and would otherwise be valid until then. The limits on signing in bound how many. */
+  /** Revoked tokens that have not expired yet. The rate limits of sign-ins limit their number. */
   revokedTokens: z.array(z.object({ id: z.string(), until: z.string() })),
-  /** The user's sessions of browsers: no other one holds, but those in rows of their own (see `EarlierSession`). */
+  /**
+   * The user's browser sessions. Other sessions are not valid, except those in rows of earlier versions (see `EarlierSession`).
+   */
   sessions: z.array(session).optional(),
-  /** Ids of the user's API tokens: no other one holds. Expired ones until the next is made. */
+  /** Ids of the user's API tokens. Other tokens are not valid. Expired ids stay until the next token is created. */
   apiTokens: z.array(z.string()).optional(),
   /**
-   * What else is known of them, so that a call reads this row alone. Of those that an earlier version made, and that were not
-   * used since, only rows of their own tell; what is here of one that is not in `apiTokens` counts for nothing.
+   * Details of the API tokens, so that a request reads only this row. Tokens that an earlier version created and that were not
+   * used since have their details in their own rows only. Details of tokens that are not in `apiTokens` are ignored.
    */
   apiTokenDetails: z.array(apiTokenDetails).optional(),
-  /** Changes with what people see of the user, not with each sign-in: the resource's ETag. */
+  /** The resource's ETag. Changes with every visible change of the user, not with each sign-in. */
   revision: z.string(),
   createdAt: z.string(),
   createdBy: z.string(),
   updatedAt: z.string(),
-  /** The instant of the newest token, too: `tokensValidFrom` is set after it, whatever the clocks of two instances say. */
+  /**
+   * Also the time of the newest token: a revocation sets `tokensValidFrom` after it, even if the clocks of two instances
+   * differ.
+   */
   lastSignInAt: z.string().optional(),
   lastSsoSignInAt: z.string().optional(),
-  /** Where the user signed in from lately; see KnownAddresses. Absent in rows written before it was kept. */
+  /** Addresses of recent sign-ins: see KnownAddresses. Absent from rows of earlier versions. */
   knownAddresses: z.array(z.object({ hash: z.string(), lastAt: z.string() })).optional(),
 });
 export type UserRecord = z.infer<typeof userRecord>;
@@ -88,26 +97,26 @@ export type UserRow = Row<UserRecord>;
 /** Row key: the username in lower case. */
 export const User = entity("Users", userRecord);
 
-/** Whom single sign-on knows somebody as: the issuer or entity id, and who it is there. Never an e-mail address. */
-export type Pair = NonNullable<UserRecord["sso"]>;
+/** An SSO identity: the issuer or entity id, and the subject there. Never an email address. */
+export type ExternalIdentity = NonNullable<UserRecord["sso"]>;
 
 const identity = z.object({
-  /** The row key of whoever it signs in, or signed in before the user was deleted. */
+  /** The row key of the linked user, who may have been deleted since. */
   user: z.string(),
-  /** From the deletion of the user until an administrator takes it back: nobody signs in with it. */
+  /** True after the user was deleted, until an administrator unblocks the identity. A blocked identity can't sign in. */
   refused: z.boolean().optional(),
 });
-/** Leads from a pair to the user; see `identityKey`. */
+/** Maps an SSO identity to its user; see `identityKey`. */
 export const Identity = entity("Users", identity);
-export const identityKey = (pair: Pair): string => identityRow(identityId(pair));
+export const identityKey = (pair: ExternalIdentity): string => identityRow(identityId(pair));
 /** @param id - See `identityId`. */
 export const identityRow = (id: string): string => `|sso|${id}`;
-export const identityId = ({ issuer, subject }: Pair): string =>
+export const identityId = ({ issuer, subject }: ExternalIdentity): string =>
   createHash("sha256").update(`${issuer}\0${subject}`).digest("hex");
 
 /**
- * What the API knows a user by: `sso-` and the identity's hash for one whom single sign-on made, whatever name it got; the
- * username in lower case for everybody else, which can't begin so.
+ * Returns the user's id in the API: `sso-` and the identity's hash for a user that single sign-on created, else the username in
+ * lower case, which can't start with `sso-`.
  */
 export const userId = ({ username, source, sso }: Pick<UserRecord, "username" | "source" | "sso">): string =>
   source === "sso" && sso ? `sso-${identityId(sso)}` : userKey(username);
@@ -120,13 +129,13 @@ const refusal = z.object({
   refusedBy: z.string(),
 });
 export type RefusalRecord = z.infer<typeof refusal>;
-/** Stands beside each refused identity, for their list. Row key: `|refused|` and the identity's id. */
+/** Details of a blocked identity, for the list of them. Row key: `|refused|` and the identity's id. */
 export const Refusal = entity("Users", refusal);
 export const REFUSALS = "|refused|";
 
 const directory = z.object({
   /**
-   * Row keys of the active users with the role admin and a password. Every change of them replaces this row in its
+   * Row keys of the active users with the role admin and a password. A change of one of them replaces this row in the same
    * transaction.
    */
   administrators: z.array(z.string()),
@@ -137,36 +146,42 @@ export const Directory = entity("Users", directory);
 
 export const userKey = (username: string): string => username.toLowerCase();
 
-/** Whether the user can let others in again: with a password, since single sign-on may fail. */
+/**
+ * Returns true if the user can restore access for others: an active administrator with a password, because single sign-on may
+ * fail.
+ */
 export const isAdministrator = (user: UserRecord | undefined): boolean =>
   user?.role === "admin" && user.state === "active" && user.passwordHash !== undefined;
 
-/** Of a row that has none the instant it was made, which no other user of that name has. */
+/** Returns the user's `uid`. For a row without one it is the creation time, which no other user of that name has. */
 export const uidOf = (user: UserRecord): string => user.uid ?? user.createdAt;
 
-/** Whether a sign-in of this instant still lets the user in: nothing that ends sign-ins came after it. */
-export const signInHolds = (user: UserRecord, since: Date): boolean =>
+/** Returns true if a sign-in at this time is still valid: the user is active and sign-ins were not revoked since. */
+export const isSignInValid = (user: UserRecord, since: Date): boolean =>
   user.state === "active" && since.getTime() >= Date.parse(user.tokensValidFrom);
 
-/** What every change that people see writes along. */
-export const revised = (deps: { clock: Clock; randomness: Randomness }) => {
+/** Members that change with every visible change of a user. */
+export const newRevision = (deps: { clock: Clock; randomness: Randomness }) => {
   const now = deps.clock.now();
   return { revision: deps.randomness.ulid(now), updatedAt: now.toISOString() };
 };
 
-/** The tokens that were signed out and would otherwise still be valid. */
-export const stillRevoked = (user: UserRecord, clock: Clock): UserRecord["revokedTokens"] =>
+/** Returns the revoked tokens that have not expired yet. */
+export const unexpiredRevocations = (user: UserRecord, clock: Clock): UserRecord["revokedTokens"] =>
   user.revokedTokens.filter(({ until }) => Date.parse(until) > clock.now().getTime());
 
-/** What a sign-in writes: its instant is never before what ended earlier ones, whatever the clocks of two instances say. */
-export function signedIn(user: UserRecord, clock: Clock): Pick<UserRecord, "lastSignInAt" | "revokedTokens"> {
+/**
+ * Returns the members that a sign-in writes. Its time is never before the last revocation, even if the clocks of two instances
+ * differ.
+ */
+export function signInMembers(user: UserRecord, clock: Clock): Pick<UserRecord, "lastSignInAt" | "revokedTokens"> {
   const earlier = [user.tokensValidFrom, user.lastSignInAt].map((at) => (at === undefined ? 0 : Date.parse(at)));
   const at = Math.max(clock.now().getTime(), ...earlier);
-  return { lastSignInAt: new Date(at).toISOString(), revokedTokens: stillRevoked(user, clock) };
+  return { lastSignInAt: new Date(at).toISOString(), revokedTokens: unexpiredRevocations(user, clock) };
 }
 
-/** What ends every token and session so far, on every instance. */
-export function tokensEnded(
+/** Returns the members that revoke every token and session issued so far, on every instance. */
+export function revokedTokenMembers(
   user: UserRecord,
   clock: Clock,
 ): Pick<UserRecord, "tokensValidFrom" | "revokedTokens" | "sessions"> {

@@ -22,11 +22,11 @@ import {
 } from "./user.ts";
 import { VIEWED, type Viewed } from "./views.ts";
 
-/** The users as they are stored. The last active administrator can't go, also when two instances remove one each. */
+/** The stored users. Guarantees that one active administrator remains, even if two instances each remove one. */
 export interface Users {
-  /** One uncached point read; none for what can't be a username. */
+  /** Reads a user: one uncached point read, none if the name can't be a username. */
   find(username: string): Promise<UserRow | undefined>;
-  /** By the username, or by what `userId` says: two reads more. */
+  /** Reads a user by username or by the result of `userId`. The latter costs two more reads. */
   findById(id: string): Promise<UserRow | undefined>;
   /**
    * @param also - Further operations in the users' partition, for the same transaction.
@@ -34,12 +34,12 @@ export interface Users {
    */
   create(user: UserRecord, also?: readonly Operation[]): Promise<UserRow>;
   /**
-   * Writes what `next` makes of the user, beginning with the row that is known and again when it was changed meanwhile.
-   * `next` may throw, or return undefined to leave it as it is.
+   * Replaces the user with the result of `next`, starting with the row that the caller has read, and calls `next` again after a
+   * conflict. `next` may throw, or return undefined to change nothing.
    *
    * @param also - Further operations in the users' partition, for the same transaction.
-   * @returns The user as it is now; undefined when it is gone or was left.
-   * @throws {Problem} conflict when it would leave no administrator.
+   * @returns The changed user. Undefined if the user does not exist any more or `next` returned undefined.
+   * @throws {Problem} conflict if no administrator would remain.
    */
   change(
     known: UserRow,
@@ -47,16 +47,18 @@ export interface Users {
     also?: (after: UserRecord, before: UserRow) => readonly Operation[],
   ): Promise<UserRow | undefined>;
   /**
-   * @param check - May throw to refuse, or return further operations for the same transaction.
-   * @returns False when the user was gone already.
-   * @throws {Problem} conflict when it would leave no administrator.
+   * Deletes the user.
+   *
+   * @param check - May throw to reject, or return further operations for the same transaction.
+   * @returns False if the user was already deleted.
+   * @throws {Problem} conflict if no administrator would remain.
    */
   remove(known: UserRow, check: (now: UserRow) => readonly Operation[]): Promise<boolean>;
-  /** By name. */
+  /** Lists users by name. */
   list(page: PageRequest): Promise<Page<Row<Viewed>>>;
 }
 
-/** How often a change is tried that other writers keep coming before: of one user there are rarely two. */
+/** Attempts to change a user while other writers change it. */
 const ATTEMPTS = 20;
 
 export function createUsers(tables: Tables): Users {
@@ -72,7 +74,7 @@ export function createUsers(tables: Tables): Users {
     after: UserRecord | undefined,
     also: readonly Operation[] = [],
   ): Promise<string> {
-    const withDirectory = countedAs(before) !== countedAs(after);
+    const withDirectory = directoryCategory(before) !== directoryCategory(after);
     const operations = [...userOperations(before, after, withDirectory ? await directory() : undefined), ...also];
     const etags = await tables.transaction(User.table, USERS_PARTITION, operations);
     return etags.get(operations[0]!.rowKey)!;
@@ -128,14 +130,15 @@ export function createUsers(tables: Tables): Users {
 export const userExists = (username: string): Problem =>
   new Problem("alreadyExists", `The user ${username} exists already. Choose another username.`);
 
-/** What the directory says of a user; it is part of the transaction only when that changes. */
-const countedAs = (user: UserRecord | undefined) =>
+/** Returns the directory's entry for a user. A transaction includes the directory only if the entry changes. */
+const directoryCategory = (user: UserRecord | undefined) =>
   user === undefined ? "nobody" : isAdministrator(user) ? "administrator" : "other";
 
 /**
- * The operations that turn one user from `before` into `after`, the user's own first: they belong in one transaction.
+ * Returns the operations that change one user from `before` to `after`, to be written in one transaction. The first one is the
+ * user's own.
  *
- * @throws {Problem} conflict when it would leave no administrator.
+ * @throws {Problem} conflict if no administrator would remain.
  */
 export function userOperations(
   before: UserRow | undefined,
@@ -150,10 +153,13 @@ export function userOperations(
         ? insert(User, key, after)
         : replace(User, key, after, before.etag),
   ];
-  if (countedAs(before) === countedAs(after)) return operations;
+  if (directoryCategory(before) === directoryCategory(after)) return operations;
   const others = (directory?.administrators ?? []).filter((administrator) => administrator !== key);
   if (isAdministrator(before) && !isAdministrator(after) && others.length === 0) {
-    throw new Problem("conflict", "This is the last administrator with a password. Make another user one first.");
+    throw new Problem(
+      "conflict",
+      "This is the last administrator with a password. Make another user an administrator first.",
+    );
   }
   const next = {
     administrators: isAdministrator(after) ? [...others, key] : others,

@@ -4,6 +4,7 @@ import type { Row } from "../platform/storage/entity.ts";
 import type { AccountView, EntraView, RefusedIdentity, UserView } from "./api.ts";
 import { REFUSALS, type RefusalRecord, type UserRecord, userId } from "./user.ts";
 
+/** Converts the bearer of a token of Entra to the form in API responses. */
 export const entraView = ({ username, role }: Actor): z.infer<typeof EntraView> => ({
   id: username,
   username,
@@ -11,7 +12,7 @@ export const entraView = ({ username, role }: Actor): z.infer<typeof EntraView> 
   source: "entra",
 });
 
-/** The members of a row that its views are made of. */
+/** The members of a user that the views need. */
 export const VIEWED = [
   "username",
   "email",
@@ -28,6 +29,7 @@ export const VIEWED = [
 ] as const satisfies readonly (keyof UserRecord)[];
 export type Viewed = Pick<UserRecord, (typeof VIEWED)[number]>;
 
+/** Converts a user to the form in API responses. */
 export function userView(user: Viewed): UserView {
   return {
     id: userId(user),
@@ -45,6 +47,7 @@ export function userView(user: Viewed): UserView {
   };
 }
 
+/** Converts a user to the form that administrators see. */
 export const accountView = (user: Viewed, lockedUntil: Date | undefined): AccountView => ({
   ...userView(user),
   sso: user.sso ?? null,

@@ -2,7 +2,7 @@ import { encodeTime } from "ulid";
 import type { Clock, Logger } from "../platform/runtime.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_MS, SECOND_MS } from "../platform/time.ts";
-import { type DueSecret, dueSecrets } from "../rotation/due.ts";
+import { type DueSecret, dueSecrets } from "../rotation/due-secrets.ts";
 import { allPolicies, type RotationPolicies } from "../rotation/policies.ts";
 import type { PolicyAttention, PolicyRecord } from "../rotation/policy.ts";
 import { placeOf } from "../rotation/publications.ts";

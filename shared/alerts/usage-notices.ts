@@ -1,4 +1,4 @@
-import { idOfUnexpected } from "../dependencies/logs/unexpected.ts";
+import { idOfUnexpected } from "../dependencies/logs/unexpected-readers.ts";
 import type { Usage } from "../dependencies/logs/usage.ts";
 import type { AutomationSource, PendingNotice } from "./automation-events.ts";
 

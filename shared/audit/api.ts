@@ -5,9 +5,9 @@ import { Finding } from "./chain/findings.ts";
 import { PurgeRecord } from "./chain/purge-record.ts";
 import { AuditEntry, EVENT_TYPE } from "./entry.ts";
 import type { AuditQuery } from "./list.ts";
-import { MAX_FINDINGS } from "./verify/found.ts";
+import { MAX_FINDINGS } from "./verify/finding-list.ts";
 
-/** The audit log as the API takes and shows it. */
+/** Schemas of the audit log in the API. */
 
 export const period = { start_date: queryInstant("start").optional(), end_date: queryInstant("end").optional() };
 
@@ -41,7 +41,7 @@ export const VerifyQuery = z.strictObject({ ...period, cursor: pageParameters.cu
 
 type Filters = { start_date?: Date | undefined; end_date?: Date | undefined; event_type?: string; actor?: string };
 
-/** @throws {Problem} invalidRequest when the period ends before it begins. */
+/** @throws {Problem} invalidRequest if the period ends before it starts. */
 export function auditQuery({ start_date: start, end_date: end, event_type: eventType, actor }: Filters): AuditQuery {
   if (start && end && start > end) {
     throw new Problem("invalidRequest", "The period ends before it begins. Swap start_date and end_date.", {

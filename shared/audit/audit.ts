@@ -10,7 +10,7 @@ import type { Appender, AuditEvent } from "./event.ts";
 import type { ExportPart, ExportRequest } from "./export/export.ts";
 import { type AuditPage, type AuditQuery, listEntries } from "./list.ts";
 import { type PurgeResult, purgeSealed } from "./purge/purge.ts";
-import { enterExport, readingEvent } from "./reading.ts";
+import { readingEvent, recordExport } from "./reading-events.ts";
 import { createSealer, type Sealing } from "./seal/seal.ts";
 import { type AuditStatistics, statistics } from "./seal/statistics.ts";
 import { type VerifyRequest, verifySealed } from "./verify/verify.ts";
@@ -19,27 +19,32 @@ import { createWriter } from "./write/writer.ts";
 export type { AuditEvent } from "./event.ts";
 
 /**
- * The audit log. Members of `before`, `after` and `details` that are named like a secret are kept as `[redacted]`; each of
- * the three holds at most 16,384 characters of JSON.
+ * The audit log. Members of `before`, `after` and `details` whose names are those of secrets are stored as `[redacted]`. Each
+ * of the three holds at most 16,384 characters of JSON.
  */
 export interface Audit extends Appender {
-  /** As `append`, but repeats of one refusal (actor, address, type, target) within a minute are one entry with a count. */
+  /**
+   * Like `append`, but repeats of one rejected request (actor, address, type, target) within a minute share an entry with a
+   * count.
+   */
   refused(event: AuditEvent): Promise<void>;
   /**
-   * @param reader - Whose reading is entered, before it is answered; nobody's when left out.
+   * Lists entries. @param reader - The reading is recorded for this caller before the page is returned. Omitted: the reading is
+   * not recorded.
    * @throws {Problem} invalidCursor
    */
   list(query: AuditQuery, request: PageRequest, reader?: Caller): Promise<AuditPage>;
   /**
-   * @param reader - Whose export is entered: its intent before the first part, its outcome with the last one.
+   * Exports entries. @param reader - The export is recorded for this caller: its intent before the first part, its outcome with
+   * the last part.
    * @throws {Problem} invalidCursor; invalidRequest for a PDF over its limit.
    */
   export(request: ExportRequest, reader?: Caller): Promise<ExportPart>;
-  /** Seals what is due; for a timer. */
+  /** Seals the intervals that are due. A timer calls it. */
   seal(): Promise<Sealing>;
   /** @throws {Problem} invalidCursor */
   verify(request: VerifyRequest, reader?: Caller): Promise<Verification>;
-  /** @throws {Problem} conflict when nothing is sealed since `AUDIT_SIGNING_KEYS` is not set. */
+  /** Deletes old sealed entries. @throws {Problem} conflict if nothing is sealed because `AUDIT_SIGNING_KEYS` is not set. */
   purge(retentionDays: number, caller: Caller): Promise<PurgeResult>;
   statistics(): Promise<AuditStatistics>;
 }
@@ -50,9 +55,11 @@ export interface AuditDependencies {
   randomness: Randomness;
   config: Pick<Config, "AUDIT_SIGNING_KEYS" | "AUDIT_MINIMUM_RETENTION_DAYS">;
   log: Logger;
-  /** Where the newest digest is remembered outside the tables; without it a cut tail can't be found. */
+  /**
+   * Stores the newest digest outside the tables. Without it, the deletion of the newest entries and digests can't be detected.
+   */
   anchor?: Anchor | undefined;
-  /** The Unicode font of PDF exports, a WOFF file: the bundle has its own beside it. */
+  /** Path of the Unicode font for PDF exports, a WOFF file. Default: the font in the bundle's folder. */
   unicodeFont?: string;
 }
 
@@ -74,7 +81,7 @@ export function createAudit({ tables, clock, randomness, config, log, anchor, un
       const exporting = { ...stored, unicodeFont };
       const make = (exportId: string) => exportPart(exporting, request, exportId);
       return reader
-        ? await enterExport({ append, reading }, request, reader, make)
+        ? await recordExport({ append, reading }, request, reader, make)
         : await make(randomness.ulid(clock.now()));
     },
     seal: createSealer({ ...stored, log, enter: refused }),

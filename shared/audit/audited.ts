@@ -3,16 +3,16 @@ import { isConflict } from "../platform/storage/conflict.ts";
 import { isUnclear } from "../platform/storage/errors.ts";
 import type { Appender, AuditEvent } from "./event.ts";
 
-/** What the entry of a finished effect says beside its event. */
+/** Members that the entry of a successful outcome adds to the event. */
 export type Entered = Partial<Pick<AuditEvent, "before" | "after" | "details">>;
 
 /**
- * Has an effect between two entries: the intent, without which nothing happens, and the outcome. What `effect` throws is
- * entered and thrown on: a Problem of the caller's, or that another writer was faster, as `refused`, anything else as
- * `failure`, both with the reason. Where storage or a cloud service left open whether the effect came about, nothing is
- * entered: the intent stands alone, and a repeat of the request settles it. An effect that knows better throws a Problem.
+ * Runs an effect between two audit entries: first the intent, without which the effect does not run, then the outcome. A thrown
+ * error is recorded and rethrown: a Problem of the caller or a lost race with another writer as `refused`, any other error as
+ * `failure`, both with the reason. If storage or a cloud service left it open whether the effect happened, no outcome is
+ * recorded. The intent then stands alone until the request is repeated. An effect that knows the outcome throws a Problem.
  *
- * @param entered - What the entry of success says of the result.
+ * @param entered - Returns the members that the entry of success adds.
  */
 export async function audited<T>(
   audit: Appender,
@@ -36,5 +36,5 @@ export async function audited<T>(
   return result;
 }
 
-/** Failures of other services say so themselves: `CloudFailure`, and those of sync targets. */
+/** Errors of other services carry this information: `CloudFailure` and the errors of sync targets. */
 const leavesOpen = (error: unknown): boolean => error instanceof Error && "unclear" in error && error.unclear === true;

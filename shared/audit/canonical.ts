@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 
 /**
- * JSON as RFC 8785 writes it: no spaces, the members of every object in the order of their UTF-16 code units. Equal
- * content is equal text, so anyone can compute an entry's hash again from a parsed export. Undefined members are left out.
+ * Serializes JSON by RFC 8785: no spaces, members of every object in the order of their UTF-16 code units. Equal content gives
+ * equal text, so anyone can recompute an entry's hash from a parsed export. Undefined members are omitted.
  */
 export function canonicalJson(value: unknown): string {
   if (typeof value !== "object" || value === null) return JSON.stringify(value) ?? "null";

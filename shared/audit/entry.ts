@@ -4,15 +4,16 @@ import { canonicalJson } from "./canonical.ts";
 import type { AuditEvent } from "./event.ts";
 import { redact } from "./redact.ts";
 
-/** What an event's type looks like, in entries and as a filter. */
+/** Format of an event type, in entries and filters. */
 export const EVENT_TYPE = /^[a-z][A-Za-z0-9]{0,49}(\.[a-z][A-Za-z0-9]{0,49}){1,3}$/;
 
-/** Longest JSON of `before`, `after` and `details`, in characters; an entry says so where it left more out. */
+/** Maximum length of `before`, `after` and `details` as JSON, in characters. An entry says if more was left out. */
 export const MAX_DETAIL_CHARACTERS = 16_384;
-/** A name in any script still makes a legal row key (at most 1,024 characters) when every character is escaped. */
+/** Maximum length of a name, so that with every character escaped it still fits into a row key (1,024 characters). */
 const MAX_ACTOR_CHARACTERS = 256;
 const MAX_TARGET_CHARACTERS = 1024;
 
+/** An entry of the audit log, as stored and as the API returns it. */
 export const AuditEntry = z
   .object({
     id: z.string().regex(ULID).meta({ description: "A ULID." }),
@@ -21,7 +22,7 @@ export const AuditEntry = z
       description:
         "When it happened, where the log was closed for that time already; occurredAt is then the next instant that was not. Before its interval is over, only a stranger with access to storage closes it.",
     }),
-    eventType: z.string().meta({ example: "settings.changed" }).meta({ description: "What happened." }),
+    eventType: z.string().meta({ example: "settings.changed" }).meta({ description: "Type of the event." }),
     outcome: z
       .enum(["success", "failure", "refused", "intent"])
       .meta({ description: "intent: entered before an outside effect; its outcome follows under the same requestId." }),
@@ -50,8 +51,9 @@ export const AuditEntry = z
 export type AuditEntry = z.infer<typeof AuditEntry>;
 
 /**
- * @param happenedAt - Where it is not entered under its own instant, in milliseconds since 1970.
- * @throws TypeError for an event type that is not `thing.happened`: a mistake of the code that tells it.
+ * Creates the entry of an event. @param happenedAt - Milliseconds since 1970, if the event happened before the time of the
+ * entry.
+ * @throws TypeError for an event type that is not like `thing.happened`: a programming error.
  */
 export function entryOf(event: AuditEvent, id: string, at: number, happenedAt?: number): AuditEntry {
   if (!EVENT_TYPE.test(event.type)) throw new TypeError(`${event.type} is not an event type like thing.happened.`);
@@ -80,12 +82,12 @@ function detail(value: unknown): unknown {
   return characters > MAX_DETAIL_CHARACTERS ? { omitted: `${characters} characters of JSON` } : shown;
 }
 
-/** An entry as a row keeps it; its hash is the SHA-256 of this text. */
+/** Returns the stored text of an entry. The entry's hash is the SHA-256 of this text. */
 export const entryText = (entry: AuditEntry): string => canonicalJson(entry);
 
 /**
- * The entry of a row that anyone may have written, its members in the order of the description; undefined when the text is
- * none.
+ * Parses the text of a row, which anyone may have written, with its members in the order of the schema. Undefined if the text
+ * is not an entry.
  */
 export function readEntry(text: string | undefined): AuditEntry | undefined {
   if (text === undefined) return undefined;

@@ -1,16 +1,16 @@
 import type { Caller } from "../platform/http/endpoint.ts";
 
-/** Something that happened, as the rest of the service tells it. */
+/** An event to record in the audit log. */
 export interface AuditEvent {
   /**
-   * A ULID that the caller keeps, for an event that may be told again after a crash: under one id it is entered once, at
+   * A ULID that the caller stores, for an event that may be recorded again after a crash. It is recorded once under this id, at
    * the ULID's time.
    */
   id?: string;
-  /** What happened, as `thing.happened` in camelCase: `user.signedIn`, `settings.changed`. */
+  /** The event type, as `thing.happened` in camelCase: `user.signedIn`, `settings.changed`. */
   type: string;
   caller: Caller;
-  /** `intent` is entered before an outside effect, one of the others after it. */
+  /** `intent` is recorded before an outside effect, the others after it. */
   outcome: "success" | "failure" | "refused" | "intent";
   target?: { type: string; id: string };
   before?: unknown;
@@ -18,11 +18,11 @@ export interface AuditEvent {
   details?: Record<string, unknown>;
 }
 
-/** What enters events. */
+/** Records events in the audit log. */
 export interface Appender {
   /**
-   * Enters the event; when this fails, the effect it stands for must not happen.
-   * @throws {IntervalSealed} for an event with an `id` whose time can't be entered any more, and that was not entered.
+   * Records the event. If this fails, the effect must not happen.
+   * @throws {IntervalSealed} for an event with an `id` that was not recorded, and whose interval is sealed.
    */
   append(event: AuditEvent): Promise<void>;
 }

@@ -1,24 +1,24 @@
 import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 
 /**
- * Entries are sealed by the interval: each has one digest, even an empty one. Ten minutes is the longest an entry can
- * stand unsealed (plus `SEAL_DELAY_MS`) and still only 144 digests a day.
+ * The intervals of the audit log. Each interval is sealed with one digest, even if it has no entries. Ten minutes limit the
+ * time that an entry is unsealed (plus `SEAL_DELAY_MS`), at 144 digests a day.
  */
 export const INTERVAL_MINUTES = 10;
 export const INTERVAL_MS = INTERVAL_MINUTES * MINUTE_MS;
 
-/** How long after its end an interval is closed, so that the clocks of two instances need not agree to the second. */
+/** Delay between the end of an interval and its closing, so that the clocks of two instances may differ by seconds. */
 export const SEAL_DELAY_MS = MINUTE_MS;
 
-/** An interval is known by the instant it starts, in milliseconds since 1970. */
+/** The start of an interval, in milliseconds since 1970, which identifies it. */
 export type Interval = number;
 
 export const intervalOf = (at: number): Interval => Math.floor(at / INTERVAL_MS) * INTERVAL_MS;
 
-/** `2026-11-21T10:40Z`: sorts by time and is a legal table key. */
+/** `2026-11-21T10:40Z`: sorts by time and is a valid table key. */
 export const intervalName = (interval: Interval): string => `${new Date(interval).toISOString().slice(0, 16)}Z`;
 
-/** The interval behind a name; NaN when it is none. */
+/** Parses an interval's name. NaN if the name is invalid. */
 export const intervalFrom = (name: string): Interval => Date.parse(name);
 
 export const isIntervalName = (name: string): boolean =>
@@ -27,10 +27,10 @@ export const isIntervalName = (name: string): boolean =>
 /** The day an interval lies in: `2026-11-21`. */
 export const dayOf = (interval: Interval): string => intervalName(interval).slice(0, 10);
 
-/** When in its day an interval starts: `10:40`. */
+/** The time of day at which an interval starts: `10:40`. */
 export const timeOf = (interval: Interval): string => intervalName(interval).slice(11, 16);
 
-/** The intervals of `from <= interval < to`, day by day, at most `atMost` together. */
+/** Yields the intervals of `from <= interval < to`, day by day, at most `atMost` at a time. */
 export function* intervalsByDay(
   from: Interval,
   to: Interval,
@@ -47,7 +47,7 @@ export function* intervalsByDay(
   if (together.length > 0) yield together;
 }
 
-/** Nothing can be entered in an interval once it is sealed. */
+/** The interval is sealed, so no entry can be added to it. */
 export class IntervalSealed extends Error {
   override readonly name = "IntervalSealed";
 

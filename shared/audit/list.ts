@@ -5,17 +5,17 @@ import type { Tables } from "../platform/storage/tables.ts";
 import { canonicalJson, sha256 } from "./canonical.ts";
 import type { Finding } from "./chain/findings.ts";
 import type { AuditEntry } from "./entry.ts";
-import { type IndexedRow, readIndexed } from "./indexed.ts";
-import { readRows } from "./read.ts";
+import { type IndexedRow, readIndexed } from "./read-indexed.ts";
+import { readRows } from "./read-rows.ts";
 import { type EntryFilter, INDEX_PARTITION, IndexRow, indexPrefix, indexRange } from "./rows.ts";
 
-/** Entries in `start <= instant < end`; every member narrows, none is everything. */
+/** A query of entries in `start <= instant < end`. Each member narrows it; without members it matches all entries. */
 export interface AuditQuery extends EntryFilter {
   start?: Date | undefined;
   end?: Date | undefined;
 }
 
-/** Where a page ended, with what was counted on the first one: later pages don't count again. */
+/** The position after a page, with the count of the first page: later pages don't count again. */
 const Cursor = z.object({
   query: z.string(),
   after: z.string(),
@@ -23,7 +23,7 @@ const Cursor = z.object({
   total: z.int().nullable(),
 });
 
-/** Names a query, so that a cursor is refused beside other filters. */
+/** Identifies a query, so that a cursor is rejected with other filters. */
 export const queryName = ({ start, end, actor, eventType }: AuditQuery): string =>
   sha256(canonicalJson([start, end, actor?.toLowerCase(), eventType])).slice(0, 16);
 
@@ -41,16 +41,16 @@ export function refuseOtherQuery(name: string, query: AuditQuery): void {
 
 /** A page of the log. */
 export interface AuditPage extends Page<AuditEntry> {
-  /** Rows of the index on this page for which there is no such entry; absent when there are none. */
+  /** Rows of the index on this page without a matching entry. Absent if there are none. */
   findings?: Finding[];
 }
 
 /**
- * One page, newest first. The index says which entries, the primary rows say what they are: whatever stands in the index
- * without such an entry is told as a finding. That the index lacks none is what verification checks.
+ * Returns one page, newest first. The index selects the entries, the primary rows give their content. An index row without a
+ * matching entry is reported as a finding. Verification checks that no index rows are missing.
  *
- * With a cursor it costs one request of the index (two for 1,000 entries) and what `readIndexed` takes, on every page and
- * with every filter; without one up to eleven more, which count to 10,000.
+ * With a cursor it costs one request of the index (two for 1,000 entries) and the requests of `readIndexed`, on every page and
+ * with every filter. Without a cursor it costs up to eleven more requests, which count up to 10,000 entries.
  */
 export async function listEntries(tables: Tables, query: AuditQuery, request: PageRequest): Promise<AuditPage> {
   const prefix = indexPrefix(query);
@@ -73,7 +73,10 @@ export async function listEntries(tables: Tables, query: AuditQuery, request: Pa
     return { rows: rows.slice(0, request.limit), more: rows.length > request.limit };
   }
 
-  /** Counts what follows `after`, on from `counted`, until one more than is told exactly; and finds the row at `offset`. */
+  /**
+   * Counts the entries after `after`, starting from `counted`, up to one more than the largest exact total. Also finds the row
+   * at `offset`.
+   */
   async function count(after: string | undefined, counted: number) {
     let before: string | undefined;
     let total = counted;

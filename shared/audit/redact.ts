@@ -1,7 +1,7 @@
 /**
- * Members whose value never enters the log, whoever passes them, compared without case and separators. An explicit
- * list: a pattern such as /secret/ would also hide what an auditor needs (`secretId`, `sourceSecret`, `tokenId`). A bare
- * `key` is not on it: in this service that is the name of a setting.
+ * Names of members whose value is never stored in the log. Compared without case and separators. An explicit list: a pattern
+ * such as /secret/ would also hide details that an auditor needs (`secretId`, `sourceSecret`, `tokenId`). A bare `key` is not
+ * on the list, because in this service it is the name of a setting.
  */
 const SECRET_NAMES = new Set(
   `password passwd currentPassword newPassword oldPassword passwordHash passphrase
@@ -15,9 +15,13 @@ const SECRET_NAMES = new Set(
     .map(plainName),
 );
 
+/** Replacement of values that are not stored. */
 export const REDACTED = "[redacted]";
 
-/** Deep enough for every configuration of this service; what lies deeper is left out, so no event can exhaust the stack. */
+/**
+ * Maximum depth, enough for every configuration of this service. Deeper levels are left out, so that no event can exhaust the
+ * stack.
+ */
 const MAX_DEPTH = 12;
 
 function plainName(name: string): string {
@@ -25,8 +29,8 @@ function plainName(name: string): string {
 }
 
 /**
- * A copy of `value` in which every member that is named like a secret reads `[redacted]`. What can't be a secret's value
- * stays visible: absence, booleans (`password: true`, "was changed") and numbers (`secrets: 12`, a count).
+ * Returns a copy of `value` in which members with names of secrets are `[redacted]`. Values that can't be secrets stay: null
+ * and undefined, booleans (`password: true`, "was changed") and numbers (`secrets: 12`, a count).
  */
 export function redact(value: unknown, depth = 0): unknown {
   if (typeof value !== "object" || value === null || value instanceof Date) return value;

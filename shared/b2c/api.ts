@@ -5,7 +5,7 @@ import { ListFailure, RUN_STATUSES } from "../platform/runs/discovery-runs.ts";
 import { CHECKS, type TestResult } from "./connection-test.ts";
 import { Counts, type FoundTenant, nextDiscoveryAt, type RunRecord, TENANT_TYPES } from "./tenant.ts";
 
-/** B2C tenants as the API takes and shows them. */
+/** Schemas of B2C tenants in the API. */
 
 const instant = z.iso.datetime();
 const guid = z.guid("must be a GUID").transform((id) => id.toLowerCase());
@@ -77,7 +77,7 @@ const CountsView = Counts.meta({
 const FailureView = ListFailure.extend({
   list: z.string().meta({
     description:
-      "What could not be read: applications, policyKeys or identityProviders; signIn or organization if nothing could be read.",
+      "Kinds that could not be read: applications, policyKeys or identityProviders; signIn or organization if nothing could be read.",
   }),
   at: instant,
 }).meta({ id: "B2cFailure" });
@@ -160,7 +160,9 @@ export const TenantRun = z
     counts: CountsView.nullable().meta({
       description: "Numbers of credentials after the run. Null while it is in progress.",
     }),
-    failures: z.array(FailureView).meta({ description: "What could not be read, and how to fix it." }),
+    failures: z
+      .array(FailureView)
+      .meta({ description: "Parts of the tenant that could not be read, and how to fix it." }),
   })
   .meta({ id: "B2cDiscovery" });
 

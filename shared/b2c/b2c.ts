@@ -18,7 +18,7 @@ import { isConflict } from "../platform/storage/conflict.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { SECOND_MS } from "../platform/time.ts";
-import { createKeptSecrets } from "../secrets/kept-secrets.ts";
+import { createStoredSecrets } from "../secrets/stored-secrets.ts";
 import type { NewTenant, TenantChange } from "./api.ts";
 import { type TenantReader, type TestResult, testTenant } from "./connection-test.ts";
 import { changeStatus, discoverTenant } from "./discover.ts";
@@ -35,22 +35,23 @@ import {
   secretUse,
   TENANTS,
 } from "./tenant.ts";
-import { ownTenant, secretMissing } from "./words.ts";
+import { ownTenant, secretMissing } from "./tenant-problems.ts";
 
+/** Name of the queue. */
 export const QUEUE = "b2c-tenants";
-/** Without a run: discover it if that is due, or finish its removal. */
+/** A message of the queue. Without `run`: discover the tenant if it is due, or finish its removal. */
 export const TenantMessage = z.object({ tenantId: z.string(), runId: z.string().optional() });
 export type TenantMessage = z.infer<typeof TenantMessage>;
 
-/** A request waits so long for its discovery to end: the contract's figure. */
+/** Milliseconds that a request waits for its discovery to end, as the API description says. */
 const WAIT_MS = 20 * SECOND_MS;
-/** The message that finishes what a request's process leaves undone comes so much later. */
+/** Delay of the message that completes the work if the process of the request crashes. */
 const MESSAGE_DELAY_SECONDS = 30;
 const LONGEST_BUSY_SECONDS = 60;
-/** A test that is not over by then says so. */
+/** Time limit of a connection test. Steps that are not done by then are reported as not done. */
 const TEST_MS = 30 * SECOND_MS;
 
-/** A client secret of a registration, as the alerts tell of it. Instants are ISO 8601. */
+/** A client secret of a registration, for alerts. Times are ISO 8601. */
 interface TenantCredential {
   id: string;
   what: string;
@@ -60,40 +61,43 @@ interface TenantCredential {
 }
 
 /**
- * The registry of B2C tenants, of whichever kind, and the discovery of their credentials. Without a PRO licence nothing
- * begins; what there is can still be looked at and deleted.
+ * The registry of tenants (Azure AD B2C and external tenants), and the discovery of their credentials. Without a PRO license
+ * nothing new starts, but existing tenants can be read and deleted.
  */
 export interface B2c {
-  /** @throws {Problem} alreadyExists, conflict, unavailable */
+  /** Registers a tenant. @throws {Problem} alreadyExists, conflict, unavailable */
   register(given: NewTenant, caller: Caller): Promise<FoundTenant>;
-  /** By display name. @throws {Problem} invalidCursor; licenseRequired without a licence while there is none */
+  /** Lists tenants by display name. @throws {Problem} invalidCursor; licenseRequired if there is no tenant and no license */
   list(request: PageRequest): Promise<Page<FoundTenant>>;
-  /** @throws {Problem} notFound; conflict: tampered with; licenseRequired without a licence while there is no such tenant */
+  /**
+   * @throws {Problem} notFound; conflict if the row was tampered with; licenseRequired if there is no such tenant and no
+   * license
+   */
   get(tenantId: string): Promise<FoundTenant>;
   /** @throws {Problem} notFound, conflict, invalidRequest, preconditionFailed, unavailable */
   change(tenantId: string, given: TenantChange, ifMatch: string | undefined, caller: Caller): Promise<FoundTenant>;
-  /** With its assets and its secret. @throws {Problem} as `get`; preconditionFailed */
+  /** Removes a tenant with its assets and its secret. @throws {Problem} as `get`; preconditionFailed */
   remove(tenantId: string, ifMatch: string | undefined, caller: Caller): Promise<void>;
-  /** Tries what a discovery reads, with the saved secret. @throws {Problem} notFound, conflict */
+  /** Tests everything that a discovery reads, with the saved secret. @throws {Problem} notFound, conflict */
   test(tenantId: string, caller: Caller): Promise<TestResult>;
   /**
-   * Discovers a tenant's credentials, and answers the run once it is over or after 20 seconds. While one is under way, that is
-   * answered and no new one begins.
+   * Discovers a tenant's credentials, and returns the run when it ends or after 20 seconds. If a run is in progress, returns
+   * that run and starts no other.
    *
    * @throws {Problem} notFound, conflict
    */
   discover(tenantId: string, caller: Caller): Promise<{ run: RunRecord; isNew: boolean }>;
   /** @throws {Problem} notFound */
   run(tenantId: string, runId: string): Promise<RunRecord>;
-  /** Has the tenants discovered that are due. */
+  /** Enqueues the discovery of all tenants that are due. */
   tick(): Promise<void>;
-  /** Works on one message of the queue. */
+  /** Handles a message of the queue. */
   handle(message: TenantMessage, caller: Caller): Promise<void>;
-  /** A message that failed for good: its run fails. */
+  /** Handles a message that failed for good: its run fails. */
   failed(message: TenantMessage, caller: Caller): Promise<void>;
-  /** Client secrets of the registrations that end by an instant. */
+  /** Returns the client secrets of registrations that expire by a time. */
   expiring(by: Date): AsyncGenerator<TenantCredential>;
-  /** Once a day: secrets and assets that belong to no tenant any more. */
+  /** Deletes secrets and assets of tenants that are no longer registered. A daily timer calls it. */
   cleanUp(caller: Caller): Promise<void>;
 }
 
@@ -102,9 +106,9 @@ export function createB2c(deps: {
   queues: Queues;
   audit: Pick<Audit, "append">;
   vault: ServiceKeyVault | undefined;
-  /** Microsoft Graph of another tenant. */
+  /** Creates a Microsoft Graph client for another tenant. */
   graphOf: (registration: Registration) => TenantReader;
-  /** The tenant that the service is in. */
+  /** The service's own tenant. */
   ownTenantId: () => Promise<string>;
   inventory: Omit<HolderWriting, "confirm"> & { writer: Pick<InventoryWriter, "forget"> };
   moment: () => Promise<Moment>;
@@ -113,11 +117,11 @@ export function createB2c(deps: {
   clock: Clock;
   randomness: Randomness;
   log: Logger;
-  /** Milliseconds a request waits for its discovery; for tests. */
+  /** Milliseconds that a request waits for its discovery. Tests set it. */
   waitMs?: number;
 }): B2c {
   const { tables, queues, audit, clock, log, licensed } = deps;
-  const secrets = createKeptSecrets(B2C_SECRETS, deps);
+  const secrets = createStoredSecrets(B2C_SECRETS, deps);
   const isOwn = async (tenantId: string) => tenantId === (await deps.ownTenantId()).toLowerCase();
   const registry = createRegistry({ ...deps, secrets, isOwn });
   const removal = createRemoval({ ...deps, registry, secrets });
@@ -137,7 +141,7 @@ export function createB2c(deps: {
       event,
       async () => {
         const { run } = await runs(tenantId).start({ trigger, tenantId }, caller);
-        // Where one was under way, its message may be lost; another does no harm.
+        // If a run is in progress, its message may be lost. A duplicate message is harmless.
         await send({ tenantId, runId: run.runId }, trigger === "api" ? MESSAGE_DELAY_SECONDS : 0);
         return run;
       },
@@ -145,7 +149,7 @@ export function createB2c(deps: {
     );
   }
 
-  /** Works on a run to its end, or to where another worker or message goes on. */
+  /** Works on a run until it ends, or until another worker or message continues it. */
   async function work(tenantId: string, runId: string): Promise<void> {
     const row = await registry.find(tenantId);
     if (!row) {
@@ -182,7 +186,7 @@ export function createB2c(deps: {
     return next !== undefined && next <= clock.now().toISOString();
   };
 
-  /** What a message without a run asks for, looked at again: it may come twice. */
+  /** Handles a message without a run. Checks the state again, because a message can arrive twice. */
   async function takeUp(tenantId: string, caller: Caller): Promise<void> {
     const { row } = await registry.look(tenantId);
     if (row?.removing) return await removal.finish(tenantId);
@@ -190,7 +194,7 @@ export function createB2c(deps: {
     if (isDue(await registry.get(tenantId))) await begin(row.tenantId, "schedule", caller);
   }
 
-  async function sayUnlicensed(): Promise<void> {
+  async function logUnlicensed(): Promise<void> {
     log.warn("B2C discovery skipped: no PRO license");
     const day = clock.now().toISOString().slice(0, 10);
     if ((await tables.get(Notices, TENANTS, LICENCE_NOTICE))?.day === day) return;
@@ -267,7 +271,7 @@ export function createB2c(deps: {
       for (const { row } of all) if (row.removing) await send({ tenantId: row.tenantId }, 0);
       const due = all.filter((found) => !found.row.removing && isDue(found));
       if (due.length === 0) return;
-      if (!(await licensed())) return await sayUnlicensed();
+      if (!(await licensed())) return await logUnlicensed();
       for (const { row } of due) await send({ tenantId: row.tenantId }, 0);
     },
 
@@ -276,7 +280,7 @@ export function createB2c(deps: {
         if (runId === undefined) await takeUp(tenantId, caller);
         else await work(tenantId, runId);
       } catch (error) {
-        // Another worker has the run, or writes the same rows: waiting must not count as a failed delivery.
+        // Another worker has the run or writes the same rows. Requeue: waiting must not count as a failed delivery.
         const waitMs =
           error instanceof RunBusy || error instanceof VaultBusy
             ? error.waitMs

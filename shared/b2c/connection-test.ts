@@ -1,48 +1,52 @@
 import { CloudFailure } from "../platform/azure/failure.ts";
 import type { Graph, Organization } from "../platform/azure/graph.ts";
 import { LISTS, type List, type TenantRecord, type TenantType } from "./tenant.ts";
-import { type Finding, PERMISSIONS, unreadable, wrongDomain, wrongTenant } from "./words.ts";
+import { type Finding, PERMISSIONS, unreadableList, wrongDomain, wrongTenant } from "./tenant-problems.ts";
 
-/** What a test looks at, in this order. */
+/** Steps of a connection test, in this order. */
 export const CHECKS = ["signIn", "consent", "tenant", "domain", ...LISTS] as const;
 type CheckName = (typeof CHECKS)[number];
 
 export interface CheckResult {
   name: CheckName;
   outcome: "ok" | "failed" | "notApplicable" | "notTried";
-  /** The application permission of Microsoft Graph that it takes. */
+  /** The required application permission of Microsoft Graph. */
   permission?: string;
   finding?: Finding;
 }
 
+/** Result of a connection test. */
 export interface TestResult {
   tenantType?: TenantType | undefined;
   organization?: Organization | undefined;
   checks: CheckResult[];
 }
 
-/** What a discovery and a test read of a tenant. */
+/** The requests of a discovery and of a connection test to a tenant. */
 export type TenantReader = Pick<
   Graph,
   "applications" | "servicePrincipals" | "identityProviders" | "keySets" | "organization" | "anApplication" | "rights"
 >;
 
-/** `tenantType` of the organization: https://learn.microsoft.com/graph/api/resources/organization; what is new is a workforce's. */
+/**
+ * Converts `tenantType` of the organization: https://learn.microsoft.com/graph/api/resources/organization. Unknown values are
+ * treated as workforce tenants.
+ */
 const TYPES: Record<string, TenantType> = { "AAD B2C": "b2c", CIAM: "external" };
 export const tenantTypeOf = ({ tenantType }: Organization): TenantType | undefined =>
   tenantType === undefined ? undefined : (TYPES[tenantType] ?? "workforce");
 
-/** Only a tenant of Azure AD B2C has custom policies; where the type is not known, its answer tells. */
+/** Only Azure AD B2C tenants have custom policies. If the type is unknown, the response decides. */
 export const mayHave = (list: List, type: TenantType | undefined): boolean =>
   list !== "policyKeys" || type === undefined || type === "b2c";
 
-/** What is wrong with a tenant that is not the one that was registered; undefined for the right one. */
+/** Returns an error if the credentials belong to another tenant than the registered one, else undefined. */
 export function mismatchOf(tenant: TenantRecord, organization: Organization): Finding | undefined {
   if (organization.id !== tenant.tenantId) return wrongTenant(tenant, organization.id);
   return organization.verifiedDomains.includes(tenant.tenantDomain) ? undefined : wrongDomain(tenant, organization);
 }
 
-/** One cheap request for each thing that a discovery reads, and none after the first that makes the others pointless. */
+/** Sends one small request for each kind that a discovery reads. Stops after a failure that makes the other steps pointless. */
 export async function testTenant(tenant: TenantRecord, graph: TenantReader, signal: AbortSignal): Promise<TestResult> {
   const result: TestResult = { checks: [] };
   const add = (check: CheckResult) => result.checks.push(check);
@@ -62,7 +66,7 @@ export async function testTenant(tenant: TenantRecord, graph: TenantReader, sign
   const organization = await unlessFailure(graph.organization(signal));
   const permission = PERMISSIONS.organization;
   if (organization instanceof CloudFailure)
-    failed("tenant", unreadable("organization", tenant, organization), permission);
+    failed("tenant", unreadableList("organization", tenant, organization), permission);
   else if (organization) {
     result.organization = organization;
     result.tenantType = tenantTypeOf(organization);
@@ -87,12 +91,12 @@ export async function testTenant(tenant: TenantRecord, graph: TenantReader, sign
     const found = await unlessFailure(reads[name]());
     if (!(found instanceof CloudFailure)) add({ name, outcome: "ok", permission });
     else if (isAbsent(name, result.tenantType, found)) add({ name, outcome: "notApplicable", permission });
-    else failed(name, unreadable(name, tenant, found), permission);
+    else failed(name, unreadableList(name, tenant, found), permission);
   }
   return withUntried(result);
 }
 
-/** In a tenant whose type is not known, policy keys that are not there say that it is none of Azure AD B2C. */
+/** If the type is unknown and there are no policy keys, the tenant is not an Azure AD B2C tenant. */
 export const isAbsent = (list: List, type: TenantType | undefined, { code }: CloudFailure): boolean =>
   list === "policyKeys" && type === undefined && code === "notFound";
 
@@ -102,7 +106,7 @@ const noConsent = ({ clientId }: TenantRecord): Finding => ({
   remedy: `Give it ${Object.values(PERMISSIONS).join(", ")}, and grant admin consent.`,
 });
 
-/** With those that nothing could be said of, in their order. */
+/** Returns all steps in their order, including those without a result. */
 function withUntried(result: TestResult): TestResult {
   const checks = CHECKS.map(
     (name): CheckResult => result.checks.find((check) => check.name === name) ?? { name, outcome: "notTried" },

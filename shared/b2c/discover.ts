@@ -15,9 +15,9 @@ import { withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS } from "../platform/time.ts";
-import type { KeptSecrets } from "../secrets/kept-secrets.ts";
+import type { StoredSecrets } from "../secrets/stored-secrets.ts";
 import { isAbsent, mayHave, mismatchOf, type TenantReader, tenantTypeOf, unlessFailure } from "./connection-test.ts";
-import { KIND_OF, type ReadHolder, readList } from "./read.ts";
+import { KIND_OF, type ReadHolder, readList } from "./read-tenant.ts";
 import {
   type Counts,
   LISTS,
@@ -30,41 +30,41 @@ import {
   type TenantRecord,
   type TenantStatus,
 } from "./tenant.ts";
-import { type Finding, ownTenant, secretMissing, unreadable } from "./words.ts";
+import { type Finding, ownTenant, secretMissing, unreadableList } from "./tenant-problems.ts";
 
-/** Reading all of a tenant may take so long: below the longest time of one invocation (host.json). */
+/** Time limit for reading a whole tenant, below the maximum duration of an invocation (host.json). */
 const READING_MS = 8 * MINUTE_MS;
 const HOLDERS_AT_ONCE = 4;
 
+/** The services that a discovery needs. */
 export interface DiscoverDeps {
   tables: Tables;
-  /** Microsoft Graph of another tenant. */
+  /** Creates a Microsoft Graph client for another tenant. */
   graphOf: (registration: Registration) => TenantReader;
-  secrets: KeptSecrets;
+  secrets: StoredSecrets;
   isOwn: (tenantId: string) => Promise<boolean>;
   inventory: Omit<HolderWriting, "confirm">;
   moment: () => Promise<Moment>;
   audit: Pick<Audit, "append">;
-  /** Run when a discovery has ended. */
+  /** Called when a discovery has ended. */
   ended: () => Promise<void>;
   clock: Clock;
   randomness: Randomness;
   log: Logger;
 }
 
-/** What a reading came to. */
+/** Result of reading a tenant. */
 interface Reading {
   holders: ReadHolder[];
-  /** The kinds that were read, or that such a tenant has none of. */
+  /** Kinds that were read, or that do not exist in this type of tenant. */
   read: number;
   failures: ListFailure[];
   found: Pick<TenantStatus, "tenantType" | "secretEnds">;
 }
 
 /**
- * Reads a tenant's credentials and brings the inventory up to date, holder after holder. A worker that dies anywhere is
- * followed by one that reads again. A failure of the tenant is the run's outcome, anything else is thrown, so that the message
- * comes again.
+ * Reads a tenant's credentials and updates the inventory, one holder after the other. After a crash another worker reads again.
+ * A failure of the tenant becomes the run's outcome. Other errors are thrown, so that the queue redelivers the message.
  */
 export async function discoverTenant(
   held: LeasedRun<RunRecord>,
@@ -78,7 +78,7 @@ export async function discoverTenant(
   await changeStatus(run, deps, (known) => ({ ...known, runId: run.runId, attemptedAt: now }));
   const signal = AbortSignal.any([held.signal, AbortSignal.timeout(READING_MS)]);
   const { holders, read, failures, found } = await readTenant(tenant, { now, signal, deps });
-  // Reading takes a while: another worker may have taken the run over, or the tenant may have left.
+  // Reading takes time: another worker may have taken over the run, or the tenant may have been removed.
   await held.confirm();
   const content = { source: "b2c" as const, tenantId: tenant.tenantId, now, seenAt: now, owner: held.worker };
   await pMap(
@@ -119,13 +119,13 @@ async function readTenant(
   const graph = deps.graphOf({ tenantId, clientId, clientSecret: secret });
   const organization = await unlessFailure(graph.organization(signal));
   if (organization instanceof CloudFailure) {
-    // Who may not read this may still read the rest.
+    // If this kind can't be read, others may still be readable.
     if (organization.code !== "accessDenied") return stop("signIn", organization);
-    fail("organization", unreadable("organization", tenant, organization));
+    fail("organization", unreadableList("organization", tenant, organization));
   } else if (organization) {
     const type = tenantTypeOf(organization);
     if (type) reading.found.tenantType = type;
-    // What is read under another tenant's name would be told of as that one's.
+    // Credentials of a different tenant must not be stored under this tenant's name.
     const mismatch = mismatchOf(tenant, organization);
     if (mismatch) return stop("organization", mismatch);
   }
@@ -135,7 +135,7 @@ async function readTenant(
     const holders = mayHave(list, type) ? await unlessFailure(readList[list](graph, { ...tenant, now }, signal)) : [];
     if (!(holders instanceof CloudFailure)) reading.holders.push(...holders);
     else if (!isAbsent(list, type, holders)) {
-      fail(list, unreadable(list, tenant, holders));
+      fail(list, unreadableList(list, tenant, holders));
       continue;
     }
     reading.read++;
@@ -144,7 +144,10 @@ async function readTenant(
   return reading;
 }
 
-/** When the secret that the service signs in with ends: that of its application which begins as it does, if only one does. */
+/**
+ * Returns the expiry date of the client secret that the service uses: the secret of its application with the same first
+ * characters, if it is the only one.
+ */
 function secretEnds(
   { clientId, clientSecret }: TenantRecord,
   secret: string,
@@ -159,7 +162,7 @@ function secretEnds(
   return { secretEnds: { of: clientSecret.id, at: new Date(one.expiresOn * 1000).toISOString() } };
 }
 
-/** What the inventory holds of the tenant. One request. */
+/** Returns the tenant's holders in the inventory. Costs one request. */
 async function countsOf(tenantId: string, { tables, moment }: DiscoverDeps): Promise<Counts> {
   const counts: Counts = { applications: 0, policyKeys: 0, identityProviders: 0, expiring: 0 };
   const at = await moment();
@@ -180,7 +183,7 @@ async function countsOf(tenantId: string, { tables, moment }: DiscoverDeps): Pro
   return counts;
 }
 
-/** Only the newest run says anything of its tenant. */
+/** Updates the tenant's status, only for its newest run. */
 export async function changeStatus(
   { tenantId, runId }: Pick<RunRecord, "tenantId" | "runId">,
   { tables }: Pick<DiscoverDeps, "tables">,
@@ -191,7 +194,7 @@ export async function changeStatus(
   );
 }
 
-/** Enters the run's end in the audit log and ends it. */
+/** Records the run's end in the audit log and ends it. */
 async function complete(
   held: LeasedRun<RunRecord>,
   ending: NonNullable<RunRecord["ending"]>,

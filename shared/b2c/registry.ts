@@ -8,7 +8,7 @@ import type { Clock, Logger } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
 import { insert, type Operation, put, replace, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
-import type { KeptSecrets } from "../secrets/kept-secrets.ts";
+import type { StoredSecrets } from "../secrets/stored-secrets.ts";
 import type { NewTenant, TenantChange } from "./api.ts";
 import {
   type FoundTenant,
@@ -26,15 +26,18 @@ import {
   tenantRange,
 } from "./tenant.ts";
 
-/** The registered tenants: the only place that writes what people say of them. Every change is entered in the audit log. */
+/** The registered tenants. All changes to their registrations go through it and are recorded in the audit log. */
 export interface Registry {
-  /** `broken`: there is a row, but this service did not write it as it is. */
+  /** `broken` means that a row exists, but its signature is not valid. */
   look(tenantId: string): Promise<{ row: TenantRow | undefined; broken?: { etag: string } }>;
-  /** Undefined when there is none, and when it is being removed. @throws {Problem} conflict: its row was tampered with */
+  /**
+   * Reads a tenant. Undefined if it is not registered or is being removed. @throws {Problem} conflict if its row was tampered
+   * with
+   */
   find(tenantId: string): Promise<TenantRow | undefined>;
-  /** As `find`, with what is known of it. @throws {Problem} notFound, conflict */
+  /** Reads a tenant with its discovery status. @throws {Problem} notFound, conflict */
   get(tenantId: string): Promise<FoundTenant>;
-  /** All rows, those being removed among them. A request per 1,000; one that was tampered with is left out. */
+  /** Lists all rows, including those being removed, but not those that were tampered with. Costs one request per 1,000 rows. */
   all(): Promise<FoundTenant[]>;
   /** @throws {Problem} alreadyExists, conflict, unavailable */
   register(given: NewTenant, caller: Caller): Promise<FoundTenant>;
@@ -46,12 +49,13 @@ export const THE_TENANT = "The B2C tenant";
 export const tenantTarget = (tenantId: string) => ({ type: "b2cTenant", id: tenantId });
 const GUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
+/** Creates the registry of tenants. */
 export function createRegistry(deps: {
   tables: Tables;
   audit: Pick<Audit, "append">;
-  secrets: KeptSecrets;
+  secrets: StoredSecrets;
   vault: ServiceKeyVault | undefined;
-  /** Whether it is the tenant that the service is in. */
+  /** Returns true for the service's own tenant. */
   isOwn: (tenantId: string) => Promise<boolean>;
   clock: Clock;
   log: Logger;
@@ -89,7 +93,7 @@ export function createRegistry(deps: {
     return { ...next, partitionKey: TENANTS, rowKey, etag: etags.get(rowKey)! };
   }
 
-  /** What the audit log has of it. */
+  /** Returns the registration for the audit log. */
   const entered = ({ clientSecret, ...rest }: TenantRecord) => ({ ...rest, clientSecret: clientSecret.version });
 
   return {
@@ -130,7 +134,7 @@ export function createRegistry(deps: {
         const next: TenantRecord = { ...record, clientSecret: kept };
         const operations = [
           insert(TenantRows, tenantKey(tenantId), next),
-          // Of a registration before, a worker that was slower than its removal may have left what it knew.
+          // A slow worker may have left the status of an earlier registration.
           put(Statuses, statusKey(tenantId), {}),
           secrets.stillKept(kept),
         ];
@@ -158,7 +162,7 @@ export function createRegistry(deps: {
         throw invalidBody("clientSecret", why);
       }
       const { clientSecretExpiresOn: endsBefore, ...kept } = withoutKeys(before);
-      // The end of a secret is not that of the next one.
+      // A new secret has another expiry date.
       const ends =
         clientSecretExpiresOn === undefined && clientSecret === undefined ? endsBefore : clientSecretExpiresOn;
       const changed: TenantRecord = {
@@ -199,7 +203,7 @@ export function createRegistry(deps: {
     if (row) throw new Problem("alreadyExists", `The tenant ${tenantId} is registered. Change it with PUT.`);
   }
 
-  /** What failed with the secret before is tried with the new one. */
+  /** Retry with the new secret at once what failed with the old one. */
   async function dueAtOnce(tenantId: string): Promise<void> {
     await tables.modify(Statuses, TENANTS, statusKey(tenantId), (now) => {
       if (!now) return undefined;
@@ -218,5 +222,5 @@ const OWN_TENANT =
 const tampered = (tenantId: string) =>
   new Problem(
     "conflict",
-    `The registration of ${tenantId.slice(0, 64)} was changed past this service, and is not used. Find out who can write this service's tables; then delete it (DELETE /b2c/tenants/${tenantId.slice(0, 64)}) and register the tenant again.`,
+    `The registration of ${tenantId.slice(0, 64)} was not written by this service, and is not used. Find out who can write to this service's tables. Then delete the registration (DELETE /b2c/tenants/${tenantId.slice(0, 64)}) and register the tenant again.`,
   );

@@ -15,17 +15,17 @@ import { isConflict } from "../platform/storage/conflict.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import { remove, type Tables } from "../platform/storage/tables.ts";
-import type { KeptSecrets } from "../secrets/kept-secrets.ts";
-import { holdersOf } from "./read.ts";
+import type { StoredSecrets } from "../secrets/stored-secrets.ts";
+import { holdersOf } from "./read-tenant.ts";
 import { type Registry, THE_TENANT, tenantTarget } from "./registry.ts";
 import { Runs, runsOf, Statuses, statusKey, TENANTS, TenantRows, tenantKey } from "./tenant.ts";
 
-/** Takes tenants out of the registry, with what was found in them. */
+/** Removes tenants from the registry, with their assets. */
 export interface Removal {
   /**
-   * The tenant is out of the registry when this returns; its assets and its secret may leave a little later.
+   * Removes a tenant. When it returns, the tenant is no longer registered; its assets and its secret may follow a little later.
    *
-   * @param later - Sends what has `finish` called again.
+   * @param later - Sends a message that calls `finish` again.
    * @throws {Problem} notFound, preconditionFailed
    */
   remove(
@@ -34,9 +34,11 @@ export interface Removal {
     caller: Caller,
     later: (tenantId: string) => Promise<void>,
   ): Promise<void>;
-  /** Finishes what was begun; nothing happens where nothing was. @throws {VaultBusy} while somebody else writes its assets */
+  /**
+   * Finishes an interrupted removal. Does nothing if there is none. @throws {VaultBusy} while another worker writes the assets
+   */
   finish(tenantId: string): Promise<void>;
-  /** Removes assets of tenants that are registered no more, which a worker wrote that was slower than the removal. */
+  /** Deletes assets of tenants that are not registered, which a slow worker wrote after the removal. */
   sweep(): Promise<void>;
 }
 
@@ -44,7 +46,7 @@ export function createRemoval(deps: {
   tables: Tables;
   audit: Pick<Audit, "append">;
   registry: Registry;
-  secrets: KeptSecrets;
+  secrets: StoredSecrets;
   inventory: Omit<HolderWriting, "confirm" | "writer"> & { writer: Pick<InventoryWriter, "known" | "forget"> };
   clock: Clock;
   randomness: Randomness;
@@ -72,7 +74,7 @@ export function createRemoval(deps: {
       remedy: "Nothing to do.",
       at,
     };
-    // Its worker finds at its next step that the run is not its own any more, and writes nothing more.
+    // At its next step the run's worker finds that it no longer owns the run, and stops.
     if (active) await runs.fail(active.runId, gone);
     const owner = `removal/${randomness.ulid(clock.now())}`;
     for (const kind of CREDENTIAL_KINDS) for (const holder of holdersOf(tenantId, kind)) await forget(holder, owner);
@@ -89,7 +91,7 @@ export function createRemoval(deps: {
     await removeFound(row.tenantId);
     await secrets.remove(row.clientSecret);
     await tables.remove(Statuses, TENANTS, statusKey(row.tenantId));
-    // Last: until then nobody registers it anew.
+    // Deleted last, so that the tenant can't be registered again before.
     await tables.remove(TenantRows, TENANTS, tenantKey(row.tenantId));
   }
 
@@ -106,19 +108,19 @@ export function createRemoval(deps: {
       const { clientSecret: _, ...before } = row ? withoutKeys(row) : {};
       await audited(audit, { ...event, ...(row && { before }) }, async () => {
         if (!row) {
-          // What names its secret does not hold: that is cleaned up within two days.
+          // The row of its secret is not valid, so the daily clean-up deletes the secret within two days.
           await removeFound(tenantId);
           await tables.remove(Statuses, TENANTS, statusKey(tenantId));
           await tables.remove(TenantRows, TENANTS, tenantKey(tenantId), etag);
           return;
         }
-        // Said before, to be heard after it: who dies in between leaves nothing half-way for long.
+        // Sent before the work, so that a crash in between does not leave the removal unfinished for long.
         await later(tenantId);
         await conditionalWrite(tables.replace(TenantRows, { ...row, removing: true }), ifMatch, THE_TENANT);
         try {
           await finish(tenantId);
         } catch (error) {
-          // It has left the registry; the message does what is left.
+          // The tenant is unregistered; the message completes the rest.
           if (!(error instanceof VaultBusy || error instanceof CloudFailure || isConflict(error))) throw error;
           log.warn("Removal of B2C tenant data is delayed", { tenantId, reason: error.name });
         }
@@ -134,7 +136,7 @@ export function createRemoval(deps: {
         for (const { name } of rows) {
           const tenantId = b2cTenantOf(name);
           if (tenantId === undefined || registered.has(tenantId)) continue;
-          // One that was tampered with is no longer listed, and is still registered.
+          // A row that was tampered with is not listed, but its tenant is still registered.
           const { row, broken } = await registry.look(tenantId);
           if (!row && !broken) await forget(name, owner);
         }

@@ -3,25 +3,25 @@ import { DiscoveryRunFields, ListFailure } from "../platform/runs/discovery-runs
 import { entity, type Row } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import { HOUR_MS } from "../platform/time.ts";
-import { type SecretsOwner, secretReference } from "../secrets/kept-secrets.ts";
+import { type SecretsOwner, secretReference } from "../secrets/stored-secrets.ts";
 
-/** Rows of the registry of B2C tenants. Tenants, what is known of them and their secrets stand in one partition. */
+/** Rows of the registry of B2C tenants. Registrations, discovery status and secrets share one partition. */
 export const TENANTS = "tenants";
 const TABLE = "B2c";
 
-/** What people say of a tenant. */
+/** The registration of a tenant. */
 const tenant = z.object({
-  /** Lower case, as its domain and its client id. */
+  /** Tenant id in lower case, like the domain and the client id. */
   tenantId: z.string(),
   tenantDomain: z.string(),
   displayName: z.string(),
   clientId: z.string(),
   clientSecret: secretReference,
-  /** As an administrator says. ISO 8601. */
+  /** Expiry date of the secret as entered by an administrator. ISO 8601. */
   clientSecretExpiresOn: z.string().optional(),
   autoDiscover: z.boolean(),
   discoveryIntervalHours: z.number(),
-  /** It has left the registry, and what was found in it is being removed. */
+  /** True if the tenant was unregistered and its assets are being deleted. */
   removing: z.boolean().optional(),
   createdAt: z.string(),
   createdBy: z.string(),
@@ -30,7 +30,7 @@ const tenant = z.object({
 });
 export type TenantRecord = z.infer<typeof tenant>;
 export type TenantRow = Row<TenantRecord>;
-/** Signed, since it decides where a secret is sent. */
+/** The row of a registration. Signed, because it decides where a secret is sent. */
 export const TenantRows = entity(TABLE, tenant, { signed: true });
 const TENANT = "t|";
 export const tenantKey = (tenantId: string): string => `${TENANT}${tenantId}`;
@@ -39,32 +39,32 @@ export const tenantRange = { partitionKey: TENANTS, from: TENANT, before: keyEnd
 export const TENANT_TYPES = ["b2c", "external", "workforce"] as const;
 export type TenantType = (typeof TENANT_TYPES)[number];
 
-/** The kinds of credential that a tenant has, as a discovery reads them one after the other. */
+/** The kinds of credential in a tenant, in the order in which a discovery reads them. */
 export const LISTS = ["applications", "policyKeys", "identityProviders"] as const;
 export type List = (typeof LISTS)[number];
 
-/** Credentials in the inventory, by kind; `expiring` are those of the status warning or critical. */
+/** Credentials in the inventory by kind. `expiring` counts those with status warning or critical. */
 export const Counts = z.object({
   applications: z.int().meta({ description: "Client secrets and certificates of applications." }),
   policyKeys: z.int().meta({ description: "Keys of custom policies." }),
-  identityProviders: z.int().meta({ description: "Of identity providers." }),
+  identityProviders: z.int().meta({ description: "Identity providers." }),
   expiring: z.int().meta({ description: "Credentials with status warning or critical." }),
 });
 export type Counts = z.infer<typeof Counts>;
 
-/** What the discoveries know of a tenant. Only the worker of a run writes it. */
+/** The discovery status of a tenant. Only the worker of a run writes it. */
 const status = z.object({
   tenantType: z.enum(TENANT_TYPES).optional(),
-  /** The run that is under way, or was when a process died. */
+  /** Id of the run in progress, or of one that crashed. */
   runId: z.string().optional(),
-  /** When the last discovery began; absent where the next one is due at once. */
+  /** Start of the last discovery. Absent if the next one is due at once. */
   attemptedAt: z.string().optional(),
-  /** How the last one ended, and when one last read anything. */
+  /** Outcome of the last discovery, and the time of the last one that read anything. */
   ended: z.enum(["completed", "partial", "failed"]).optional(),
   lastDiscoveredAt: z.string().optional(),
   counts: Counts.optional(),
   failures: z.array(ListFailure).optional(),
-  /** When the client secret `of` ends, as the tenant says. */
+  /** Expiry date of the client secret `of`, according to the tenant. */
   secretEnds: z.object({ of: z.string(), at: z.string() }).optional(),
 });
 export type TenantStatus = z.infer<typeof status>;
@@ -74,20 +74,20 @@ export const statusKey = (tenantId: string): string => `${STATUS}${tenantId}`;
 export const statusRange = { partitionKey: TENANTS, from: STATUS, before: keyEnd(STATUS) };
 export const tenantOfStatus = (rowKey: string): string => rowKey.slice(STATUS.length);
 
-/** When it was last said that due tenants are left alone for want of a licence. */
+/** Time of the last warning that due tenants are skipped because there is no license. */
 export const Notices = entity(TABLE, z.object({ day: z.string() }));
 export const LICENCE_NOTICE = "n|licence";
 
-/** A discovery of a tenant's credentials. */
+/** A discovery run of a tenant. */
 export const RunRecord = DiscoveryRunFields.extend({
   tenantId: z.string(),
   counts: Counts.optional(),
-  /** How it ends, once that is decided and until all of its end is written. */
+  /** The outcome, from the decision until the run's end is completely written. */
   ending: z
     .object({
       status: z.enum(["completed", "partial", "failed"]),
       finishedAt: z.string(),
-      /** The id of its entry in the audit log. */
+      /** Id of the audit entry of its end. */
       entryId: z.string(),
       counts: Counts,
     })
@@ -95,7 +95,7 @@ export const RunRecord = DiscoveryRunFields.extend({
 });
 export type RunRecord = z.infer<typeof RunRecord>;
 export const Runs = entity(TABLE, RunRecord);
-/** Each tenant has runs of its own. */
+/** Each tenant has its own runs. */
 export const runsOf = (tenantId: string) => ({ runs: Runs, partitionKey: `runs:${tenantId}` });
 
 export const B2C_SECRETS: SecretsOwner = {
@@ -106,20 +106,20 @@ export const B2C_SECRETS: SecretsOwner = {
   contentType: "application/vnd.credential-lifecycle.b2c-secret",
   removed: { type: "b2cTenant.secretRemoved", target: { type: "b2cTenant", id: "secret" } },
 };
-/** Whom the secret is sent to: it is read for nobody else, whatever a row says. */
+/** The recipient to which a secret is bound, whatever a row says. */
 export const secretUse = ({ tenantId, clientId }: Pick<TenantRecord, "tenantId" | "clientId">): string =>
   JSON.stringify(["b2c", tenantId, clientId]);
 
-/** A tenant with what is known of it. */
+/** A registration with its discovery status. */
 export interface FoundTenant {
   row: TenantRow;
   status: TenantStatus;
 }
 
-/** A discovery that failed is made up for sooner, yet not so often that a wrong secret looks like an attack. */
+/** Delay after a failed discovery: shorter than usual, but long enough that a wrong secret does not look like an attack. */
 const AGAIN_HOURS = 6;
 
-/** When the next discovery is due; undefined for a tenant that is not discovered by itself. ISO 8601. */
+/** Returns when the next discovery is due, ISO 8601. Undefined for a tenant without automatic discovery. */
 export function nextDiscoveryAt({ row, status: known }: FoundTenant): string | undefined {
   if (!row.autoDiscover) return undefined;
   const { attemptedAt, ended } = known;

@@ -10,7 +10,7 @@ import { applicationHolder, CONSUMER_KINDS } from "./edge.ts";
 import type { EdgeFilter, FoundEdge } from "./query.ts";
 import { type NotSeenRecord, RUN_STATUSES, type RunRecord } from "./rows.ts";
 
-/** Dependencies as the API shows them. */
+/** API schemas and views of dependencies. */
 
 const instant = z.iso.datetime().meta({ description: "Time, ISO 8601 in UTC." });
 
@@ -158,12 +158,12 @@ export const DependencyQuery = z.strictObject({
   ...pageParameters,
 });
 
-/** @throws {Problem} invalidRequest for what can't be an asset's id. */
+/** Returns the possible places of an asset ID. @throws {Problem} invalidRequest for a text that can't be an asset ID. */
 export function filterOf(query: z.output<typeof DependencyQuery>): EdgeFilter {
   const { limit: _limit, offset: _offset, cursor: _cursor, assetId: id, ...filter } = query;
   if (id === undefined) return filter;
   const [place] = placesOf(id);
-  // What uses an application names it, and none of its credentials.
+  // Consumers of an application name the application, not one of its credentials.
   const application = isCredentialId(id) && /^entra\./i.test(id) ? credentialIds(place?.name ?? "") : undefined;
   if (application) {
     const vaultName = applicationHolder(id.split(".")[1]!);
@@ -181,7 +181,7 @@ export function dependencyView({ edge, seenAt }: FoundEdge): z.infer<typeof Depe
   const { vaultName, type, name, resource, strength, evidence, pinned, refresh, state, copy = false } = edge;
   const id = type !== undefined && name !== undefined ? assetId({ vaultName, type, name }) : "";
   return {
-    // What names an application names none of its secrets.
+    // Consumers that name an application do not name one of its secrets.
     secret: placesOf(id).length > 0 ? id : null,
     vaultName,
     type: type ?? null,
@@ -222,7 +222,7 @@ export const coverageView = ({ items, total, lastFullAt }: CoverageRecord): z.in
   lastFullAt: lastFullAt ?? null,
 });
 
-/** Consumers that are listed, and drawn as nodes: more than a person looks through. */
+/** Maximum number of consumers in the list and of nodes in the graph. */
 const MAX_CONSUMERS = 500;
 const MAX_NODES = 100;
 

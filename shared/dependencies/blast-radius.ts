@@ -3,17 +3,17 @@ import type { ConsumerKind, Edge, Resource } from "./edge.ts";
 import type { FoundEdge } from "./query.ts";
 
 /**
- * How much a rotation of an asset touches. Every consumer has a weight, and the score is 100 × sum ÷ (sum + HALF): it begins
- * at 0, grows with every consumer and never reaches more than 100. docs/dependencies.md shows the formula with examples.
+ * Scores how much a rotation of an asset affects. Every consumer has a weight. The score is 100 × sum ÷ (sum + HALF): it starts
+ * at 0, increases with every consumer and stays below 100. docs/dependencies.md shows the formula with examples.
  */
 
-/** The sum of weights at which the score is 50: seven web apps in production that take the new value by themselves. */
+/** Sum of weights at which the score is 50: seven production web apps that take the new value without help. */
 const HALF = 20;
 
 const STRENGTH: Record<Edge["strength"], number> = { references: 1, observed: 1, entitled: 0.05 };
 const REFRESH: Record<Edge["refresh"]["how"], number> = { automatic: 1, action: 1.5, blind: 2, willBreak: 3 };
 const ENVIRONMENT = { production: 3, unknown: 2, other: 1 };
-/** Others stand behind these. */
+/** Kinds of resources that serve other resources. */
 const SHARED: ReadonlySet<ConsumerKind> = new Set([
   "apiManagement",
   "applicationGateway",
@@ -25,7 +25,7 @@ const SHARED: ReadonlySet<ConsumerKind> = new Set([
 ]);
 const SHARED_FACTOR = 2;
 const UNRESOLVED_FACTOR = 1.5;
-/** The asset ends soon: there is little time to look into what goes wrong. */
+/** Factor for an asset that expires soon, because there is little time to fix problems. */
 const EXPIRING_FACTOR = 1.25;
 
 const PRODUCTION = /^(prod|prd|production|live)\b/i;
@@ -34,7 +34,7 @@ export const environmentOf = ({ environment }: Resource): keyof typeof ENVIRONME
 
 export interface Consumer {
   resource: Resource;
-  /** All its edges, the heaviest first. */
+  /** All dependencies of the resource, heaviest first. */
   edges: FoundEdge[];
   weight: number;
   effect: string;
@@ -51,12 +51,12 @@ export const DRIVERS = [
   "entitled",
   "expiring",
 ] as const;
-/** Something that makes the score what it is. */
+/** A part of the score, with its size. */
 export interface Driver {
   driver: (typeof DRIVERS)[number];
-  /** How many consumers it is about. */
+  /** Number of consumers. */
   count: number;
-  /** By how much the score would be lower without it. */
+  /** Decrease of the score without it. */
   points: number;
   message: string;
 }
@@ -77,10 +77,10 @@ function weightOf({ edge }: FoundEdge, without?: Factor): number {
 
 const scoreOf = (sum: number): number => Math.round((100 * sum) / (sum + HALF));
 
-/** Consumers by resource, the heaviest first; of several edges the heaviest counts. */
+/** Groups dependencies into consumers by resource, heaviest first. The heaviest dependency of a resource counts. */
 export function consumersOf(found: readonly FoundEdge[]): Consumer[] {
   const ids = new Set(found.map(({ edge }) => edge.resource.id.toLowerCase()));
-  // A managed identity that a log has seen is the resource that it belongs to, where that is known to use the asset.
+  // A managed identity that a log contains counts as its resource, if that resource is a known consumer.
   const byResource = Map.groupBy(found, ({ edge: { resource } }) => {
     const owner = resource.identityOf?.toLowerCase();
     return owner !== undefined && ids.has(owner) ? owner : resource.id.toLowerCase();
@@ -101,7 +101,11 @@ export function consumersOf(found: readonly FoundEdge[]): Consumer[] {
     .sort((a, b) => b.weight - a.weight || (a.resource.id < b.resource.id ? -1 : 1));
 }
 
-/** @param expiring - The asset has expired, or does so within the days of the policy. */
+/**
+ * Returns the score with its drivers.
+ *
+ * @param expiring - Whether the asset has expired or expires within the days of the policy.
+ */
 export function scoreAndDrivers(
   consumers: readonly Consumer[],
   expiring: boolean,
@@ -147,7 +151,7 @@ export function scoreAndDrivers(
   add(
     "blind",
     (one) => uses(one) && !pinned(one) && one.edge.refresh.how === "blind",
-    (n) => `For ${n}, nobody can observe when the new value arrives.`,
+    (n) => `For ${n}, the arrival of the new value can't be observed.`,
     (one) => weightOf(one, "refresh"),
   );
   add(
@@ -181,10 +185,11 @@ export function scoreAndDrivers(
   return { score, drivers: drivers.sort((a, b) => b.points - a.points || (a.driver < b.driver ? -1 : 1)) };
 }
 
-/** What a rotation does to who uses an asset so. */
+/** Describes the effect of a rotation on a consumer. */
 export function effectOf({ refresh, pinned, strength, resource }: Edge): string {
   if (strength === "entitled") return "It may read the asset; whether it does is not known.";
-  if (strength === "observed") return "A log has seen it read the asset; where it keeps the value is not known.";
+  if (strength === "observed")
+    return "A log contains a read of the asset. Where the consumer stores the value is unknown.";
   const managed = resource.managedBy === undefined ? "" : ` Its settings are written by ${resource.managedBy}.`;
   if (pinned !== undefined) return `Pinned to version ${pinned}: keeps using that value.${managed}`;
   switch (refresh.how) {

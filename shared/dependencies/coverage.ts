@@ -3,6 +3,7 @@ import { fingerprint } from "../inventory/asset.ts";
 import { decodeCursor, encodeCursor, type Page, type PageRequest } from "../platform/http/paging.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
 import { type Operation, put, remove, type Tables } from "../platform/storage/tables.ts";
+import type { NotSeen } from "./edge-source.ts";
 import {
   type Failure,
   NOT_SEEN,
@@ -16,32 +17,31 @@ import {
   type UnitRecord,
   Units,
 } from "./rows.ts";
-import type { NotSeen } from "./source.ts";
 
-/** Rows of a unit's coverage; what is beyond is counted. */
+/** Maximum number of coverage rows of one unit. Further items are only counted. */
 const MAX_ROWS = 1000;
 
-/** What was found of a unit in one reading. */
+/** Result of one run over a unit. */
 interface Reading {
   source: string;
   unit: string;
   key: string;
   before: UnitRecord | undefined;
-  /** `resourceHash` of each resource that was told. */
+  /** `resourceHash` of each reported resource. */
   reported: ReadonlySet<string>;
-  /** The same of those that an earlier part of the reading told. */
+  /** `resourceHash` of each resource that an earlier part of the run reported. */
   earlier: ReadonlySet<string>;
   notSeen: readonly NotSeen[];
-  /** It could not be read to its end. */
+  /** Why the unit could not be read completely. */
   failure: Failure | undefined;
   isFull: boolean;
   at: string;
 }
 
 /**
- * What brings the coverage of a unit up to date, for its fence. After a full reading only what that did not see stands; after
- * another, a part of one or one that failed, also what was not seen before and was not told of since. One request, where there
- * was anything.
+ * Returns the operations that update the coverage of a unit, for its fence. After a full run only the items of this run remain.
+ * After an incremental, partial or failed run, earlier items also remain if their resource was not reported since. Makes one
+ * request if there were earlier items.
  */
 export async function coverageOperations(
   { source, unit, key, before, reported, earlier, notSeen, failure, isFull, at }: Reading,
@@ -76,7 +76,7 @@ export async function coverageOperations(
 
 const contentOf = (one: NotSeenRecord | undefined) => (one ? [one.scope, one.code, one.message, one.remedy] : []);
 
-/** All units as they stand. One request per 1,000. */
+/** Returns all units. Makes one request per 1,000. */
 export async function allUnits(tables: Tables): Promise<Map<string, UnitRecord>> {
   const units = new Map<string, UnitRecord>();
   for await (const rows of tables.pages(Units, rangeOf(UNITS)))
@@ -84,13 +84,13 @@ export async function allUnits(tables: Tables): Promise<Map<string, UnitRecord>>
   return units;
 }
 
-/** How much of everything was looked into, by the units' rows. */
+/** Coverage of all units. */
 export interface Coverage {
-  /** The first of what could not be looked into. */
+  /** The first items that could not be read. */
   items: NotSeenRecord[];
-  /** How many there are in all. */
+  /** Total number of items. */
   total: number;
-  /** The oldest full reading of any unit; undefined while one was never read in full, or there is none. */
+  /** Time of the oldest full run of any unit. Undefined if a unit was never read completely, or there is none. */
   lastFullAt: string | undefined;
 }
 
@@ -99,13 +99,17 @@ const NEVER_READ: Omit<NotSeenRecord, "since"> = {
   source: "",
   unit: "",
   code: "neverRead",
-  message: "Dependencies were not read yet.",
-  remedy: "Start a reading with POST /api/assets/dependencies/discover, or wait for the weekly one.",
+  message: "Dependencies have not been discovered yet.",
+  remedy: "Start a run with POST /api/assets/dependencies/discover, or wait for the weekly run.",
 };
 
 const Cursor = z.object({ after: z.string().max(1024) });
 
-/** @param units - As `allUnits` answers them. One request. @throws {Problem} invalidCursor */
+/**
+ * Returns a page of the coverage, with one request.
+ *
+ * @param units - Result of `allUnits`. @throws {Problem} invalidCursor
+ */
 export async function coveragePage(
   units: ReadonlyMap<string, UnitRecord>,
   { limit, offset, cursor: text }: PageRequest,

@@ -21,31 +21,33 @@ import { SECOND_MS } from "../platform/time.ts";
 import { type Consumer, consumersOf, type Driver, scoreAndDrivers } from "./blast-radius.ts";
 import { allUnits, type Coverage, coveragePage } from "./coverage.ts";
 import { applicationHolder } from "./edge.ts";
+import type { EdgeSource } from "./edge-source.ts";
 import type { AssetUsage, Usage } from "./logs/usage.ts";
 import { type EdgeFilter, type FoundEdge, listEdges, seenEdge } from "./query.ts";
 import { createReferences, type References } from "./references.ts";
 import { assetPrefix, Edges, type NotSeenRecord, type RunRecord, rangeOf, type UnitRecord } from "./rows.ts";
+import { createRunWork, QUEUE } from "./run-work.ts";
 import { createRuns } from "./runs.ts";
-import type { EdgeSource } from "./source.ts";
-import { createRunWork, QUEUE } from "./work.ts";
 
-export { QUEUE } from "./work.ts";
+export { QUEUE } from "./run-work.ts";
 export const DiscoverMessage = z.object({
-  /** Absent: a scheduled one, which is to begin. */
+  /** Absent: starts a scheduled run. */
   runId: z.string().optional(),
   mode: z.enum(["full", "changes"]).optional(),
 });
 export type DiscoverMessage = z.infer<typeof DiscoverMessage>;
 
-/** A request waits so long for its run to end: the contract's figure. */
+/** Maximum wait of a request for its run. Part of the documented behavior. */
 const WAIT_MS = 20 * SECOND_MS;
-/** The message that finishes what the request's process leaves undone comes so much later. */
+/** Delay of the message that finishes a run if the request's process does not. */
 const MESSAGE_DELAY_SECONDS = 30;
-/** How often a request that waits looks whether its run is over. */
+/** Interval at which a waiting request checks its run. */
 const LOOK_AGAIN_MS = SECOND_MS / 2;
-/** Beside a list of edges so much is shown of what could not be looked into. */
+/** Maximum number of coverage items in a list of dependencies. */
 const COVERAGE_BESIDE = 20;
-/** Edges of one asset that are looked at, and as many of its vault: that there are more is told. */
+/**
+ * Maximum number of dependencies that are read for one asset, and the same for its vault. The result says if there are more.
+ */
 const MAX_EDGES = 2000;
 
 export interface BlastRadius {
@@ -53,44 +55,41 @@ export interface BlastRadius {
   assetId: string;
   score: number;
   drivers: Driver[];
-  /** The heaviest first. */
+  /** Heaviest first. */
   consumers: Consumer[];
-  /** There are more edges than were looked at: the score is the least that it may be. */
+  /** Whether more dependencies exist than were read. The score is then a lower bound. */
   more: boolean;
   coverage: Coverage;
 }
 
-/** Who uses which asset: reading it, and asking for it. */
+/** Dependencies: which resources use which assets. Starts discovery runs and answers queries. */
 export interface Dependencies {
-  /**
-   * Has all be read, and answers the run once it is over or after 20 seconds. While one is under way that is answered and no
-   * new one begins.
-   */
+  /** Starts a full run, and returns it when it ends or after 20 seconds. If a run is in progress, returns that run instead. */
   discover(caller: Caller): Promise<{ run: RunRecord; isNew: boolean }>;
   /** @throws {Problem} notFound */
   run(runId: string): Promise<RunRecord>;
-  /** Works on one message of the queue. */
+  /** Handles a message of the queue. */
   handle(message: DiscoverMessage, caller: Caller): Promise<void>;
-  /** A message that failed for good. */
+  /** Handles a message that failed permanently. */
   failed(message: DiscoverMessage): Promise<void>;
   /**
-   * Edges by vault, type and name, with the first of what could not be looked into. A request per 1,000 units, one for that,
-   * and one a page, or ten with a filter that has no index.
+   * Lists dependencies by vault, type and name, with the first coverage items. Makes one request per 1,000 units, one for the
+   * coverage, and one for each page (up to ten for a filter without an index).
    *
    * @throws {Problem} invalidCursor
    */
   list(filter: EdgeFilter, request: PageRequest): Promise<{ page: Page<FoundEdge>; coverage: Coverage }>;
-  /** All that could not be looked into. @throws {Problem} invalidCursor */
+  /** Lists everything that could not be read. @throws {Problem} invalidCursor */
   coverage(request: PageRequest): Promise<Page<NotSeenRecord> & Pick<Coverage, "lastFullAt">>;
-  /** @throws {Problem} notFound: the inventory has no such asset; serviceVault. */
+  /** Returns the blast radius of an asset. @throws {Problem} notFound if the inventory has no such asset; serviceVault. */
   blastRadius(id: string): Promise<BlastRadius>;
   /**
-   * Who was seen to read an asset, by the logs; of an application's credential when it last signed in.
+   * Returns the logged readers of an asset, and the last sign-in of an application's credential.
    *
    * @throws {Problem} as `blastRadius`
    */
   usage(id: string): Promise<{ assetId: string; usage: AssetUsage; lastSignIn: Date | undefined }>;
-  /** The edges that name an asset, and those that name its whole vault. At most six requests. */
+  /** Returns the dependencies of an asset and of its whole vault. Makes at most six requests. */
   edgesOf(place: AssetPlace): Promise<{ edges: FoundEdge[]; more: boolean }>;
   readonly references: Pick<References, "of" | "unresolved">;
 }
@@ -101,21 +100,21 @@ export function createDependencies(deps: {
   audit: Pick<Audit, "append">;
   config: Pick<Config, "SERVICE_KEY_VAULT_URL">;
   sources: readonly EdgeSource[];
-  /** What the logs have seen. */
+  /** Reads and sign-ins from logs. */
   usage: Pick<Usage, "of" | "lastSignIn">;
   inventory: { assets: Pick<AssetQueries, "get">; moment(): Promise<Moment> };
-  /** The vaults' secrets that hold an application's credential for certain. @throws {CloudFailure} */
+  /** Returns the vault secrets that certainly store an application's credential. @throws {CloudFailure} */
   holdersOf?: (credential: { appId: string; keyId: string }) => Promise<AssetPlace[]>;
-  /** Has compliance look at a vault again, and at these of its assets (`<type>.<name>`). */
+  /** Requests a compliance evaluation of these assets of a vault (`<type>.<name>`). */
   referencesChanged: (vaultName: string, assets: string[]) => Promise<void>;
-  /** Run when a run has ended that may have changed something. */
+  /** Called after a run that may have changed something. */
   ended: () => Promise<void>;
-  /** Whether there is a PRO licence: without one no run begins. */
+  /** Returns whether there is a PRO license. Without one no run starts. */
   licensed: () => Promise<boolean>;
   clock: Clock;
   randomness: Randomness;
   log: Logger;
-  /** Milliseconds a request waits for its run; for tests. */
+  /** Milliseconds that a request waits for its run. For tests. */
   waitMs?: number;
 }): Dependencies {
   const { tables, queues, audit, inventory, clock, log, waitMs = WAIT_MS } = deps;
@@ -135,7 +134,7 @@ export function createDependencies(deps: {
       event,
       async () => {
         const { run } = await runs.start({ ...made, status: "queued", failures: [] }, caller);
-        // Where one was under way, its message may be lost; another does no harm.
+        // If a run is already in progress its message may be lost. A duplicate does no harm.
         await queues.send(
           QUEUE,
           { runId: run.runId },
@@ -154,10 +153,10 @@ export function createDependencies(deps: {
       return;
     }
     log.info("Dependency discovery skipped: no PRO license", { mode });
-    // What began under a licence is finished.
+    // A run that started under a license is finished without one.
     const under = await runs.active();
     if (under) await queues.send(QUEUE, { runId: under.runId });
-    // Once a week is enough to say so.
+    // Logged once a week.
     if (mode !== "full") return;
     const details = { mode, reason: "licenseRequired" };
     await audit.append({ type: "dependencies.discovered", caller, outcome: "refused", details });
@@ -168,7 +167,7 @@ export function createDependencies(deps: {
     return { items: page.items, total: page.total ?? 0, lastFullAt: page.lastFullAt };
   }
 
-  /** The first edges under a prefix. */
+  /** Returns the first dependencies with a key prefix. */
   async function edgesUnder(prefix: string, units: ReadonlyMap<string, UnitRecord>) {
     const edges: FoundEdge[] = [];
     for await (const rows of tables.pages(Edges, rangeOf(prefix))) {
@@ -179,7 +178,7 @@ export function createDependencies(deps: {
   }
 
   async function edgesOf({ vaultName, type, name }: AssetPlace, units: ReadonlyMap<string, UnitRecord>) {
-    // What uses a certificate may name the key or the secret that backs it.
+    // Consumers of a certificate may reference the key or secret behind it.
     const types: AssetType[] = type === "certificate" ? ["certificate", "key", "secret"] : [type];
     const [whole, ...found] = await Promise.all([
       edgesUnder(assetPrefix(vaultName), units),
@@ -192,7 +191,7 @@ export function createDependencies(deps: {
     };
   }
 
-  /** The asset with an id; of the secret or key that backs a certificate that certificate. */
+  /** Returns the asset with this ID. For the secret or key behind a certificate, returns the certificate. */
   async function assetOf(id: string, moment: Moment): Promise<FoundAsset> {
     const found = await inventory.assets.get(id, moment);
     if (found) return ofOthers(found, id);
@@ -209,7 +208,8 @@ export function createDependencies(deps: {
   }
 
   /**
-   * Where else what uses the asset may be known: a client secret by its application, and by the secrets of vaults that hold it.
+   * Returns other places under which consumers of the asset may be known: a client secret by its application, and by the vault
+   * secrets that store it.
    */
   async function placesOfCredential(asset: AssetRecord): Promise<{ places: AssetPlace[]; notSeen?: NotSeenRecord }> {
     const { tenantId, appId, keyId } = asset.credential ?? {};
@@ -239,7 +239,7 @@ export function createDependencies(deps: {
       const late = AbortSignal.timeout(waitMs);
       await waitForRun(work.work(runId, false), { runId, late, log });
       let run = await runs.get(runId);
-      // The last units may be in the hands of the queue's workers.
+      // Workers of the queue may still have the last units.
       for (; !isOver(run) && !late.aborted; run = await runs.get(runId)) await delay(LOOK_AGAIN_MS);
       return { run, isNew: under?.runId !== runId };
     },

@@ -8,9 +8,9 @@ import { assetPrefix, EDGES, type EdgeRecord, Edges, rangeOf, type UnitRecord, v
 
 export interface EdgeFilter {
   vault?: string | undefined;
-  /** The asset's name. */
+  /** Name of the asset. */
   secret?: string | undefined;
-  /** Where the asset with the id that was asked for stands. */
+  /** Place of the asset whose ID was requested. */
   place?: AssetPlace | undefined;
   kind?: ConsumerKind | undefined;
   strength?: Edge["strength"] | undefined;
@@ -21,13 +21,16 @@ export interface EdgeFilter {
   refresh?: Edge["refresh"]["how"] | undefined;
 }
 
-/** An edge, and when it was last seen. */
+/** A dependency and when it was last confirmed. */
 export interface FoundEdge {
   edge: EdgeRecord;
   seenAt: string;
 }
 
-/** Of one that a log has seen the day of its last read. Else what is later: when it was told, or the last reading that found it unchanged. ISO texts of one zone sort. */
+/**
+ * Returns when the dependency was last confirmed: for `observed`, the day of the last read. Otherwise the later of its own last
+ * change and the last run that found it unchanged. ISO texts of one time zone sort by time.
+ */
 export function seenEdge(edge: EdgeRecord, units: ReadonlyMap<string, UnitRecord>): FoundEdge {
   if (edge.lastReadOn !== undefined) return { edge, seenAt: `${edge.lastReadOn}T00:00:00.000Z` };
   const last = edge.lastSeenAt ?? units.get(edge.unit)?.lastFullAt ?? edge.toldAt;
@@ -35,10 +38,10 @@ export function seenEdge(edge: EdgeRecord, units: ReadonlyMap<string, UnitRecord
 }
 
 /**
- * By vault, type and name of the asset; those that name the whole vault first. With a vault or an asset one range is read, any
- * other filter looks through at most ten pages of 1,000 a call.
+ * Lists dependencies by vault, type and name of the asset, those on whole vaults first. A filter by vault or asset reads one
+ * range. Any other filter reads at most ten pages of 1,000 per call.
  *
- * @param units - As `allUnits` answers them.
+ * @param units - Result of `allUnits`.
  * @throws {Problem} invalidCursor
  */
 export async function listEdges(
@@ -58,7 +61,7 @@ export async function listEdges(
   return { ...page, items: page.items.map((edge) => seenEdge(withoutKeys(edge), units)) };
 }
 
-/** The range that serves a filter, and a test of each row for what it does not serve. */
+/** Returns the range for a filter, and a test for the parts of the filter that the range does not cover. */
 function planOf(filter: EdgeFilter): { prefix: string; matches: ((edge: EdgeRecord) => boolean) | undefined } {
   const { place, vault, secret, kind, strength, subscription, environment, resolved, pinned, refresh } = filter;
   const tests: ((edge: EdgeRecord) => boolean)[] = [];

@@ -4,6 +4,7 @@ import { withoutKeys } from "../platform/storage/entity.ts";
 import { type Operation, put, remove, type Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS } from "../platform/time.ts";
 import { coverageOperations } from "./coverage.ts";
+import type { EdgeSource, NotSeen } from "./edge-source.ts";
 import {
   DEPENDENCIES,
   type Failure,
@@ -20,21 +21,20 @@ import {
   unitKey,
   unitRowKey,
 } from "./rows.ts";
-import type { EdgeSource, NotSeen } from "./source.ts";
 import { createResourceWriter } from "./write-resource.ts";
 
-/** A reading of changes goes back so far behind the one before: what is asked lags, and clocks differ. */
+/** An incremental run starts this long before the previous one, because Resource Graph lags and clocks differ. */
 const OVERLAP_MS = 15 * MINUTE_MS;
 
 const TIMED_OUT: Failure = {
   code: "timedOut",
-  message: "It could not be read to its end in time.",
+  message: "The unit could not be read completely in time.",
   remedy: "The data that was read is kept. If this happens again, check which service responds slowly.",
 };
-/** Of a reading in parts, until its last. */
+/** Failure of a partial run, until its last part. */
 const GOES_ON: Failure = {
   code: TIMED_OUT.code,
-  message: "It was not read to its end yet: that takes longer than there is time at once.",
+  message: "The unit was not read completely yet, because reading it takes longer than one part of the run.",
   remedy: "No action needed: the run continues.",
 };
 
@@ -42,29 +42,29 @@ export interface ReadDeps {
   tables: Tables;
   clock: Clock;
   randomness: Randomness;
-  /** The service's own key vault is never a subject. */
+  /** The service's own key vault is excluded. */
   isServiceVault: (vaultName: string) => boolean;
 }
 
-/** What became of a unit. */
+/** Result of a run over a unit. */
 export interface UnitOutcome {
-  /** Resources whose edges were written or taken away. */
+  /** Number of resources whose dependencies were written or deleted. */
   changed: number;
-  /** It could not be read to its end. What was told until then is written, and nothing was taken away. */
+  /** Why the unit could not be read completely. Everything that was read is stored, and nothing was deleted. */
   failure?: Failure;
-  /** There was no time for all of it: the next part goes on from there. */
+  /** Position at which the next part continues, because the time was over. */
   readTo?: ReadTo;
 }
 
 /**
- * Reads a unit and brings its rows up to date: of each resource that is not as it stood its edges, then what is gone, and
- * last the unit's own row. A worker that dies anywhere leaves rows from which the next one sees what is still to be done.
+ * Reads a unit and updates its rows: first the dependencies of changed resources, then deletions, and last the unit's own row.
+ * After a crash at any point the next worker sees from the rows what remains.
  *
- * A full reading that runs out of time is gone on with in parts, where its source tells places.
+ * A full run that takes too long continues in parts, if its source reports positions.
  *
- * @param mode - `changes` is a full reading where none came to its end before.
- * @param readTo - What the part before answered.
- * @throws a conflict when another worker has taken the unit over; CloudFailure never.
+ * @param mode - `changes` makes a full run if none was completed before.
+ * @param readTo - Result of the previous part.
+ * @throws A conflict if another worker has taken the unit; never CloudFailure.
  */
 export async function readUnit(
   source: EdgeSource,
@@ -131,12 +131,12 @@ export async function readUnit(
   if (goesOn) {
     failure = undefined;
     await settleUntold({ isWhole: false });
-    // After it: what is still to come is not held as if it could not be seen.
+    // Added after `settleUntold`, so that resources of later parts are not marked as unreadable.
     notSeen.push({ ...GOES_ON, scope: unit });
   }
   await writer.flush();
 
-  /** After a full reading: what was not told is gone, unless it could not be looked into. */
+  /** Deletes resources that a full run did not report, unless they could not be read. */
   async function settleUntold({ isWhole }: { isWhole: boolean }): Promise<void> {
     const hidden = scopes(notSeen);
     for (const [hash, { id }] of standing) {
@@ -166,7 +166,7 @@ export async function readUnit(
     notSeen: coverage.count,
     notSeenLeftOut: coverage.leftOut,
   };
-  // The unit's row last: until then it says what was so before.
+  // The unit's row is written last. Until then it describes the previous run.
   await fence.write([...coverage.operations, put(Units, unitRowKey(key), after)]);
   return {
     changed: writer.changed,
@@ -175,7 +175,7 @@ export async function readUnit(
   };
 }
 
-/** Takes away all that is known of a unit; may be done again. @throws as `readUnit` */
+/** Deletes all rows of a unit. Safe to repeat. @throws as `readUnit` */
 export async function removeUnit(
   source: string,
   unit: string,
@@ -207,7 +207,7 @@ export async function removeUnit(
   return { changed: writer.changed };
 }
 
-/** A request per 1,000 resources. */
+/** Returns the stored resources of a unit. Makes one request per 1,000. */
 async function resourcesOf(tables: Tables, unit: string): Promise<Map<string, ResourceRecord>> {
   const prefix = resourcesPrefix(unit);
   const found = new Map<string, ResourceRecord>();
@@ -216,13 +216,13 @@ async function resourcesOf(tables: Tables, unit: string): Promise<Map<string, Re
   return found;
 }
 
-/** Undefined: read all. */
+/** Returns the start of an incremental run; undefined for a full run. */
 function sinceOf(source: EdgeSource, before: UnitRecord | undefined, mode: "full" | "changes"): Date | undefined {
   if (mode === "full" || source.whole || before?.lastFullAt === undefined || before.lastReadAt === undefined) return;
   return new Date(Date.parse(before.lastReadAt) - OVERLAP_MS);
 }
 
-/** Whether a resource lies in what could not be looked into. */
+/** Returns a function that tests whether a resource belongs to a scope that could not be read. */
 function scopes(notSeen: readonly NotSeen[]): (id: string) => boolean {
   const found = new Set(notSeen.map(({ scope }) => scope.toLowerCase()));
   return (id) => {

@@ -19,34 +19,34 @@ import {
   vaultPrefix,
 } from "./rows.ts";
 
-/** How long it is kept that a reference could not be followed any more: far longer than anybody takes to tell of it. */
+/** Retention of events about unresolved references, much longer than alerts need. */
 const KEEP_UNRESOLVED_MS = 30 * DAY_MS;
-/** Assets that compliance is asked to look at in one call. */
+/** Number of assets in one request to compliance. */
 const ASSETS_AT_ONCE = 300;
 
-/** A reference of which the platform says whether it can follow it. */
+/** A reference whose state the platform reports. */
 export interface Reference {
-  /** `<type>.<name>`; undefined where the whole vault is named. */
+  /** `<type>.<name>`. Undefined for a whole vault. */
   asset: string | undefined;
   resolved: boolean;
-  /** Who names it, where, and what the platform says: names only. */
+  /** The resource, its setting and the platform's status. Names only. */
   evidence: string;
 }
 
-/** Which references platforms can follow and which they can't. */
+/** Reports references that platforms can or can't resolve, to compliance and alerts. */
 export interface References {
-  /** Of one vault. A request per 1,000 of its edges. */
+  /** Returns the references to one vault. Makes one request per 1,000 dependencies. */
   of(vaultName: string): Promise<Reference[]>;
-  /** Has compliance look again at the assets whose references changed. May be done again at any time. */
+  /** Requests a compliance evaluation of assets whose references changed. Safe to repeat. */
   tell(): Promise<void>;
-  /** Since an instant, the oldest first: what began, and the edge where that is still so. */
+  /** Lists references that became unresolved since a time, oldest first, with the dependency if it is still unresolved. */
   unresolved(from: Date): AsyncGenerator<{ unresolved: UnresolvedRecord; still(): Promise<EdgeRecord | undefined> }[]>;
   removeOld(): Promise<void>;
 }
 
 export function createReferences(deps: {
   tables: Tables;
-  /** Has compliance look at a vault again, and at these of its assets (`<type>.<name>`). */
+  /** Requests a compliance evaluation of these assets of a vault (`<type>.<name>`). */
   changed: (vaultName: string, assets: string[]) => Promise<void>;
   clock: Clock;
 }): References {
@@ -76,7 +76,7 @@ export function createReferences(deps: {
           for (let at = 0; at === 0 || at < assets.length; at += ASSETS_AT_ONCE)
             await deps.changed(vaultName, assets.slice(at, at + ASSETS_AT_ONCE));
         }
-        // Those that were marked anew since stay for the next time.
+        // Assets that were marked again in the meantime stay for the next call.
         for (const { rowKey, etag } of rows)
           await undefinedIfChanged(tables.remove(Outdated, DEPENDENCIES, rowKey, etag));
       }

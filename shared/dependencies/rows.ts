@@ -8,35 +8,35 @@ import { fenceEntity } from "../platform/storage/tables.ts";
 import { Edge } from "./edge.ts";
 
 /**
- * Rows of dependencies. All but the runs stand in one partition, so that a resource changes with its edges, and with what
- * is to be told of them, in one transaction.
+ * Rows of dependencies. All except the runs are in one partition, so that a resource, its dependencies and the resulting events
+ * change in one transaction.
  */
 export const TABLE = "Dependencies";
 export const DEPENDENCIES = "dependencies";
 
-/** An edge as it stands, by the asset that it names. */
+/** A stored dependency, by its asset. */
 export const EdgeRecord = Edge.extend({
-  /** The key of the unit in which it was told. */
+  /** Key of the unit that reported it. */
   unit: z.string(),
-  /** When it was told as it is now. */
+  /** When it was last changed. */
   toldAt: z.string(),
-  /** When it was last seen, where its resource could not be looked into since; else its unit's row tells. */
+  /** When it was last confirmed, if its resource could not be read since. Otherwise the unit's row has the time. */
   lastSeenAt: z.string().optional(),
 });
 export type EdgeRecord = z.infer<typeof EdgeRecord>;
 export const Edges = entity(TABLE, EdgeRecord);
 
-/** What was told of a resource: unchanged means that no edge is read or written. */
+/** Last state of a resource. If it is unchanged, no dependency is read or written. */
 export const ResourceRecord = z.object({
   id: z.string(),
-  /** Hash of what was told; "" while its edges are being written. */
+  /** Hash of the state; "" while its dependencies are being written. */
   hash: z.string(),
-  /** The keys of its edges with their `Resolved`, packed. */
+  /** Row keys of its dependencies with their `Resolved`, packed. */
   edges: z.instanceof(Uint8Array),
   count: z.int(),
-  /** It was told in part, and edges of before are among them. */
+  /** Whether the resource was only partly read, so that earlier dependencies were kept. */
   partial: z.boolean().optional(),
-  /** When it was last seen, where it could not be looked into since. */
+  /** When it was last confirmed, if it could not be read since. */
   lastSeenAt: z.string().optional(),
 });
 export type ResourceRecord = z.infer<typeof ResourceRecord>;
@@ -45,19 +45,19 @@ export const Resources = entity(TABLE, ResourceRecord);
 export const Failure = z.object({ code: z.string(), message: z.string(), remedy: z.string() });
 export type Failure = z.infer<typeof Failure>;
 
-/** A unit of a source and how it was last read. Written under its fence. */
+/** A unit of a source, with its last run. Written under its fence. */
 export const UnitRecord = z.object({
   source: z.string(),
   unit: z.string(),
-  /** When the last reading of all of it began that came to its end. */
+  /** Start of the last completed full run. */
   lastFullAt: z.string().optional(),
-  /** The same of any reading: where the next reading of changes goes on. */
+  /** Start of the last completed run of any mode, from which the next incremental run continues. */
   lastReadAt: z.string().optional(),
-  /** The last reading failed as a whole. */
+  /** Why the last run failed as a whole. */
   lastFailure: Failure.extend({ at: z.string() }).optional(),
   resources: z.int(),
   edges: z.int(),
-  /** What could not be looked into, in rows of their own, and how many found no room there. */
+  /** Number of items that could not be read (in their own rows), and number of further items without a row. */
   notSeen: z.int(),
   notSeenLeftOut: z.int(),
 });
@@ -65,32 +65,32 @@ export type UnitRecord = z.infer<typeof UnitRecord>;
 export const Units = entity(TABLE, UnitRecord);
 export const UnitFences = fenceEntity(TABLE);
 
-/** Something that could not be looked into. */
+/** Coverage item: something that could not be read. */
 export const NotSeenRecord = Failure.extend({
   scope: z.string(),
   source: z.string(),
   unit: z.string(),
-  /** Since when. */
+  /** Time of the first run that could not read it. */
   since: z.string(),
 });
 export type NotSeenRecord = z.infer<typeof NotSeenRecord>;
 export const NotSeenRows = entity(TABLE, NotSeenRecord);
 
-/** That a reference can't be followed any more, for who tells people of it. */
+/** An event for alerts: a reference can't be resolved anymore. */
 export const UnresolvedRecord = z.object({
-  /** Tells it apart from all others, and is the same when a run writes it twice. */
+  /** Unique ID, the same if a run writes the event twice. */
   id: z.string(),
   at: z.string(),
-  /** The row key of the edge. */
+  /** Row key of the dependency. */
   edge: z.string(),
 });
 export type UnresolvedRecord = z.infer<typeof UnresolvedRecord>;
 export const UnresolvedRows = entity(TABLE, UnresolvedRecord);
 
-/** An asset whose references changed: compliance is still to look at it again. */
+/** An asset whose references changed. Compliance must evaluate it again. */
 export const OutdatedRecord = z.object({
   vaultName: z.string(),
-  /** `<type>.<name>`; absent where the whole vault is named. */
+  /** `<type>.<name>`. Absent for a whole vault. */
   asset: z.string().optional(),
 });
 export type OutdatedRecord = z.infer<typeof OutdatedRecord>;
@@ -107,17 +107,17 @@ export const UNRESOLVED = "o|";
 export const OUTDATED = "q|";
 export const rangeOf = (prefix: string) => ({ partitionKey: DEPENDENCIES, from: prefix, before: keyEnd(prefix) });
 
-/** In the place of a type: no asset is named, all of a vault are meant. */
+/** Used instead of a type for a whole vault. */
 const WHOLE_VAULT = "*";
 export const vaultPrefix = (vaultName: string): string => `${EDGES}${text(vaultName)}|`;
-/** Without a name: of the edges that name the whole vault. */
+/** Returns a key prefix. Without a name: of dependencies on the whole vault. */
 export const assetPrefix = (vaultName: string, type?: AssetType, name?: string): string =>
   `${vaultPrefix(vaultName)}${type === undefined || name === undefined ? WHOLE_VAULT : type}|${text(name ?? "")}|`;
-/** Of one resource an asset is named once by each setting, variable, field or role. */
+/** Returns the row key of a dependency. A resource can have one for each setting, variable, field or role. */
 export const edgeKey = ({ vaultName, type, name, strength, evidence }: Edge, resource: string): string =>
   `${assetPrefix(vaultName, type, name)}${resource}|${hash(`${type ?? ""}\n${strength}\n${evidence}`, 10)}`;
 
-/** What an edge names, by its row key. */
+/** Returns the asset of a dependency from its row key. */
 export function placeOfEdge(rowKey: string): OutdatedRecord {
   const [vaultName, type, name] = rowKey.slice(EDGES.length).split("|").map(keyTextOf) as [string, string, string];
   const isAsset = (ASSET_TYPES as readonly string[]).includes(type);
@@ -128,7 +128,7 @@ export const unitKey = (source: string, unit: string): string => `${source}|${te
 export const unitRowKey = (unit: string): string => UNITS + unit;
 export const fenceKey = (unit: string): string => `f|${unit}`;
 export const resourcesPrefix = (unit: string): string => `r|${unit}|`;
-/** Tells a resource of a unit apart from all others, in keys. */
+/** Returns a key part that identifies a resource within a unit. */
 export const resourceHash = (unit: string, id: string): string => hash(`${unit}\n${id.toLowerCase()}`, 22);
 export const resourceKey = (unit: string, resource: string): string => resourcesPrefix(unit) + resource;
 export const notSeenPrefix = (unit: string): string => `${NOT_SEEN}${unit}|`;
@@ -137,15 +137,19 @@ export const notSeenKey = (unit: string, { scope, code }: { scope: string; code:
 export const outdatedKey = ({ vaultName, asset }: OutdatedRecord): string =>
   `${OUTDATED}${text(vaultName)}|${text(asset ?? WHOLE_VAULT)}`;
 
-/** Whether the platform can follow a reference: -1 where it does not say. */
+/** Whether the platform can resolve a reference: 1 or 0, or -1 if it does not report that. */
 export type Resolved = -1 | 0 | 1;
 export const resolvedOf = ({ state }: Pick<Edge, "state">): Resolved =>
   state === undefined ? -1 : state.resolved ? 1 : 0;
 
-/** Edges of a resource by row key, deflated: a key of some 90 characters repeats most of them. */
+/** Packs the dependencies of a resource by row key, compressed: a key of about 90 characters repeats most of the others. */
 export const packEdges = (edges: ReadonlyMap<string, Resolved>): Uint8Array<ArrayBuffer> => pack([...edges]);
 const Packed = z.array(z.tuple([z.string(), z.union([z.literal(-1), z.literal(0), z.literal(1)])]));
-/** @param rowKey - The resource's. @throws StorageCorrupt when its row holds no edges. */
+/**
+ * Unpacks the dependencies of a resource.
+ *
+ * @param rowKey - The resource's row key. @throws StorageCorrupt if the row contains no dependencies.
+ */
 export const unpackEdges = (rowKey: string, { edges }: ResourceRecord): Map<string, Resolved> =>
   withCorruptRowErrors(
     Resources,
@@ -155,10 +159,10 @@ export const unpackEdges = (rowKey: string, { edges }: ResourceRecord): Map<stri
   );
 
 export const RUN_STATUSES = ["queued", "running", "completed", "partial", "failed"] as const;
-/** A run, or the counts of it so far. */
+/** A run with its counts. */
 export const RunRecord = z.object({
   runId: z.string(),
-  /** `changes` reads of each unit what may have changed since it was last read. */
+  /** `changes`: an incremental run, which reads only what may have changed since the last run. */
   mode: z.enum(["full", "changes"]),
   trigger: z.enum(["api", "schedule"]),
   requestedBy: z.string(),
@@ -166,43 +170,43 @@ export const RunRecord = z.object({
   status: z.enum(RUN_STATUSES),
   createdAt: z.string(),
   finishedAt: z.string().optional(),
-  /** Whose plan of units holds: two workers may plan at once. */
+  /** ID of the plan that is valid, because two workers may plan concurrently. */
   planId: z.string().optional(),
   units: z.int().optional(),
   unitsFailed: z.int().optional(),
-  /** What is known after it, in all; absent while it runs. */
+  /** Totals after the run. Absent while it is in progress. */
   resources: z.int().optional(),
   edges: z.int().optional(),
   notSeen: z.int().optional(),
-  /** Resources whose edges it wrote or took away. */
+  /** Number of resources whose dependencies were written or deleted. */
   changed: z.int().optional(),
-  /** Sources that could not be listed and units that could not be read, the first of them. */
+  /** The first sources that could not be listed and units that could not be read. */
   failures: z.array(Failure.extend({ source: z.string(), unit: z.string().optional() })),
-  /** The id of its entry in the audit log, once its end is decided. */
+  /** ID of its entry in the audit log, set when the end is decided. */
   entryId: z.string().optional(),
 });
 export type RunRecord = z.infer<typeof RunRecord>;
 export const Runs = entity(TABLE, RunRecord);
 export const RUNS = "runs";
-/** How far the reading of a unit came that ran out of time. */
+/** Position of a run over a unit that took too long. */
 export const ReadTo = z.object({
   place: z.string(),
-  /** When its first part began. */
+  /** Start of its first part. */
   startedAt: z.string(),
 });
 export type ReadTo = z.infer<typeof ReadTo>;
-/** One unit's work in a run. */
+/** Work on one unit in a run. */
 export const UnitWork = z.object({
   source: z.string(),
   unit: z.string(),
-  /** `remove`: there is no such unit any more. */
+  /** `remove`: the unit no longer exists. */
   action: z.enum(["read", "remove"]),
   status: z.enum(["waiting", "running", "done", "failed"]),
-  /** The worker that has it. How long it may is told by the age of this row. */
+  /** ID of the worker that has the lease. The age of the row decides whether the lease has expired. */
   worker: z.string().optional(),
-  /** How many workers began it. */
+  /** Number of workers that started the unit. */
   attempts: z.int(),
-  /** The next worker goes on from there. */
+  /** Position from which the next worker continues. */
   readTo: ReadTo.optional(),
   changed: z.int().optional(),
   failure: Failure.optional(),

@@ -17,37 +17,40 @@ import {
   workPrefix,
 } from "./rows.ts";
 
-/** Units read at once, all instances together: what they ask counts against limits of the whole tenant. */
+/** Number of units that all instances together read concurrently, because their requests count against limits of the tenant. */
 export const UNITS_AT_ONCE = 4;
-/** A unit that so many workers began and none ended is given up. */
+/** After this many workers started a unit and none finished it, the unit fails. */
 const MAX_ATTEMPTS = 5;
 
-/** One worker's hold on a unit of a run. */
+/** A worker's lease on a unit of a run. */
 export interface HeldUnit {
   readonly work: UnitWork;
   readonly mode: RunRecord["mode"];
   readonly runId: string;
-  /** Names the worker in this one life. */
+  /** Unique ID of the worker for this lease. */
   readonly worker: string;
-  /** Aborted when another worker has taken the unit over. */
+  /** Aborted if another worker has taken the unit. */
   readonly signal: AbortSignal;
-  /** Says what became of it, unless another worker has it by now. */
+  /** Stores the result, unless another worker has taken the unit. */
   end(change: Pick<UnitWork, "status" | "changed" | "failure">): Promise<void>;
-  /** Lets go of a unit of which a part is done, for the next worker. */
+  /** Releases a partly read unit for the next worker. */
   handOn(change: Required<Pick<UnitWork, "changed" | "readTo">>): Promise<void>;
-  /** Lets go of a unit that is not done, so that the next worker finds it free. */
+  /** Releases an unfinished unit, so that the next worker can take it immediately. */
   release(): Promise<void>;
 }
 
-/** The runs, one at a time, and who has which of their units. */
+/** Stores discovery runs, one at a time, and the leases on their units. */
 export interface DependencyRuns extends RunStore<RunRecord> {
-  /** Writes down a run's units. Of two plans made at once one holds. */
+  /** Stores the units of a run. If two workers plan concurrently, one plan becomes valid. */
   plan(run: Row<RunRecord>, works: readonly UnitWork[], failures: RunRecord["failures"]): Promise<void>;
-  /** A unit to work on; "busy" while as many as may be are in others' hands, or the last ones; undefined when all are done. */
+  /**
+   * Takes a unit to work on. Returns "busy" if other workers have the maximum number of units or the last ones, and undefined
+   * if all are done.
+   */
   next(run: RunRecord): Promise<HeldUnit | "busy" | undefined>;
-  /** All units of a run. A request per 1,000. */
+  /** Returns all units of a run. Makes one request per 1,000. */
   works(run: RunRecord): Promise<Row<UnitWork>[]>;
-  /** Changes what a run says. @throws a conflict when another worker was faster. */
+  /** Changes a run. @throws A conflict if another worker changed it first. */
   change(run: Row<RunRecord>, change: Partial<RunRecord>): Promise<Row<RunRecord>>;
 }
 
@@ -64,7 +67,7 @@ export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Ran
     return found;
   }
 
-  /** The unit as it is, where its worker is dead. */
+  /** Returns the unit if the lease of its worker has expired. */
   const lostUnit = async ({ partitionKey, rowKey }: Row<UnitWork>) => {
     const found = await tables.getWithAge(UnitWorks, partitionKey, rowKey);
     return found?.row.status === "running" && found.ageMs >= LEASE_MS ? found.row : undefined;
@@ -74,8 +77,8 @@ export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Ran
     if (row.attempts >= MAX_ATTEMPTS) {
       const failure = {
         code: "internal",
-        message: `The unit could not be worked on to its end, in ${MAX_ATTEMPTS} tries.`,
-        remedy: "Look at GET /system/failed-messages and at the log; the next run tries it again.",
+        message: `The unit could not be completed in ${MAX_ATTEMPTS} attempts.`,
+        remedy: "Check GET /system/failed-messages and the log. The next run tries again.",
       };
       await tables.replace(UnitWorks, { ...row, status: "failed", failure });
       return undefined;
@@ -91,7 +94,7 @@ export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Ran
       try {
         await held.end((row) => tables.replace(UnitWorks, { ...row, ...change, worker: undefined }));
       } catch (error) {
-        // Another worker has it by now.
+        // Another worker has taken the unit.
         if (!isConflict(error)) throw error;
       }
     };
@@ -105,7 +108,7 @@ export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Ran
     };
   }
 
-  /** What else there is of runs. */
+  /** Deletes the other rows of runs. */
   async function removeWorks(runIds: readonly string[]): Promise<void> {
     for (const partitionKey of runIds.map(runPartition)) {
       for await (const works of tables.pages(UnitWorks, { partitionKey, select: [] })) {
@@ -148,7 +151,7 @@ export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Ran
         }
         if (alive >= UNITS_AT_ONCE) return "busy";
         while (waiting.length > 0) {
-          // Workers who look at the same moment choose differently.
+          // A random choice, so that concurrent workers take different units.
           const [chosen] = waiting.splice(Math.floor(randomness.number() * waiting.length), 1);
           const held = await take(chosen!, run);
           if (held) return held;

@@ -1,15 +1,15 @@
 import { HOUR_MS, SECOND_MS } from "../platform/time.ts";
 import { type SyncRecord, targetOf } from "../sync/record.ts";
-import type { EdgeSource, ReadingItem } from "./source.ts";
+import type { EdgeSource, ReadingItem } from "./edge-source.ts";
 
-/** An id names its system first. */
+/** IDs start with their system. */
 export const syncResourceId = (recordId: string): string => `${PREFIX}${recordId}`;
 export const recordIdOf = (resourceId: string): string => resourceId.slice(PREFIX.length);
 const PREFIX = "sync/";
 
 /**
- * The copies that this service keeps: the target of a sync record uses the record's source. A record that is paused holds the
- * copy that it was last given.
+ * Source of dependencies from sync records: the target of a record uses the record's source. A paused record keeps its last
+ * copy.
  */
 export function createSyncSource(sync: { everyRecord(): AsyncIterable<SyncRecord> }): EdgeSource {
   return {

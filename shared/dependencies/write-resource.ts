@@ -2,6 +2,7 @@ import { fingerprint } from "../inventory/asset.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
 import { type Fence, merge, type Operation, put, remove, type Tables } from "../platform/storage/tables.ts";
 import { Edge, Resource } from "./edge.ts";
+import type { ReadingItem } from "./edge-source.ts";
 import {
   DEPENDENCIES,
   type EdgeRecord,
@@ -22,27 +23,33 @@ import {
   UnresolvedRows,
   unpackEdges,
 } from "./rows.ts";
-import type { ReadingItem } from "./source.ts";
 
 type ReadResource = Extract<ReadingItem, { resource: Resource }>;
 
-/** Operations of one transaction, beside its fence. What becomes of a resource is written whole where it fits in one. */
+/**
+ * Maximum number of operations in one transaction, in addition to its fence. A resource that fits is written in one
+ * transaction.
+ */
 const MAX_OPERATIONS = 99;
-/** Rows of one transaction are written from so much text at most, far below its 4 MiB. */
+/** Maximum size of the rows in one transaction, far below its limit of 4 MiB. */
 const MAX_TEXT = 1_000_000;
 
-/** Writes what becomes of a unit's resources, under its fence. */
+/** Writes the resources of a unit with their dependencies, under the unit's fence. */
 export interface ResourceWriter {
-  /** Resources whose edges were written or taken away. */
+  /** Number of resources whose dependencies were written or deleted. */
   readonly changed: number;
   write(read: ReadResource): Promise<void>;
   remove(resource: string): Promise<void>;
-  /** It could not be looked into: it stays, and says since when. */
+  /** Marks a resource that could not be read: it stays, with the time of its last confirmation. */
   hold(resource: string): Promise<void>;
   flush(): Promise<void>;
 }
 
-/** @param standing - The unit's resources by `resourceHash`; kept as they are after each call. */
+/**
+ * Creates a writer.
+ *
+ * @param standing - The unit's stored resources by `resourceHash`. Updated by each call.
+ */
 export function createResourceWriter(deps: {
   tables: Tables;
   fence: Fence;
@@ -66,7 +73,10 @@ export function createResourceWriter(deps: {
     text = 0;
   }
 
-  /** Resources change whole: several share a transaction, and one that needs more than one says so in its row first. */
+  /**
+   * Writes a resource as a whole. Several resources share a transaction. If one needs several transactions, its row is first
+   * marked as unfinished.
+   */
   async function submit(
     resource: string,
     edges: ReadonlyMap<string, Operation>,
@@ -93,7 +103,10 @@ export function createResourceWriter(deps: {
     else standing.delete(resource);
   }
 
-  /** The edges of a resource that stand. Of one whose writer died some may not: those are looked for, one request each. */
+  /**
+   * Returns the stored dependencies of a resource. After a crashed write some may be missing, so each is checked with one
+   * request.
+   */
   async function edgesOf(hash: string, before: ResourceRecord | undefined): Promise<Map<string, Resolved>> {
     const known = before ? unpackEdges(resourceKey(unit, hash), before) : new Map<string, Resolved>();
     if (before?.hash !== "") return known;
@@ -101,7 +114,7 @@ export function createResourceWriter(deps: {
     return known;
   }
 
-  /** What is to be told where a platform can't follow, or can follow again, what was otherwise before. */
+  /** Returns the operations for events and compliance if the platform's ability to resolve the reference changed. */
   function toTell(key: string, edge: EdgeRecord | undefined, was: Resolved = -1): Operation[] {
     const is = edge ? resolvedOf(edge) : -1;
     if (was === is) return [];
@@ -125,7 +138,7 @@ export function createResourceWriter(deps: {
       const toldAt = clock.now().toISOString();
       const wanted = new Map<string, EdgeRecord>();
       for (const one of edges) {
-        // In the order of the schema, so that equal edges have equal hashes.
+        // Parsed for the order of the schema, so that equal dependencies have equal hashes.
         const edge = Edge.parse({ ...one, resource });
         if (!deps.isServiceVault(edge.vaultName)) wanted.set(edgeKey(edge, hash), { ...edge, unit, toldAt });
       }
@@ -177,7 +190,7 @@ export function createResourceWriter(deps: {
   };
 }
 
-/** The same asset may be to be looked at again for several edges: one row. */
+/** Keeps one operation per row, because several dependencies may mark the same asset. */
 const byRow = (operations: readonly Operation[]): Map<string, Operation> =>
   new Map(operations.map((operation) => [operation.rowKey, operation]));
 

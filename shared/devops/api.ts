@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { singleLine } from "../platform/http/single-line.ts";
 
-/** The DevOps integration as the API takes and shows it. */
+/** Schemas of the Azure DevOps integration in the API. */
 
 const projectIds = z.array(singleLine(256)).max(1000);
 

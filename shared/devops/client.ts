@@ -3,6 +3,7 @@ import { CALL_LIMITS, type CallLimits, createSender } from "../platform/azure/ca
 import { asCloudFailure, type CallTarget, type CloudFailure, failure, retryAfter } from "../platform/azure/failure.ts";
 import type { Identity } from "../platform/azure/identity.ts";
 import type { Logger, Randomness } from "../platform/runtime.ts";
+import { devopsFailure } from "./failures.ts";
 import {
   type ConnectionData,
   devopsRoute,
@@ -11,59 +12,62 @@ import {
   type Proxied,
   type ServiceConnection,
   type VariableGroup,
-} from "./answers.ts";
-import { devopsFailure } from "./failures.ts";
+} from "./response-schemas.ts";
 
-/** What tokens for Azure DevOps are asked for: https://learn.microsoft.com/azure/devops/integrate/get-started/authentication/service-principal-managed-identity */
+/**
+ * The resource for which tokens for Azure DevOps are requested:
+ * https://learn.microsoft.com/azure/devops/integrate/get-started/authentication/service-principal-managed-identity
+ */
 const SCOPE = "499b84ac-1321-427f-aa17-267ca6975798/.default";
 
-/** Who asks without a token that holds is told to be this one, with 200. */
+/** The identity that DevOps returns, with status 200, for requests without a valid token. */
 const ANONYMOUS = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa";
 
 const VERSION = "api-version=7.1";
 
-/** Asks for 401 in place of a page to sign in. */
+/** Requests status 401 instead of a redirect to the sign-in page. */
 const HEADERS = { accept: "application/json", "x-tfs-fedauthredirect": "Suppress" };
 
 export interface ListOptions {
-  /** Only what the identity may change. */
+  /** Returns only items that the identity may change. */
   manageable?: boolean;
-  /** Gets entries that are not what DevOps documents; without it such an entry fails the list. */
+  /** Called for entries that don't match the documentation of DevOps. Without it, such an entry fails the list. */
   unreadable?: ((entry: unknown, failure: CloudFailure) => void) | undefined;
   signal?: AbortSignal | undefined;
 }
 
-/** A write that has not begun within so many milliseconds of the read that it builds on. */
+/** A write was not sent within the allowed milliseconds after the read that it is based on. */
 export class ReadTooOld extends Error {
   override readonly name = "ReadTooOld";
 }
 
-/** One organization. Every method throws `CloudFailure`; `timedOut` once its signal is aborted. */
+/** Client of one organization. Every method throws `CloudFailure`; `timedOut` once its signal is aborted. */
 export interface DevopsClient {
-  /** Who the service is there. @throws {CloudFailure} unauthorized when it is nobody. */
+  /** Returns the service's identity in the organization. @throws {CloudFailure} unauthorized if it has none. */
   user(signal?: AbortSignal): Promise<{ id: string; name: string | undefined }>;
   projects(signal?: AbortSignal): AsyncGenerator<Project[]>;
-  /** Those that the identity may see: what it has no role on is left out without a word. */
+  /** Lists the items that the identity can see. DevOps silently omits those for which it has no role. */
   variableGroups(projectId: string, options?: ListOptions): AsyncGenerator<VariableGroup[]>;
   connections(projectId: string, options?: ListOptions): AsyncGenerator<ServiceConnection[]>;
-  /** Undefined when there is none, or none that the identity may see. */
+  /** Undefined if the item does not exist or the identity can't see it. */
   variableGroup(projectId: string, id: number): Promise<VariableGroup | undefined>;
   connection(projectId: string, id: string): Promise<ServiceConnection | undefined>;
   /**
-   * Replaces the whole group: a variable that is missing is deleted, a secret without a value keeps the one it has. Sent once.
+   * Replaces the whole group. Missing variables are deleted; a secret without a value keeps its value. Sent once, never
+   * retried.
    *
-   * @param notAfter - Unix milliseconds.
-   * @throws {ReadTooOld} when it would leave later; nothing was sent.
+   * @param notAfter - Latest time to send, Unix milliseconds.
+   * @throws {ReadTooOld} if that time has passed; nothing was sent.
    */
   putVariableGroup(group: VariableGroup, notAfter: number): Promise<VariableGroup>;
-  /** Replaces the whole connection, as `putVariableGroup` does. */
+  /** Replaces the whole connection, with the rules of `putVariableGroup`. */
   putConnection(connection: ServiceConnection, notAfter: number): Promise<ServiceConnection>;
-  /** Has DevOps sign in with the connection. */
+  /** Makes DevOps sign in with the connection. */
   testConnection(projectId: string, connection: ServiceConnection): Promise<boolean>;
 }
 
 export interface DevopsClientOptions {
-  /** Of the organization, without a slash at the end: see `organizationAddress`. */
+  /** URL of the organization without a trailing slash: see `organizationAddress`. */
   address: string;
   identity: Identity;
   log: Logger;
@@ -77,13 +81,19 @@ interface Sending {
   notAfter?: number;
 }
 
-/** Azure DevOps Services with the service's own identity. A client has one organization, and keeps to its pace. */
+/**
+ * Creates a client of Azure DevOps Services with the service's own identity. A client belongs to one organization and respects
+ * its rate limits.
+ */
 export function createDevopsClient(options: DevopsClientOptions): DevopsClient {
   const { address, identity, log, randomness } = options;
   const { origin, pathname } = new URL(address);
   const base = pathname.replace(/\/+$/, "");
   const limits = { ...CALL_LIMITS, ...options.limits };
-  /** Unix milliseconds: DevOps slows down, also with 200, those who don't wait by themselves. */
+  /**
+   * Time until which requests wait, Unix milliseconds. DevOps delays clients that don't slow down by themselves, also after
+   * status 200.
+   */
   let notBefore = 0;
 
   async function paced(target: CallTarget, signal: AbortSignal | undefined): Promise<void> {
@@ -100,7 +110,7 @@ export function createDevopsClient(options: DevopsClientOptions): DevopsClient {
     });
   }
 
-  /** Sends the requests of one call: the pages of one list, or a single one. */
+  /** Sends the requests of one call: the pages of a list, or a single request. */
   async function sender(signal?: AbortSignal, own: Partial<CallLimits> = {}, unreadable?: ListOptions["unreadable"]) {
     const route = (path: string) =>
       path.startsWith(`${base}/`) ? devopsRoute(path.slice(base.length), address) : undefined;
@@ -121,7 +131,7 @@ export function createDevopsClient(options: DevopsClientOptions): DevopsClient {
       const url = `${address}${path}`;
       await paced(route(new URL(url).pathname)!.target, signal);
       if (notAfter !== undefined) {
-        // A token that must be asked for would take its time in between.
+        // Acquire the token first, because that takes time.
         await (await identity.credential()).getToken(SCOPE);
         if (Date.now() > notAfter) throw new ReadTooOld();
       }
@@ -131,7 +141,7 @@ export function createDevopsClient(options: DevopsClientOptions): DevopsClient {
         const seconds = retryAfter({ status: 200, body: "", header });
         if (seconds !== undefined) notBefore = Math.max(notBefore, Date.now() + seconds * 1000);
       };
-      // As it came, and not as a schema would read it: what is written back must lose nothing.
+      // The unparsed body, not the result of a schema: a write must send back every member.
       return { json: await send({ method, url, body, headers: HEADERS, answered }), next };
     };
   }
@@ -154,7 +164,7 @@ export function createDevopsClient(options: DevopsClientOptions): DevopsClient {
   const groups = "_apis/distributedtask/variablegroups";
   const endpoints = "_apis/serviceendpoint/endpoints";
   const filter = (manageable: boolean | undefined) => (manageable ? "&actionFilter=manage" : "");
-  /** Sent again it would build on a state that may not stand any more. */
+  /** Not retried: a retry would be based on a state that may have changed. */
   const once = { throttledTries: 1, concurrencyTries: 1, unreachableTries: 1 };
 
   return {

@@ -6,13 +6,14 @@ import type { Caller } from "../platform/http/endpoint.ts";
 import { Problem, retryLater } from "../platform/http/problem.ts";
 import { toSingleLine } from "../platform/http/single-line.ts";
 import type { Logger } from "../platform/runtime.ts";
-import type { Project } from "./answers.ts";
 import type { DevopsProject, DevopsSettingsView, DevopsTest } from "./api.ts";
-import type { Changed } from "./change.ts";
+import type { Changed } from "./change-resource.ts";
 import { createDevopsClient, type DevopsClient } from "./client.ts";
+import { createConnectionProofs } from "./connection-proofs.ts";
+import { chosenProjects, testOrganization } from "./connection-test.ts";
 import { organizationAddress } from "./org-url.ts";
-import type { ConnectionPlace, ReplacedCredential, VariablePlace } from "./places.ts";
-import { createConnectionProofs } from "./proofs.ts";
+import type { Project } from "./response-schemas.ts";
+import type { ConnectionPlace, ReplacedCredential, VariablePlace } from "./secret-locations.ts";
 import { replaceConnectionSecret, signsIn } from "./service-connections.ts";
 import {
   createDevopsSettings,
@@ -21,42 +22,47 @@ import {
   type SettingsDependencies,
   type VariableCopy,
 } from "./settings.ts";
-import { chosenProjects, testOrganization } from "./test.ts";
 import { hasSecretVariable, replaceVariable } from "./variable-groups.ts";
 import { settingsView } from "./views.ts";
 
-export type { Project, ServiceConnection, VariableGroup } from "./answers.ts";
-export type { Changed } from "./change.ts";
+export type { Changed } from "./change-resource.ts";
 export type { DevopsClient } from "./client.ts";
+export type { Project, ServiceConnection, VariableGroup } from "./response-schemas.ts";
 
-/** The organization that is configured, for those who look for dependencies in it or rotate what it holds. */
+/** The configured organization, for dependency discovery and rotations. */
 export interface DevopsOrganization {
   /** The organization's name: lower-case letters, digits and dashes. */
   name: string;
   client: DevopsClient;
-  /** The projects that are scanned. @throws {CloudFailure} */
+  /** Lists the projects that are scanned. @throws {CloudFailure} */
   projects(signal?: AbortSignal): Promise<Project[]>;
-  /** Secret variables that hold a copy of a key vault's secret. */
+  /** Secret variables that contain a copy of a key vault secret. */
   copies: readonly VariableCopy[];
   /** See `replaceVariable`. */
   replaceVariable(place: VariablePlace, value: string): Promise<Changed>;
-  /** Whether a group has such a secret variable; what it holds shows nowhere. @throws {CloudFailure} */
+  /** Returns true if a group has this secret variable. Its value can't be read. @throws {CloudFailure} */
   hasSecretVariable(place: VariablePlace): Promise<boolean>;
   /** See `replaceConnectionSecret`. */
   replaceConnectionSecret(place: ConnectionPlace, of: ReplacedCredential, secret: string): Promise<Changed>;
-  /** Whether a connection signs in as the application; undefined when it holds no secret of it any more. @throws {CloudFailure} */
+  /**
+   * Returns true if a connection signs in as the application. Undefined if it contains no secret of the application any more.
+   * @throws {CloudFailure}
+   */
   signsIn(place: ConnectionPlace, of: ReplacedCredential): Promise<boolean | undefined>;
 }
 
+/** The Azure DevOps integration: its settings, the connection test, and the configured organization. */
 export interface Devops {
   settings(): Promise<DevopsSettingsView>;
-  /** @throws {Problem} invalidRequest for an address that is not Azure DevOps'; conflict; preconditionFailed */
+  /** @throws {Problem} invalidRequest for a URL that is not of Azure DevOps; conflict; preconditionFailed */
   configure(change: SettingsChange, ifMatch: string | undefined, caller: Caller): Promise<DevopsSettingsView>;
-  /** All projects that the service may see. @throws {Problem} conflict while it is switched off; unavailable */
+  /**
+   * Lists all projects that the service can see. @throws {Problem} conflict while the integration is turned off; unavailable
+   */
   projects(): Promise<DevopsProject[]>;
-  /** Says what is missing. @throws {Problem} conflict while it is switched off */
+  /** Tests the connection and returns what is missing. @throws {Problem} conflict while the integration is turned off */
   test(): Promise<DevopsTest>;
-  /** Undefined while it is switched off. */
+  /** Returns the organization. Undefined while the integration is turned off. */
   organization(): Promise<DevopsOrganization | undefined>;
 }
 
@@ -67,17 +73,17 @@ export interface DevopsDependencies extends SettingsDependencies {
   limits?: Partial<CallLimits>;
 }
 
-/** Azure DevOps: where it is, and what the service may do there. */
+/** The Azure DevOps integration: its settings, the connection test, and the configured organization. */
 export function createDevops(deps: DevopsDependencies): Devops {
   const store = createDevopsSettings(deps);
   const proofs = createConnectionProofs(deps);
-  // Beside its public names that which the configuration has.
+  // Besides the public host names, the configured endpoint is allowed.
   const resourceManagers = [...RESOURCE_MANAGERS, deps.config.cloud.resourceManager];
-  /** Of this process, so that it keeps to the pace that DevOps asks for. */
+  /** One client per process, so that all callers share its rate limit. */
   const clients = new Map<string, DevopsClient>();
 
   function clientOf({ orgUrl }: DevopsSettings): { address: string; client: DevopsClient } | undefined {
-    // Looked at again: it may have been stored under another endpoint.
+    // Check again: the URL may have been saved while another endpoint was configured.
     const address = orgUrl === undefined ? undefined : organizationAddress(orgUrl, deps.config);
     if (address === undefined) return undefined;
     const client = clients.get(address) ?? createDevopsClient({ ...deps, address });
@@ -91,7 +97,7 @@ export function createDevops(deps: DevopsDependencies): Devops {
     if (!found) {
       throw new Problem(
         "conflict",
-        "The DevOps integration is switched off: PUT orgUrl to /api/settings/integrations/devops.",
+        "The DevOps integration is turned off: PUT orgUrl to /api/settings/integrations/devops.",
       );
     }
     return { ...found, settings };
@@ -139,17 +145,17 @@ export function createDevops(deps: DevopsDependencies): Devops {
   };
 }
 
-/** The address of the public cloud's resource manager, which the portal writes into connections, and its older one. */
+/** Addresses of the public cloud's Resource Manager: the one that the portal writes into connections, and an older one. */
 const RESOURCE_MANAGERS = ["https://management.azure.com", "https://management.core.windows.net"];
 
-/** The last part of an address, or its host where it has no path. */
+/** Returns the last segment of a URL, or its host if it has no path. */
 function nameIn(address: string): string {
   const { pathname, hostname } = new URL(address);
   const name = pathname.split("/").at(-1) || hostname;
   return name.toLowerCase().replace(/[^a-z0-9-]/g, "-");
 }
 
-/** Seconds a caller is asked to wait when DevOps gave no time of its own. */
+/** Seconds of `Retry-After` if DevOps did not specify a time. */
 const RETRY_SECONDS = 10;
 
 async function allOf<T>(pages: AsyncGenerator<T[]>): Promise<T[]> {

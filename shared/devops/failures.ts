@@ -7,8 +7,8 @@ import {
 } from "../platform/azure/failure.ts";
 
 /**
- * What an answer of Azure DevOps means that no other service gives; undefined for the others. Who is no user of the
- * organization gets its sign-in page with 203, with 200 or by a redirect, or 401 as JSON: all are one failure.
+ * Interprets responses that only Azure DevOps gives. Undefined for others. A client that is not a user of the organization gets
+ * the sign-in page with 203, 200 or a redirect, or 401 as JSON: all become one failure.
  */
 export function devopsFailure(answer: FailedAnswer, target: CallTarget): CloudFailure | undefined {
   const { status } = answer;
@@ -39,16 +39,16 @@ export function devopsFailure(answer: FailedAnswer, target: CallTarget): CloudFa
       cloudCode,
     });
   }
-  // It may have been done all the same, also where a Retry-After comes with it.
+  // The write may have succeeded, even if the response has a Retry-After.
   if (status >= 500) {
     return failure("unreachable", target, `the service answered ${status}`, {
-      remedy: "Look for an outage at https://status.dev.azure.com; it is tried again later.",
+      remedy: "Check https://status.dev.azure.com for an outage. The service retries later.",
       cloudCode,
     });
   }
   if (status === 400) {
     return failure("refused", target, "Azure DevOps does not take it", {
-      remedy: "Look at it in Azure DevOps: it may have to be completed by hand before it can be changed.",
+      remedy: "Check it in Azure DevOps. It may have to be completed manually before it can be changed.",
       cloudCode,
     });
   }
@@ -61,5 +61,5 @@ const asksToSignIn = ({ status, body, header }: FailedAnswer): boolean =>
   (status >= 300 && status < 400) ||
   (status === 200 && (/\bhtml\b/i.test(header("content-type") ?? "") || /^\s*</.test(body)));
 
-/** The code that its messages begin with, such as `TF400813`. */
+/** Returns the error code at the start of a message, such as `TF400813`. */
 const codeIn = (body: string): string | undefined => /"message"\s*:\s*"((?:TF|VS)\d{5,7})\b/.exec(body)?.[1];

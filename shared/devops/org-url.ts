@@ -1,6 +1,6 @@
 import type { Config } from "../platform/config/config.ts";
 
-/** Where DevOps is: the service's token is sent there and nowhere else. */
+/** Host names of Azure DevOps. The service's token is sent nowhere else. */
 const DEVOPS = "https://dev.azure.com";
 
 /** https://learn.microsoft.com/azure/devops/organizations/settings/naming-restrictions#organization-names */
@@ -12,10 +12,10 @@ const ADDRESSES = [
 const ORGANIZATION = new RegExp(`^/(${NAME})/?$`);
 
 /**
- * The address that the requests of an organization go to, without a slash at the end; undefined unless `orgUrl` is
- * `https://dev.azure.com/{org}`, `https://{org}.visualstudio.com`, or lies at `AZURE_DEVOPS_ENDPOINT`, to the letter: an
- * address that has to be understood may be understood differently by two. Both names of the public service are one
- * service, for which the endpoint stands where it is set.
+ * Returns the base URL for requests to an organization, without a trailing slash. Undefined unless `orgUrl` is exactly
+ * `https://dev.azure.com/{org}`, `https://{org}.visualstudio.com`, or below `AZURE_DEVOPS_ENDPOINT`. The comparison is literal,
+ * because parsers can disagree about a URL. Both public host names are the same service, which `AZURE_DEVOPS_ENDPOINT` replaces
+ * if it is set.
  */
 export function organizationAddress(
   orgUrl: string,

@@ -1,22 +1,22 @@
 import { type CallTarget, failure } from "../platform/azure/failure.ts";
-import { parameterOf, type ServiceConnection } from "./answers.ts";
-import { type Changed, changeWhole } from "./change.ts";
+import { type Changed, changeResource } from "./change-resource.ts";
 import type { DevopsClient } from "./client.ts";
-import type { ConnectionPlace, ReplacedCredential } from "./places.ts";
-import type { ConnectionProofs } from "./proofs.ts";
+import type { ConnectionProofs } from "./connection-proofs.ts";
+import { parameterOf, type ServiceConnection } from "./response-schemas.ts";
+import type { ConnectionPlace, ReplacedCredential } from "./secret-locations.ts";
 
 /** How a connection signs in as an application. */
 export interface ConnectionSignIn {
-  /** Lower case. */
+  /** Application id in lower case. */
   appId: string;
   tenantId: string;
-  /** With `federation` it needs no secret. */
+  /** `federation` needs no secret. */
   with: "secret" | "certificate" | "federation";
-  /** DevOps made the application for it and takes no secret from others. */
+  /** True if DevOps manages the application and accepts no secret from others. */
   automatic: boolean;
 }
 
-/** Undefined for one that signs in as no application of Entra's. */
+/** Returns the sign-in of a connection. Undefined if it does not sign in as an Entra application. */
 export function signInOf(connection: ServiceConnection): ConnectionSignIn | undefined {
   if (connection.type.toLowerCase() !== "azurerm") return undefined;
   const appId = parameterOf(connection, "serviceprincipalid")?.value?.toLowerCase();
@@ -31,23 +31,23 @@ export function signInOf(connection: ServiceConnection): ConnectionSignIn | unde
   return { appId, tenantId, with: type === "spnkey" ? "secret" : "certificate", automatic };
 }
 
-/** What tells how it is at this moment. */
+/** Members that describe the present state. */
 const VOLATILE = new Set(["isReady", "isOutdated", "operationStatus"]);
 
 interface Connections {
   client: DevopsClient;
-  /** The only addresses that a connection may lead to. */
+  /** The only URLs that a connection may target. */
   resourceManagers: readonly string[];
 }
 
 /**
- * Gives a connection that was set up by hand the application's new client secret. Everybody who may make connections can
- * name any application in one, and may get at the secret that it holds: only one that signs in as the application, so that
- * whoever made it had a secret, gets the next. That it once did is kept, since it must get the one from before again when a
- * new one does not work.
+ * Writes the application's new client secret to a manually configured connection. Anyone who can create connections can name
+ * any application in one and may be able to read its secret. So only a connection that currently signs in as the application
+ * gets the new secret, because its creator already had a secret. The proof is stored, since the connection must get the
+ * previous secret again if the new one does not work.
  *
- * @throws {CloudFailure} notFound; refused when it did not sign in as the application, or takes no secret from us; conflict,
- * see `changeWhole`.
+ * @throws {CloudFailure} notFound; refused if the connection did not sign in as the application, or accepts no secret;
+ * conflict, see `changeResource`.
  */
 export async function replaceConnectionSecret(
   connections: Connections & { proofs: ConnectionProofs },
@@ -71,7 +71,7 @@ export async function replaceConnectionSecret(
     }
     await proofs.keep(place, of);
   }
-  return await changeWhole(
+  return await changeResource(
     { target, read, ignored: VOLATILE, write: (changed, notAfter) => client.putConnection(changed, notAfter) },
     (changed) => {
       const { name } = parameterOf(changed, "serviceprincipalkey") ?? { name: "serviceprincipalkey" };
@@ -81,9 +81,10 @@ export async function replaceConnectionSecret(
 }
 
 /**
- * Whether a connection signs in as the application; undefined when it holds no client secret of it.
+ * Returns true if a connection signs in as the application. Undefined if it contains no client secret of it.
  *
- * @throws {CloudFailure} notFound when there is no such connection, or none to be seen: whether it is used nobody knows.
+ * @throws {CloudFailure} notFound if there is no such connection or it is not visible. Then it is unknown whether the secret is
+ * used.
  */
 export async function signsIn(
   client: DevopsClient,
@@ -141,7 +142,7 @@ function requireWritable(
 /** https://learn.microsoft.com/azure/devops/pipelines/library/azure-resource-manager-alternate-approaches */
 const ENVIRONMENTS = ["azurecloud", "azurechinacloud", "azureusgovernment"];
 
-/** Not to an Azure Stack, whose addresses, that of its sign-in among them, are what whoever made the connection says. */
+/** Not Azure Stack: its URLs, including the sign-in URL, are chosen by the creator of the connection. */
 function leadsToAzure({ url, data }: ServiceConnection, resourceManagers: readonly string[]): boolean {
   if (!url || !URL.canParse(url) || !resourceManagers.includes(new URL(url).origin)) return false;
   const members = Object.entries(data ?? {}).map(([name, value]) => [name.toLowerCase(), value] as const);

@@ -12,9 +12,12 @@ import { entity, withoutKeys } from "../platform/storage/entity.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { organizationAddress } from "./org-url.ts";
 
-/** A secret variable that holds a copy of a key vault's secret, by an administrator's word: DevOps shows no value. */
+/**
+ * A secret variable that contains a copy of a key vault secret, as an administrator configured it: DevOps never returns the
+ * value.
+ */
 export const VariableCopy = z.object({
-  /** Lower case. */
+  /** In lower case. */
   projectId: z.string(),
   groupId: z.int(),
   variable: z.string(),
@@ -24,9 +27,9 @@ export const VariableCopy = z.object({
 export type VariableCopy = z.infer<typeof VariableCopy>;
 
 const record = z.object({
-  /** As it was given; absent while the integration is switched off. */
+  /** As entered. Absent while the integration is turned off. */
   orgUrl: z.string().optional(),
-  /** Ids or names; empty: all that the identity may see. */
+  /** Ids or names. Empty: all projects that the identity can see. */
   projectIds: z.array(z.string()),
   copies: z.array(VariableCopy).default([]),
   /** Changes with every change. */
@@ -34,14 +37,15 @@ const record = z.object({
   updatedAt: z.string(),
   updatedBy: z.string(),
 });
+/** The stored settings of the Azure DevOps integration. */
 export type DevopsSettings = z.infer<typeof record>;
 
-/** Says where the service's token, and secrets that are rotated, go. */
+/** Decides where the service's token and rotated secrets are sent, so it is signed. */
 export const SettingsRow = entity("Devops", record, { signed: true });
 export const DEVOPS = "devops";
 export const SETTINGS = "settings";
 
-/** What stands before anybody configured anything. */
+/** The settings before an administrator saves any. */
 const UNCONFIGURED: DevopsSettings = {
   projectIds: [],
   copies: [],
@@ -56,12 +60,13 @@ export interface SettingsChange {
   copies?: VariableCopy[];
 }
 
+/** Reads and changes the settings of the Azure DevOps integration. */
 export interface DevopsSettingsStore {
-  /** By one read. */
+  /** Reads the settings. Costs one read. */
   read(): Promise<DevopsSettings>;
   /**
-   * @param change - Any subset of the members; `orgUrl` null switches the integration off and keeps the others.
-   * @throws {Problem} invalidRequest for an address that is not Azure DevOps'; serviceVault; conflict; preconditionFailed
+   * @param change - Any subset of the members. `orgUrl` null turns the integration off and keeps the other members.
+   * @throws {Problem} invalidRequest for a URL that is not of Azure DevOps; serviceVault; conflict; preconditionFailed
    */
   change(change: SettingsChange, ifMatch: string | undefined, caller: Caller): Promise<DevopsSettings>;
 }
@@ -78,7 +83,7 @@ export function createDevopsSettings(deps: SettingsDependencies): DevopsSettings
   const { tables, audit, config, clock, randomness } = deps;
   const row = () => tables.get(SettingsRow, DEVOPS, SETTINGS);
 
-  /** Where another change came first it is changed once more, since each names what it changes; `If-Match` then fails. */
+  /** After a write conflict the change is applied again, because it names each changed member. `If-Match` then fails. */
   async function write(
     { orgUrl, projectIds, copies }: SettingsChange,
     ifMatch: string | undefined,

@@ -1,14 +1,14 @@
 import { type CallTarget, failure } from "../platform/azure/failure.ts";
-import type { VariableGroup } from "./answers.ts";
-import { type Changed, changeWhole } from "./change.ts";
+import { type Changed, changeResource } from "./change-resource.ts";
 import type { DevopsClient } from "./client.ts";
-import type { VariablePlace } from "./places.ts";
+import type { VariableGroup } from "./response-schemas.ts";
+import type { VariablePlace } from "./secret-locations.ts";
 
 /**
- * Gives a secret variable of a group with values of its own another value. Only that DevOps took it is known then: nobody
- * can read it.
+ * Writes a new value to a secret variable of a variable group. It is only known that DevOps accepted it: the value can't be
+ * read.
  *
- * @throws {CloudFailure} notFound; refused when it is not such a variable; conflict, see `changeWhole`.
+ * @throws {CloudFailure} notFound; refused if it is not such a variable; conflict, see `changeResource`.
  */
 export async function replaceVariable(client: DevopsClient, place: VariablePlace, value: string): Promise<Changed> {
   const target = targetOf(place);
@@ -17,7 +17,7 @@ export async function replaceVariable(client: DevopsClient, place: VariablePlace
     requireWritable(group, place, target);
     return group;
   };
-  return await changeWhole(
+  return await changeResource(
     { target, read, ignored: new Set(), write: (group, notAfter) => client.putVariableGroup(group, notAfter) },
     (group) => {
       group.variables![nameIn(group, place.variable)!]!.value = value;
@@ -25,7 +25,10 @@ export async function replaceVariable(client: DevopsClient, place: VariablePlace
   );
 }
 
-/** Whether a group that is there has it. @throws {CloudFailure} notFound when there is no such group, or none to be seen. */
+/**
+ * Returns true if the group contains the secret variable. @throws {CloudFailure} notFound if there is no such group or it is
+ * not visible.
+ */
 export async function hasSecretVariable(client: DevopsClient, place: VariablePlace): Promise<boolean> {
   const group = await found(client, place, { ...targetOf(place), operation: `read the variable ${place.variable}` });
   return group.type === "Vsts" && isSecret(group, place.variable);
@@ -62,13 +65,13 @@ function requireWritable(group: VariableGroup, place: VariablePlace, target: Cal
   if (!isSecret(group, name)) {
     throw refused("the variable is not kept secret", "Mark it as secret in Azure DevOps first.");
   }
-  // Without them the whole group would be refused, and it may belong to projects that the identity does not see.
+  // Without them DevOps would reject the update, and they may name projects that the identity does not see.
   if (!group.variableGroupProjectReferences?.length) {
     throw refused("DevOps does not say which projects it belongs to", "Change it in Azure DevOps.");
   }
 }
 
-/** As the group writes it. */
+/** Returns the variable's name in the group's spelling. */
 function nameIn({ variables }: VariableGroup, wanted: string): string | undefined {
   return Object.keys(variables ?? {}).find((name) => name.toLowerCase() === wanted.toLowerCase());
 }

@@ -1,6 +1,7 @@
 import type { DevopsSettingsView } from "./api.ts";
 import { type DevopsSettings, etagOf } from "./settings.ts";
 
+/** Converts the settings of the Azure DevOps integration to the form in API responses. */
 export function settingsView(settings: DevopsSettings): DevopsSettingsView {
   const changed = settings.revision !== "none";
   return {

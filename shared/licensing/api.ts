@@ -2,7 +2,7 @@ import * as z from "zod";
 import { LICENSE_REASONS } from "./license.ts";
 import { FEATURES, GRACE_DAYS, type LicenseStatus } from "./licensing.ts";
 
-/** The licence as the API shows it. */
+/** Schemas of the license in the API. */
 
 export const LicenseView = z
   .object({
@@ -25,7 +25,7 @@ export const LicenseView = z
   })
   .meta({ id: "LicenseStatus" });
 
-/** Without the customer's name: anybody may ask. */
+/** Without the customer's name, because anyone can request it. */
 export const licenseView = (status: LicenseStatus): z.infer<typeof LicenseView> => ({
   tier: status.tier,
   valid: status.valid,

@@ -3,16 +3,16 @@ import * as z from "zod";
 import type { Tier } from "../platform/http/endpoint.ts";
 import type { LicenseKey } from "./vendor-keys.ts";
 
-/** What a licence says. */
+/** The content of a license. */
 export interface License {
   tier: Tier;
   customer: string;
   expiresAt: Date;
-  /** The one Entra tenant it is for, in lower case. */
+  /** The Entra tenant that the license is for, in lower case. */
   tenantId: string | undefined;
 }
 
-/** Why a licence does not hold, or `expired` while its days of grace last. */
+/** Why a license is not valid; `expired` also during the grace period. */
 export const LICENSE_REASONS = [
   "missing",
   "malformed",
@@ -23,7 +23,7 @@ export const LICENSE_REASONS = [
 ] as const;
 export type LicenseReason = (typeof LICENSE_REASONS)[number];
 
-/** The claims of a licence: `exp` in seconds since 1970 (RFC 7519 §4.1.4), the rest as the contract names it. */
+/** The claims of a license. `exp` is in seconds since 1970 (RFC 7519 §4.1.4). */
 const Claims = z.object({
   tier: z.enum(["core", "pro"]),
   customer: z.string().min(1),
@@ -31,10 +31,10 @@ const Claims = z.object({
   tenantId: z.guid().optional(),
 });
 
-/** The only algorithm: the key decides it, never the licence (https://www.rfc-editor.org/rfc/rfc8725#section-3.1). */
+/** The only algorithm. The key decides it, never the license (https://www.rfc-editor.org/rfc/rfc8725#section-3.1). */
 const ALGORITHM = "EdDSA";
 
-/** Verifies a compact JWS offline. Its expiry is not looked at: whoever asks compares it with the clock. */
+/** Verifies a compact JWS offline. Does not check its expiry: callers compare it with the clock. */
 export async function verifyLicense(
   text: string,
   keys: readonly LicenseKey[],
@@ -43,7 +43,7 @@ export async function verifyLicense(
   try {
     kid = decodeProtectedHeader(text).kid;
   } catch {
-    return { reason: "malformed" }; // a TypeError for whatever is no JWS
+    return { reason: "malformed" }; // a TypeError if the text is not a JWS
   }
   const key = keys.find((one) => one.kid === kid);
   if (!key) return { reason: "unknownKey" };

@@ -2,45 +2,46 @@ import type { Config } from "../platform/config/config.ts";
 import type { Tier } from "../platform/http/endpoint.ts";
 import type { Clock } from "../platform/runtime.ts";
 import { DAY_MS } from "../platform/time.ts";
-import { builtInKeys } from "./keys.ts";
+import { builtInKeys } from "./built-in-keys.ts";
 import { type License, type LicenseReason, verifyLicense } from "./license.ts";
 import type { LicenseKey } from "./vendor-keys.ts";
 
-/** Days that an expired licence still opens its tier. */
+/** Length of the grace period in days, during which an expired license keeps its tier. */
 export const GRACE_DAYS = 14;
 
 const CORE_FEATURES = ["discovery", "compliance", "alerts", "subscriptions", "audit", "settings"] as const;
 const PRO_FEATURES = ["rotation", "sync", "dependencies", "sso", "users", "b2c"] as const;
+/** All features; the Core ones need no license. */
 export const FEATURES = [...CORE_FEATURES, ...PRO_FEATURES] as const;
 
-/** What is licensed. */
+/** The licensed tier. */
 export interface LicenseStatus {
-  /** The tier that is open now. */
+  /** The tier that is enabled now. */
   tier: Tier;
-  /** True when there is a licence that holds now, in its days of grace too. */
+  /** True if the license is valid now, including the grace period. */
   valid: boolean;
   reason?: LicenseReason;
   customer?: string;
   expiresAt?: Date;
-  /** Until it expires; whole days of 24 hours, rounded down, negative once expired. */
+  /** Days until the expiry date: whole days of 24 hours, rounded down, negative after it. */
   daysLeft?: number;
   inGrace: boolean;
-  /** The end of the days of grace. */
+  /** End of the grace period. */
   graceEndsAt?: Date;
   features: readonly (typeof FEATURES)[number][];
 }
 
-/** What the licence in LICENSE_KEY opens. */
+/** The license in LICENSE_KEY and the tier that it enables. */
 export interface Licensing {
-  /** By the clock now. The signature is verified once per process. */
+  /** Returns the present state. The signature is verified once per process. */
   status(): Promise<LicenseStatus>;
-  /** The tier that is open now: `core` without a licence that holds. */
+  /** Returns the enabled tier: `core` without a valid license. */
   tier(): Promise<Tier>;
-  /** The licence, while it has not expired, if it does by an instant; for the alerts. Instants are ISO 8601. */
+  /** Returns the license if it is not expired and expires by a time, for alerts. Times are ISO 8601. */
   expiring(by: Date): AsyncGenerator<{ id: string; what: string; name: string; createdAt: string; expiresAt: string }>;
 }
 
-/** @param deps.keys - What licences are verified with; the keys of this build unless a test names others. */
+/** @param deps.keys - Keys that verify licenses. Default: the keys of this build. Tests replace them. */
 export function createLicensing(deps: {
   config: Pick<Config, "LICENSE_KEY" | "AZURE_TENANT_ID">;
   clock: Clock;
@@ -79,7 +80,7 @@ export function createLicensing(deps: {
       const { tier, valid, inGrace, expiresAt } = await status();
       if (!valid || inGrace || !expiresAt || expiresAt > by) return;
       const ends = expiresAt.toISOString();
-      // A licence does not say since when it holds.
+      // A license has no start date.
       const createdAt = new Date(0).toISOString();
       yield { id: `licence.${ends}`, what: "Licence", name: tier.toUpperCase(), createdAt, expiresAt: ends };
     },

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { pageOf } from "../platform/http/paging.ts";
-import type { FailedMessage } from "./failed.ts";
+import type { FailedMessage } from "./failed-messages.ts";
 
 const FailedMessageView = z
   .object({
@@ -20,8 +20,10 @@ const FailedMessageView = z
   })
   .meta({ id: "FailedMessage" });
 
+/** A page of messages that failed five times. */
 export const FailedMessageList = pageOf(FailedMessageView, "FailedMessageList");
 
+/** Converts a failed message to the form in API responses. */
 export const failedMessageView = (failed: FailedMessage): z.infer<typeof FailedMessageView> => ({
   queue: failed.queue,
   messageId: failed.messageId,

@@ -8,25 +8,27 @@ import { ASSET_TYPES } from "../inventory/asset.ts";
 import { STATUSES } from "../inventory/health.ts";
 import type { Inventory } from "../inventory/inventory.ts";
 import type { InventoryFigures } from "../inventory/query.ts";
-import type { FailedMessages } from "../messages/failed.ts";
+import type { FailedMessages } from "../messages/failed-messages.ts";
 import type { Clock } from "../platform/runtime.ts";
 import { recordMetric } from "../platform/telemetry.ts";
 import { DAY_MS, SECOND_MS } from "../platform/time.ts";
-import { type Gauge, gaugesText, type Sample } from "./text.ts";
+import { type Gauge, gaugesText, type Sample } from "./prometheus-text.ts";
 
-/** A delivery is tried for up to 21 hours: one that failed is seen for a day at least. */
+/**
+ * Failed deliveries are counted for a day. A delivery is retried for up to 21 hours, so every failure is visible for some time.
+ */
 const DELIVERIES_MS = 2 * DAY_MS;
 const MESSAGES_MS = DAY_MS;
 
-/** What the service knows, in numbers, for who collects them. */
+/** Metrics of the service for monitoring systems. */
 export interface Metrics {
   /**
-   * As the text that Prometheus reads. Every value is read from rows now, so each instance answers the same; every series
-   * is there from the first day. Up to 1,000 vaults at most six requests, two more for each further 1,000. Labels take
-   * values of fixed lists only, never a name.
+   * Returns the metrics in the text format of Prometheus. Values are read from rows at each call, so every instance returns the
+   * same, and every series always exists. Costs at most six requests for up to 1,000 vaults, and two more for each further
+   * 1,000. Label values are from fixed lists, never names.
    */
   text(): Promise<string>;
-  /** Hands assets by status and the score to who collects telemetry; costs what they cost in `text`. */
+  /** Sends the assets by status and the score to telemetry. Costs the same as in `text`. */
   record(): Promise<void>;
 }
 
@@ -85,17 +87,17 @@ const gauge = (name: string, help: string, value: number): Gauge => ({ name, hel
 const eachOf = <T extends string>(label: string, values: readonly T[], of: (value: T) => number): Sample[] =>
   values.map((value) => ({ labels: { [label]: value }, value: of(value) }));
 
-/** One series for each value, 1 where it is that. */
+/** Returns one series for each possible value: 1 for the present value, else 0. */
 const oneOf = <T extends string>(label: string, values: readonly T[], current: T | undefined): Sample[] =>
   eachOf(label, values, (value) => (value === current ? 1 : 0));
 
-/** Unix seconds; 0 for never. */
+/** Unix seconds; 0 if never. */
 const seconds = (instant: string | null | undefined): number => (instant ? Date.parse(instant) / SECOND_MS : 0);
 
-/** Without what floating point adds to a difference. */
+/** Removes floating-point noise from a difference. */
 const inMilliseconds = (seconds: number): number => Math.round(seconds * SECOND_MS) / SECOND_MS;
 
-/** 0 to 1 of the API's 0 to 100, which has one decimal. */
+/** Converts the API's score, 0 to 100 with one decimal, to 0 to 1. */
 const ratio = (score: number): number => Math.round(score * 10) / 1000;
 
 const inventoryGauges = ({ assets, vaults, unreadable }: InventoryFigures): Gauge[] => [
@@ -109,7 +111,7 @@ const inventoryGauges = ({ assets, vaults, unreadable }: InventoryFigures): Gaug
   gauge("lifecycle_vaults", "Key vaults in the inventory.", vaults),
   gauge(
     "lifecycle_vaults_unreadable",
-    "Key vaults in the inventory of which the last scan could read no list.",
+    "Key vaults in the inventory whose lists could not be read by the last scan.",
     unreadable,
   ),
 ];

@@ -16,11 +16,11 @@ import {
 
 const guid = z.guid().transform((id) => id.toLowerCase());
 
-/** What a request says of those who use what is rotated. */
+/** Request options for the consumers of the rotated secret. Rotation requests for applications and for assets share them. */
 export const consumersOptions = {
   includeResources: z.array(z.string().min(1).max(2048)).max(1000).optional().meta({
     description:
-      "Ids of the only consumers that are acted on; all when left out. Those left out are still looked at before an old client secret is removed.",
+      "IDs of the only consumers that are refreshed. Default: all. Consumers that are left out are still checked before an old client secret is removed.",
   }),
   restartApps: z.boolean().default(true).meta({
     description:
@@ -28,19 +28,19 @@ export const consumersOptions = {
   }),
   skipVerification: z.boolean().default(false).meta({
     description:
-      "Whether consumers are told to take the new value without looking whether they hold it. One that can't be told still has everything put back.",
+      "If true, consumers are refreshed without a check that they hold the new value. If a refresh fails, the rotation is still rolled back.",
   }),
 };
 
-/** What a request says of the places that get the new value. */
+/** Request options for the places (key vault secrets) that get the new value. */
 export const placesOptions = {
   targets: z.array(z.string().min(1).max(300)).min(1).max(MAX_TARGETS).optional().meta({
     description:
-      "Asset ids of the only vault secrets that get the new value, each of which must hold the old one for certain (409). Left out: those that a person confirmed or an earlier rotation wrote; where there is none, the one that has held the value longest.",
+      "Asset IDs of the only vault secrets that get the new value. Each must be a certain match of the old secret (409 otherwise). Default: the places that a user confirmed or an earlier rotation wrote. If there are none, the place that has held the value longest.",
   }),
   reason: z.enum(ROTATION_REASONS).optional().meta({
     description:
-      "`compromised`: somebody else may have the old secret. Only the vault secrets in `targets`, which is then required, get the new one, and copies elsewhere don't keep the old one from being removed. Left out: a routine rotation.",
+      "`compromised`: someone else may have the old secret. `targets` is then required, only those vault secrets get the new value, and copies in other places do not keep the old secret from being removed. Default: a routine rotation.",
   }),
 };
 
@@ -49,19 +49,20 @@ export const RotateRequest = z
     appId: guid.meta({ description: "The application's client id." }),
     secretId: guid.meta({ description: "The keyId of the client secret to replace." }),
     expiryDays: z.int().min(1).max(730).optional().meta({
-      description: "Days the new secret is good for; defaultValidityDays when left out. A tenant's policy may cut it.",
+      description:
+        "Days that the new secret is valid. Default: the setting `defaultValidityDays`. The tenant's policy may shorten it.",
     }),
     updateKeyVaults: z.boolean().default(true).meta({
       description:
-        "Whether the new value is written to key vault secrets that hold the old one; see `targets`. False: it is put into the vault that HANDOVER_KEY_VAULT_URL names.",
+        "Whether to write the new value to key vault secrets that store the old one; see `targets`. If false, the value is stored in the handover vault (`HANDOVER_KEY_VAULT_URL`).",
     }),
-    overlapDays: z.int().min(0).max(90).default(7).meta({ description: "Days that both secrets live." }),
+    overlapDays: z.int().min(0).max(90).default(7).meta({ description: "Days during which both secrets are valid." }),
     removeExpired: z.boolean().default(false).meta({
-      description: "Whether an expired client secret is removed first where the application can't have another one.",
+      description: "Whether to remove an expired client secret first if the application can't have another one.",
     }),
     ...placesOptions,
     ...consumersOptions,
-    dryRun: z.boolean().default(false).meta({ description: "Answers the plan and does nothing." }),
+    dryRun: z.boolean().default(false).meta({ description: "Returns the plan without any change." }),
   })
   .meta({ id: "RotateRequest" });
 
@@ -69,7 +70,7 @@ export const FinishRequest = z
   .strictObject({
     force: z.boolean().default(false).meta({
       description:
-        "Removes the old secret whatever stands against it. Where a way back waits for a person because consumers can't be brought back (consumerNotRestored) it leaves those as they are and ends.",
+        "Removes the old secret despite all reasons against it. If a rollback needs attention because consumers could not be restored (`consumerNotRestored`), leaves these consumers as they are and ends the rotation.",
     }),
   })
   .meta({ id: "FinishRequest" });
@@ -78,14 +79,16 @@ export const RotationParams = z.object({
   rotation_id: z.string().meta({ description: "The rotationId of the rotation." }),
 });
 
-const status = z.enum(ROTATION_STATUSES).meta({ description: "How far it is: docs/rotation.md says what each means." });
+const status = z
+  .enum(ROTATION_STATUSES)
+  .meta({ description: "Status of the rotation. docs/rotation.md describes each." });
 
 export const RotationQuery = z.strictObject({
   ...pageParameters,
   status: status.optional(),
-  appId: guid.optional().meta({ description: "Rotations of this application; its client id." }),
+  appId: guid.optional().meta({ description: "Only rotations of this application (client ID)." }),
   assetId: z.string().max(300).optional().meta({
-    description: "Rotations of this vault secret; its asset id. Not together with appId.",
+    description: "Only rotations of this vault secret (asset ID). Can't be combined with `appId`.",
   }),
   start_date: queryInstant("start").optional(),
   end_date: queryInstant("end").optional(),
@@ -95,7 +98,7 @@ const Failure = z
   .object({
     code: z.string(),
     message: z.string(),
-    remedy: z.string().meta({ description: "What a person can do." }),
+    remedy: z.string().meta({ description: "How to fix the failure." }),
   })
   .meta({ id: "RotationFailure" });
 
@@ -104,26 +107,26 @@ const instant = z.iso.datetime().nullable();
 const summary = {
   rotationId: z.string().nullable().meta({ description: "Null for a plan." }),
   appId: z.string().nullable().meta({
-    description: "Of an application's client secret; null where a vault's secret is rotated that is none.",
+    description: "Client ID of the application. Null if the rotation replaces a vault secret that is no client secret.",
   }),
   appName: z.string().nullable(),
   oldKeyId: z
     .string()
     .nullable()
-    .meta({ description: "The client secret that is replaced; null where a vault's secret is." }),
-  newKeyId: z.string().nullable().meta({ description: "Null until the new client secret is made." }),
+    .meta({ description: "Key ID of the client secret that is replaced. Null for a vault secret." }),
+  newKeyId: z.string().nullable().meta({ description: "Key ID of the new client secret. Null until it is created." }),
   assetId: z.string().nullable().meta({
-    description: "The vault secret that is rotated; null where an application's client secret is.",
+    description: "Asset ID of the rotated vault secret. Null for an application's client secret.",
   }),
   status,
-  automatic: z.boolean().meta({ description: "Whether a policy began it." }),
+  automatic: z.boolean().meta({ description: "Whether a policy started the rotation." }),
   requestedBy: z.string(),
   createdAt: z.iso.datetime(),
   endedAt: instant,
   needsConfirmation: z
     .boolean()
-    .meta({ description: "Whether the old secret stays until a person finishes the rotation." }),
-  failure: Failure.nullable().meta({ description: "Why it ended without success, or goes back." }),
+    .meta({ description: "Whether the old secret stays until a user finishes the rotation." }),
+  failure: Failure.nullable().meta({ description: "Why the rotation ended without success or rolls back." }),
 };
 
 export const RotationSummaryView = z.object(summary).meta({ id: "RotationSummary" });
@@ -132,33 +135,35 @@ export const RotationView = z
   .object({
     ...summary,
     expiryDays: z.int(),
-    expiresAt: instant.meta({ description: "When the new secret ends; null until it is made." }),
+    expiresAt: instant.meta({ description: "Expiry of the new secret. Null until it is created." }),
     overlapDays: z.int(),
     overlapEndsAt: instant.meta({
-      description: "When both have lived long enough; null until the new one is written.",
+      description: "End of the overlap period. Null until the new value is written and verified.",
     }),
     updateKeyVaults: z.boolean(),
     reason: z
       .enum(ROTATION_REASONS)
       .nullable()
-      .meta({ description: "As in the request; null for a routine rotation." }),
+      .meta({ description: "Reason from the request. Null for a routine rotation." }),
     plan: z
       .array(
         z.object({
-          step: z.enum(STEPS).meta({ description: "Which step." }),
-          text: z.string().meta({ description: "What it does, in a sentence." }),
+          step: z.enum(STEPS).meta({ description: "Name of the step." }),
+          text: z.string().meta({ description: "Description of the step in one sentence." }),
         }),
       )
-      .meta({ description: "What is done, in this order." }),
+      .meta({ description: "Steps of the rotation, in order." }),
     steps: z.array(
       z
         .object({
           name: z.enum(STEPS),
-          status: z.enum(["waiting", "running", "done", "failed", "skipped"]).meta({ description: "How far it is." }),
+          status: z.enum(["waiting", "running", "done", "failed", "skipped"]).meta({ description: "Progress." }),
           startedAt: instant,
           finishedAt: instant,
-          attempts: z.int().meta({ description: "How often it was begun; waiting for its time counts too." }),
-          failure: Failure.nullable().meta({ description: "Its last failure." }),
+          attempts: z
+            .int()
+            .meta({ description: "Number of times the step was started, including starts that only waited." }),
+          failure: Failure.nullable().meta({ description: "Last failure of the step. Null if none." }),
         })
         .meta({ id: "RotationStep" }),
     ),
@@ -170,49 +175,58 @@ export const RotationView = z
             secretName: z.string(),
             kind: z.enum(["match", "handover", "secret"]).meta({
               description:
-                "match: it holds the client secret. handover: where people fetch the value from. secret: what is rotated itself.",
+                "match: the vault secret stores the client secret. handover: a secret in the handover vault, where users collect the value. secret: the rotated vault secret itself.",
             }),
             state: z.enum(["planned", "writing", "written", "restoring", "restored", "left"]).meta({
-              description: "left: somebody else changed it, and it is not touched.",
+              description: "left: another writer changed the secret, so the rotation does not touch it.",
             }),
             previousVersion: z
               .string()
               .nullable()
-              .meta({ description: "The version that held the old value; null where there was none." }),
-            version: z.string().nullable().meta({ description: "The version with the new value." }),
+              .meta({ description: "Version with the old value. Null if the secret did not exist." }),
+            version: z
+              .string()
+              .nullable()
+              .meta({ description: "Version with the new value. Null until it is written." }),
           })
           .meta({ id: "RotationTarget" }),
       )
-      .meta({ description: "What the new value is written to." }),
+      .meta({ description: "Key vault secrets that get the new value." }),
     consumers: z
       .array(
         z
           .object({
             id: z.string(),
-            kind: z.string().meta({ description: "What kind of resource it is." }),
+            kind: z.string().meta({ description: "Type of the resource." }),
             name: z.string(),
             environment: z.string().nullable(),
             vaultName: z.string(),
             secretName: z.string(),
-            evidence: z.string().meta({ description: "The name of the setting, variable or field." }),
+            evidence: z
+              .string()
+              .meta({ description: "Name of the setting, variable or field that references the secret." }),
             how: z.enum(["automatic", "action", "blind", "willBreak"]).meta({
-              description: "How it takes a new value: by itself, once it is told, when nobody can see it, or never.",
+              description:
+                "How the consumer gets a new value. automatic: without help. action: the service refreshes it. blind: the service can't see which value it has. willBreak: it keeps the old value.",
             }),
-            slowestSeconds: z.int().meta({ description: "The longest that it takes by itself; 0 when not known." }),
-            included: z.boolean().meta({ description: "Whether it is acted on." }),
-            state: z.enum(CONSUMER_STATES).meta({ description: "How far it is." }),
+            slowestSeconds: z.int().meta({
+              description: "Longest time in seconds until the consumer reads a new value without help. 0 if unknown.",
+            }),
+            included: z.boolean().meta({ description: "Whether the consumer is refreshed." }),
+            state: z.enum(CONSUMER_STATES).meta({ description: "Progress." }),
             holds: z.enum(["new", "old", "gone", "unknown"]).nullable().meta({
-              description: "What it was last seen to hold. gone: it does not use the secret any more.",
+              description:
+                "Value that the consumer had at the last check. gone: the consumer no longer uses the secret.",
             }),
             problem: z
               .string()
               .nullable()
-              .meta({ description: "Why it is not verified; null where nothing is wrong." }),
+              .meta({ description: "Why the consumer is not verified. Null if there is no problem." }),
           })
           .meta({ id: "RotationConsumer" }),
       )
-      .meta({ description: "Those who use what is written, in the order in which they are acted on." }),
-    verifiedMeans: z.string().meta({ description: "What a consumer's state verified proves." }),
+      .meta({ description: "Consumers of the written secrets, in the order in which they are refreshed." }),
+    verifiedMeans: z.string().meta({ description: "Explains what the consumer state `verified` proves." }),
     notUpdated: z
       .array(
         z.object({
@@ -220,35 +234,39 @@ export const RotationView = z
           secretName: z.string(),
           confidence: z
             .enum(["certain", "likely", "possible"])
-            .meta({ description: "How sure it is that it holds the old secret." }),
+            .meta({ description: "How certain it is that this place stores the old secret." }),
           reason: z.enum(LEFT_OUT_REASONS).nullable().meta({
             description:
-              "`newPlace`: it holds the old secret for certain, but no person confirmed it and no earlier rotation wrote it; confirm the match, also during the overlap, to have it written. `uncertain`: it may hold the old secret; verify and confirm the match. `notNamed`: `targets` names the only places that are written. `unreadable`: its vault refuses the service; grant access. Null where the value is handed over.",
+              "`newPlace`: the place certainly stores the old secret, but no user confirmed it and no earlier rotation wrote it. Confirm the match, also during the overlap period, to have it written. `uncertain`: it may store the old secret; verify and confirm the match. `notNamed`: `targets` names the only places to write. `unreadable`: its vault denies access to the service; grant access. Null for a handover.",
           }),
         }),
       )
       .meta({
         description:
-          "Vault secrets that hold the old client secret, or may hold it, and are not written. They keep the old one from being removed, unless the reason of the rotation is `compromised`.",
+          "Vault secrets that store, or may store, the old client secret and are not written. They keep the old secret from being removed, unless the reason of the rotation is `compromised`.",
       }),
-    notes: z.array(z.string()).meta({ description: "What was decided otherwise than asked for." }),
-    coverage: z.array(z.string()).meta({ description: "What could not be looked into." }),
-    reasons: z.array(z.string()).meta({ description: "What stands against removing the old secret." }),
+    notes: z
+      .array(z.string())
+      .meta({ description: "Decisions of the service that differ from the request, such as a shorter lifetime." }),
+    coverage: z
+      .array(z.string())
+      .meta({ description: "Scopes that the service could not read. Consumers there are unknown." }),
+    reasons: z.array(z.string()).meta({ description: "Reasons why the old secret is not removed yet." }),
     goingBack: z.enum(["failed", "cancelled", "rolledBack"]).nullable().meta({
-      description: "How it is going to end, while what was done is being undone.",
+      description: "Status that the rotation will end with after its rollback. Null if it is not rolling back.",
     }),
-    nextAt: instant.meta({ description: "When it goes on; null when it is over or waits for a person." }),
+    nextAt: instant.meta({ description: "Time when the rotation continues. Null if it ended or needs attention." }),
     attention: z
       .object({
         code: z.string(),
         message: z.string(),
-        done: z.string().meta({ description: "What was done." }),
-        safe: z.string().meta({ description: "What is safe as it stands." }),
-        next: z.string().meta({ description: "What to do." }),
+        done: z.string().meta({ description: "Changes that the rotation has made." }),
+        safe: z.string().meta({ description: "Things that are unchanged or work." }),
+        next: z.string().meta({ description: "Next steps for the user." }),
         since: z.iso.datetime(),
       })
       .nullable()
-      .meta({ description: "Why a person must look; null otherwise." }),
+      .meta({ description: "Why a user must act. Null if nothing is needed." }),
   })
   .meta({ id: "Rotation" });
 
@@ -312,7 +330,7 @@ export function rotationView(record: RotationRecord): z.input<typeof RotationVie
 }
 
 const VERIFIED_MEANS =
-  "The platform shows that the consumer was given the new version. Whether what it signs in to accepts the value is not looked at.";
+  "`verified` means that the platform reports the new version for this consumer. It does not prove that the system that checks the value accepts it.";
 
 function consumerView(one: RotationConsumer): z.input<typeof RotationView>["consumers"][number] {
   const { id, kind, name, vaultName, secretName, evidence, how, slowestSeconds, included, state } = one;
@@ -333,7 +351,7 @@ function consumerView(one: RotationConsumer): z.input<typeof RotationView>["cons
   };
 }
 
-/** The plan of what nobody asked for yet. */
+/** Returns the view of a dry run: a rotation without ID and without a next time. */
 export const planView = (record: RotationRecord): z.input<typeof RotationView> => ({
   ...rotationView(record),
   rotationId: null,
@@ -351,7 +369,7 @@ function planTexts(record: RotationRecord): { step: (typeof STEPS)[number]; text
   const acted = consumers.filter(({ included, how }) => included && how === "action").length;
   const verify = {
     step: "verify" as const,
-    text: `Have the ${acted} consumers refreshed that must be told, one after the other, and see that each holds it within 5 minutes; else put everything back.`,
+    text: `Refresh the ${acted} consumers that need it, one after the other, and check that each holds the new value within 5 minutes. Otherwise roll everything back.`,
   };
   if (isVaultSecret(record)) {
     return [
@@ -360,8 +378,11 @@ function planTexts(record: RotationRecord): { step: (typeof STEPS)[number]; text
         text: `Write the new value as a new version to ${places}, with an expiry in ${expiryDays} days.`,
       },
       verify,
-      { step: "overlap", text: "Wait until those that take it by themselves hold it; old versions stay in the vault." },
-      { step: "cleanUp", text: "Remove the held value." },
+      {
+        step: "overlap",
+        text: "Wait until the other consumers have read the new value. Old versions stay in the vault.",
+      },
+      { step: "cleanUp", text: "Delete the held copy of the value." },
     ];
   }
   return [
@@ -370,21 +391,26 @@ function planTexts(record: RotationRecord): { step: (typeof STEPS)[number]; text
       : [{ step: "makeRoom" as const, text: `Remove the expired client secret ${removeExpired}.` }]),
     {
       step: "create",
-      text: `Add a client secret to ${appName} (${appId}), good for ${expiryDays} days, and hold its value in the service's own key vault.`,
+      text: `Add a client secret to ${appName} (${appId}), valid for ${expiryDays} days, and store a held copy of its value in the service's own key vault.`,
     },
     {
       step: "prove",
-      text: "Sign in with it until it works reliably: several times in a row, spread over more than 15 seconds.",
+      text: "Sign in with the new secret until it works reliably: several times in a row, over more than 15 seconds.",
     },
-    { step: "publish", text: handover ? `Hand it over in ${places}.` : `Write it as a new version to ${places}.` },
+    {
+      step: "publish",
+      text: handover
+        ? `Store the new value for handover in ${places}.`
+        : `Write the new value as a new version to ${places}.`,
+    },
     verify,
-    { step: "overlap", text: `Let both secrets live for ${overlapDays} days.` },
+    { step: "overlap", text: `Keep both secrets valid for ${overlapDays} days.` },
     {
       step: "revoke",
       text: handover
-        ? `Remove the client secret ${oldKeyId} once a person finishes the rotation.`
-        : `See that everything still holds the new secret, then remove the client secret ${oldKeyId}.`,
+        ? `Remove the client secret ${oldKeyId} once a user finishes the rotation.`
+        : `Check that everything still holds the new secret, then remove the client secret ${oldKeyId}.`,
     },
-    { step: "cleanUp", text: "Remove the held value." },
+    { step: "cleanUp", text: "Delete the held copy of the value." },
   ];
 }

@@ -8,7 +8,10 @@ import {
   titleOf,
 } from "./rotation.ts";
 
-/** What a person is told who is asked to look. Names places and key ids, never a value. */
+/**
+ * Returns the text that a user gets when a rotation needs attention: what happened, what was done, what is safe and what to do.
+ * Names places and key IDs, never a value.
+ */
 export function attentionFor(record: RotationRecord, { code, message, remedy }: RotationFailure, now: Date): Attention {
   return {
     code,
@@ -37,26 +40,26 @@ function doneSoFar(record: RotationRecord): string {
             : `The client secret ${newKeyId} was added to ${titleOf(record)}.`,
         ]),
     written.length > 0 ? `The new value was written to ${written.join(", ")}.` : "No vault holds the new value.",
-    ...(touched.length > 0 ? [`Told to take it: ${touched.join(", ")}.`] : []),
-    ...(restored.length > 0 ? [`${restored.join(", ")} got the value from before again.`] : []),
-    ...(back.length > 0 ? [`Back on the value from before: ${back.join(", ")}.`] : []),
-    ...(removed.length > 0 ? [`Made and removed again: ${removed.join(", ")}.`] : []),
-    ...(revokingSince ? [`The old client secret ${oldKeyId} was about to be removed, and may be.`] : []),
+    ...(touched.length > 0 ? [`Refreshed to take it: ${touched.join(", ")}.`] : []),
+    ...(restored.length > 0 ? [`${restored.join(", ")} got the previous value again.`] : []),
+    ...(back.length > 0 ? [`Consumers with the previous value again: ${back.join(", ")}.`] : []),
+    ...(removed.length > 0 ? [`Created and removed again: ${removed.join(", ")}.`] : []),
+    ...(revokingSince ? [`The old client secret ${oldKeyId} was about to be removed and may be gone.`] : []),
   ].join(" ");
 }
 
 function whatIsSafe(record: RotationRecord): string {
   const { revokingSince, oldKeyId, newKeyId } = record;
   if (isVaultSecret(record)) return "The version with the old value is still in the vault and can be read.";
-  if (revokingSince) return `The new client secret ${newKeyId} works, and stays.`;
+  if (revokingSince) return `The new client secret ${newKeyId} works and stays.`;
   return newKeyId === undefined
     ? `The old client secret ${oldKeyId} was not touched.`
-    : `The old client secret ${oldKeyId} was not removed. No secret that this rotation did not make is removed while it stands still.`;
+    : `The old client secret ${oldKeyId} was not removed. While the rotation waits, it removes no secret that it did not create.`;
 }
 
 function waysOn({ revokingSince, ending }: RotationRecord): string {
   if (revokingSince) return "Then retry this rotation.";
   return ending
-    ? "Then retry this rotation, which goes on putting things back."
-    : "Then retry this rotation, or cancel it, which puts everything back.";
+    ? "Then retry this rotation, which continues the rollback."
+    : "Then retry this rotation, or cancel it, which rolls everything back.";
 }

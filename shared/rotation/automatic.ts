@@ -9,11 +9,11 @@ import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_MS, DAY_SECONDS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
 import { needsConfirmation } from "./choose-places.ts";
-import { dueSecrets, LATEST_SECONDS } from "./due.ts";
+import { dueSecrets, MAX_EXPIRED_SECONDS } from "./due-secrets.ts";
 import type { MatchFinder } from "./matches.ts";
 import { namedPlaces } from "./named-places.ts";
-import { allPolicies, lifeOf } from "./policies.ts";
-import { leastLife, POLICIES, Policies, type PolicyRecord, policyKey } from "./policy.ts";
+import { allPolicies, lifetimeDays } from "./policies.ts";
+import { minLifetimeDays, POLICIES, Policies, type PolicyRecord, policyKey } from "./policy.ts";
 import { isOver, type RotationSummary } from "./rotation.ts";
 import type { Rotations } from "./rotations.ts";
 import { isCertain, type Target } from "./targets.ts";
@@ -21,26 +21,30 @@ import { isCertain, type Target } from "./targets.ts";
 export const DUE_QUEUE = "rotation-due";
 export const DueMessage = z.object({ appId: z.string() });
 
-/** An application with a policy is looked at again after this long, whatever came of it. */
+/** Minimum time between two automatic checks of an application. */
 const CHECK_EVERY_MS = DAY_MS;
-/** Rotations of one secret that may end without success before a person has to look. */
+/** Automatic rotations of one secret that may end without success before the policy needs attention. */
 const MAX_TRIES = 3;
 
-/** Rotation of what is due by itself, as policies say. */
+/** Starts rotations of expiring client secrets, as the rotation policies of their applications require. */
 export interface AutomaticRotation {
-  /** Sends a message for each application with an automatic policy and a due secret. One request when there is no such policy. */
+  /**
+   * Sends a message for each application with an automatic policy and a secret that is due. Makes one request if there is no
+   * such policy.
+   */
   enqueueDue(): Promise<void>;
   /**
-   * Begins the rotation of one application's due secret, or says in its policy why not; for the queue.
+   * Starts the rotation of an application's next due secret, or records in the policy why it can't. Handler of the queue
+   * `rotation-due`.
    *
-   * @throws {CloudFailure} that may pass, {Problem} unavailable: the policy says nothing of it, and the message comes again.
+   * @throws {CloudFailure} transient; {Problem} unavailable. The policy does not change, and the queue redelivers the message.
    */
   begin(appId: string, requestId: string): Promise<void>;
-  /** A message that failed too often: the policy says so, and it is tried again the next day. */
+  /** Handles a message that failed too often: records it in the policy. The next attempt follows within a day. */
   failed(appId: string): Promise<void>;
 }
 
-/** Rotations of one application that are looked at to see what was tried: more than a year of retries. */
+/** Number of an application's latest rotations that are read to count failed attempts: more than a year of retries. */
 const LOOKED_AT = 100;
 
 export function createAutomaticRotation(deps: {
@@ -56,7 +60,10 @@ export function createAutomaticRotation(deps: {
 }): AutomaticRotation {
   const { tables, queues, clock, log } = deps;
 
-  /** Keeps what came of a look, unless somebody changed the policy meanwhile: then it is looked at again. */
+  /**
+   * Stores the result of a check in the policy, unless a user changed the policy in the meantime. The changed policy is then
+   * checked again.
+   */
   async function settle(
     row: Row<PolicyRecord>,
     attention: Omit<NonNullable<PolicyRecord["attention"]>, "since"> | undefined,
@@ -74,7 +81,7 @@ export function createAutomaticRotation(deps: {
           }
         : undefined,
     );
-    if (attention) log.warn("An application is not rotated by itself", { appId: row.appId, code: attention.code });
+    if (attention) log.warn("An application is not rotated automatically", { appId: row.appId, code: attention.code });
   }
 
   const waits = ({ nextCheckAt }: Pick<PolicyRecord, "nextCheckAt">): boolean =>
@@ -114,9 +121,9 @@ export function createAutomaticRotation(deps: {
       if (due.length === 0) return await settle(row, undefined);
 
       const days = row.expiryDays ?? defaultValidityDays;
-      const shortLived = await shortLife(app, days, leastLife(rotationTriggerDays, row.overlapDays));
+      const shortLived = await shortLife(app, days, minLifetimeDays(rotationTriggerDays, row.overlapDays));
       if (shortLived) return await settle(row, shortLived);
-      // One at a time: the next one is due again once this one's rotation is over.
+      // Only one rotation of an application runs at a time. The next secret is due again when this rotation has ended.
       const refusals: NonNullable<ReturnType<typeof attentionOf>>[] = [];
       for (const credential of due) {
         const refused = await refusal(row, app, credential, rotations);
@@ -136,13 +143,13 @@ export function createAutomaticRotation(deps: {
         };
         try {
           const { rotationId } = await deps.rotations.begin(request, { actor: "system", requestId }, true);
-          log.info("A rotation began by itself", { appId: row.appId, rotationId });
+          log.info("An automatic rotation started", { appId: row.appId, rotationId });
           return await settle(row, undefined);
         } catch (error) {
           if (!(error instanceof Problem) || error.status >= 500) throw error;
-          // Another message, or a person, was a moment earlier: nothing stands against the policy.
+          // Another message or a user started a rotation first. The policy is fine then.
           if (error.code === "rotationUnfinished") return await settle(row, row.attention);
-          refusals.push(attentionOf(error.code, error.message, "Once that is mended, it is tried again within a day."));
+          refusals.push(attentionOf(error.code, error.message, "Fix that. The service tries again within a day."));
         }
       }
       await settle(row, refusals[0]);
@@ -152,8 +159,8 @@ export function createAutomaticRotation(deps: {
       const row = await tables.get(Policies, POLICIES, policyKey(appId));
       if (!row) return;
       const message =
-        "What a rotation needs to begin failed several times; GET /system/failed-messages has its reason.";
-      await settle(row, attentionOf("failedMessage", message, "It is tried again within a day."));
+        "The automatic rotation could not start: its message failed several times. GET /system/failed-messages has the reason.";
+      await settle(row, attentionOf("failedMessage", message, "The service tries again within a day."));
     },
   };
 
@@ -167,16 +174,16 @@ export function createAutomaticRotation(deps: {
         "Exempt the application from it, or move it to a certificate or federation.",
       );
     }
-    const life = lifeOf(days, policy);
+    const life = lifetimeDays(days, policy);
     if (life > least) return undefined;
     return attentionOf(
       "lifeTooShort",
-      `A new secret would live ${life} days, by the policy or the tenant's cut; it must be more than ${least}, else it would be due as soon as it is made.`,
+      `A new secret would be valid for ${life} days, by the policy or the tenant's limit. It must be valid for more than ${least} days, otherwise it would be due immediately.`,
       "Raise expiryDays or the tenant's limit, or lower overlapDays or the setting rotationTriggerDays.",
     );
   }
 
-  /** Why this secret is not rotated by itself now. */
+  /** Returns why this secret can't be rotated automatically now; undefined if it can. */
   async function refusal(
     row: PolicyRecord,
     app: GraphApplication,
@@ -191,7 +198,7 @@ export function createAutomaticRotation(deps: {
       return attentionOf(
         "failedRepeatedly",
         message,
-        "See there why, rotate it by hand, or set the policy again to have it tried again.",
+        "Check these rotations. Then rotate the secret manually, or save the policy again to reset the count.",
       );
     }
     const certain = (await deps.matches.targetsOf(app, keyId)).filter(isCertain);
@@ -199,23 +206,23 @@ export function createAutomaticRotation(deps: {
     if (certain.length === 0 || missing.length > 0) {
       const what =
         missing.length > 0 ? `${missing.join(", ")} did not prove to hold it` : "no vault secret proved to hold it";
-      const message = `The secret ${keyId} ends soon, but ${what}.`;
+      const message = `The secret ${keyId} expires soon, but ${what}.`;
       return attentionOf(
         "noTarget",
         message,
-        "See the application's matches: verify or confirm one, or rotate it by hand.",
+        "Check the application's matches: verify or confirm one, or rotate it manually.",
       );
     }
     if (row.targets.length > 0 || certain.some(({ standing }) => standing !== "new")) return undefined;
     return attentionOf(
       "newPlace",
       `The secret ${keyId} expires soon. ${needsConfirmation(certain)}`,
-      "Confirm the match of each place that belongs to the application, name them in the policy's targets, or rotate the secret by hand.",
+      "Confirm the match of each place that belongs to the application, name them in the policy's targets, or rotate the secret manually.",
     );
   }
 }
 
-/** Whether a policy's target is this place: it may be in a vault of the same name that was made since. */
+/** Returns whether a target of the policy is this place. A vault of the same name that was created later is another place. */
 function isNamed(
   { vaultIds }: PolicyRecord,
   target: string,
@@ -228,7 +235,10 @@ function isNamed(
 const attentionOf = (code: string, message: string, remedy: string) => ({ code, message, remedy });
 const same = (a: string, b: string): boolean => a.toLowerCase() === b.toLowerCase();
 
-/** Secrets that end within the trigger, the first to end first, without those of ours that are younger than half their life. */
+/**
+ * Returns the client secrets that expire within the trigger period, earliest first. Leaves out secrets created by this service
+ * that have not reached half of their lifetime.
+ */
 function dueOf(
   app: GraphApplication,
   rotations: readonly RotationSummary[],
@@ -242,7 +252,7 @@ function dueOf(
   return app.passwords
     .filter((one) => {
       const { expiresOn } = one;
-      if (expiresOn === undefined || expiresOn < now - LATEST_SECONDS) return false;
+      if (expiresOn === undefined || expiresOn < now - MAX_EXPIRED_SECONDS) return false;
       return expiresOn <= now + triggerDays * DAY_SECONDS && !isYoung(one);
     })
     .sort((a, b) => a.expiresOn! - b.expiresOn!);

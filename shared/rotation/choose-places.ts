@@ -3,13 +3,13 @@ import { placeOf } from "./publications.ts";
 import type { LeftOutReason, RotationRecord } from "./rotation.ts";
 import { isCertain, type Place, placeKey, type Target } from "./targets.ts";
 
-/** What decides which places a rotation of a client secret writes. */
+/** The parts of a request that decide which places a rotation of a client secret writes. */
 export interface PlacesRequest {
   /** If set, the plan writes only these places. The person or policy that names them is responsible for them. */
   targets?: readonly Place[] | undefined;
   /** Vault secret whose ID the request names. The person who requests the rotation is responsible for it. */
   asked?: Place | undefined;
-  /** `compromised`: places that are not named may belong to a thief of the value. */
+  /** `compromised`: places that are not named may belong to an attacker who has the value. */
   reason?: RotationRecord["reason"];
   /** Whether a policy starts the rotation, so that no person has seen the plan. */
   automatic?: boolean | undefined;

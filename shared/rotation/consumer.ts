@@ -1,65 +1,65 @@
 import * as z from "zod";
 
-/** One who uses what a rotation writes, as the plan found it. */
+/** A consumer of a written secret, as planned. `RotationConsumer` adds its progress. */
 export const PlannedConsumer = z.object({
-  /** The resource's id. */
+  /** Azure resource ID. */
   id: z.string(),
   kind: z.string(),
   name: z.string(),
   environment: z.string().optional(),
   /**
-   * Which of the written secrets it uses. Of one that signs in as the application itself `entra.<tenant id>` and the client
-   * id: see `Edge` of the dependencies.
+   * The written secret that it uses. For a consumer that signs in as the application itself: `entra.<tenant id>` and the client
+   * ID, see `Edge` of the dependencies.
    */
   vaultName: z.string(),
   secretName: z.string(),
-  /** The name of its setting, variable or field. */
+  /** Name of the setting, variable or field that references the secret. */
   evidence: z.string(),
   /** See `Refresh` of the dependencies. */
   how: z.enum(["automatic", "action", "blind", "willBreak"]),
-  /** It keeps a copy of the value: only an action changes it, and a look tells no more than whether it works. */
+  /** The consumer stores a copy of the value. Only a refresh changes it, and a check shows only whether the refresh worked. */
   copy: z.boolean().optional(),
-  /** What its action noted, for a look to tell by whether it has had its effect. */
+  /** Marker that the refresh returned, so that a later check can recognize its effect. */
   mark: z.string().optional(),
-  /** The longest that it takes by itself to hold a new value; 0 when that is not known. */
+  /** Longest time until it reads a new value without help. 0 if unknown. */
   slowestSeconds: z.int(),
-  /** How much breaks with it: the smallest is acted on first. */
+  /** Size of its blast radius. Consumers with the smallest are refreshed first. */
   blast: z.int(),
 });
 export type PlannedConsumer = z.infer<typeof PlannedConsumer>;
 
 /**
- * What a consumer holds as far as that can be seen: the version that was asked for (`new`), another one (`old`), or it does
- * not use the secret any more (`gone`). `problem` in words for people when it can't take the version.
+ * Which value a consumer has: the requested version (`new`), another one (`old`), or the consumer no longer uses the secret
+ * (`gone`). `problem` is a text for users if it can't take the version.
  */
-export interface ConsumerSight {
+export interface ConsumerCheck {
   holds: "new" | "old" | "gone" | "unknown";
   problem?: string;
 }
 
-/** What a consumer is to hold. */
-export interface WantedVersion {
-  /** The current version of the secret, or the key id of the client secret. */
+/** The version that a refresh brings to a consumer. */
+export interface RefreshRequest {
+  /** Current version of the vault secret, or key ID of the client secret. */
   version: string;
-  /** Its value, for a consumer that keeps a copy; read only when it is asked for. */
+  /** Reads the value, for a consumer that stores a copy. Called only if needed. */
   value(): Promise<string>;
-  /** Whether an app that reads its settings only when it starts may be restarted. */
+  /** Whether to restart an app that reads its settings only when it starts. */
   restart: boolean;
 }
 
-/** What an action did. */
-export interface Acted {
-  /** What somebody else changed of the consumer in the same moment, by its names. */
+/** Result of a refresh. */
+export interface RefreshResult {
+  /** Names of the consumer's properties that another writer changed at the same time. */
   changedMeanwhile: string[];
   /** See `PlannedConsumer`. */
   mark?: string;
 }
 
-/** Who uses the key vault secrets that a rotation writes, and how they get the new value. */
+/** Finds the consumers of secrets that a rotation writes, refreshes and checks them. Implemented by `shared/dependencies`. */
 export interface ConsumersOfSecrets {
   /**
-   * Those known now, one for each resource and secret, and as sentences what could not be looked into. Without those who may
-   * read a secret and are not known to do so.
+   * Returns the known consumers, one for each resource and secret, and sentences about scopes that could not be read. Leaves
+   * out identities that have access but no known use.
    *
    * @param written.appId - The application whose client secret is replaced.
    */
@@ -68,29 +68,31 @@ export interface ConsumersOfSecrets {
     appId?: string | undefined;
   }): Promise<{ consumers: PlannedConsumer[]; coverage: string[] }>;
   /**
-   * Has one with an `action` take the current version. May be called again.
+   * Makes a consumer with `how: "action"` read the current version. Safe to repeat.
    *
-   * @throws {CloudFailure}: one that is not `unclear` says that nothing was done.
+   * @throws {CloudFailure} If it is not `unclear`, nothing was changed.
    */
-  act(consumer: PlannedConsumer, wanted: WantedVersion): Promise<Acted>;
+  refresh(consumer: PlannedConsumer, wanted: RefreshRequest): Promise<RefreshResult>;
   /**
-   * @param version - The one that it is to hold.
-   * @param since - When it was written, or the consumer was last acted on.
+   * Returns which version a consumer has.
+   *
+   * @param version - The expected version.
+   * @param since - When that version was written, or the consumer was last refreshed.
    * @throws {CloudFailure}
    */
-  look(consumer: PlannedConsumer, version: string, since: Date): Promise<ConsumerSight>;
+  check(consumer: PlannedConsumer, version: string, since: Date): Promise<ConsumerCheck>;
 }
 
-/** Knows of no consumer, and says so. */
+/** Returns an implementation without dependency data: it finds no consumers and says so in `coverage`. */
 export function unknownConsumers(): ConsumersOfSecrets {
   return {
     of: async () => ({
       consumers: [],
       coverage: [
-        "Who reads the key vault secrets was not looked into: apps that keep the old value are not seen here.",
+        "Dependencies are not available, so the consumers of the key vault secrets are unknown: apps that keep the old value are not listed here.",
       ],
     }),
-    act: () => Promise.reject(new Error("Nobody is known who could be acted on.")),
-    look: async () => ({ holds: "unknown" }),
+    refresh: () => Promise.reject(new Error("There are no known consumers to refresh.")),
+    check: async () => ({ holds: "unknown" }),
   };
 }

@@ -5,11 +5,11 @@ import { isVaultSecret, type RotationRecord, type StepName } from "./rotation.ts
 const OF_CLIENT_SECRET: readonly StepName[] = ["create", "prove", "publish", "verify", "overlap", "revoke", "cleanUp"];
 const OF_VAULT_SECRET: readonly StepName[] = ["publish", "verify", "overlap", "cleanUp"];
 
-/** A rotation before it is written. */
+/** A rotation that is not stored yet. */
 export type Draft = Omit<RotationRecord, "writeId">;
 
-/** The rotation that a plan begins with. */
-export function draft(
+/** Creates the rotation of a plan, with its steps. */
+export function draftRotation(
   plan: RotationPlan,
   { rotationId, caller, automatic, now }: { rotationId: string; caller: Caller; automatic: boolean; now: Date },
 ): Draft {

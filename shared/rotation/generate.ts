@@ -3,7 +3,7 @@ import type { Randomness } from "../platform/runtime.ts";
 const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const DIGITS = "0123456789";
 
-/** Sets of characters by name. */
+/** Character sets by name. */
 export const ALPHABETS: Record<string, string> = {
   alphanumeric: LETTERS + DIGITS,
   hex: `${DIGITS}abcdef`,
@@ -11,24 +11,27 @@ export const ALPHABETS: Record<string, string> = {
   symbols: `${LETTERS + DIGITS}!#$%&()*+,-./:;<=>?@[]^_{|}~`,
 };
 
-/** https://cheatsheetseries.owasp.org/cheatsheets/Secrets_Management_Cheat_Sheet.html asks for unguessable ones; 96 bits are. */
-const LEAST_BITS = 96;
+/**
+ * Minimum entropy of a generated value. https://cheatsheetseries.owasp.org/cheatsheets/Secrets_Management_Cheat_Sheet.html asks
+ * for unguessable values.
+ */
+const MIN_BITS = 96;
 const BYTE = 256;
 
 const charactersOf = (alphabet: string): string =>
   Object.hasOwn(ALPHABETS, alphabet) ? ALPHABETS[alphabet]! : alphabet;
 
-/** Characters that a value of an alphabet must have; undefined when that names one twice. */
-export function leastLength(alphabet: string): number | undefined {
+/** Returns the minimum length of a value of this alphabet; undefined if the alphabet repeats a character. */
+export function minLength(alphabet: string): number | undefined {
   const characters = charactersOf(alphabet);
   if (new Set(characters).size < characters.length) return undefined;
-  return Math.ceil(LEAST_BITS / Math.log2(characters.length));
+  return Math.ceil(MIN_BITS / Math.log2(characters.length));
 }
 
-/** A value of `length` characters, each equally likely. */
+/** Returns a random value of `length` characters, uniformly distributed. */
 export function generate({ length, alphabet }: { length: number; alphabet: string }, randomness: Randomness): string {
   const characters = charactersOf(alphabet);
-  // Bytes beyond the last whole multiple would make the first characters likelier.
+  // Bytes above the largest multiple are discarded. They would make the first characters more likely.
   const limit = BYTE - (BYTE % characters.length);
   let value = "";
   while (value.length < length) {

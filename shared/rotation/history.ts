@@ -19,7 +19,7 @@ import { EVENTS, listPrefix, listRange, type RotationRows } from "./rows.ts";
 
 export interface HistoryFilter {
   status?: RotationStatus | undefined;
-  /** An application's client id, or an asset id. */
+  /** Client ID of an application, or an asset ID. */
   subject?: string | undefined;
   start?: Date | undefined;
   /** Exclusive. */
@@ -27,12 +27,12 @@ export interface HistoryFilter {
 }
 
 /**
- * A rotation has ended or needs attention; with `leftOut` it began, and leaves out a new place that holds the old secret.
- * `after` is where to go on reading.
+ * An event for alerts: a rotation ended or needs attention. With `leftOut` it started and leaves out a new place that holds the
+ * old secret. `after` is the position to continue reading from.
  */
 export type RotationEvent = RotationSummary & { at: string; after: string; leftOut?: boolean | undefined };
 
-/** Rotations that one call of a purge removes. */
+/** Maximum number of rotations that one purge call deletes. */
 const PURGED_PER_CALL = 200;
 
 const Cursor = z.object({
@@ -42,11 +42,14 @@ const Cursor = z.object({
   total: z.int().nullable(),
 });
 
-/** The rotations there were, and are. */
+/** Lists current and past rotations and their events, and purges old ones. */
 export interface RotationHistory {
   /** Newest first. @throws {Problem} invalidCursor */
   list(filter: HistoryFilter, request: PageRequest): Promise<Page<RotationSummary>>;
-  /** Those that ended, need attention or began with a new place left out, in that order, from behind `after` on. */
+  /**
+   * Lists events after the position `after`, oldest first: rotations that ended, need attention, or started with a new place
+   * left out.
+   */
   events(after?: string): AsyncGenerator<RotationEvent[]>;
   store(): HistoryStore;
 }

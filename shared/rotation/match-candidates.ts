@@ -14,33 +14,33 @@ import {
   matchKey,
   matchPartition,
 } from "./match.ts";
-import { type Beside, EXPIRY_WINDOW_SECONDS, holdsId, wordsOf } from "./match-evidence.ts";
+import { EXPIRY_WINDOW_SECONDS, holdsId, type MatchContext, wordsOf } from "./match-evidence.ts";
 import type { MatchIndex } from "./match-index.ts";
 
-/** Credentials that are looked for, those that end last first: an application may hold hundreds. */
+/** Number of credentials that are searched for, latest expiry first. An application may have hundreds. */
 const MAX_CREDENTIALS = 20;
-/** Secrets that hold one id, and pages of 1,000 of one range, that one question looks at. */
+/** Limits of one search: secrets that contain one ID, and pages of 1,000 rows in one range. */
 const MAX_HOLDING = 200;
 const MAX_PAGES = 2;
 const PARALLEL = 8;
-/** A shorter word begins the names of too many secrets. */
+/** Shorter words would match the names of too many secrets. */
 const SHORTEST_WORD = 3;
 
 export interface Candidate {
   secret: ComparedSecret;
-  beside: Beside;
+  beside: MatchContext;
 }
 
-/** Secrets that may hold a credential of an application, and what could not be looked at, as sentences. */
+/** Secrets that may store a credential of an application, and sentences about what was not searched. */
 export interface Candidates {
   candidates: Candidate[];
   coverage: string[];
 }
 
 /**
- * Finds them by ranges of the inventory's own indexes and by the index of GUIDs, never by reading all assets: one request
- * for each id and window of expiry (up to two where more than 1,000 secrets lie in one), up to two for names, one for what
- * was said before, and a point read for each secret that holds an id.
+ * Finds the vault secrets that may store a credential of an application. Reads ranges of the inventory's indexes and the index
+ * of GUIDs, never all assets: one request for each ID and expiry window (two if a window has more than 1,000 secrets), up to
+ * two for names, one for earlier results, and one for each secret that contains an ID.
  */
 export async function candidatesOf(
   app: MatchedApp,
@@ -49,17 +49,19 @@ export async function candidatesOf(
   const { tables, index } = deps;
   const coverage: string[] = [];
   const found = new Map<string, ComparedSecret>();
-  /** The applications' own credentials are assets, too. */
+  /** Excludes credentials of applications, which are assets too. */
   const mayHold = (secret: ComparedSecret) => sourceOf(secret) === "keyVault" && !deps.isServiceVault(secret.vaultName);
   const take = (secret: ComparedSecret) => {
     if (mayHold(secret)) found.set(matchKey(secret.vaultName, secret.name), secret);
   };
   const credentials = newestFirst(app.passwords).slice(0, MAX_CREDENTIALS);
   if (credentials.length < app.passwords.length)
-    coverage.push(`Of ${app.passwords.length} credentials only the ${MAX_CREDENTIALS} that end last were looked for.`);
+    coverage.push(
+      `The application has ${app.passwords.length} credentials. Only the ${MAX_CREDENTIALS} with the latest expiry were searched for.`,
+    );
 
   const records = new Map<string, MatchRecord>();
-  // What this service did not write counts as never said.
+  // Rows that this service did not write are ignored.
   const onCorrupt = (row: StorageCorrupt) => deps.log.error(row.message);
   for await (const rows of tables.pages(MatchRows, { partitionKey: matchPartition(app.appId), onCorrupt }))
     for (const row of rows) records.set(row.rowKey, row);
@@ -69,11 +71,11 @@ export async function candidatesOf(
   });
   for (const { secrets } of windows) for (const secret of secrets) take(secret);
   if (windows.some(({ more }) => more))
-    coverage.push("More secrets expire on one of the credentials' days than were looked at.");
+    coverage.push("Not all secrets that expire on the same day as one of the credentials were searched.");
 
   const named = await withNameOf(app);
   for (const secret of named.secrets) take(secret);
-  if (named.more) coverage.push("More secrets begin with the application's name than were looked at.");
+  if (named.more) coverage.push("Not all secrets whose name begins with the application's name were searched.");
 
   const ids = [app.appId, app.objectId, ...credentials.map(({ keyId }) => keyId)];
   const holding = (await pMap(ids, (id) => index.holding(id, MAX_HOLDING), { concurrency: PARALLEL })).flat();
@@ -96,7 +98,7 @@ export async function candidatesOf(
       `Tags, content types and names of ${status.waiting} of ${status.vaults} vaults are not in the index yet.`,
     );
 
-  // A window that was not read to its end may hold others.
+  // A window that was not read completely may contain more secrets.
   const alone = new Set(windows.filter(({ secrets, more }) => !more && secrets.length === 1).map(({ keyId }) => keyId));
   const companions = new Set(
     [...found.values()]
@@ -151,23 +153,23 @@ export async function candidatesOf(
   }
 }
 
-/** The vault and the name in the asset id of a vault's secret; undefined for another asset's, and for what is no id. */
+/** Returns the vault and the name from the asset ID of a vault secret; undefined for other IDs. */
 export function secretPlace(id: string): { vaultName: string; name: string } | undefined {
   const [place] = isCredentialId(id) ? [] : placesOf(id);
   return place?.type === "secret" ? place : undefined;
 }
 
-/** The secret as the inventory knows it. */
+/** Returns the inventory's record of a secret. */
 export const secretOf = async (tables: Tables, vaultName: string, name: string): Promise<AssetRecord | undefined> =>
   await tables.get(Assets, partitions.vault(vaultName), nameKey("secret", name, vaultName));
 
 const newestFirst = (credentials: readonly PasswordCredential[]): PasswordCredential[] =>
   [...credentials].sort((a, b) => (b.expiresOn ?? 0) - (a.expiresOn ?? 0));
 
-/** Names of secrets that hold an id, not a credential. */
+/** Matches names of secrets that store an ID, not a credential. */
 const IDENTIFIER = /(client|tenant|object|app(lication)?|key)-?id$/i;
 
-/** The names of the secrets that go with `<prefix>-client-id`, as Terraform modules name them. */
+/** Returns the names that Terraform modules give to the secret beside `<prefix>-client-id`. */
 function companionsOf(name: string): string[] {
   const prefix = /^(.*?)-?client-?id$/i.exec(name)?.[1];
   if (prefix === undefined) return [];

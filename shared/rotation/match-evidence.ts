@@ -8,33 +8,36 @@ import {
   type Match,
   type MatchedApp,
   type MatchRecord,
+  type Statement,
   type Verified,
-  type Word,
 } from "./match.ts";
 
-/** Seconds between a secret's expiry and a credential's end up to which one may have been set from the other. */
+/** Largest difference in seconds at which the expiry of a secret may have been set from that of a credential. */
 export const EXPIRY_WINDOW_SECONDS = DAY_SECONDS;
-/** Seconds between a secret's version and a credential that were made by one run of a script. */
+/** Largest difference in seconds between a version and a credential that one script created. */
 const TOGETHER_SECONDS = (10 * MINUTE_MS) / SECOND_MS;
 
 export const GUID = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g;
 
-/** The tags that this service writes to what it rotates. */
+/** Tags that this service writes to secrets that it rotates. */
 export const APP_ID_TAG = "entra-app-id";
 export const KEY_ID_TAG = "entra-key-id";
 
-/** What is known beside the secret itself. */
-export interface Beside {
-  /** Of each credential's window of expiry, whether this secret is the only one in it. */
+/** Facts about a secret that are not in its own record. */
+export interface MatchContext {
+  /** Returns whether this secret is the only one in the expiry window of a credential. */
   aloneIn(keyId: string): boolean;
   /** Whether `<prefix>-client-id` in the same vault names the application. */
   companion: boolean;
-  /** What was proved and said of the secret before. */
+  /** Earlier verifications and confirmations of the secret. */
   record: MatchRecord | undefined;
 }
 
-/** Undefined when nothing speaks for it, or when it says itself that it belongs to another application. */
-export function weigh(secret: ComparedSecret, app: MatchedApp, beside: Beside): Match | undefined {
+/**
+ * Evaluates the evidence that a secret stores a credential of an application. Returns undefined without any evidence, or if the
+ * secret's metadata names another application.
+ */
+export function evaluateMatch(secret: ComparedSecret, app: MatchedApp, beside: MatchContext): Match | undefined {
   const claims = claimsOf(secret);
   if (claims.some((claim) => !isOf(claim, app))) return undefined;
   const found = new Set<Evidence>();
@@ -76,7 +79,7 @@ export function weigh(secret: ComparedSecret, app: MatchedApp, beside: Beside): 
   };
 }
 
-/** One of these alone makes a match certain, unless the secret contradicts itself. */
+/** Each of these alone makes a match certain, unless the secret's metadata contradicts itself. */
 const PROOFS: readonly Evidence[] = ["tag", "contentType", "confirmed", "signIn"];
 const STRONG: readonly Evidence[] = ["hint", "appIdTag", "companion", "expiry", "conflict"];
 
@@ -86,10 +89,10 @@ function confidenceOf(found: ReadonlySet<Evidence>): Confidence {
   return found.has("createdTogether") && (found.has("name") || found.has("expirySameDay")) ? "likely" : "possible";
 }
 
-/** A credential that a secret says it holds. Ids are lower-cased. */
+/** A credential that the secret's metadata names. IDs are in lower case. */
 interface Claim {
   kind: "tag" | "contentType";
-  /** The client id or the object id. */
+  /** Client ID or object ID. */
   appId: string;
   keyId: string | undefined;
 }
@@ -98,8 +101,8 @@ const isOf = (claim: Claim, app: MatchedApp): boolean =>
   claim.appId === app.appId.toLowerCase() || claim.appId === app.objectId.toLowerCase();
 
 /**
- * What a secret says in the ways that are agreed upon: our own tags, the tags of Microsoft's sample
- * KeyVault-Secrets-Rotation-AADApp, and `<name>:<client id>:<key id>` as content type.
+ * Reads the credentials that a secret's metadata names, in three conventions: this service's tags, the tags of Microsoft's
+ * sample KeyVault-Secrets-Rotation-AADApp, and the content type `<name>:<client id>:<key id>`.
  */
 export function claimsOf({ tags, contentType }: Pick<ComparedSecret, "tags" | "contentType">): Claim[] {
   const claims: Claim[] = [];
@@ -118,13 +121,13 @@ export function claimsOf({ tags, contentType }: Pick<ComparedSecret, "tags" | "c
   return claims;
 }
 
-/** The text itself where it is a GUID, and the last GUID of a path such as `/applications/<id>`. */
+/** Returns the GUID that the text is or ends with, as in `/applications/<id>`. */
 function guidOf(text: string | undefined): string | undefined {
   const found = text?.toLowerCase().match(GUID)?.at(-1);
   return found !== undefined && text!.toLowerCase().endsWith(found) ? found : undefined;
 }
 
-/** All GUIDs that a secret's metadata holds, lower-cased, each once, at most 20. */
+/** Returns all GUIDs in a secret's metadata, in lower case, without duplicates, at most 20. */
 export function guidsOf({ name, tags, contentType }: Pick<ComparedSecret, "name" | "tags" | "contentType">): string[] {
   const texts = [name, contentType ?? "", ...Object.values(tags ?? {})];
   return [...new Set(texts.flatMap((text) => text.toLowerCase().match(GUID) ?? []))].slice(0, MAX_GUIDS);
@@ -134,9 +137,9 @@ const MAX_GUIDS = 20;
 export const holdsId = (secret: ComparedSecret, app: MatchedApp): boolean =>
   guidsOf(secret).some((guid) => guid === app.appId.toLowerCase() || guid === app.objectId.toLowerCase());
 
-/** What was proved and said, where the inventory knows of no later version than the one it was about. */
+/** Returns the verification and the confirmation that are still valid: the inventory knows no later version. */
 function current(record: MatchRecord | undefined, { createdOn }: ComparedSecret) {
-  const holds = (word: Word) => createdOn === undefined || createdOn <= word.versionCreatedOn;
+  const holds = (word: Statement) => createdOn === undefined || createdOn <= word.versionCreatedOn;
   return {
     verified: record?.verified && holds(record.verified) ? record.verified : undefined,
     confirmed: record?.confirmed && holds(record.confirmed) ? record.confirmed : undefined,
@@ -154,7 +157,7 @@ const madeTogether = ({ createdOn }: ComparedSecret, { startsOn }: PasswordCrede
 const onlyOne = (credentials: readonly PasswordCredential[]): string | undefined =>
   credentials.length === 1 ? credentials[0]!.keyId : undefined;
 
-/** Words that say what a secret is, not whose. */
+/** Words that name the kind of secret, not its owner. */
 const NOISE = new Set([
   "secret",
   "client",
@@ -168,7 +171,7 @@ const NOISE = new Set([
   "value",
   "sp",
 ]);
-/** Words that tell environments apart; one of them more in the secret's name is no other application. */
+/** Words for environments. An additional one in the secret's name does not make it another application. */
 const ENVIRONMENTS = new Set([
   "dev",
   "development",
@@ -182,7 +185,7 @@ const ENVIRONMENTS = new Set([
   "live",
 ]);
 
-/** The words of a name, without those that say nothing. */
+/** Splits a name into words and drops meaningless ones. */
 export const wordsOf = (name: string): string[] =>
   name
     .replace(/(\p{Ll})(\p{Lu})/gu, "$1-$2")

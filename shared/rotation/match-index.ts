@@ -12,47 +12,47 @@ import { put, remove, type Tables } from "../platform/storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 import { guidsOf } from "./match-evidence.ts";
 
-/** That a secret's metadata holds a GUID. The key says all. */
-const Held = entity("RotationMatchIndex", z.object({}));
+/** Says that a secret's metadata contains a GUID. All data is in the key. */
+const GuidEntries = entity("RotationMatchIndex", z.object({}));
 const GUIDS = "guids";
-const heldKey = (guid: string, vaultName: string, secretName: string): string =>
+const guidKey = (guid: string, vaultName: string, secretName: string): string =>
   `${guid}|${keyText(vaultName.toLowerCase())}|${keyText(secretName.toLowerCase())}`;
 
-/** Which content of a vault's secrets the index was built from, and the keys that came of it. */
+/** State of the index for one vault: the content it was built from, and its keys. */
 const Indexed = entity(
   "RotationMatchIndex",
   z.object({
-    /** Hash of what `contents.secret` of the vault's row was; empty while it is being built. */
+    /** Hash of `contents.secret` of the vault's row. Empty during a build. */
     contents: z.string(),
     builtAt: z.string(),
-    /** The keys in `guids`, packed. */
+    /** Row keys of this vault in the partition `guids`, packed. */
     keys: z.instanceof(Uint8Array),
   }),
 );
 const INDEXED = "vaults";
 
-/** How many vaults were not in the index yet when it was last brought up to date. */
+/** Number of vaults that were missing or stale in the index after its last update. */
 const Status = entity("RotationMatchIndex", z.object({ at: z.string(), vaults: z.int(), waiting: z.int() }));
 const STATUS = "status";
 
-/** What one call works at most: well under the platform's limit, the next call goes on. */
+/** Time that one call works, well below the platform's limit. The next call continues. */
 const BUDGET_MS = 3 * MINUTE_MS;
 const PARALLEL = 4;
-/** Each vault is built again so often, whatever it has, since nothing fences the index's rows. */
+/** Every vault is rebuilt after this time even without changes, because no fence protects the rows of the index. */
 const REBUILD_MS = 7 * DAY_MS;
 
 /**
- * Which secrets hold a GUID in a tag, the content type or the name. It may lack what changed since it was brought up to
- * date, and may name secrets that hold the GUID no more: who asks it looks at the secret itself.
+ * Index of the GUIDs in the tags, content types and names of secrets. It can be stale: secrets changed since the last update
+ * may be missing or listed wrongly, so callers check the secret itself.
  */
 export interface MatchIndex {
-  /** Secrets that hold the GUID, at most `limit`. One request per 1,000. */
+  /** Returns at most `limit` secrets that contain the GUID. Makes one request per 1,000. */
   holding(guid: string, limit: number): Promise<{ vaultName: string; secretName: string }[]>;
-  /** Undefined until it was first built. */
+  /** Returns undefined before the first build. */
   status(): Promise<{ at: string; vaults: number; waiting: number } | undefined>;
   /**
-   * Brings it up to date with the inventory: two requests per 1,000 vaults, and for each vault whose secrets changed one per
-   * 1,000 secrets and one per 100 keys. May be done twice, and at once.
+   * Updates the index from the inventory. Makes two requests per 1,000 vaults. For each vault whose secrets changed: one
+   * request per 1,000 secrets and one per 100 keys. Safe to repeat and to run concurrently.
    */
   update(): Promise<void>;
 }
@@ -67,16 +67,16 @@ export function createMatchIndex(deps: { tables: Tables; clock: Clock; log: Logg
     const range = { partitionKey: partitions.vault(vaultName), from: prefix, before: keyEnd(prefix) };
     for await (const secrets of tables.pages(Assets, { ...range, select: ["name", "contentType", "tags"] })) {
       for (const secret of secrets)
-        for (const guid of guidsOf(secret)) keys.push(heldKey(guid, vaultName, secret.name));
+        for (const guid of guidsOf(secret)) keys.push(guidKey(guid, vaultName, secret.name));
     }
     const before = await tables.get(Indexed, INDEXED, row);
     const there = new Set(keys);
     const gone = before ? keysOf(before).filter((key) => !there.has(key)) : [];
-    await tables.write(Held.table, GUIDS, [
-      ...keys.map((key) => put(Held, key, {})),
-      ...gone.map((key) => remove(Held, key)),
+    await tables.write(GuidEntries.table, GUIDS, [
+      ...keys.map((key) => put(GuidEntries, key, {})),
+      ...gone.map((key) => remove(GuidEntries, key)),
     ]);
-    // Last: until then the next call builds it again.
+    // Written last, so that the next call repeats an interrupted build.
     await tables.put(Indexed, INDEXED, row, { contents, builtAt: clock.now().toISOString(), keys: pack(keys) });
   }
 
@@ -84,9 +84,9 @@ export function createMatchIndex(deps: { tables: Tables; clock: Clock; log: Logg
     const known = await tables.get(Indexed, INDEXED, row);
     if (!known) return;
     await tables.write(
-      Held.table,
+      GuidEntries.table,
       GUIDS,
-      keysOf(known).map((key) => remove(Held, key)),
+      keysOf(known).map((key) => remove(GuidEntries, key)),
     );
     await tables.remove(Indexed, INDEXED, row);
   }
@@ -96,7 +96,7 @@ export function createMatchIndex(deps: { tables: Tables; clock: Clock; log: Logg
       const prefix = `${guid.toLowerCase()}|`;
       const found: { vaultName: string; secretName: string }[] = [];
       const pageSize = Math.min(1000, limit);
-      for await (const rows of tables.pages(Held, {
+      for await (const rows of tables.pages(GuidEntries, {
         partitionKey: GUIDS,
         from: prefix,
         before: keyEnd(prefix),
@@ -132,7 +132,7 @@ export function createMatchIndex(deps: { tables: Tables; clock: Clock; log: Logg
       for await (const rows of tables.pages(Vaults, range)) {
         for (const vault of rows) {
           const { name, contents } = vault;
-          // What stands in a vault's place for the credentials of applications holds no secret of a vault.
+          // A holder groups credentials of applications. It contains no vault secrets.
           if (sourceOf(vault) !== "keyVault") continue;
           vaults++;
           const wanted = hashOf(contents.secret);
@@ -152,10 +152,10 @@ export function createMatchIndex(deps: { tables: Tables; clock: Clock; log: Logg
         },
         { concurrency: PARALLEL },
       );
-      // What is left are vaults that are in the inventory no more.
+      // The remaining entries belong to vaults that left the inventory.
       await pMap([...known.keys()], (row) => forget(row), { concurrency: PARALLEL });
       await tables.put(Status, STATUS, STATUS, { at: now.toISOString(), vaults, waiting });
-      if (waiting > 0) log.info("The index of matches goes on with the next run", { vaults, waiting });
+      if (waiting > 0) log.info("The index of matches continues with the next run", { vaults, waiting });
     },
   };
 }

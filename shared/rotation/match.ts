@@ -7,7 +7,7 @@ import { keyText } from "../platform/storage/keys.ts";
 export const CONFIDENCES = ["certain", "likely", "possible"] as const;
 export type Confidence = (typeof CONFIDENCES)[number];
 
-/** Why a vault's secret is thought to hold a credential; what each means to people is in `EVIDENCE_WORDS`. */
+/** Kinds of evidence that a vault secret stores a credential. `EVIDENCE_WORDS` describes each for users. */
 export const EVIDENCE = [
   "tag",
   "contentType",
@@ -27,32 +27,32 @@ export type Evidence = (typeof EVIDENCE)[number];
 export const EVIDENCE_WORDS: Record<Evidence, string> = {
   tag: "its tags name this application and the credential",
   contentType: "its content type is `<name>:<client id>:<key id>` of this application and the credential",
-  confirmed: "a person said so of the version that it has now",
+  confirmed: "a user confirmed it for the current version",
   signIn: "its value signed in as this application",
   hint: "its value begins with the credential's hint",
   appIdTag: "a tag, the content type or the name holds the application's client id or object id",
   companion: "a secret beside it, `<prefix>-client-id`, names this application",
   expiry: "it expires within 24 hours of the credential, and no other secret does",
   expirySameDay: "it expires within 24 hours of the credential, as others do",
-  createdTogether: "it was made within ten minutes of the credential",
-  name: "its name is the application's, but for words such as `client-secret`",
+  createdTogether: "it was created within ten minutes of the credential",
+  name: "its name is that of the application, apart from words such as `client-secret`",
   conflict: "its tags and its content type name different credentials",
 };
 
 export const VERIFIED = ["none", "hint", "signIn"] as const;
 export type Verified = (typeof VERIFIED)[number];
 
-/** The application as far as matching needs it. */
+/** The properties of an application that matching needs. */
 export interface MatchedApp {
   /** The client id. */
   appId: string;
-  /** The directory object's id. */
+  /** Object ID in the directory. */
   objectId: string;
   displayName: string;
   passwords: readonly PasswordCredential[];
 }
 
-/** What is compared of a secret: all of it comes from the inventory. */
+/** Columns of the inventory that matching reads. No other source is needed. */
 export const COMPARED = [
   "name",
   "vaultName",
@@ -65,64 +65,66 @@ export const COMPARED = [
 ] as const satisfies (keyof AssetRecord)[];
 export type ComparedSecret = Pick<AssetRecord, (typeof COMPARED)[number]>;
 
-/** A vault's secret that may hold a credential of an application. */
+/** A vault secret that may store a credential of an application. */
 export interface Match {
   secret: ComparedSecret;
   confidence: Confidence;
-  /** The strongest first. */
+  /** Strongest first. */
   evidence: Evidence[];
-  /** The credential it is thought to hold; undefined where the application has several and nothing tells which. */
+  /**
+   * The credential that the secret probably stores. Undefined if the application has several and the evidence does not decide.
+   */
   keyId: string | undefined;
   verified: Verified;
-  /** A person confirmed it, or a rotation wrote it. */
+  /** A user confirmed the match, or a rotation wrote the secret. */
   isKnown: boolean;
-  /** The version that was last read or confirmed, where it still is the newest that the inventory knows of. */
+  /** The version that was last verified or confirmed, if it is the newest in the inventory. */
   version: string | undefined;
 }
 
-const Word = z.object({
-  /** Undefined where a sign-in proved the application but nothing told which of its secrets it was. */
+const Statement = z.object({
+  /** Undefined if a sign-in proved the application but not which of its secrets was used. */
   keyId: z.string().optional(),
   version: z.string(),
-  /** Unix seconds: when that version was made. What the inventory lists with a later one is another version. */
+  /** Creation time of that version in Unix seconds. A later one in the inventory means another version. */
   versionCreatedOn: z.int(),
   at: z.string(),
   by: z.string(),
-  /** The vault's resource id. Absent where an earlier version wrote it: then it holds for any vault of the name. */
+  /** Resource ID of the vault. Absent in rows of earlier versions, which apply to any vault of the name. */
   vaultId: z.string().optional(),
 });
-export type Word = z.infer<typeof Word>;
+export type Statement = z.infer<typeof Statement>;
 
-/** What was proved and said of one secret and one application. */
+/** The verifications and the confirmation of one secret for one application. */
 export const MatchRecord = z.object({
   vaultName: z.string(),
   secretName: z.string(),
-  verified: Word.extend({ kind: z.enum(["hint", "signIn"]) }).optional(),
-  /** It was tried and is no working secret of the application. */
-  refused: Word.optional(),
-  confirmed: Word.optional(),
-  /** The last completed rotation that wrote it. */
+  verified: Statement.extend({ kind: z.enum(["hint", "signIn"]) }).optional(),
+  /** The value was tested and is no working secret of the application. */
+  refused: Statement.optional(),
+  confirmed: Statement.optional(),
+  /** The last completed rotation that wrote the secret. */
   rotated: z
     .object({
       rotationId: z.string(),
-      /** The client secret that it was given. */
+      /** The client secret that was written. */
       keyId: z.string(),
       version: z.string(),
       at: z.string(),
-      /** As in `Word`. */
+      /** See `Word`. */
       vaultId: z.string().optional(),
     })
     .optional(),
 });
 export type MatchRecord = z.infer<typeof MatchRecord>;
 
-/** A partition per application, by its client id. */
+/** Match records, in one partition per application. */
 export const MatchRows = entity("RotationMatches", MatchRecord, { signed: true });
 export const matchPartition = (appId: string): string => `app:${appId.toLowerCase()}`;
 export const matchKey = (vaultName: string, secretName: string): string =>
   `${keyText(vaultName.toLowerCase())}|${keyText(secretName.toLowerCase())}`;
 
-/** Leads from a vault's secret to an application of which something was proved or said about it. Nothing rests on it alone. */
+/** Finds the applications for which a vault secret has a match record. A hint only: the match record decides. */
 export const MatchPointers = entity("RotationMatches", z.object({ appId: z.string() }));
 export const MATCHED_SECRETS = "secrets";
 export const pointerKey = (vaultName: string, secretName: string, appId: string): string =>

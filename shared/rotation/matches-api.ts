@@ -2,36 +2,38 @@ import * as z from "zod";
 import { assetId } from "../inventory/asset.ts";
 import { pageOf } from "../platform/http/paging.ts";
 import { CONFIDENCES, EVIDENCE, EVIDENCE_WORDS, type Match, VERIFIED } from "./match.ts";
-import { PROOF_OUTCOMES, type Proof } from "./match-proof.ts";
+import { PROOF_OUTCOMES, type Proof } from "./match-verification.ts";
 
-/** Matches of applications' credentials with secrets of vaults, as the API takes and shows them. */
+/** API schemas and views of matches between vault secrets and credentials of applications. */
 
 export const clientId = z
   .guid("must be a client id (a GUID)")
-  .meta({ description: "The application's client id, which Entra calls appId." });
+  .meta({ description: "Client ID of the application (`appId` in Entra)." });
 
 export const RotationMatch = z
   .object({
     vaultName: z.string(),
     secretName: z.string(),
     version: z.string().nullable().meta({
-      description: "The version that was proved or confirmed; null before that, since lists of vaults name none.",
+      description:
+        "Version that was verified or confirmed. Null before that, because lists of secrets contain no versions.",
     }),
     assetId: z.string().meta({ description: "`<vault>.secret.<name>`" }),
     confidence: z.enum(CONFIDENCES).meta({
       description:
-        "`certain`: the secret names the credential itself, was confirmed, or signed in. A rotation writes to no others. Before it does, the value there must sign in or be confirmed, and the place must be confirmed, named in the request, or written by an earlier rotation; see `notUpdated` of a rotation. `likely`, `possible`: never written.",
+        "`certain`: the secret's metadata names the credential, a user confirmed it, or the value signed in. Rotations write only certain matches whose value signs in or is confirmed, and whose place is confirmed, named in the request, or was written by an earlier rotation; see `notUpdated` of a rotation. `likely`, `possible`: never written.",
     }),
     evidence: z.array(z.enum(EVIDENCE)).meta({
-      description: `The strongest first. ${EVIDENCE.map((kind) => `\`${kind}\`: ${EVIDENCE_WORDS[kind]}`).join("; ")}.`,
+      description: `Evidence, strongest first. ${EVIDENCE.map((kind) => `\`${kind}\`: ${EVIDENCE_WORDS[kind]}`).join("; ")}.`,
     }),
-    keyId: z
-      .string()
-      .nullable()
-      .meta({ description: "The credential it is thought to hold; null when nothing tells which." }),
-    enabled: z.boolean().meta({ description: "Whether the secret is enabled. A rotation writes to no disabled one." }),
+    keyId: z.string().nullable().meta({
+      description: "Key ID of the credential that the secret probably stores. Null if the evidence does not decide.",
+    }),
+    enabled: z
+      .boolean()
+      .meta({ description: "Whether the secret is enabled. Rotations do not write disabled secrets." }),
     verified: z.enum(VERIFIED).meta({
-      description: "What its value has shown: that it begins with the credential's hint, or that it signs in.",
+      description: "Proof by the value. hint: it starts with the credential's hint. signIn: it signed in.",
     }),
   })
   .meta({ id: "RotationMatch" });
@@ -42,7 +44,7 @@ export const RotationMatchList = z
     ...matches.shape,
     coverage: z
       .array(z.string())
-      .meta({ description: "What could not be looked at, as sentences; empty when nothing." }),
+      .meta({ description: "Sentences about what was not searched. Empty if the search was complete." }),
   })
   .meta({ id: "RotationMatchList" });
 
@@ -50,18 +52,17 @@ const matchedSecret = z
   .string()
   .min(1)
   .max(300)
-  .meta({ description: "The asset id of a vault's secret.", example: "kv-payments.secret.payments-client-secret" });
+  .meta({ description: "Asset ID of a vault secret.", example: "kv-payments.secret.payments-client-secret" });
 
 export const MatchToVerify = z.strictObject({ assetId: matchedSecret }).meta({ id: "RotationMatchToVerify" });
 
 export const MatchToConfirm = z
   .strictObject({
     assetId: matchedSecret,
-    keyId: z
-      .guid("must be a key id (a GUID)")
-      .optional()
-      .meta({ description: "The credential it holds. May be left out when the application has only one secret." }),
-    confirmed: z.boolean().default(true).meta({ description: "false takes an earlier word back." }),
+    keyId: z.guid("must be a key id (a GUID)").optional().meta({
+      description: "Key ID of the credential that the secret stores. Optional if the application has only one.",
+    }),
+    confirmed: z.boolean().default(true).meta({ description: "False withdraws an earlier confirmation." }),
   })
   .meta({ id: "RotationMatchToConfirm" });
 
@@ -69,15 +70,17 @@ export const VerifiedMatch = z
   .object({
     result: z.enum(PROOF_OUTCOMES).meta({
       description:
-        "`accepted`: its value signed in. `expired`: the secrets of the application have ended, so that a sign-in proves nothing any more. `refused`: none that works. `otherHint`: it begins otherwise, nothing was tried. `impossible`, `unclear`: a sign-in could prove nothing. `unreadable`: the vault did not give the value.",
+        "`accepted`: the value signed in. `expired`: the application's secrets have expired, so a sign-in proves nothing. `refused`: the value is no working secret. `otherHint`: the value does not start with the hint of any secret, so no sign-in was tried. `impossible`, `unclear`: a sign-in could prove nothing. `unreadable`: the vault did not return the value.",
     }),
-    message: z.string().meta({ description: "What that means and what to do." }),
-    match: RotationMatch.nullable().meta({ description: "As it is now; null when nothing speaks for it." }),
+    message: z.string().meta({ description: "Meaning of the result, and the next step." }),
+    match: RotationMatch.nullable().meta({ description: "The match with its new state. Null without any evidence." }),
   })
   .meta({ id: "VerifiedRotationMatch" });
 
 export const ConfirmedMatch = z
-  .object({ match: RotationMatch.nullable().meta({ description: "As it is now; null when nothing speaks for it." }) })
+  .object({
+    match: RotationMatch.nullable().meta({ description: "The match with its new state. Null without any evidence." }),
+  })
   .meta({ id: "ConfirmedRotationMatch" });
 
 export const matchView = (match: Match): z.infer<typeof RotationMatch> => ({

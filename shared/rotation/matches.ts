@@ -28,36 +28,36 @@ import {
   matchKey,
   matchPartition,
   pointerKey,
-  type Word,
+  type Statement,
 } from "./match.ts";
 import { candidatesOf, secretOf, secretPlace } from "./match-candidates.ts";
-import { claimsOf, weigh } from "./match-evidence.ts";
+import { claimsOf, evaluateMatch } from "./match-evidence.ts";
 import { createMatchIndex, type MatchIndex } from "./match-index.ts";
-import { PROOF_LIMITS, type Proof, prove, readable } from "./match-proof.ts";
+import { PROOF_LIMITS, type Proof, readable, verifyMatch } from "./match-verification.ts";
 import { currentVersion } from "./plan.ts";
 import { signInUnclear } from "./problems.ts";
 import { isCertain, type Matches, placeKey, type Target } from "./targets.ts";
-import { writtenBefore, writtenMatches } from "./written-before.ts";
+import { findWrittenPlaces, writtenMatches } from "./written-places.ts";
 
-/** Vaults that are asked at once about the targets of a rotation. */
+/** Number of vaults that are read concurrently for the targets of a rotation. */
 const PARALLEL = 4;
 
-/** Which secrets of vaults hold which credentials of applications. */
+/** Finds and verifies the matches: which vault secrets store which credentials of applications. */
 export interface MatchFinder extends Matches {
-  /** For the timer that keeps it up to date. */
+  /** For the timer that updates the index. */
   readonly index: MatchIndex;
   /**
-   * By metadata alone, the most certain first, and what could not be looked at, as sentences.
+   * Returns the matches of an application by metadata alone, most certain first, and sentences about what was not searched.
    *
-   * @throws {Problem} notFound for an application nobody knows of.
+   * @throws {Problem} notFound for an unknown application.
    */
   of(appId: string): Promise<{ matches: Match[]; coverage: string[] }>;
   /**
-   * Reads the newest version of one secret, compares its beginning with the hints, and signs in with it once. What that
-   * showed is kept with the version; the value is not.
+   * Reads the newest version of one secret, compares its start with the hints, and signs in with it once. Stores the result
+   * with the version, not the value.
    *
-   * @throws {Problem} notFound; serviceVault; conflict without a key vault of the service's own; rateLimited beyond `PROOF_LIMITS`.
-   * @throws {CloudFailure} that may pass.
+   * @throws {Problem} notFound; serviceVault; conflict if the service has no own key vault; rateLimited beyond `PROOF_LIMITS`.
+   * @throws {CloudFailure} if the failure is transient.
    */
   verify(
     appId: string,
@@ -65,9 +65,9 @@ export interface MatchFinder extends Matches {
     caller: Caller,
   ): Promise<{ match: Match | undefined; proof: Proof }>;
   /**
-   * Keeps or takes back a person's word that the version a secret has now holds a credential.
+   * Stores or withdraws a user's confirmation that the current version of a secret stores a credential.
    *
-   * @throws {Problem} notFound; serviceVault; conflict; invalidRequest for a credential that the application has not.
+   * @throws {Problem} notFound; serviceVault; conflict; invalidRequest for a credential that the application does not have.
    */
   confirm(
     appId: string,
@@ -75,16 +75,16 @@ export interface MatchFinder extends Matches {
     caller: Caller,
   ): Promise<Match | undefined>;
   /**
-   * The secrets that hold, or may hold, one credential, as they are now. Tags and content types can be written by whoever may
-   * write to a vault, so `certain` here is only what was confirmed, or what signed in as the application, in the version that
-   * the vault has now: what was not proved yet is read and tried, once for each version. Which of these a rotation writes,
-   * `standing` helps to decide.
+   * Returns the secrets that store, or may store, one credential now. Anyone with write access to a vault can write tags and
+   * content types, so a target is `certain` only if a user confirmed its current version or the version signed in as the
+   * application. Versions without a result are read and tested once. `standing` helps to decide which targets a rotation
+   * writes.
    *
-   * @throws {CloudFailure} that may pass, an unclear sign-in included: what was not asked is never left out of the targets.
+   * @throws {CloudFailure} transient, including an unclear sign-in. No target is left out because it could not be read.
    */
   targetsOf(app: MatchedApp, keyId: string): Promise<Target[]>;
   /**
-   * The client secret that a vault's secret holds for certain, as `targetsOf` has it; undefined when it holds none.
+   * Returns the client secret that a vault secret certainly stores, as `targetsOf` finds it; undefined if it stores none.
    *
    * @throws {CloudFailure}
    */
@@ -99,12 +99,12 @@ export interface MatchDependencies {
   log: Logger;
   limiter: RateLimiter;
   vaults: VaultSecretsClients;
-  /** Undefined for an application nobody knows of. */
+  /** Returns undefined for an unknown application. */
   app: (appId: string) => Promise<MatchedApp | undefined>;
   proveSignIn: (appId: string, secret: string) => Promise<SignInOutcome>;
 }
 
-/** Who looks at the targets of a rotation. */
+/** Caller in the audit log when a rotation verifies targets. */
 const SYSTEM: Caller = { actor: "system", requestId: "rotation" };
 
 export function createMatches(deps: MatchDependencies): MatchFinder {
@@ -112,12 +112,12 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
   const index = createMatchIndex(deps);
   const isOwn = (vaultName: string) => isServiceVault(deps.config, vaultName);
 
-  /** What is proved and said is signed with a key of the service's own key vault. */
+  /** Match records are signed with a key from the service's own key vault. */
   function requireOwnVault(): void {
     if (deps.config.SERVICE_KEY_VAULT_URL === undefined) throw noServiceVault();
   }
 
-  async function known(appId: string): Promise<MatchedApp> {
+  async function requireApp(appId: string): Promise<MatchedApp> {
     const app = await deps.app(appId);
     if (!app) throw notFound(`The application ${appId}`);
     return app;
@@ -125,18 +125,18 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
 
   async function find(app: MatchedApp) {
     const { candidates, coverage } = await candidatesOf(app, { tables, index, isServiceVault: isOwn, log: deps.log });
-    const matches = candidates.flatMap(({ secret, beside }) => weigh(secret, app, beside) ?? []);
+    const matches = candidates.flatMap(({ secret, beside }) => evaluateMatch(secret, app, beside) ?? []);
     return { matches: matches.sort((a, b) => (orderOf(a) < orderOf(b) ? -1 : 1)), coverage };
   }
 
-  /** As the list shows it now. */
+  /** Returns the match as the list shows it now. */
   async function matchOf(app: MatchedApp, { vaultName, name }: ComparedSecret): Promise<Match | undefined> {
     const { matches } = await find(app);
     return matches.find(({ secret }) => secret.vaultName === vaultName && secret.name === name);
   }
 
-  /** The secret that a caller names, with its vault. */
-  async function named(id: string): Promise<{ secret: ComparedSecret; vault: VaultRecord }> {
+  /** Returns the secret that the caller names, with its vault. */
+  async function requireSecret(id: string): Promise<{ secret: ComparedSecret; vault: VaultRecord }> {
     const place = secretPlace(id);
     if (place && isOwn(place.vaultName))
       throw new Problem("serviceVault", "The service's own key vault is never matched, read or written by a rotation.");
@@ -149,7 +149,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
   const recordOf = (app: MatchedApp, { vaultName, name }: ComparedSecret) =>
     tables.get(MatchRows, matchPartition(app.appId), matchKey(vaultName, name));
 
-  async function keep(
+  async function storeStatement(
     app: Pick<MatchedApp, "appId">,
     secret: Pick<ComparedSecret, "vaultName" | "name">,
     words: Pick<MatchRecord, "verified" | "refused"> | Pick<MatchRecord, "confirmed"> | Pick<MatchRecord, "rotated">,
@@ -163,7 +163,12 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     }));
   }
 
-  const wordOf = (vault: VaultRecord, version: SecretVersion, keyId: string | undefined, caller: Caller): Word => ({
+  const statementOf = (
+    vault: VaultRecord,
+    version: SecretVersion,
+    keyId: string | undefined,
+    caller: Caller,
+  ): Statement => ({
     ...(keyId !== undefined && { keyId }),
     version: version.version,
     versionCreatedOn: version.createdOn ?? 0,
@@ -172,8 +177,8 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     vaultId: vault.id,
   });
 
-  /** @param claimed - The credential that the secret says it holds: tells which, where several have the same hint. */
-  async function proveAndKeep(
+  /** @param claimed - The credential that the secret's metadata names. It decides if several have the same hint. */
+  async function verifyAndStore(
     app: MatchedApp,
     secret: ComparedSecret,
     vault: VaultRecord,
@@ -183,15 +188,15 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     const event = { type: "rotation.matchVerified", caller, ...about(app, secret) };
     const outcome = (proof: Proof) => ({ details: { ...event.details, result: proof.outcome } });
     const tried = async () => {
-      const proof = await prove(app, secret.name, deps.vaults.open(vault), deps.proveSignIn);
+      const proof = await verifyMatch(app, secret.name, deps.vaults.open(vault), deps.proveSignIn);
       const { version, keyIds } = proof;
       const keyId = keyIds.length === 1 ? keyIds[0] : keyIds.find((one) => one === claimed);
-      const word = version && wordOf(vault, version, keyId, caller);
+      const word = version && statementOf(vault, version, keyId, caller);
       const signedIn = proof.outcome === "accepted";
       const wrong = proof.outcome === "refused" || proof.outcome === "otherHint";
-      // What could not be looked at says nothing against what was shown before.
+      // If the value could not be tested, the earlier results stay.
       if (word)
-        await keep(app, secret, {
+        await storeStatement(app, secret, {
           verified:
             signedIn || (keyIds.length === 1 && !wrong) ? { ...word, kind: signedIn ? "signIn" : "hint" } : undefined,
           refused: wrong ? word : undefined,
@@ -204,25 +209,25 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
   return {
     index,
 
-    of: async (appId) => await find(await known(appId)),
+    of: async (appId) => await find(await requireApp(appId)),
 
     async verify(appId, { assetId: id }, caller) {
       requireOwnVault();
-      const app = await known(appId);
-      const { secret, vault } = await named(id);
+      const app = await requireApp(appId);
+      const { secret, vault } = await requireSecret(id);
       const { allowed, retryAfterSeconds } = await deps.limiter.take(app.appId.toLowerCase());
       if (!allowed) {
-        const detail = `Each try may be a failed sign-in in the tenant's log, so an application has ${PROOF_LIMITS.perHour} an hour. Try again later.`;
+        const detail = `Each verification can cause a failed sign-in in the tenant's log, so an application is limited to ${PROOF_LIMITS.perHour} an hour. Try again later.`;
         throw retryLater("rateLimited", detail, retryAfterSeconds);
       }
-      const proof = await proveAndKeep(app, secret, vault, caller);
+      const proof = await verifyAndStore(app, secret, vault, caller);
       return { match: await matchOf(app, secret), proof };
     },
 
     async confirm(appId, { assetId: id, keyId, confirmed }, caller) {
       requireOwnVault();
-      const app = await known(appId);
-      const { secret, vault } = await named(id);
+      const app = await requireApp(appId);
+      const { secret, vault } = await requireSecret(id);
       const credentialId = confirmed ? credentialOf(app, keyId) : undefined;
       const { target, details } = about(app, secret);
       const event = {
@@ -232,15 +237,15 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
         details: { ...details, confirmed, credentialId },
       };
       await audited(audit, event, async () => {
-        if (!confirmed) return await keep(app, secret, { confirmed: undefined });
+        if (!confirmed) return await storeStatement(app, secret, { confirmed: undefined });
         const version = await newestOf(vault, secret.name);
         if (!version) throw notFound(`The secret ${id}`);
         if (version.managed)
           throw new Problem(
             "conflict",
-            "This secret only backs a certificate and can't be written: renew the certificate.",
+            "This secret belongs to a certificate and can't be written. Renew the certificate.",
           );
-        await keep(app, secret, { confirmed: wordOf(vault, version, credentialId, caller) });
+        await storeStatement(app, secret, { confirmed: statementOf(vault, version, credentialId, caller) });
       });
       return await matchOf(app, secret);
     },
@@ -251,7 +256,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
       const { matches } = await find(app);
       const fits = (match: Match) =>
         match.secret.enabled && (match.keyId === key || (match.keyId === undefined && match.confidence !== "certain"));
-      const history = loadOnce(() => writtenBefore(deps, app.appId));
+      const history = loadOnce(() => findWrittenPlaces(deps, app.appId));
       const targets = await pMap(matches.filter(fits), (match) => targetOf(app, match, history), {
         concurrency: PARALLEL,
       });
@@ -264,7 +269,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
       const at = clock.now().toISOString();
       for (const { vaultName, secretName: name, writtenVersion, vaultId } of writtenMatches(rotation)) {
         const rotated = { rotationId, keyId, version: writtenVersion!, at, ...(vaultId !== undefined && { vaultId }) };
-        await keep({ appId }, { vaultName, name }, { rotated });
+        await storeStatement({ appId }, { vaultName, name }, { rotated });
       }
     },
 
@@ -282,7 +287,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     },
   };
 
-  /** Client ids that a secret names itself, and those of which something was proved or said about it. */
+  /** Returns the client IDs that the secret's metadata names, and those with a match record. */
   async function namedApps(secret: ComparedSecret): Promise<Set<string>> {
     const appIds = new Set(claimsOf(secret).map(({ appId }) => appId));
     const prefix = pointerKey(secret.vaultName, secret.name, "");
@@ -297,10 +302,10 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
   }
 
   /**
-   * Undefined where the vault or the secret is gone, switched off, or only backs a certificate.
+   * Returns the target of a match; undefined if the vault or the secret is gone, disabled, or belongs to a certificate.
    *
-   * @param history - See `writtenBefore`; asked for only where it decides.
-   * @throws {CloudFailure} that may pass.
+   * @param history - See `writtenBefore`. Called only if needed.
+   * @throws {CloudFailure} if the failure is transient.
    */
   async function targetOf(
     app: MatchedApp,
@@ -326,15 +331,15 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     const certain = { ...doubtful, confidence, heldSince: newest.createdOn };
     const record = await recordOf(app, secret);
     const isHere = (id: string | undefined) => id === undefined || id.toLowerCase() === vaultId.toLowerCase();
-    const stands = (word: Word | undefined) =>
+    const stands = (word: Statement | undefined) =>
       word?.version === newest.version && word.keyId === keyId && isHere(word.vaultId);
     if (stands(record?.confirmed)) return { ...certain, standing: "confirmed" };
     if (!(record?.verified?.kind === "signIn" && stands(record.verified))) {
-      // A rotation asks again and again: a wrong value is tried once a day.
+      // A rotation asks repeatedly, so a wrong value is tested at most once a day.
       const refused = record?.refused;
       if (refused?.version === newest.version && clock.now().getTime() - Date.parse(refused.at) < DAY_MS)
         return { ...doubtful, confidence: "possible" };
-      const { outcome, keyIds } = await proveAndKeep(app, secret, vault, SYSTEM, keyId);
+      const { outcome, keyIds } = await verifyAndStore(app, secret, vault, SYSTEM, keyId);
       if (outcome === "unclear") throw signInUnclear(app.appId);
       if (outcome === "refused" || outcome === "otherHint") return { ...doubtful, confidence: "possible" };
       if (outcome === "unreadable") return { ...doubtful, unreadable: true };
@@ -354,16 +359,16 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
 export const noServiceVault = (): Problem =>
   new Problem(
     "conflict",
-    "What decides where secrets are written is signed with a key that the service keeps in a key vault of its own: set SERVICE_KEY_VAULT_URL.",
+    "The records that decide where secrets are written are signed with a key in the service's own key vault. Set SERVICE_KEY_VAULT_URL.",
   );
 
-/** What an entry of the audit log is about. */
+/** Target and details of an audit entry. */
 const about = (app: MatchedApp, secret: ComparedSecret) => ({
   target: { type: "application", id: app.appId },
   details: { assetId: assetId({ ...secret, type: "secret" }) },
 });
 
-/** The credential that a person's word is about. */
+/** Returns the key ID of the credential that a user confirms. */
 function credentialOf(app: MatchedApp, keyId: string | undefined): string {
   const ids = app.passwords.map((one) => one.keyId);
   if (keyId === undefined && ids.length === 1) return ids[0]!;
@@ -374,6 +379,6 @@ function credentialOf(app: MatchedApp, keyId: string | undefined): string {
 }
 
 const ORDER = { certain: 0, likely: 1, possible: 2 } as const;
-/** Sorts matches, the most certain first, and tells them apart. */
+/** Returns a sort key for matches: most certain first, then by asset ID. */
 export const orderOf = ({ confidence, secret }: Match): string =>
   `${ORDER[confidence]}!${assetId({ ...secret, type: "secret" })}`;

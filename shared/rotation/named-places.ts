@@ -3,9 +3,9 @@ import { secretPlace } from "./match-candidates.ts";
 import { type Place, placeKey } from "./targets.ts";
 
 /**
- * The places that the asset ids in `targets` name, each once; undefined where there are none.
+ * Returns the places of the asset IDs in `targets`, without duplicates; undefined if `targets` is undefined.
  *
- * @throws {Problem} invalidRequest for what is not the asset id of a vault's secret.
+ * @throws {Problem} invalidRequest for an ID that is not that of a vault secret.
  */
 export function namedPlaces(targets: readonly string[] | undefined): Place[] | undefined {
   if (targets === undefined) return undefined;

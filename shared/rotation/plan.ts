@@ -12,39 +12,39 @@ import { hasRoomForTags, placeOf } from "./publications.ts";
 import type { Publication, RotationRecord } from "./rotation.ts";
 import { type Matches, placeKey, type Target } from "./targets.ts";
 
-/** A new client secret of an application. */
+/** Request to replace a client secret of an application. */
 export interface ClientSecretRequest extends ConsumersRequest, Omit<PlacesRequest, "automatic"> {
-  /** The client id. */
+  /** Client ID. */
   appId: string;
   /** The keyId of the client secret to replace. */
   secretId: string;
-  /** 1 to 730; `defaultValidityDays` when left out. */
+  /** 1 to 730. Default: the setting `defaultValidityDays`. */
   expiryDays?: number | undefined;
-  /** False: the new value is handed over in the vault that `HANDOVER_KEY_VAULT_URL` names. */
+  /** False: the new value is stored in the vault that `HANDOVER_KEY_VAULT_URL` names. */
   updateKeyVaults: boolean;
-  /** How long both secrets live, 0 to 90 days. */
+  /** Days during which both secrets are valid, 0 to 90. */
   overlapDays: number;
-  /** Whether an expired client secret may be removed to make room. */
+  /** Whether an expired client secret may be removed if the application has no free slot. */
   removeExpired: boolean;
 }
 
-/** A new value of a vault's secret. */
+/** Request to write a new value to a vault secret. */
 export interface VaultSecretRequest extends ConsumersRequest {
   secret: Pick<Target, "vaultName" | "vaultUri" | "secretName">;
   value: string;
   reason?: RotationRecord["reason"];
-  /** Days until the new version's expiry; `defaultValidityDays` when left out. */
+  /** Days until the new version expires. Default: the setting `defaultValidityDays`. */
   expiryDays?: number | undefined;
-  /** Days that it can be cancelled for after its consumers hold the new value. */
+  /** Days during which the rotation can be cancelled after its consumers hold the new value. */
   overlapDays: number;
 }
 
 export type RotationRequest = ClientSecretRequest | VaultSecretRequest;
 
-/** A request with what its caller has filled in. */
+/** A request with its defaults filled in. */
 type PlanRequest<T extends RotationRequest> = T & { expiryDays: number; automatic: boolean };
 
-/** What is going to be done, from what is there now. */
+/** The parts of a rotation record that a plan decides. */
 export type RotationPlan = Pick<
   RotationRecord,
   | "appId"
@@ -70,7 +70,7 @@ export type RotationPlan = Pick<
   | "coverage"
 >;
 
-export interface PlanWorld {
+export interface PlanDependencies {
   graph: Graph;
   vaults: VaultSecretsClients;
   matches: Matches;
@@ -78,31 +78,33 @@ export interface PlanWorld {
   config: Pick<Config, "SERVICE_KEY_VAULT_URL" | "HANDOVER_KEY_VAULT_URL">;
 }
 
-/** Applications that people with personal accounts sign in to: https://learn.microsoft.com/entra/identity-platform/supported-accounts-validation */
+/**
+ * Sign-in audiences whose applications can have only two client secrets:
+ * https://learn.microsoft.com/entra/identity-platform/supported-accounts-validation
+ */
 const TWO_SECRETS = new Set(["AzureADandPersonalMicrosoftAccount", "PersonalMicrosoftAccount"]);
 const MOST_SECRETS = 2;
-/** By how much clocks may differ. */
+/** Largest assumed difference between two clocks. */
 export const CLOCKS_DIFFER_MS = 10 * MINUTE_MS;
 
 /**
- * Changes nothing and reads no value, unless Key Vault does not tell which of two versions is the current one.
+ * Plans a rotation. Changes nothing, and reads a value only if Key Vault does not say which of two versions is the current one.
  *
- * @throws {Problem} for what stands against it; {CloudFailure}
+ * @throws {Problem} if the rotation is not possible; {CloudFailure}
  */
 export async function planRotation(
-  world: PlanWorld,
+  deps: PlanDependencies,
   request: PlanRequest<RotationRequest>,
   now: Date,
 ): Promise<RotationPlan> {
-  const plan =
-    "secret" in request ? await ofVaultSecret(world, request, now) : await ofClientSecret(world, request, now);
-  return { ...plan, ...(await planConsumers(world.consumers, plan, request)) };
+  const plan = "secret" in request ? await ofVaultSecret(deps, request, now) : await ofClientSecret(deps, request, now);
+  return { ...plan, ...(await planConsumers(deps.consumers, plan, request)) };
 }
 
 type Planned = Omit<RotationPlan, "consumers" | "coverage">;
 
 async function ofVaultSecret(
-  world: PlanWorld,
+  deps: PlanDependencies,
   { secret, expiryDays, overlapDays, reason, skipVerification, restartApps }: PlanRequest<VaultSecretRequest>,
   now: Date,
 ): Promise<Planned> {
@@ -115,7 +117,7 @@ async function ofVaultSecret(
     updateKeyVaults: true,
     reason,
     knownKeyIds: [],
-    publications: [await publicationAt(world, secret, { kind: "secret" })],
+    publications: [await publicationAt(deps, secret, { kind: "secret" })],
     skipVerification,
     restartApps,
     notUpdated: [],
@@ -124,20 +126,20 @@ async function ofVaultSecret(
 }
 
 async function ofClientSecret(
-  world: PlanWorld,
+  deps: PlanDependencies,
   request: PlanRequest<ClientSecretRequest>,
   now: Date,
 ): Promise<Planned> {
   requireNames(request);
-  const app = await world.graph.application({ appId: request.appId });
+  const app = await deps.graph.application({ appId: request.appId });
   if (app === undefined) throw notFound(`An application with the client id ${request.appId}`);
   const old = secretOf(app, request.secretId);
   const removeExpired = roomFor(app, request, now);
-  const { expiryDays, notes } = await lifetimeOf(world.graph, app, request.expiryDays);
-  const targets = await world.matches.targetsOf(app, old.keyId);
+  const { expiryDays, notes } = await lifetimeOf(deps.graph, app, request.expiryDays);
+  const targets = await deps.matches.targetsOf(app, old.keyId);
   const { publications, notUpdated } = request.updateKeyVaults
-    ? await matchesToWrite(world, targets, request)
-    : await handedOver(world, targets, app.appId);
+    ? await matchesToWrite(deps, targets, request)
+    : await handedOver(deps, targets, app.appId);
   return {
     appId: app.appId,
     objectId: app.objectId,
@@ -159,15 +161,15 @@ async function ofClientSecret(
   };
 }
 
-/** Says where a request contradicts itself, or leaves out what its reason needs. */
+/** Throws if options of the request contradict each other, or an option that `reason` requires is missing. */
 function requireNames({ reason, targets, updateKeyVaults }: ClientSecretRequest): void {
   if (targets !== undefined && !updateKeyVaults) {
-    throw invalidBody("targets", "can't be given with updateKeyVaults: false, which writes to none of them");
+    throw invalidBody("targets", "can't be given with updateKeyVaults: false, which does not write vault secrets");
   }
   if (reason === "compromised" && targets === undefined && updateKeyVaults) {
     throw invalidBody(
       "targets",
-      "must name the vault secrets that get the new value, as asset ids: whoever has a compromised secret may have put a copy into a vault of their own. GET /api/automation/rotation/apps/{app_id}/matches lists those that hold it",
+      "must name the vault secrets that get the new value, as asset IDs: an attacker with a compromised secret may have put a copy into a vault of their own. GET /api/automation/rotation/apps/{app_id}/matches lists the secrets that hold it",
     );
   }
 }
@@ -184,11 +186,11 @@ function secretOf(app: GraphApplication, keyId: string): PasswordCredential {
   throw notFound(`A client secret ${keyId} of ${app.displayName}`);
 }
 
-/** Whether it has surely expired, whoever's clock is right. */
+/** Returns whether the credential has certainly expired, allowing for clock differences. */
 export const isExpired = ({ expiresOn }: PasswordCredential, now: Date): boolean =>
   expiresOn !== undefined && expiresOn < (now.getTime() - CLOCKS_DIFFER_MS) / SECOND_MS;
 
-/** The expired secret that must go first; undefined where there is room. */
+/** Returns the expired secret that must be removed first; undefined if the application has a free slot. */
 function roomFor(app: GraphApplication, { removeExpired }: ClientSecretRequest, now: Date): string | undefined {
   if (!TWO_SECRETS.has(app.signInAudience ?? "") || app.passwords.length < MOST_SECRETS) return undefined;
   const expired = app.passwords.find((one) => isExpired(one, now));
@@ -196,7 +198,7 @@ function roomFor(app: GraphApplication, { removeExpired }: ClientSecretRequest, 
   const keyIds = app.passwords.map(({ keyId }) => keyId);
   const remedy = expired
     ? `${expired.keyId} has expired: send removeExpired to have it removed first.`
-    : "Remove the one that nobody uses, then rotate the other.";
+    : "Remove the secret that is not in use, then rotate the other one.";
   throw new Problem(
     "noRoomForSecret",
     `An application for personal accounts has at most ${MOST_SECRETS} client secrets, and ${app.displayName} has ${keyIds.join(" and ")}. ${remedy}`,
@@ -210,7 +212,7 @@ async function lifetimeOf(graph: Graph, app: GraphApplication, wanted: number) {
     return {
       expiryDays: wanted,
       notes: [
-        "What the tenant's policy says of client secrets can't be read: a shorter limit shows when the secret is made.",
+        "The tenant's policy for client secrets can't be read. If it has a shorter limit, adding the secret will show it.",
       ],
     };
   }
@@ -223,25 +225,29 @@ async function lifetimeOf(graph: Graph, app: GraphApplication, wanted: number) {
   if (policy.longestDays !== undefined && policy.longestDays < 1) {
     throw new Problem(
       "notRotatable",
-      `A policy of the tenant lets a new client secret of ${app.displayName} live less than a day. Raise that limit, or use a certificate or a federated credential.`,
+      `A policy of the tenant limits new client secrets of ${app.displayName} to less than a day. Raise that limit, or use a certificate or a federated credential.`,
     );
   }
   if (policy.longestDays === undefined || policy.longestDays >= wanted) return { expiryDays: wanted, notes: [] };
   return {
     expiryDays: policy.longestDays,
-    notes: [`The tenant's policy cuts the new secret's life from ${wanted} to ${policy.longestDays} days.`],
+    notes: [`The tenant's policy shortens the new secret's lifetime from ${wanted} to ${policy.longestDays} days.`],
   };
 }
 
 type Places = Pick<RotationRecord, "publications" | "notUpdated">;
 
-async function matchesToWrite(world: PlanWorld, targets: readonly Target[], request: PlacesRequest): Promise<Places> {
+async function matchesToWrite(
+  deps: PlanDependencies,
+  targets: readonly Target[],
+  request: PlacesRequest,
+): Promise<Places> {
   const { written, leftOut } = choosePlaces(targets, request);
-  return { publications: await Promise.all(written.map((target) => matchAt(world, target))), notUpdated: leftOut };
+  return { publications: await Promise.all(written.map((target) => matchAt(deps, target))), notUpdated: leftOut };
 }
 
-async function handedOver(world: PlanWorld, targets: readonly Target[], appId: string): Promise<Places> {
-  const publication = await handover(world, appId);
+async function handedOver(deps: PlanDependencies, targets: readonly Target[], appId: string): Promise<Places> {
+  const publication = await handover(deps, appId);
   const notUpdated = targets
     .filter((target) => placeKey(target) !== placeKey(publication))
     .map(({ vaultName, secretName, confidence }) => ({ vaultName, secretName, confidence }));
@@ -249,35 +255,37 @@ async function handedOver(world: PlanWorld, targets: readonly Target[], appId: s
 }
 
 /**
- * A new version of a vault's secret that holds the client secret.
+ * Plans a new version of a vault secret that stores the client secret.
  *
  * @throws {Problem} notRotatable, serviceVault; {CloudFailure}
  */
-export const matchAt = async (world: Pick<PlanWorld, "vaults">, target: Target): Promise<Publication> => ({
-  ...(await publicationAt(world, target, { kind: "match", confirmed: target.standing === "confirmed" })),
+export const matchAt = async (deps: Pick<PlanDependencies, "vaults">, target: Target): Promise<Publication> => ({
+  ...(await publicationAt(deps, target, { kind: "match", confirmed: target.standing === "confirmed" })),
   vaultId: target.vaultId,
 });
 
-/** A new version of a secret that is there. */
+/** Plans a new version of an existing vault secret. */
 async function publicationAt(
-  { vaults }: Pick<PlanWorld, "vaults">,
+  { vaults }: Pick<PlanDependencies, "vaults">,
   target: Pick<Target, "vaultName" | "vaultUri" | "secretName">,
   how: Pick<Publication, "kind" | "confirmed">,
 ): Promise<Publication> {
   const { vaultName, vaultUri, secretName } = target;
   const current = await currentVersion(vaults, target);
   const place = placeOf(target);
-  if (current === undefined)
-    throw new Problem("notRotatable", `${place} is not there any more. Discover the vault again.`);
-  if (current.managed) throw new Problem("notRotatable", `${place} belongs to a certificate and can't be written.`);
+  if (current === undefined) throw new Problem("notRotatable", `${place} no longer exists. Scan the vault again.`);
+  if (current.managed) throw new Problem("notRotatable", `${place} belongs to a certificate, so it can't be written.`);
   if (!current.enabled)
-    throw new Problem("notRotatable", `The current version of ${place} is switched off. Enable it first.`);
+    throw new Problem("notRotatable", `The current version of ${place} is disabled. Enable it first.`);
   if (!hasRoomForTags(current))
     throw new Problem("notRotatable", `${place} has too many tags: remove two of them first.`);
   return { vaultName, vaultUri, secretName, ...how, plannedVersion: current.version, state: "planned" };
 }
 
-/** Without its value; Key Vault dates versions by the second, so where two were made within one the current one is read. */
+/**
+ * Returns the current version without its value. Key Vault dates versions by the second: if the two newest have the same date,
+ * the current one is read.
+ */
 export async function currentVersion(
   vaults: VaultSecretsClients,
   { vaultName, vaultUri, secretName }: Pick<Target, "vaultName" | "vaultUri" | "secretName">,
@@ -288,13 +296,13 @@ export async function currentVersion(
   return await vault.read(secretName);
 }
 
-/** Where a value is put for people who bring it to its place themselves. */
-async function handover({ config, vaults }: PlanWorld, appId: string): Promise<Publication> {
+/** Plans the secret in the handover vault, from which users collect the value. */
+async function handover({ config, vaults }: PlanDependencies, appId: string): Promise<Publication> {
   const address = config.HANDOVER_KEY_VAULT_URL;
   if (address === undefined) {
     throw invalidBody(
       "updateKeyVaults",
-      "can't be false while HANDOVER_KEY_VAULT_URL names no vault to hand the value over in",
+      "can't be false while no handover vault is configured (HANDOVER_KEY_VAULT_URL)",
     );
   }
   const vaultName = new URL(address).hostname.split(".")[0]!;
@@ -302,7 +310,7 @@ async function handover({ config, vaults }: PlanWorld, appId: string): Promise<P
   const place = { vaultName, vaultUri: address, secretName: `client-secret-${appId}` };
   const current = await currentVersion(vaults, place);
   if (current && current.tags["entra-app-id"] !== appId) {
-    const text = `${placeOf(place)}, where the value is handed over, holds something that this service did not write.`;
+    const text = `${placeOf(place)}, the handover secret, was not written by this service.`;
     throw new Problem("notRotatable", `${text} Rename or remove it.`);
   }
   return { ...place, kind: "handover", plannedVersion: current?.version, state: "planned" };

@@ -1,14 +1,14 @@
 import * as z from "zod";
 import { DEFAULT_OVERLAP_DAYS, MAX_EXPIRY_DAYS, MAX_OVERLAP_DAYS, MAX_TARGETS, PolicyAttention } from "./policy.ts";
 
-/** Rotation policies as the API takes and shows them. */
+/** API schemas of rotation policies. */
 
 const instant = z.iso.datetime();
 
 export const PolicyChange = z
   .strictObject({
     automatic: z.boolean().default(false).meta({
-      description: "Whether a secret that ends within `rotationTriggerDays` is rotated without anybody asking.",
+      description: "Whether a secret that expires within `rotationTriggerDays` is rotated automatically.",
     }),
     expiryDays: z
       .int()
@@ -16,17 +16,17 @@ export const PolicyChange = z
       .max(MAX_EXPIRY_DAYS)
       .nullable()
       .default(null)
-      .meta({ description: "Days that a new secret lives; null for the setting `defaultValidityDays`." }),
+      .meta({ description: "Days that a new secret is valid. Null: the setting `defaultValidityDays`." }),
     overlapDays: z
       .int()
       .min(1)
       .max(MAX_OVERLAP_DAYS)
       .default(DEFAULT_OVERLAP_DAYS)
-      .meta({ description: "Days that the old secret goes on working beside the new one, at least." }),
-    updateKeyVaults: z.boolean().default(true).meta({ description: "Whether vault secrets are written." }),
+      .meta({ description: "Minimum number of days that the old secret stays valid beside the new one." }),
+    updateKeyVaults: z.boolean().default(true).meta({ description: "Whether to write vault secrets." }),
     targets: z.array(z.string().min(1).max(300)).max(MAX_TARGETS).default([]).meta({
       description:
-        "Asset ids of the only vault secrets that are written; empty for those that a person confirmed or an earlier rotation wrote.",
+        "Asset IDs of the only vault secrets to write. Empty: the places that a user confirmed or an earlier rotation wrote.",
     }),
   })
   .meta({ id: "RotationPolicyChange" });
@@ -35,20 +35,21 @@ export type PolicyChange = z.infer<typeof PolicyChange>;
 export const Policy = z
   .object({
     appId: z.string(),
-    automatic: z.boolean().meta({ description: "Whether it is rotated by itself." }),
+    automatic: z.boolean().meta({ description: "Whether expiring secrets are rotated automatically." }),
     expiryDays: z.int().nullable(),
     overlapDays: z.int(),
     updateKeyVaults: z.boolean(),
     targets: z.array(z.string()).meta({
       description:
-        "Asset ids of the only vault secrets that are written; empty for those that a person confirmed or an earlier rotation wrote.",
+        "Asset IDs of the only vault secrets to write. Empty: the places that a user confirmed or an earlier rotation wrote.",
     }),
     state: z.enum(["active", "needsAttention"]).meta({
-      description: "`needsAttention`: it is not rotated by itself as things are; `attention` says why and what to do.",
+      description:
+        "`needsAttention`: automatic rotation is not possible now. `attention` has the reason and the remedy.",
     }),
     attention: PolicyAttention.meta({ id: "RotationPolicyAttention" })
       .nullable()
-      .meta({ description: "Why a person must look; null otherwise." }),
+      .meta({ description: "Why a user must act. Null if nothing is needed." }),
     updatedAt: instant,
     updatedBy: z.string(),
     etag: z.string(),

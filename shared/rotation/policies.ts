@@ -16,32 +16,35 @@ import type { MatchedApp } from "./match.ts";
 import { secretPlace } from "./match-candidates.ts";
 import { type MatchFinder, noServiceVault } from "./matches.ts";
 import type { PolicyChange } from "./policies-api.ts";
-import { leastLife, POLICIES, Policies, type PolicyRecord, policyKey } from "./policy.ts";
+import { minLifetimeDays, POLICIES, Policies, type PolicyRecord, policyKey } from "./policy.ts";
 
-/** An application as far as policies need it. */
+/** The properties of an application that policies need. */
 export interface PolicyApp extends MatchedApp {
-  /** Why none of its secrets can be rotated, as sentences; empty when they can. */
+  /** Sentences about why none of its secrets can be rotated. Empty if they can. */
   reasons: readonly string[];
 }
 
-/** How applications are rotated, and which of them by themselves. */
+/** Stores the rotation policies of applications: how their secrets are rotated, and whether automatically. */
 export interface RotationPolicies {
-  /** @throws {Problem} notFound when the application has none. */
+  /** @throws {Problem} notFound if the application has no policy. */
   get(appId: string): Promise<Row<PolicyRecord>>;
-  /** Those of these applications that have one, by lower-cased client id. One request each, or one per 1,000 policies. */
+  /**
+   * Returns the policies of the given applications by client ID in lower case. Makes one request each, or one per 1,000
+   * policies.
+   */
   of(appIds: readonly string[]): Promise<Map<string, Row<PolicyRecord>>>;
   /**
-   * Sets all of an application's policy.
+   * Replaces the policy of an application.
    *
-   * @throws {Problem} notFound for an application nobody knows of; invalidRequest naming the member that can't be so;
-   * serviceVault; preconditionFailed.
+   * @throws {Problem} notFound for an unknown application; invalidRequest with the invalid member; serviceVault;
+   * preconditionFailed.
    */
   set(appId: string, change: PolicyChange, caller: Caller, ifMatch: string | undefined): Promise<Row<PolicyRecord>>;
   /** @throws {Problem} notFound, preconditionFailed */
   remove(appId: string, caller: Caller, ifMatch: string | undefined): Promise<void>;
 }
 
-/** Up to here policies are looked up one by one. */
+/** Up to this number, policies are read one by one. */
 const SINGLE_LOOK_UPS = 20;
 
 export function createPolicies(deps: {
@@ -59,7 +62,7 @@ export function createPolicies(deps: {
 
   const stored = (appId: string) => tables.get(Policies, POLICIES, policyKey(appId));
 
-  /** As in a list of all: one that this service did not write is none. */
+  /** Returns undefined for a row that this service did not write, as lists of policies do. */
   async function trusted(appId: string): Promise<Row<PolicyRecord> | undefined> {
     try {
       return await stored(appId);
@@ -77,7 +80,7 @@ export function createPolicies(deps: {
     return row;
   }
 
-  /** Nothing that could never be done is promised. */
+  /** Throws if the policy demands a rotation that could never succeed. */
   async function refuseImpossible(app: PolicyApp, change: PolicyChange): Promise<void> {
     for (const target of change.targets) {
       const place = secretPlace(target);
@@ -91,36 +94,39 @@ export function createPolicies(deps: {
     };
     if (app.reasons.length > 0) refuse("automatic", `can't be true: ${app.reasons.join(" ")}`);
     if (!app.passwords.some(({ expiresOn }) => expiresOn !== undefined))
-      refuse("automatic", "can't be true: the application has no client secret that ends, so none would ever be due");
+      refuse(
+        "automatic",
+        "can't be true: the application has no client secret with an expiry, so none would ever be due",
+      );
     if (!change.updateKeyVaults)
-      refuse("updateKeyVaults", "must be true: a rotation that writes to no vault secret needs a person to end it");
+      refuse("updateKeyVaults", "must be true: a rotation that writes no vault secret needs a user to finish it");
     const { rotationTriggerDays, defaultValidityDays } = await deps.settings.values();
     const policy = await deps.passwordPolicy(app.objectId);
     if (policy !== "unknown" && !policy.allowed)
       refuse("automatic", "can't be true: an app management policy of the tenant forbids new client secrets");
-    const days = lifeOf(change.expiryDays ?? defaultValidityDays, policy);
-    const least = leastLife(rotationTriggerDays, change.overlapDays);
+    const days = lifetimeDays(change.expiryDays ?? defaultValidityDays, policy);
+    const least = minLifetimeDays(rotationTriggerDays, change.overlapDays);
     if (days <= least)
       refuse(
         "expiryDays",
-        `must leave more than ${least} days, but a new secret would live ${days}: rotationTriggerDays (${rotationTriggerDays}), overlapDays (${change.overlapDays}) and one day to spare${policy !== "unknown" && policy.longestDays !== undefined ? `, with at most ${policy.longestDays} by the tenant's policy` : ""}`,
+        `must give a lifetime of more than ${least} days, but a new secret would be valid for ${days}: rotationTriggerDays (${rotationTriggerDays}), overlapDays (${change.overlapDays}) and one day to spare${policy !== "unknown" && policy.longestDays !== undefined ? `, with at most ${policy.longestDays} by the tenant's policy` : ""}`,
       );
     const matches = (await deps.matches.of(app.appId)).matches.filter(({ confidence }) => confidence === "certain");
     const idOf = ({ secret }: (typeof matches)[number]) => assetId({ ...secret, type: "secret" });
     const certain = new Set(matches.map(idOf));
     for (const target of change.targets)
       if (!certain.has(target.toLowerCase()))
-        refuse("targets", `${target} is no certain match of the application: verify or confirm it first`);
+        refuse("targets", `${target} is not a certain match of the application. Verify or confirm it first`);
     const named = new Set(change.targets.map((target) => target.toLowerCase()));
     const written = new Set(matches.filter((match) => named.has(idOf(match))).map(({ keyId }) => keyId));
-    // Not a new place: an administrator who must name it would approve a copy that anyone may have put there.
+    // New places are not demanded: anyone may have put a copy there, and an administrator would approve it by naming it.
     const left = matches.filter(
       (match) => match.isKnown && match.secret.enabled && written.has(match.keyId) && !named.has(idOf(match)),
     );
     if (left.length > 0)
       refuse(
         "targets",
-        `must name ${left.map(idOf).join(", ")} too, which holds the same client secret: left out, the old one could never be removed by itself`,
+        `must also name ${left.map(idOf).join(", ")}, which stores the same client secret: otherwise the old secret could never be removed automatically`,
       );
     if (certain.size === 0)
       refuse(
@@ -129,7 +135,7 @@ export function createPolicies(deps: {
       );
   }
 
-  /** Of the vaults that hold these targets and that the inventory knows. */
+  /** Returns the resource IDs of the vaults of these targets, as far as the inventory knows them. */
   async function vaultIdsOf(targets: readonly string[]): Promise<Record<string, string>> {
     const names = new Set(targets.map((target) => secretPlace(target)!.vaultName));
     const vaults = await Promise.all([...names].map((name) => tables.get(Vaults, VAULTS, vaultKey(name))));
@@ -204,17 +210,17 @@ export function createPolicies(deps: {
   };
 }
 
-/** All policies, a request per 1,000; without those that this service did not write. */
+/** Lists all policies with one request per 1,000. Skips rows that this service did not write. */
 export const allPolicies = (tables: Tables, log: Logger): AsyncGenerator<Row<PolicyRecord>[]> =>
   tables.pages(Policies, { partitionKey: POLICIES, onCorrupt: (row) => log.error(row.message) });
 
 const THE_POLICY = "The policy";
 
-/** Days that a new secret lives once the tenant's policy has had its say. */
-export const lifeOf = (days: number, policy: Awaited<ReturnType<Graph["passwordPolicy"]>>): number =>
+/** Returns the days that a new secret is valid, limited by the tenant's policy. */
+export const lifetimeDays = (days: number, policy: Awaited<ReturnType<Graph["passwordPolicy"]>>): number =>
   policy === "unknown" || policy.longestDays === undefined ? days : Math.min(days, policy.longestDays);
 
-/** What people set of it. */
+/** Returns the members that users set, for the audit log. */
 const shownOf = ({ automatic, expiryDays, overlapDays, updateKeyVaults, targets }: PolicyRecord) => ({
   automatic,
   expiryDays: expiryDays ?? null,

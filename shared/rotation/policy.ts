@@ -1,43 +1,43 @@
 import * as z from "zod";
 import { entity } from "../platform/storage/entity.ts";
 
-/** Why an application with a policy is not rotated by itself, in words for people. */
+/** Why an application with a policy can't be rotated automatically. Texts are for users. */
 export const PolicyAttention = z.object({
   code: z.string(),
   message: z.string(),
-  /** What to do about it. */
+  /** How to fix the cause. */
   remedy: z.string(),
   since: z.string(),
 });
 export type PolicyAttention = z.infer<typeof PolicyAttention>;
 
-/** How the client secrets of one application are rotated. */
+/** Rotation policy of one application. */
 export const PolicyRecord = z.object({
   /** The client id. */
   appId: z.string(),
   appName: z.string(),
-  /** Whether secrets that end soon are rotated without anybody asking. */
+  /** Whether expiring secrets are rotated automatically. */
   automatic: z.boolean(),
-  /** Absent: the setting `defaultValidityDays`. */
+  /** Absent: the setting `defaultValidityDays` applies. */
   expiryDays: z.int().optional(),
   overlapDays: z.int(),
   updateKeyVaults: z.boolean(),
-  /** Asset ids of the only secrets that are written; empty for those that a person confirmed or a rotation wrote. */
+  /** Asset IDs of the only secrets that are written. Empty: the secrets that a user confirmed or a rotation wrote. */
   targets: z.array(z.string()),
   /**
-   * The resource id of each vault of `targets`, by its name in lower case, when the policy was set. Absent where an earlier
-   * version set it: then a target is in any vault of the name.
+   * Resource IDs of the vaults of `targets` when the policy was set, by vault name in lower case. Absent in rows of earlier
+   * versions: a target then applies to any vault of the name.
    */
   vaultIds: z.record(z.string(), z.string()).optional(),
   updatedAt: z.string(),
   updatedBy: z.string(),
   attention: PolicyAttention.optional(),
-  /** Not to be looked at by itself before: once a day is enough, whatever came of it. */
+  /** The timer skips the policy until then: one automatic check a day is enough. */
   nextCheckAt: z.string().optional(),
 });
 export type PolicyRecord = z.infer<typeof PolicyRecord>;
 
-/** All in one partition: the timer reads them with a request per 1,000. */
+/** Stored in one partition, so that the timer reads all policies with one request per 1,000. */
 export const Policies = entity("RotationPolicies", PolicyRecord, { signed: true });
 export const POLICIES = "policies";
 export const policyKey = (appId: string): string => appId.toLowerCase();
@@ -45,11 +45,12 @@ export const policyKey = (appId: string): string => appId.toLowerCase();
 export const DEFAULT_OVERLAP_DAYS = 7;
 export const MAX_OVERLAP_DAYS = 90;
 export const MAX_EXPIRY_DAYS = 730;
-/** Of one policy; more would be no secret any more. */
+/** Maximum number of targets of one policy. */
 export const MAX_TARGETS = 50;
 
 /**
- * Days that a new secret must live for longer than, where it is rotated by itself: until it is due again its predecessor's
- * overlap must be over, with a day to spare. A shorter one would be due as soon as it is made.
+ * Returns the days that the lifetime of an automatically created secret must exceed. Before the secret is due again, the
+ * overlap period of its predecessor must be over, with one day of margin. A secret with a shorter lifetime would be due
+ * immediately.
  */
-export const leastLife = (triggerDays: number, overlapDays: number): number => triggerDays + overlapDays + 1;
+export const minLifetimeDays = (triggerDays: number, overlapDays: number): number => triggerDays + overlapDays + 1;

@@ -2,23 +2,27 @@ import { CloudFailure, failure } from "../platform/azure/failure.ts";
 import type { ServiceKeyVault } from "../platform/azure/service-key-vault.ts";
 import { Problem, retryLater } from "../platform/http/problem.ts";
 
-/** Seconds a caller is asked to wait when a service gave no time of its own. */
+/** Retry-After in seconds if the cloud service gave none. */
 const RETRY_SECONDS = 10;
 
-/** 409 for what does not go as things are. */
+/** Creates a 409 for a request that the current state does not allow. */
 export const conflict = (detail: string): Problem => new Problem("conflict", detail);
 
-/** 409 that names the rotation which is not over. */
+/** Creates a 409 with the ID of the unfinished rotation. */
 export const rotationUnfinished = (rotationId: string): Problem =>
-  new Problem("rotationUnfinished", `Rotation ${rotationId} of the same is not over. Follow, finish or cancel it.`, {
-    members: { rotationId },
-  });
+  new Problem(
+    "rotationUnfinished",
+    `Rotation ${rotationId} of this secret has not ended. Wait for it, finish it or cancel it.`,
+    {
+      members: { rotationId },
+    },
+  );
 
-/** 409 where a new secret could not be held. */
+/** Creates a 409 for a service without its own key vault, which can't store a held copy. */
 export const noServiceVault = (): Problem =>
-  conflict("A new secret is held in the service's own key vault until it is in use. Set SERVICE_KEY_VAULT_URL.");
+  conflict("New secrets are stored in the service's own key vault until they are in use. Set SERVICE_KEY_VAULT_URL.");
 
-/** Where there is no vault nothing began that would need one. */
+/** Used if no key vault is configured. Each call is rejected; no rotation can have started that needs the vault. */
 export const noVault: ServiceKeyVault = {
   readTags: () => Promise.reject(noServiceVault()),
   writeTags: () => Promise.reject(noServiceVault()),
@@ -28,10 +32,10 @@ export const noVault: ServiceKeyVault = {
   removeSecret: () => Promise.reject(noServiceVault()),
 };
 
-/** What the cloud refuses while a caller waits. */
+/** Converts a failure of the cloud into a 503 for a waiting caller. */
 export function asProblem(error: unknown): never {
   if (!(error instanceof CloudFailure)) throw error;
-  const detail = `Nothing was done. ${error.message} ${error.remedy}`;
+  const detail = `Nothing was changed. ${error.message} ${error.remedy}`;
   throw retryLater("unavailable", detail, error.retryAfterSeconds ?? RETRY_SECONDS);
 }
 
@@ -44,14 +48,16 @@ const PASSING = new Set([
   "concurrency",
   "unauthenticated",
 ]);
-/** Whether the same call may succeed later without anybody's help. */
+/** Returns whether the failure is transient: the same call may succeed later. */
 export const isPassing = ({ code }: CloudFailure): boolean => PASSING.has(code);
 
-/** The failure of a sign-in whose answer says nothing about the secret. It is passing: the same sign-in may be answered later. */
+/**
+ * Creates the failure of a sign-in whose answer says nothing about the secret. It is transient: a retry may get a clear answer.
+ */
 export const signInUnclear = (appId: string): CloudFailure =>
   failure(
     "unreachable",
     { operation: "sign in with a client secret", resource: `application ${appId}` },
     "the sign-in service gave no clear answer",
-    { remedy: "Look for an outage of Microsoft Entra at https://status.azure.com, then try again." },
+    { remedy: "Check https://status.azure.com for an outage of Microsoft Entra, then try again." },
   );

@@ -1,23 +1,23 @@
 import type { NewSecretVersion, SecretVersion, VaultSecrets } from "../platform/azure/vault-secrets.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import { isVaultSecret, type Publication, type RotationRecord } from "./rotation.ts";
-import type { Turn } from "./turn.ts";
+import type { StepContext } from "./step-context.ts";
 
-/** https://learn.microsoft.com/azure/key-vault/secrets/about-secrets#secret-tags */
+/** Maximum number of tags: https://learn.microsoft.com/azure/key-vault/secrets/about-secrets#secret-tags */
 const MAX_TAGS = 15;
-/** Without these a version that was written is not known again. */
+/** Number of this service's tags that are needed to recognize a written version. */
 const NEEDED_TAGS = 2;
 
 export const placeOf = ({ vaultName, secretName }: { vaultName: string; secretName: string }): string =>
   `${vaultName}/${secretName}`;
 
-/** Whether our own tags find room beside those that a secret has. */
+/** Returns whether a secret has room for this service's own tags. */
 export const hasRoomForTags = ({ tags }: Pick<SecretVersion, "tags">): boolean =>
   Object.keys(tags).filter((name) => !OURS.has(name)).length <= MAX_TAGS - NEEDED_TAGS;
 
 const OURS = new Set(["rotation-id", "entra-key-id", "entra-app-id", "managed-by", "rotated-at"]);
 
-/** The version to write: what the one before said of itself, with the new key id where it named the old one. */
+/** Returns the version to write: tags and content type of the previous version, with the new key ID in place of the old one. */
 export function nextVersion(
   { rotationId, appId, oldKeyId, newKeyId = "", newExpiresAt }: RotationRecord,
   before: Pick<SecretVersion, "tags" | "contentType"> | undefined,
@@ -47,25 +47,33 @@ export function nextVersion(
   };
 }
 
-export const vaultOf = ({ world }: Turn, { vaultName, vaultUri }: Publication): VaultSecrets =>
-  world.vaults.open({ name: vaultName, vaultUri });
+export const vaultOf = ({ deps }: StepContext, { vaultName, vaultUri }: Publication): VaultSecrets =>
+  deps.vaults.open({ name: vaultName, vaultUri });
 
-/** What a place holds now: the `new` value, what it held when this was `planned`, or something `other`. */
-export interface Held {
+/** Content of a place: the `new` value, the version from when the rotation was `planned`, or something `other`. */
+export interface PlaceContent {
   holds: "new" | "planned" | "other";
   current: (SecretVersion & { value: string }) | undefined;
 }
 
-/** @param value of the new secret, where it can still be read. */
-export async function lookAt(turn: Turn, publication: Publication, value: string | undefined): Promise<Held> {
-  const current = await vaultOf(turn, publication).read(publication.secretName);
-  if (current !== undefined && isNew(turn.record, current, value)) return { holds: "new", current };
+/**
+ * Reads a place and compares it with the new value and the planned version.
+ *
+ * @param value - The new secret's value, if it is still readable.
+ */
+export async function inspectPlace(
+  context: StepContext,
+  publication: Publication,
+  value: string | undefined,
+): Promise<PlaceContent> {
+  const current = await vaultOf(context, publication).read(publication.secretName);
+  if (current !== undefined && isNew(context.record, current, value)) return { holds: "new", current };
   return { holds: current?.version === publication.plannedVersion ? "planned" : "other", current };
 }
 
 /**
- * A person may give a vault's secret the value that it has already, so there the mark says it; whoever writes another value may
- * carry the tags over, so the mark alone does not.
+ * Returns whether the current version is the one this rotation wrote. For a vault secret the tag must also match, because the
+ * new value may equal the old one. The tag alone is not enough, because another writer may have copied the tags.
  */
 function isNew(record: RotationRecord, current: SecretVersion & { value: string }, value: string | undefined): boolean {
   if (isVaultSecret(record)) {
@@ -75,8 +83,8 @@ function isNew(record: RotationRecord, current: SecretVersion & { value: string 
   return record.newKeyId !== undefined && current.tags["entra-key-id"] === record.newKeyId;
 }
 
-/** Writes down how far a publication is. */
-export const progress = (turn: Turn, one: Publication, change: Partial<Publication>): Promise<void> =>
-  turn.save(({ publications }) => ({
+/** Stores the progress of a publication. */
+export const savePublication = (context: StepContext, one: Publication, change: Partial<Publication>): Promise<void> =>
+  context.save(({ publications }) => ({
     publications: publications.map((other) => (placeOf(other) === placeOf(one) ? { ...other, ...change } : other)),
   }));

@@ -12,11 +12,11 @@ import type { Row } from "../platform/storage/entity.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import type { HistoryStore } from "../settings/retention.ts";
 import type { Settings } from "../settings/settings.ts";
-import { reasonsAgainstEnd } from "./conditions.ts";
-import { type Draft, draft } from "./draft.ts";
+import { type Draft, draftRotation } from "./draft.ts";
+import { reasonsAgainstEnd } from "./end-conditions.ts";
+import { heldCopyName, holdVaultSecret } from "./held-copies.ts";
 import { createRotationHistory, type HistoryFilter, type RotationEvent } from "./history.ts";
-import { holdingName, holdValue } from "./holding.ts";
-import { type PlanWorld, planRotation, type RotationRequest } from "./plan.ts";
+import { type PlanDependencies, planRotation, type RotationRequest } from "./plan.ts";
 import { asProblem, conflict, noServiceVault, noVault, rotationUnfinished } from "./problems.ts";
 import {
   isOver,
@@ -27,60 +27,66 @@ import {
   type RotationSummary,
 } from "./rotation.ts";
 import { createRotationRows, UnfinishedRotation } from "./rows.ts";
-import { isTouched } from "./states.ts";
-import { triedAgain } from "./steps/consumers.ts";
-import { createTurn, type RotationWorld } from "./turn.ts";
-import { createRotationWork } from "./work.ts";
+import { createStepContext, type StepDependencies } from "./step-context.ts";
+import { createStepRunner } from "./step-runner.ts";
+import { resetFailedRestores } from "./steps/refresh-consumers.ts";
+import { mayHoldNewValue } from "./transitions.ts";
 
 /**
- * Rotation of applications' client secrets and of vaults' secrets, with those who use them. What began under a licence is gone on with and told of without one; only `begin` needs it.
+ * Rotations of client secrets of applications and of vault secrets, including the refresh of their consumers. Only `begin`
+ * needs a license: rotations that started under one continue and stay visible without one.
  */
 export interface Rotations {
-  /** What a rotation would do; nothing is done. @throws {Problem} for what stands against it. */
+  /** Returns what a rotation would do, without any change. @throws {Problem} if the rotation is not possible. */
   plan(request: RotationRequest): Promise<RotationRecord>;
   /**
-   * Begins one. It goes on by itself.
+   * Starts a rotation. Queue messages and a timer continue it.
    *
-   * @param automatic - Whether a policy asks for it.
-   * @throws {Problem} licenseRequired; rotationUnfinished with the id of the one that is not over; for what stands against it.
+   * @param automatic - Whether a policy starts it.
+   * @throws {Problem} licenseRequired; rotationUnfinished with the ID of the unfinished rotation; other problems if the
+   * rotation is not possible.
    */
   begin(request: RotationRequest, caller: Caller, automatic?: boolean): Promise<RotationRecord>;
-  /** @throws {Problem} notFound; licenseRequired for an unknown one without a licence. */
+  /** @throws {Problem} notFound; licenseRequired for an unknown rotation without a license. */
   get(rotationId: string): Promise<RotationRecord>;
-  /** Has everything put back that was done. @throws {Problem} conflict once the old secret is being removed. */
+  /** Rolls back everything that was done. @throws {Problem} conflict once the old secret is being removed. */
   cancel(rotationId: string, caller: Caller): Promise<RotationRecord>;
-  /** Goes on where a person had to look. @throws {Problem} conflict when it needs no attention. */
+  /** Continues a rotation that needs attention. @throws {Problem} conflict if it needs none. */
   retry(rotationId: string, caller: Caller): Promise<RotationRecord>;
   /**
-   * Ends the overlap now; with `force` also a way back on which consumers can't be brought back: they are left as they are.
+   * Ends the overlap period now. With `force` it also ends a rollback that can't restore some consumers: they are left as they
+   * are.
    *
-   * @param force - Whatever stands against it.
-   * @throws {Problem} notFinishable with the reasons; conflict when there is nothing to end; unavailable when what holds the
-   *   new secret can't be seen just now.
+   * @param force - Ignores all reasons against it.
+   * @throws {Problem} notFinishable with the reasons; conflict if there is nothing to end; unavailable if the places can't be
+   * read now.
    */
   finish(rotationId: string, force: boolean, caller: Caller): Promise<RotationRecord>;
   /**
-   * A person has confirmed a place of an application: its unfinished rotation checks whether it is to write that place, too, at
-   * once where it overlaps. Nothing happens where there is none.
+   * Called after a user confirmed a place of an application. The unfinished rotation then checks whether to write that place
+   * too, immediately if it is in its overlap period. Does nothing without a rotation.
    */
   placeConfirmed(appId: string): Promise<void>;
   /** Newest first. @throws {Problem} invalidCursor */
   history(filter: HistoryFilter, request: PageRequest): Promise<Page<RotationSummary>>;
-  /** The rotation of an application, by its client id, or of an asset that is not over. */
+  /** Returns the ID of the unfinished rotation of an application (by client ID) or an asset. */
   unfinishedOf(subject: string): Promise<string | undefined>;
-  /** Those that ended, need attention or began with a new place left out, in that order, from behind `after` on: for alerts. */
+  /**
+   * Lists events after the position `after`, oldest first, for alerts: rotations that ended, need attention, or started with a
+   * new place left out.
+   */
   events(after?: string): AsyncGenerator<RotationEvent[]>;
-  /** For the queue: does what is due of one. */
+  /** Runs the due step of a rotation. Handler of the queue. */
   work(rotationId: string, requestId: string): Promise<void>;
-  /** For the timer: has those gone on with that are due and that no message calls, and removes values nobody will ask for. */
+  /** Continues overdue rotations whose message was lost, and deletes held copies without a rotation. Handler of the timer. */
   wake(): Promise<void>;
-  /** For the poison queue. */
+  /** Handler of the poison queue. */
   giveUp(rotationId: string): Promise<void>;
   store(): HistoryStore;
 }
 
-export type RotationDependencies = Omit<RotationWorld, "rows" | "own" | "audit"> &
-  PlanWorld & {
+export type RotationDependencies = Omit<StepDependencies, "rows" | "own" | "audit"> &
+  PlanDependencies & {
     own: ServiceKeyVault | undefined;
     audit: Pick<Audit, "append">;
     queues: Queues;
@@ -93,90 +99,90 @@ export function createRotations(deps: RotationDependencies): Rotations {
   const { tables, queues, settings, licensing, audit, clock, randomness, own } = deps;
   const rows = createRotationRows({ tables, clock, randomness });
   const history = createRotationHistory(tables, rows);
-  const world: RotationWorld = { ...deps, rows, own: own ?? noVault };
-  const work = createRotationWork(world, queues);
+  const stepDeps: StepDependencies = { ...deps, rows, own: own ?? noVault };
+  const work = createStepRunner(stepDeps, queues);
 
-  async function needLicence(): Promise<void> {
+  async function requireLicense(): Promise<void> {
     if ((await licensing.tier()) !== "pro") throw licenseRequired();
   }
 
-  async function planned(request: RotationRequest, caller: Caller, automatic: boolean): Promise<Draft> {
-    await needLicence();
+  async function planDraft(request: RotationRequest, caller: Caller, automatic: boolean): Promise<Draft> {
+    await requireLicense();
     if (own === undefined) throw noServiceVault();
     const { defaultValidityDays } = await settings.values();
     const now = clock.now();
     const expiryDays = request.expiryDays ?? defaultValidityDays;
-    await refuseUnfinished(
+    await requireNoUnfinished(
       "appId" in request
         ? request.appId
         : assetId({ vaultName: request.secret.vaultName, type: "secret", name: request.secret.secretName }),
     );
     const plan = await planRotation(deps, { ...request, expiryDays, automatic }, now).catch(asProblem);
-    return draft(plan, { rotationId: randomness.ulid(now), caller, automatic, now });
+    return draftRotation(plan, { rotationId: randomness.ulid(now), caller, automatic, now });
   }
 
-  async function refuseUnfinished(subject: string): Promise<void> {
+  async function requireNoUnfinished(subject: string): Promise<void> {
     const unfinished = await rows.unfinishedOf(subject);
     if (unfinished !== undefined) throw rotationUnfinished(unfinished);
   }
 
-  /** @param value that is held first, of a vault's secret. */
+  /** @param value - Value of a vault secret, whose held copy is stored first. */
   async function insert(record: Draft, value: string | undefined): Promise<void> {
     if (value !== undefined) {
       await rows.markHeld(record.rotationId);
-      await holdValue(world.own, record.rotationId, value);
+      await holdVaultSecret(stepDeps.own, record.rotationId, value);
     }
     try {
       await rows.insert(record, value !== undefined);
     } catch (error) {
       if (!(error instanceof UnfinishedRotation)) throw error;
-      if (value !== undefined) await forgetHeld(record.rotationId);
+      if (value !== undefined) await deleteHeldCopy(record.rotationId);
       throw rotationUnfinished(error.rotationId);
     }
   }
 
-  /** A value whose rotation was never written. */
-  async function forgetHeld(rotationId: string): Promise<void> {
-    await world.own.removeSecret(holdingName(rotationId));
-    await rows.forgetStray(rotationId);
+  /** Deletes a held copy whose rotation was never stored. */
+  async function deleteHeldCopy(rotationId: string): Promise<void> {
+    await stepDeps.own.removeSecret(heldCopyName(rotationId));
+    await rows.removeHeldMark(rotationId);
   }
 
-  async function found(rotationId: string): Promise<Row<RotationRecord>> {
+  async function requireRotation(rotationId: string): Promise<Row<RotationRecord>> {
     const row = await rows.get(rotationId);
     if (row) return row;
-    await needLicence();
+    await requireLicense();
     throw notFound(`The rotation ${rotationId}`);
   }
 
-  /** Changes what people decide; the work is called to see it. */
-  async function decided(
+  /** Stores a user's decision and schedules the next step. */
+  async function saveDecision(
     type: string,
     rotationId: string,
     caller: Caller,
     details: Record<string, unknown>,
     change: (row: Row<RotationRecord>) => Promise<Partial<RotationRecord>>,
   ): Promise<RotationRecord> {
-    await found(rotationId);
+    await requireRotation(rotationId);
     const target = { type: "rotation", id: rotationId };
     const saved = await audited(audit, { type, caller, target, details }, () =>
       repeatOnConflict(async () => {
-        const row = await found(rotationId);
+        const row = await requireRotation(rotationId);
         const dueAt = clock.now().toISOString();
         return await rows.save(row, { ...row, dueAt, ...(await change(row)) });
       }),
     );
-    await work.call(saved);
+    await work.scheduleNext(saved);
     return saved;
   }
 
   return {
     plan: async (request) => ({
-      ...(await planned(request, { actor: "nobody", requestId: "" }, false)),
+      ...(await planDraft(request, { actor: "nobody", requestId: "" }, false)),
       writeId: "",
     }),
 
     async begin(request, caller, automatic = false) {
-      const record = await planned(request, caller, automatic);
+      const record = await planDraft(request, caller, automatic);
       const { rotationId, appId, oldKeyId, expiryDays, publications, reason } = record;
       const places = publications.map(({ vaultName, secretName }) => `${vaultName}/${secretName}`);
       const what = appId === undefined ? { assetId: record.assetId } : { appId, oldKeyId };
@@ -187,49 +193,49 @@ export function createRotations(deps: RotationDependencies): Rotations {
         details: { ...what, expiryDays, places, automatic, ...(reason && { reason }) },
       };
       await audited(audit, event, () => insert(record, "value" in request ? request.value : undefined));
-      await work.call(record);
+      await work.scheduleNext(record);
       return (await rows.get(rotationId))!;
     },
 
-    get: found,
+    get: requireRotation,
 
     cancel: (rotationId, caller) =>
-      decided("rotation.cancelled", rotationId, caller, {}, async (row) => {
-        if (isOver(row.status)) throw conflict("This rotation is over.");
-        if (row.ending !== undefined) throw conflict("This rotation is being put back already.");
+      saveDecision("rotation.cancelled", rotationId, caller, {}, async (row) => {
+        if (isOver(row.status)) throw conflict("This rotation has ended.");
+        if (row.ending !== undefined) throw conflict("This rotation is already rolling back.");
         if (row.status === "revoking" || row.revokingSince !== undefined) {
-          throw conflict("The old value is given up: this can't be undone any more.");
+          throw conflict("The old value is being retired, so this rotation can no longer be rolled back.");
         }
         const cancel = { by: caller.actor, at: clock.now().toISOString() };
         return { cancel, ...resumed(row) };
       }),
 
     retry: (rotationId, caller) =>
-      decided("rotation.retried", rotationId, caller, {}, async (row) => {
-        if (row.status !== "needsAttention") throw conflict("This rotation does not wait for anybody to look.");
+      saveDecision("rotation.retried", rotationId, caller, {}, async (row) => {
+        if (row.status !== "needsAttention") throw conflict("This rotation does not need attention.");
         return resumed(row);
       }),
 
     async finish(rotationId, force, caller) {
-      const before = await found(rotationId);
+      const before = await requireRotation(rotationId);
       const left = notRestored(before);
-      if (left.length === 0) refuseUnfinishable(before);
+      if (left.length === 0) requireFinishable(before);
       if (!force) {
-        // The same looks as at the end of the overlap, with nobody's hold on the rotation: nothing is written.
-        const turn = createTurn(world, { ...before, ending: undefined, failures: 0 }, "", caller);
-        const conditions = async () => await reasonsAgainstEnd(turn, true).catch(asProblem);
+        // Makes the same checks as at the end of the overlap period, without a lease and without any write.
+        const context = createStepContext(stepDeps, { ...before, ending: undefined, failures: 0 }, "", caller);
+        const conditions = async () => await reasonsAgainstEnd(context, true).catch(asProblem);
         const reasons = left.length > 0 ? left.map(mayHoldNew) : (await conditions()).reasons;
         if (reasons.length > 0) {
-          throw new Problem("notFinishable", `${reasons.join(" ")} Send force: true to end it all the same.`, {
+          throw new Problem("notFinishable", `${reasons.join(" ")} Send force: true to end the rotation anyway.`, {
             members: { reasons },
           });
         }
       }
       const details = { force, ...(left.length > 0 && { left: left.map(({ id }) => id) }) };
-      return await decided("rotation.finished", rotationId, caller, details, async (row) => {
-        if (left.length > 0) return leave(row);
-        if (notRestored(row).length > 0) throw conflict("It goes back just now. Look at it again.");
-        refuseUnfinishable(row);
+      return await saveDecision("rotation.finished", rotationId, caller, details, async (row) => {
+        if (left.length > 0) return leaveConsumers(row);
+        if (notRestored(row).length > 0) throw conflict("The rotation is rolling back. Read it again.");
+        requireFinishable(row);
         const now = clock.now().toISOString();
         return {
           ...resumed(row),
@@ -251,20 +257,21 @@ export function createRotations(deps: RotationDependencies): Rotations {
         const now = clock.now().toISOString();
         const overlaps = row.status === "overlapping";
         const saved = await rows.save(row, { ...row, placeConfirmedAt: now, ...(overlaps && { dueAt: now }) });
-        if (overlaps) await work.call(saved);
+        if (overlaps) await work.scheduleNext(saved);
       });
     },
 
     history: (filter, request) => history.list(filter, request),
     unfinishedOf: (appId) => rows.unfinishedOf(appId),
     events: (after) => history.events(after),
-    work: (rotationId, requestId) => work.turn(rotationId, requestId),
+    work: (rotationId, requestId) => work.runDueStep(rotationId, requestId),
 
     async wake() {
       for await (const rotationIds of rows.overdue()) {
-        for (const rotationId of rotationIds) await work.call({ rotationId, dueAt: clock.now().toISOString() });
+        for (const rotationId of rotationIds) await work.scheduleNext({ rotationId, dueAt: clock.now().toISOString() });
       }
-      for await (const rotationIds of rows.strays()) for (const rotationId of rotationIds) await forgetHeld(rotationId);
+      for await (const rotationIds of rows.unclaimedCopies())
+        for (const rotationId of rotationIds) await deleteHeldCopy(rotationId);
     },
 
     giveUp: (rotationId) => work.giveUp(rotationId),
@@ -272,29 +279,29 @@ export function createRotations(deps: RotationDependencies): Rotations {
   };
 }
 
-/** Where it goes on that waited for a person. */
+/** Returns the changes that continue a rotation after it needed attention. */
 const resumed = ({ status, attention, consumers }: RotationRecord): Partial<RotationRecord> =>
   status === "needsAttention" && attention !== undefined
     ? {
         status: attention.resume,
         attention: undefined,
         failures: 0,
-        ...(consumers && { consumers: triedAgain(consumers) }),
+        ...(consumers && { consumers: resetFailedRestores(consumers) }),
       }
     : {};
 
-/** Those because of whom a way back waits for a person, once all places have the value from before. */
+/** Returns the consumers that keep a rollback waiting for a user, once all places have the previous value. */
 const notRestored = ({ status, ending, publications, consumers = [] }: RotationRecord): RotationConsumer[] =>
-  status === "needsAttention" && ending !== undefined && !publications.some(isTouched)
+  status === "needsAttention" && ending !== undefined && !publications.some(mayHoldNewValue)
     ? consumers.filter(isToRestore)
     : [];
 
 const mayHoldNew = ({ kind, name }: RotationConsumer): string => `${kind} ${name} may still hold the new value.`;
 
-/** A person answers for those that could not be brought back: it ends as it would have without them. */
-function leave(row: RotationRecord): Partial<RotationRecord> {
+/** Leaves the consumers that could not be restored, because a user vouches for them. The rollback then ends normally. */
+function leaveConsumers(row: RotationRecord): Partial<RotationRecord> {
   const left = notRestored(row);
-  if (left.length === 0) throw conflict("Nothing stands against the way back any more. Look at it again.");
+  if (left.length === 0) throw conflict("All consumers have been restored in the meantime. Read the rotation again.");
   const text = `Left as they are by a person: ${left.map(({ kind, name }) => `${kind} ${name}`).join(", ")}. They may hold the new value.`;
   return {
     ...resumed(row),
@@ -303,13 +310,13 @@ function leave(row: RotationRecord): Partial<RotationRecord> {
   };
 }
 
-function refuseUnfinishable(row: RotationRecord): void {
+function requireFinishable(row: RotationRecord): void {
   const status = row.status === "needsAttention" ? "overlapping" : row.status;
   const made = isVaultSecret(row)
     ? row.publications.every(({ state }) => state === "written")
     : row.attempts.some(({ keyId, state }) => keyId === row.newKeyId && state === "made");
-  if (row.revokingSince !== undefined) throw conflict("The old secret is being removed already.");
+  if (row.revokingSince !== undefined) throw conflict("The old secret is already being removed.");
   if (status !== "overlapping" || !made || (row.ending !== undefined && row.status !== "needsAttention")) {
-    throw conflict("There is no overlap to end: only then does the new value stand beside the old one.");
+    throw conflict("There is no overlap period to end. A rotation can be finished only while both values are in use.");
   }
 }

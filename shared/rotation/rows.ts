@@ -19,21 +19,21 @@ import {
   summaryOf,
 } from "./rotation.ts";
 
-/** Another rotation of the same is not over. */
+/** Another rotation of the same subject is unfinished. */
 export class UnfinishedRotation extends Error {
   override readonly name = "UnfinishedRotation";
   readonly rotationId: string;
 
   constructor(rotationId: string) {
-    super(`Rotation ${rotationId} is not over.`);
+    super(`Rotation ${rotationId} has not ended.`);
     this.rotationId = rotationId;
   }
 }
 
-/** A message that is later than this is taken for lost: the timer then sends another. */
+/** A message that is overdue by this time is considered lost. The timer then sends another. */
 const LOST_MS = 15 * MINUTE_MS;
 
-/** A request that holds a value has written its rotation long before, or never will. */
+/** After this time, a request that stored a held copy has either stored its rotation or never will. */
 const STRAY_MS = HOUR_MS;
 
 export const recordKey = (rotationId: string): string => `r|${rotationId}`;
@@ -42,7 +42,7 @@ const DUE = "d|";
 const HELD = "h|";
 export const EVENTS = "e|";
 
-/** The prefix of a list: of all, by status, by what is rotated, by both. */
+/** Returns the key prefix of a list: all rotations, by status, by subject, or by both. */
 export const listPrefix = ({
   status,
   subject,
@@ -65,36 +65,41 @@ function listKeys(summary: RotationSummary): string[] {
   return filters.map((filter) => listPrefix(filter) + newestFirst(rotationId));
 }
 
-/** Undefined where nothing is to be done without a person. */
+/** Returns undefined if the rotation does not continue without a user. */
 function dueKey({ status, dueAt, rotationId }: RotationRecord): string | undefined {
   if (isOver(status) || status === "needsAttention") return undefined;
   return `${DUE}${encodeTime(Date.parse(dueAt) + LOST_MS)}|${rotationId}`;
 }
 
-/** Rotations with the rows that lead to them. */
+/** Stores rotations together with the rows of lists and pointers. */
 export interface RotationRows {
-  /** Undefined for what is no id, and for an unknown one. */
+  /** Returns undefined for an invalid or unknown ID. */
   get(rotationId: string): Promise<Row<RotationRecord> | undefined>;
-  /** With how long ago it was last written, by the store's clock. */
+  /** Returns the rotation with the time since its last write, by the store's clock. */
   aged(rotationId: string): Promise<{ row: Row<RotationRecord>; ageMs: number } | undefined>;
-  /** The rotation of an application or asset that is not over. */
+  /** Returns the unfinished rotation of an application or asset. */
   unfinishedOf(subject: string): Promise<string | undefined>;
-  /** Says that a value is about to be held for a rotation that is not written yet. */
+  /** Records that a held copy is about to be stored for a rotation that is not stored yet. */
   markHeld(rotationId: string): Promise<void>;
   /**
-   * @param held - Whether its value is held: it is written only while the mark says so.
+   * Stores a new rotation.
+   *
+   * @param held - Whether it has a held copy. The rotation is then stored only if the mark of `markHeld` still exists.
    * @throws {UnfinishedRotation}
    */
   insert(record: Omit<RotationRecord, "writeId">, held: boolean): Promise<void>;
-  /** Values that are held for rotations which were never written, an hour ago or longer. */
-  strays(): AsyncGenerator<string[]>;
-  /** The stray is gone. */
-  forgetStray(rotationId: string): Promise<void>;
-  /** All rows in one transaction. @throws {RowChanged} when the rotation is no longer as it was read. */
+  /** Lists rotation IDs with a held copy that were marked an hour ago or longer and never stored. */
+  unclaimedCopies(): AsyncGenerator<string[]>;
+  /** Removes the mark after the held copy was deleted. */
+  removeHeldMark(rotationId: string): Promise<void>;
+  /**
+   * Writes a changed rotation and all its rows in one transaction. @throws {RowChanged} if the rotation changed since it was
+   * read.
+   */
   save(before: Row<RotationRecord>, after: RotationRecord): Promise<Row<RotationRecord>>;
-  /** Those that are due although no message came, the longest overdue first. */
+  /** Lists overdue rotations whose message did not arrive, longest overdue first. */
   overdue(): AsyncGenerator<string[]>;
-  /** Removes a rotation that is over, with what shows it. */
+  /** Deletes an ended rotation and the rows of its lists. */
   forget(rotation: RotationSummary): Promise<void>;
 }
 
@@ -117,14 +122,14 @@ export function createRotationRows(deps: { tables: Tables; clock: Clock; randomn
       await tables.insert(RotationPointers, ROTATIONS, HELD + rotationId, { rotationId });
     },
 
-    async *strays() {
+    async *unclaimedCopies() {
       const before = HELD + encodeTime(clock.now().getTime() - STRAY_MS);
       for await (const rows of tables.pages(RotationPointers, { partitionKey: ROTATIONS, from: HELD, before })) {
         yield rows.map(({ rotationId }) => rotationId);
       }
     },
 
-    async forgetStray(rotationId) {
+    async removeHeldMark(rotationId) {
       await tables.remove(RotationPointers, ROTATIONS, HELD + rotationId);
     },
 
@@ -189,7 +194,7 @@ export function createRotationRows(deps: { tables: Tables; clock: Clock; randomn
       await tables.write(
         Rotations.table,
         ROTATIONS,
-        // The list of all goes last, so that a purge that died finds the rotation again.
+        // The row of the list of all is deleted last, so that the next purge finds the rotation again after a crash.
         [keys[0]!, ...keys.slice(2), keys[1]!].map((key) => remove(RotationSummaries, key)),
       );
     },
@@ -202,7 +207,7 @@ const leftOutEvent = (record: RotationRecord, at: Date) => ({
   leftOut: true,
 });
 
-/** The rows of a list between two instants, the newest first; `end` is exclusive. */
+/** Returns the range of a list between two times, newest first. `end` is exclusive. */
 export function listRange(prefix: string, { start, end }: { start?: Date | undefined; end?: Date | undefined }) {
   return {
     partitionKey: ROTATIONS,

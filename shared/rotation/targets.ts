@@ -1,44 +1,47 @@
 import type { GraphApplication } from "../platform/azure/graph.ts";
 import type { RotationRecord } from "./rotation.ts";
 
-/** A key vault secret by its names, which are compared without regard to case. */
+/** A place: a key vault secret by its names, which are compared case-insensitively. */
 export interface Place {
   vaultName: string;
   secretName: string;
 }
 
-/** A key vault secret that holds a client secret of an application, or may hold it. */
+/** A place that stores, or may store, a client secret of an application. */
 export interface Target extends Place {
   vaultUri: string;
-  /** The vault's resource id: a vault of the same name may be made elsewhere once this one is gone. */
+  /** Resource ID of the vault. After this vault is deleted, another one may get its name. */
   vaultId: string;
-  /** `certain`: a person confirmed the version that it has now, or the value of that version signed in. */
+  /** `certain`: a user confirmed the current version, or its value signed in. */
   confidence: "certain" | "likely" | "possible";
   /**
-   * Why a rotation may write to it beside that. `confirmed`: a person confirmed the version that it has now. `rotated`: an
-   * earlier rotation wrote it. `new`: neither, as with a copy that a thief of the value put into a vault of their own.
+   * Why a rotation may write to a certain place. `confirmed`: a user confirmed the current version. `rotated`: an earlier
+   * rotation wrote it. `new`: neither. An attacker may have put a copy of the value into their own vault.
    */
   standing: "confirmed" | "rotated" | "new";
-  /** Unix seconds: when the version that it has now was created, by Key Vault's clock. Set where `confidence` is `certain`. */
+  /** Creation time of the current version by Key Vault's clock, in Unix seconds. Set if `confidence` is `certain`. */
   heldSince?: number | undefined;
-  /** The vault refuses for good to show the value or its versions, such as by its firewall. */
+  /** The vault permanently denies access to the value or its versions, for example by its firewall. */
   unreadable?: boolean;
 }
 
-/** Which key vault secrets hold which client secret. No value is read to find them. */
+/** Finds the key vault secrets that store a client secret. */
 export interface Matches {
   /**
-   * All that hold, or may hold, the client secret `keyId`; never one of the service's own vault.
+   * Returns all places that store, or may store, the client secret `keyId`, except those in the service's own vault.
    *
-   * @throws {CloudFailure} that may pass: what could not be asked is never left out.
+   * @throws {CloudFailure} if a read fails temporarily. No place is left out because it could not be read.
    */
   targetsOf(app: GraphApplication, keyId: string): Promise<Target[]>;
-  /** Records the places that a completed rotation wrote: their standing is `rotated` from now on. May be called again. */
+  /** Records the places that a completed rotation wrote. Their standing is `rotated` from then on. Safe to repeat. */
   keepWritten(rotation: RotationRecord): Promise<void>;
 }
 
-/** Whether it surely holds the client secret. A rotation writes to no other places, and not to all of these: see `choosePlaces`. */
+/**
+ * Returns whether the place certainly stores the client secret. A rotation writes only certain places, and not all of them: see
+ * `choosePlaces`.
+ */
 export const isCertain = ({ confidence }: Pick<Target, "confidence">): boolean => confidence === "certain";
 
-/** Tells places apart, whatever the case of their names. */
+/** Returns a case-insensitive key that identifies a place. */
 export const placeKey = ({ vaultName, secretName }: Place): string => `${vaultName}/${secretName}`.toLowerCase();

@@ -1,9 +1,9 @@
 import * as z from "zod";
 import { CATEGORIES, type Category, changesOf, SETTING_KEYS } from "./definitions.ts";
-import { SOURCES } from "./resolve.ts";
+import { SOURCES } from "./effective-values.ts";
 import { HISTORY_TYPES } from "./retention.ts";
 
-/** Settings and the retention of histories as the API takes and shows them. */
+/** Schemas of settings and of the retention of histories in the API. */
 
 const settingValue = z.union([z.int(), z.boolean(), z.string()]);
 export const Setting = z
@@ -40,7 +40,7 @@ export const AllSettings = z
   })
   .meta({ id: "AllSettings" });
 
-/** How operations and schemas call a category: `AlertDefaults`. */
+/** Name of a category in operation and schema ids: `AlertDefaults`. */
 export const titled = (category: Category): string =>
   CATEGORIES[category].replace(/^./, (letter) => letter.toUpperCase());
 

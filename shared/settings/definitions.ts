@@ -4,7 +4,7 @@ import { DAY_SECONDS, HOUR_SECONDS, MINUTE_SECONDS } from "../platform/time.ts";
 
 export const LOG_LEVELS = ["DEBUG", "INFO", "WARNING", "ERROR"] as const;
 
-/** The value of every setting that is in force. */
+/** The effective values of all settings. */
 export interface SettingValues {
   discoveryMaxWorkers: number;
   /** Seconds. */
@@ -27,7 +27,7 @@ export interface SettingValues {
 export type SettingKey = keyof SettingValues;
 export type SettingValue = SettingValues[SettingKey];
 
-/** The categories as paths name them, and the member of `GET /api/settings/all` that holds each. */
+/** The categories by their names in paths, and their members in `GET /api/settings/all`. */
 export const CATEGORIES = {
   performance: "performance",
   features: "features",
@@ -48,6 +48,7 @@ interface Common {
 type IntegerDefinition = Common & { type: "integer"; default: number; minimum: number; maximum: number };
 type BooleanDefinition = Common & { type: "boolean"; default: boolean };
 type TextDefinition<V> = Common & { type: "string"; default: V; allowed: readonly V[] };
+/** The definition of one setting: type, limits, default and description. */
 export type Definition = IntegerDefinition | BooleanDefinition | TextDefinition<string>;
 
 type DefinitionOf<V> = V extends number
@@ -56,7 +57,7 @@ type DefinitionOf<V> = V extends number
     ? BooleanDefinition
     : TextDefinition<SettingValues["logLevel"]>;
 
-/** Every runtime setting. Whatever shows, checks or reads one does it from this table. */
+/** All runtime settings. Everything that shows, checks or reads settings uses this table. */
 export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValues[K]> } = {
   discoveryMaxWorkers: {
     category: "performance",
@@ -206,15 +207,15 @@ export const SETTING_KEYS = Object.keys(DEFINITIONS) as SettingKey[];
 export const keysOf = (category: Category): SettingKey[] =>
   SETTING_KEYS.filter((key) => DEFINITIONS[key].category === category);
 
-/** The settings of a category as they are where nothing else is said. */
+/** Returns the default values of a category. */
 export const defaultsOf = (category: Category): Record<string, unknown> =>
   Object.fromEntries(keysOf(category).map((key) => [key, DEFINITIONS[key].default]));
 
-/** @returns the key if `text` names a setting of that category. */
+/** @returns The key if `text` names a setting of that category. */
 export const keyIn = (category: Category, text: string): SettingKey | undefined =>
   keysOf(category).find((key) => key === text);
 
-/** What a value must be, in words that complete "must be …". */
+/** Describes the allowed values, as the end of a sentence "must be …". */
 export function expectation(definition: Definition): string {
   if (definition.type === "integer") return `a whole number from ${definition.minimum} to ${definition.maximum}`;
   return definition.type === "boolean" ? "true or false" : `one of ${definition.allowed.join(", ")}`;
@@ -234,12 +235,12 @@ const SCHEMAS = Object.fromEntries(SETTING_KEYS.map((key) => [key, schemaOf(DEFI
   readonly [K in SettingKey]: z.ZodType<SettingValues[K]>;
 };
 
-/** A value as it stands in a table or a request, if the setting can have it. */
+/** Parses a value from a table or a request. Undefined if it is not allowed. */
 export function validValue(key: SettingKey, value: unknown): SettingValue | undefined {
   return SCHEMAS[key].safeParse(value).data;
 }
 
-/** A value as text, as App Configuration keeps it (`10`, `true`, `INFO`), if the setting can have it. */
+/** Parses a value given as text, as App Configuration stores it (`10`, `true`, `INFO`). Undefined if it is not allowed. */
 export function validText(key: SettingKey, text: string): SettingValue | undefined {
   const { type } = DEFINITIONS[key];
   if (type === "integer") return /^\d{1,9}$/.test(text) ? validValue(key, Number(text)) : undefined;

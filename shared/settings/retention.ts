@@ -6,10 +6,11 @@ import type { Clock } from "../platform/runtime.ts";
 import { DAY_MS } from "../platform/time.ts";
 import type { SettingKey, Settings } from "./settings.ts";
 
+/** The histories that the service keeps and purges. */
 export const HISTORY_TYPES = ["audit", "rotation", "sync", "alerts", "scans"] as const;
 export type HistoryType = (typeof HISTORY_TYPES)[number];
 
-/** Which setting says how long a history is kept. */
+/** The retention setting of each history. */
 const RETENTION_SETTING = {
   audit: "auditRetentionDays",
   alerts: "auditRetentionDays",
@@ -19,56 +20,57 @@ const RETENTION_SETTING = {
 } as const satisfies Record<HistoryType, SettingKey>;
 
 export interface HistoryStats {
-  /** Exact, or null where counting would cost more the more there is; then `totalAtLeast` says what was seen. */
+  /** Exact number of entries. Null if counting would cost more with every entry; then `totalAtLeast` is the number seen. */
   total: number | null;
   totalAtLeast?: number;
-  /** No entry is older than this instant, ISO 8601; null when there is none. */
+  /** No entry is older than this time, ISO 8601. Null if there are no entries. */
   oldest: string | null;
 }
 
 export interface Purged {
-  /** Entries this call removed. */
+  /** Number of entries that this call removed. */
   removed: number;
-  /** Days that were kept: what was asked for, or the least that may be. */
+  /** The applied retention in days: the requested one, or the minimum if that is longer. */
   retentionDays: number;
-  /** Whether there is more to remove: call again. */
+  /** True if there is more to remove. Call again. */
   more: boolean;
 }
 
-/** A history that grows and is purged. The room that keeps one plugs it in. */
+/** A history that grows and is purged. Its module registers it. */
 export interface HistoryStore {
   readonly type: HistoryType;
   stats(): Promise<HistoryStats>;
   /**
-   * Removes entries made before `cut.before`, as many as one call can in well under the platform's 230 seconds. May be
-   * repeated. A `Problem` means that it can't be purged as things are.
+   * Removes entries older than `cut.before`, as many as one call can in well under the platform's 230 seconds. Can be repeated.
+   * Throws a `Problem` if it can't be purged in its present state.
    */
   purge(cut: { retentionDays: number; before: Date }, caller: Caller): Promise<Purged>;
 }
 
-/** What became of one history. */
+/** Result of the purge of one history. */
 export interface PurgeReport extends Purged {
   historyType: HistoryType;
-  /** Why nothing could be removed, where that is so. */
+  /** Why nothing could be removed, if so. */
   problem: string | null;
 }
 
+/** Counts and purges the histories. */
 export interface Retention {
-  /** Every history, those that nothing keeps yet with zero entries. */
+  /** Returns every history, with zero entries if no module registered it. */
   stats(): Promise<({ historyType: HistoryType; retentionDays: number } & HistoryStats)[]>;
   /**
-   * Purges every history once. One that can't be purged does not keep the others from it: its report says why.
+   * Purges every history once. A failure of one does not stop the others; its report contains the reason.
    *
-   * @param retentionDays - For all of them; when left out, what the settings say of each.
+   * @param retentionDays - Retention for all of them. Default: the setting of each.
    */
   purgeAll(retentionDays: number | undefined, caller: Caller): Promise<PurgeReport[]>;
-  /** Purges one history once. @throws {Problem} when it can't be purged as things are. */
+  /** Purges one history once. @throws {Problem} if it can't be purged in its present state. */
   purge(type: HistoryType, retentionDays: number | undefined, caller: Caller): Promise<PurgeReport>;
-  /** The daily run: as `purgeAll` by the settings, until nothing is left that is due. */
+  /** The daily run: repeats `purgeAll` with the settings until nothing is due. */
   runDue(caller: Caller): Promise<PurgeReport[]>;
 }
 
-/** How often the daily run goes back to a history that has more; what is left then is the next day's. */
+/** Maximum number of repetitions per history in the daily run. The next day continues. */
 const MAX_ROUNDS = 20;
 
 export function createRetention(deps: {
@@ -80,7 +82,7 @@ export function createRetention(deps: {
   const { settings, audit, clock } = deps;
   const stores = new Map(deps.stores.map((store) => [store.type, store]));
 
-  /** Each history has its own two entries, whatever it enters of its own. */
+  /** Purges a history between two audit entries, in addition to the entries that the history itself records. */
   async function purgeOne(
     historyType: HistoryType,
     retentionDays: number,
@@ -148,7 +150,7 @@ export function createRetention(deps: {
   };
 }
 
-/** The audit log as a history: what is sealed is counted already, what came since is counted to 10,000. */
+/** The audit log as a history: counts sealed entries from digests, and newer entries up to 10,000. */
 export function auditHistory(audit: Pick<Audit, "list" | "purge" | "statistics">): HistoryStore {
   return {
     type: "audit",

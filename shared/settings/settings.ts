@@ -26,19 +26,19 @@ import {
   type SettingValues,
 } from "./definitions.ts";
 import {
-  contradiction,
   type Ignored,
   type Layers,
   type Overrides,
   type Resolved,
   resolve,
   type Source,
+  thresholdConflict,
   valuesOf,
-} from "./resolve.ts";
+} from "./effective-values.ts";
 
 export type { SettingKey, SettingValues } from "./definitions.ts";
 
-/** One setting as the API shows it; null where a member does not apply. */
+/** A setting in API responses. Members that don't apply are null. */
 export interface SettingDescription {
   key: SettingKey;
   value: SettingValue;
@@ -50,41 +50,45 @@ export interface SettingDescription {
   maximum: number | null;
   allowed: readonly string[] | null;
   description: string;
-  /** ISO 8601; of the override. */
+  /** Time of the override, ISO 8601. */
   updatedAt: string | null;
   updatedBy: string | null;
   ignored: Ignored[];
 }
 
 export interface Described<T> {
-  /** Changes whenever anything that is shown does. */
+  /** Changes whenever any shown member changes. */
   etag: string;
   settings: T;
 }
 
-/** Told of the settings whose override a request set to another value or removed. */
+/** Called with the settings whose override a request changed or removed. */
 export type ChangeListener = (keys: SettingKey[]) => Promise<void>;
 
+/** The runtime settings: effective values, overrides, and notifications of changes. */
 export interface Settings {
-  /** The values in force, at most 20 seconds old: every instance feels a change within 30. One table request a load. */
+  /**
+   * Returns the effective values, at most 20 seconds old, so every instance applies a change within 30 seconds. Costs one table
+   * request per load.
+   */
   values(): Promise<SettingValues>;
   /**
-   * The values in force, read by a load that begins now; undefined where App Configuration could not be read, so that they
-   * may be others. What follows from a setting for good goes by these.
+   * Returns the effective values from a new load. Undefined if App Configuration could not be read, because the values may then
+   * be different. Irreversible effects of a setting must use these values.
    */
   fresh(): Promise<SettingValues | undefined>;
-  /** The values last loaded, at once; undefined before the first load. For the logger's level. */
+  /** Returns the last loaded values without waiting. Undefined before the first load. For the logger's level. */
   current(): SettingValues | undefined;
-  /** All categories, read now. */
+  /** Reads all categories. */
   describeAll(): Promise<Described<Record<Category, SettingDescription[]>>>;
-  /** One category, read now. */
+  /** Reads one category. */
   describe(category: Category): Promise<Described<SettingDescription[]>>;
   /**
-   * Sets overrides: all of `changes` or nothing.
+   * Sets overrides: all of `changes` or none.
    *
    * @param changes - Any subset of the category's settings.
-   * @param ifMatch - The etag of the category's description that the change is based on.
-   * @throws {Problem} invalidRequest when a value does not fit; preconditionFailed when `ifMatch` is stale.
+   * @param ifMatch - ETag of the category on which the change is based.
+   * @throws {Problem} invalidRequest if a value is not allowed; preconditionFailed if `ifMatch` is stale.
    */
   update(
     category: Category,
@@ -93,23 +97,22 @@ export interface Settings {
     ifMatch?: string,
   ): Promise<Described<SettingDescription[]>>;
   /**
-   * Removes one override and answers what holds now.
+   * Removes one override and returns the setting with its new value.
    *
-   * @throws {Problem} notFound when there is no such setting or it has no override; conflict when what would hold then
-   * contradicts another setting; preconditionFailed.
+   * @throws {Problem} notFound if there is no such setting or it has no override; conflict if the new value would conflict with
+   * another setting; preconditionFailed.
    */
   remove(category: Category, key: string, caller: Caller, ifMatch?: string): Promise<SettingDescription>;
-  /** What `remove` would answer; nothing is changed. @throws {Problem} notFound; conflict. */
+  /** Returns the result of `remove` without changing anything. @throws {Problem} notFound; conflict. */
   afterRemoval(category: Category, key: string): Promise<SettingDescription>;
-  /** Removes every override and answers which there were. @throws {Problem} preconditionFailed. */
+  /** Removes every override and returns them. @throws {Problem} preconditionFailed. */
   removeAll(caller: Caller, ifMatch?: string): Promise<SettingKey[]>;
   /**
-   * Adds a listener, called after a change is stored and before its request is answered. Where a listener fails or the
-   * process dies, the change holds all the same and `notify` calls the listeners again: they must bear to hear of a change
-   * twice.
+   * Adds a listener, which is called after a change is stored and before its request is answered. If a listener fails or the
+   * process crashes, the change stays, and `notify` calls the listeners again. So listeners must be idempotent.
    */
   onChange(listener: ChangeListener): void;
-  /** Tells the listeners of changes they have not all been told of. One table request where there are none. */
+  /** Calls the listeners for changes of which they were not all notified. Costs one table request if there are none. */
   notify(): Promise<void>;
 }
 
@@ -120,8 +123,8 @@ export interface SettingsDependencies {
   audit: Audit;
   appConfiguration?: AppConfiguration | undefined;
   /**
-   * Whether the earlier version that wrote this store watched all subscriptions, which no setting said then; undefined
-   * where none did. Asked once a store.
+   * Returns whether the earlier version that wrote this store watched all subscriptions, which was not a setting then.
+   * Undefined if there was no earlier version. Called once per store.
    */
   watchedAllBefore?: () => Promise<boolean | undefined>;
   log: Logger;
@@ -132,18 +135,18 @@ const SettingsRecord = z.object({
     z.string(),
     z.object({ value: z.union([z.string(), z.number(), z.boolean()]), updatedAt: z.string(), updatedBy: z.string() }),
   ),
-  /** Settings whose change the listeners have not all been told of. */
+  /** Settings whose listeners were not all notified yet. */
   unnotified: z.array(z.string()).optional(),
-  /** True once it was seen to that an upgrade leaves `watchAll` as it was in force. */
+  /** True once the upgrade has preserved the earlier value of `watchAll`. */
   watchAllKept: z.boolean().optional(),
 });
 type SettingsRecord = z.infer<typeof SettingsRecord>;
-/** All overrides are one row, so that one read loads them and any change of several is atomic. */
+/** All overrides are in one row, so that one read loads them and a change of several is atomic. */
 export const SettingsRow = entity("Settings", SettingsRecord);
 export const SETTINGS_PARTITION = "settings";
 export const OVERRIDES = "overrides";
 
-/** Milliseconds that loaded values serve. */
+/** Milliseconds for which loaded values are used. */
 const FRESH_MS = 20_000;
 
 const NOTHING: ReadonlyMap<string, string> = new Map();
@@ -157,12 +160,12 @@ interface State {
 export function createSettings(deps: SettingsDependencies): Settings {
   const { tables, config, clock, audit, appConfiguration, log } = deps;
   const listeners: ChangeListener[] = [];
-  let known: { state: State; at: number } | undefined;
+  let loaded: { state: State; at: number } | undefined;
   let loading: Promise<State> | undefined;
-  /** Counts the changes made here: a load that began before one may not replace what it left. */
+  /** Counts the changes by this instance: a load that started before a change must not replace its result. */
   let changes = 0;
   let lastRead = NOTHING;
-  /** Whether the last reading of App Configuration failed. */
+  /** True if the last read of App Configuration failed. */
   let unread = false;
   let warned = new Set<string>();
 
@@ -172,7 +175,7 @@ export function createSettings(deps: SettingsDependencies): Settings {
     return { layers, resolved, values: valuesOf(resolved) };
   }
 
-  /** An unreachable store leaves its last known values in force, and before there are any, those of the next source. */
+  /** If a source can't be read, its last known values stay in use, or before the first read the values of the next source. */
   async function readAppConfiguration(): Promise<ReadonlyMap<string, string>> {
     if (!appConfiguration) return NOTHING;
     try {
@@ -199,14 +202,14 @@ export function createSettings(deps: SettingsDependencies): Settings {
       watchedAllBefore && !stored?.watchAllKept
         ? await keepWatchAll(stateOf(stored?.overrides ?? {}, fromAppConfiguration), await watchedAllBefore())
         : stored;
-    if (known && changes !== seen) return known.state;
+    if (loaded && changes !== seen) return loaded.state;
     const state = stateOf(row?.overrides ?? {}, fromAppConfiguration);
-    known = { state, at };
+    loaded = { state, at };
     warnOfIgnored(state);
     return state;
   }
 
-  /** An earlier version knew no such setting: what it did goes on, as an override. */
+  /** Stores an override that preserves the behavior of an earlier version, which did not have this setting. */
   async function keepWatchAll(
     { values }: State,
     before: boolean | undefined,
@@ -233,7 +236,7 @@ export function createSettings(deps: SettingsDependencies): Settings {
     return await audited(audit, event, write);
   }
 
-  /** Once per value and instance, not at every load. */
+  /** Logs once per value and instance, not at every load. */
   function warnOfIgnored({ resolved }: State): void {
     const now = new Set<string>();
     for (const key of SETTING_KEYS) {
@@ -246,7 +249,7 @@ export function createSettings(deps: SettingsDependencies): Settings {
     warned = now;
   }
 
-  /** Concurrent loads are one. */
+  /** Concurrent callers share one load. */
   function refresh(): Promise<State> {
     if (loading) return loading;
     const started = load();
@@ -259,13 +262,13 @@ export function createSettings(deps: SettingsDependencies): Settings {
   }
 
   function fresh(): State | undefined {
-    const age = known ? clock.now().getTime() - known.at : Infinity;
-    return age >= 0 && age < FRESH_MS ? known?.state : undefined;
+    const age = loaded ? clock.now().getTime() - loaded.at : Infinity;
+    return age >= 0 && age < FRESH_MS ? loaded?.state : undefined;
   }
 
   /**
-   * The one way overrides change. `edit` gives the wanted overrides, or undefined when they are as wanted already; it may
-   * run again when another writer came between. The intent is entered before the write and the outcome after it.
+   * Changes overrides; all changes use it. `edit` returns the new overrides, or undefined if nothing changes, and is called
+   * again after a write conflict. The intent is recorded before the write and the outcome after it.
    */
   async function change(
     request: { target: string; keys: readonly SettingKey[]; caller: Caller; ifMatch: string | undefined },
@@ -302,8 +305,8 @@ export function createSettings(deps: SettingsDependencies): Settings {
         const unnotified = [...new Set([...(row?.unnotified ?? []), ...planned.changed])];
         return planned.wanted && { ...(row && withoutKeys(row)), overrides: { ...planned.wanted }, unnotified };
       });
-      // No younger than the load it builds on: App Configuration was not read again.
-      known = { state: planned.after, at: known?.at ?? clock.now().getTime() };
+      // Keep the time of the load it is based on, because App Configuration was not read again.
+      loaded = { state: planned.after, at: loaded?.at ?? clock.now().getTime() };
       changes++;
       loading = undefined;
       return { ...planned, stored };
@@ -319,11 +322,11 @@ export function createSettings(deps: SettingsDependencies): Settings {
     const keys = SETTING_KEYS.filter((key) => row?.unnotified?.includes(key));
     if (!row || keys.length === 0) return;
     for (const listener of listeners) await listener(keys);
-    // Where the row was changed meanwhile, the listeners hear of these once more.
+    // If the row was changed meanwhile, the listeners are notified again.
     await undefinedIfChanged(tables.replace(SettingsRow, { ...row, unnotified: undefined }));
   }
 
-  /** The change holds whether or not the listeners hear of it now: the timer tells them later. */
+  /** A failure to notify does not fail the change: the timer notifies later. */
   async function notifyOrLeave(work: () => Promise<void>): Promise<void> {
     try {
       await work();
@@ -335,10 +338,10 @@ export function createSettings(deps: SettingsDependencies): Settings {
 
   return {
     values: async () => (fresh() ?? (await refresh())).values,
-    current: () => known?.state.values,
+    current: () => loaded?.state.values,
 
     async fresh() {
-      // What is under way may have begun before what the caller has just seen.
+      // A load in progress may have started before the state that the caller has just seen.
       await loading?.catch(() => {});
       const { values } = await refresh();
       return unread ? undefined : values;
@@ -368,7 +371,7 @@ export function createSettings(deps: SettingsDependencies): Settings {
           ...now.layers.overrides,
           ...Object.fromEntries(different.map((key) => [key, { ...override, value: wanted[key]! }])),
         };
-        refuseContradiction(keys, { ...now.layers, overrides });
+        requireNoConflict(keys, { ...now.layers, overrides });
         return overrides;
       });
       return described(keys, state);
@@ -408,22 +411,22 @@ function overridable(category: Category, name: string): SettingKey {
   return key;
 }
 
-/** The overrides without one of them. @throws {Problem} notFound when there is none; conflict. */
+/** Returns the overrides without one of them. @throws {Problem} notFound if there is none; conflict. */
 function without(key: SettingKey, layers: Layers): Overrides {
   if (!layers.overrides[key]) throw notFound(`An override of ${key}`);
   const { [key]: _, ...overrides } = layers.overrides;
-  const left = contradiction({ ...layers, overrides });
-  if (left && !contradiction(layers)) {
-    throw new Problem("conflict", `${contradictionText(left)} Change the other one first, or set both with one PUT.`);
+  const left = thresholdConflict({ ...layers, overrides });
+  if (left && !thresholdConflict(layers)) {
+    throw new Problem("conflict", `${conflictText(left)} Change the other one first, or set both with one PUT.`);
   }
   return overrides;
 }
 
-function refuseContradiction(keys: readonly SettingKey[], layers: Layers): void {
-  const found = keys.includes("criticalExpiryDays") ? contradiction(layers) : undefined;
+function requireNoConflict(keys: readonly SettingKey[], layers: Layers): void {
+  const found = keys.includes("criticalExpiryDays") ? thresholdConflict(layers) : undefined;
   if (!found) return;
   const path = found.critical.source === "override" ? "body.criticalExpiryDays" : "body.warningExpiryDays";
-  const message = contradictionText(found);
+  const message = conflictText(found);
   throw new Problem("invalidRequest", message, { errors: [{ path, message }] });
 }
 
@@ -434,11 +437,11 @@ const SOURCE_TEXT: Record<Source, string> = {
   default: "the default",
 };
 
-function contradictionText({ critical, warning }: NonNullable<ReturnType<typeof contradiction>>): string {
+function conflictText({ critical, warning }: NonNullable<ReturnType<typeof thresholdConflict>>): string {
   return `criticalExpiryDays would be ${critical.value} (${SOURCE_TEXT[critical.source]}), which is not below warningExpiryDays, ${warning.value} (${SOURCE_TEXT[warning.source]}).`;
 }
 
-/** What the audit log says of these settings. */
+/** Returns these settings for the audit log. */
 const shown = (keys: readonly SettingKey[], { resolved }: State) =>
   Object.fromEntries(keys.map((key) => [key, { value: resolved[key].value, source: resolved[key].source }]));
 

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { ROLES } from "../platform/http/endpoint.ts";
 import { DiscoveryDocument } from "./oidc/discovery.ts";
 
-/** Single sign-on as the API shows and takes it. */
+/** Schemas of single sign-on in the API. */
 
 const instant = z.iso.datetime();
 const providerType = z.enum(["oidc", "saml"]).meta({ description: "Protocol: OpenID Connect or SAML." });
@@ -94,7 +94,7 @@ const domain = z
   .regex(/^[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+$/, "must be a domain such as example.com")
   .transform((name) => name.toLowerCase());
 
-/** The identity provider for SAML, member by member or by its metadata. */
+/** The SAML identity provider, given by its members or by its metadata. */
 const samlProvider = {
   samlEntryPoint: address
     .max(2048)
@@ -115,7 +115,7 @@ const samlProvider = {
     }),
 };
 
-/** Any subset; what is left out stays as it is. */
+/** Any subset of members. Omitted members stay unchanged. */
 export const SsoChange = z
   .strictObject({
     providerType,
@@ -173,7 +173,7 @@ export const SsoChange = z
   .meta({ id: "SsoChange" });
 export type SsoChange = z.infer<typeof SsoChange>;
 
-/** What is left out is taken from the saved configuration. */
+/** Omitted members are taken from the saved configuration. */
 export const SsoTest = z
   .strictObject({
     providerType,
@@ -213,7 +213,7 @@ export const SsoDiscovery = z
   .strictObject({ issuerUrl: issuer.meta({ description: "Issuer of the provider: HTTPS and a public address." }) })
   .meta({ id: "SsoDiscovery" });
 
-/** What `discover` answers. */
+/** The response of `discover`. */
 export const SsoDiscovered = DiscoveryDocument;
 
 export const SsoLogin = z.strictObject({
@@ -223,13 +223,13 @@ export const SsoLogin = z.strictObject({
     .meta({ description: "Path of this service to return to. Default: `/`.", example: "/docs" }),
 });
 
-/** What an identity provider has a browser post. It may be sent by any site: it counts for what is signed in it. */
+/** The form that an identity provider makes a browser post. Any site can send it, so only its signed content counts. */
 export const SamlCallback = z.looseObject({
   SAMLResponse: z.string().meta({ description: "SAML Response in base64." }),
   RelayState: z.string().optional().meta({ description: "State of the sign-in request." }),
 });
 
-/** What providers add is theirs to choose. */
+/** Providers may add members of their own. */
 export const SsoCallback = z.looseObject({
   code: z.string().optional(),
   state: z.string().optional(),

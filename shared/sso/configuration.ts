@@ -1,9 +1,9 @@
 import * as z from "zod";
 import { ROLES } from "../platform/http/endpoint.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";
-import { secretReference } from "../secrets/kept-secrets.ts";
+import { secretReference } from "../secrets/stored-secrets.ts";
 
-/** Everything of single sign-on but its sign-in requests stands in one partition, so that a change is one transaction. */
+/** All rows of single sign-on except sign-in requests share one partition, so that a change is one transaction. */
 export const SSO = "sso";
 export const CONFIGURATION_KEY = "configuration";
 export const LOGINS_KEY = "logins";
@@ -13,43 +13,44 @@ const configuration = z.object({
   isEnabled: z.boolean(),
   oidcIssuer: z.string().optional(),
   oidcClientId: z.string().optional(),
-  /** Of the client at this issuer; absent for a public client. */
+  /** Reference of the client secret for this issuer. Absent for a public client. */
   oidcClientSecret: secretReference.optional(),
-  /** As an administrator says: providers tell nobody. */
+  /** Entered by an administrator, because providers don't publish it. */
   oidcClientSecretExpiresOn: z.string().optional(),
   oidcScopes: z.array(z.string()),
-  /** Where browsers are sent to sign in. */
+  /** Sign-in URL of the identity provider, to which browsers are redirected. */
   samlEntryPoint: z.string().optional(),
   samlIdpEntityId: z.string().optional(),
-  /** PEM; what the identity provider signs with, several while it goes over to another. */
+  /** Signing certificates of the identity provider, PEM. Several during a rollover. */
   samlIdpCertificates: z.array(z.string()).optional(),
-  /** Absent: Entra's object identifier, else a persistent NameID. */
+  /** The attribute that identifies a person. Absent: Entra's object identifier, else a persistent NameID. */
   samlIdAttribute: z.string().optional(),
   samlSignRequests: z.boolean().optional(),
-  /** Our own key and its certificate (PEM), as long as requests are signed: assertions may be encrypted for it as well. */
+  /** The service's own key and its certificate (PEM), while requests are signed. Assertions may be encrypted for it, too. */
   samlServiceKey: secretReference.optional(),
   samlServiceCertificate: z.string().optional(),
   autoCreateUsers: z.boolean(),
-  /** Absent: who has no role by the mapping is refused. */
+  /** Role of people to whom the mapping gives no role. Absent: they can't sign in. */
   defaultRole: z.enum(ROLES).optional(),
   ssoOnlyMode: z.boolean(),
   loginButtonText: z.string(),
-  /** A JSON pointer, or a claim's or attribute's name. */
+  /** A JSON pointer, or the name of a claim or attribute. */
   rolesClaim: z.string().optional(),
   roleMapping: z.record(z.string(), z.enum(ROLES)).optional(),
   allowedEmailDomains: z.array(z.string()).optional(),
-  /** Changes with every member that decides who signs in and as what. */
+  /** Changes with every member that decides who can sign in and with which role. */
   generation: z.string(),
   /** Changes with every change. */
   revision: z.string(),
   updatedAt: z.string(),
   updatedBy: z.string(),
 });
+/** The stored configuration of single sign-on. */
 export type SsoConfiguration = z.infer<typeof configuration>;
 export type SsoConfigurationRow = Row<SsoConfiguration>;
 export const Configuration = entity("Sso", configuration);
 
-/** What stands before anybody configured anything. */
+/** The configuration before an administrator saves one. */
 export const UNCONFIGURED: SsoConfiguration = {
   providerType: "oidc",
   isEnabled: false,
@@ -67,7 +68,7 @@ export const UNCONFIGURED: SsoConfiguration = {
 const logins = z.object({
   total: z.number(),
   lastAt: z.string(),
-  /** The generation under which an administrator signed in last. */
+  /** The generation of the configuration with which an administrator last signed in. */
   administratorUnder: z.string().optional(),
 });
 export type LoginsRecord = z.infer<typeof logins>;

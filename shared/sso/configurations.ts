@@ -9,7 +9,6 @@ import { repeatOnConflict } from "../platform/storage/conflict.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
 import { insert, type Operation, replace, type Tables } from "../platform/storage/tables.ts";
 import type { SsoChange, SsoConfigurationView } from "./api.ts";
-import { checkConfiguration, decisive, keepsSecret, withChange } from "./change.ts";
 import {
   CONFIGURATION_KEY,
   Configuration,
@@ -20,19 +19,22 @@ import {
   type SsoConfigurationRow,
   UNCONFIGURED,
 } from "./configuration.ts";
+import { checkConfiguration, keepsSecret, signInMembers, withChange } from "./configuration-change.ts";
 import { fingerprintOf } from "./saml/certificates.ts";
 import { withSamlMetadata } from "./saml/settings.ts";
 import { SERVICE_KEY_USE, type SsoSecrets } from "./secrets.ts";
 import { ssoConfigurationView } from "./views.ts";
 
-/** The one configuration of single sign-on, and what came of it. */
+/** The stored configuration of single sign-on, and counts of its sign-ins. */
 export interface Configurations {
-  /** By one read; what stands before anybody configured anything, where nobody did. */
+  /** Reads the configuration, or the default if none is stored. Costs one read. */
   read(): Promise<SsoConfiguration>;
-  /** What people see of it. */
+  /** Returns the configuration for API responses. */
   view(): Promise<SsoConfigurationView>;
   /**
-   * @param tryIt - Tries what is about to be switched on, with the secret that was given; throws to refuse it.
+   * Changes the configuration.
+   *
+   * @param tryIt - Tests a configuration that is about to be turned on, with the given secret. Throws to reject it.
    * @throws {Problem} invalidRequest, conflict, preconditionFailed, unavailable
    */
   change(
@@ -41,13 +43,13 @@ export interface Configurations {
     caller: Caller,
     tryIt: (next: SsoConfiguration, secret: string | undefined, before: SsoConfiguration) => Promise<void>,
   ): Promise<SsoConfigurationView>;
-  /** Switches it off; the rest stays. @throws {Problem} notFound, preconditionFailed */
+  /** Turns single sign-on off and keeps the rest of the configuration. @throws {Problem} notFound, preconditionFailed */
   disable(ifMatch: string | undefined, caller: Caller): Promise<void>;
-  /** Counts a sign-in. A count that storage loses is lost: the sign-in stands. */
+  /** Counts a sign-in. If storage fails, the count is lost, but the sign-in succeeds. */
   signedIn(config: SsoConfiguration, role: Role): Promise<void>;
 }
 
-/** How often a count is written that other sign-ins come before. */
+/** Attempts to write a count while other sign-ins write it. */
 const ATTEMPTS = 20;
 
 export function createConfigurations(deps: {
@@ -55,8 +57,11 @@ export function createConfigurations(deps: {
   audit: Pick<Audit, "append">;
   secrets: SsoSecrets;
   targets: OutgoingOptions;
-  /** Whether there is a way back in while passwords are switched off: see `Access.bootstrapStands`. */
-  bootstrapStands(): Promise<boolean>;
+  /**
+   * Returns true if the bootstrap administrator can sign in while passwords are turned off: see
+   * `Access.hasBootstrapAdministrator`.
+   */
+  hasBootstrapAdministrator(): Promise<boolean>;
   clock: Clock;
   randomness: Randomness;
   log: Logger;
@@ -66,14 +71,14 @@ export function createConfigurations(deps: {
   const row = () => tables.get(Configuration, SSO, CONFIGURATION_KEY);
   const logins = () => tables.get(Logins, SSO, LOGINS_KEY);
 
-  /** @throws {Problem} conflict unless nobody is locked out when passwords are switched off */
-  async function requireWayIn(config: SsoConfiguration): Promise<void> {
-    const refuse = (detail: string) => new Problem("conflict", `Passwords stay switched on. ${detail}`);
-    if (!config.isEnabled) throw refuse("Single sign-on is not switched on.");
+  /** @throws {Problem} conflict if turning off passwords would lock out everyone */
+  async function requireBootstrapAdministrator(config: SsoConfiguration): Promise<void> {
+    const refuse = (detail: string) => new Problem("conflict", `Passwords stay turned on. ${detail}`);
+    if (!config.isEnabled) throw refuse("Single sign-on is not turned on.");
     if ((await logins())?.administratorUnder !== config.generation) {
-      throw refuse("An administrator must have signed in by single sign-on since it was last changed.");
+      throw refuse("An administrator must first sign in with single sign-on in its present configuration.");
     }
-    if (!(await deps.bootstrapStands())) {
+    if (!(await deps.hasBootstrapAdministrator())) {
       throw refuse(
         "The administrator whom BOOTSTRAP_ADMIN_USERNAME names must be active, be admin and have a password.",
       );
@@ -93,15 +98,15 @@ export function createConfigurations(deps: {
     await conditionalWrite(written, ifMatch, THE_CONFIGURATION);
   }
 
-  /** What every change writes along. */
+  /** Members that change with every change. */
   function revised(config: SsoConfiguration, before: SsoConfiguration, caller: Caller): SsoConfiguration {
     const now = clock.now();
     const revision = randomness.ulid(now);
-    const generation = decisive(config) === decisive(before) ? before.generation : revision;
+    const generation = signInMembers(config) === signInMembers(before) ? before.generation : revision;
     return { ...config, generation, revision, updatedAt: now.toISOString(), updatedBy: caller.actor };
   }
 
-  /** The secrets that a configuration is about to name: in the key vault before the row that names them. */
+  /** Writes the secrets that the new configuration references to the key vault, before the row that references them. */
   async function madeSecrets(config: SsoConfiguration, clientSecret: string | undefined) {
     const made: Pick<SsoConfiguration, "oidcClientSecret" | "samlServiceKey" | "samlServiceCertificate"> = {};
     if (clientSecret !== undefined) made.oidcClientSecret = await secrets.write(clientSecret, config.oidcIssuer ?? "");
@@ -137,15 +142,15 @@ export function createConfigurations(deps: {
       checkConfiguration(next, deps.targets);
 
       const secret = given.oidcClientSecret ?? undefined;
-      const decides = secret !== undefined || decisive(next) !== decisive(before);
+      const decides = secret !== undefined || signInMembers(next) !== signInMembers(before);
       if (decides) {
         if (given.ssoOnlyMode) {
           const detail =
-            "This changes who can sign in. Save it, have an administrator sign in by it, and switch passwords off then.";
+            "This changes who can sign in. Save it, sign in with it as an administrator, and then turn passwords off.";
           throw new Problem("conflict", detail);
         }
         next.ssoOnlyMode = false;
-      } else if (next.ssoOnlyMode && !before.ssoOnlyMode) await requireWayIn(next);
+      } else if (next.ssoOnlyMode && !before.ssoOnlyMode) await requireBootstrapAdministrator(next);
       if (decides && next.isEnabled) await tryIt(next, secret, before);
 
       const event = { type: "sso.configured", caller, target: TARGET, before: entered(before) };
@@ -191,10 +196,10 @@ export function createConfigurations(deps: {
 const THE_CONFIGURATION = "The configuration of single sign-on";
 const TARGET = { type: "sso", id: "configuration" };
 
-/** The common name in our certificate. */
+/** Common name of the service's certificate. */
 const SERVICE_KEY_NAME = "credential-lifecycle-service";
 
-/** What the audit log has of it: its secrets lie elsewhere, and only which version it is stands in the row. */
+/** Returns the configuration for the audit log. It contains references of secrets, not the secrets. */
 function entered(config: SsoConfiguration) {
   const { generation: _, revision: __, updatedAt: ___, updatedBy: ____, ...rest } = config;
   const { samlIdpCertificates: certificates, samlServiceCertificate: own, ...others } = rest;

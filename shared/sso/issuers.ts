@@ -1,5 +1,5 @@
-/** Issuers that anybody may have an account with, or that sign in people of many organisations under one name. */
-const SHARED_ISSUERS: ReadonlySet<string> = new Set([
+/** Issuers with which anyone can have an account, or that serve many organizations under one name. */
+const MULTI_ORGANIZATION_ISSUERS: ReadonlySet<string> = new Set([
   "https://accounts.google.com",
   "https://appleid.apple.com",
   "https://gitlab.com",
@@ -21,12 +21,13 @@ const SHARED_ISSUERS: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Whether the issuer serves more than one organisation, so that not everybody it knows is one of ours. Maintained by hand:
- * no discovery document says it.
+ * Returns true if the issuer serves more than one organization, so that its users don't all belong to this organization.
+ * Maintained by hand, because discovery documents don't say it.
  */
-export const isShared = (issuer: string): boolean => SHARED_ISSUERS.has(issuer.replace(/\/+$/, ""));
+export const isMultiOrganizationIssuer = (issuer: string): boolean =>
+  MULTI_ORGANIZATION_ISSUERS.has(issuer.replace(/\/+$/, ""));
 
-/** Where Entra signs in, in every cloud: https://learn.microsoft.com/entra/identity-platform/authentication-national-cloud */
+/** Sign-in hosts of Entra in every cloud: https://learn.microsoft.com/entra/identity-platform/authentication-national-cloud */
 const ENTRA_HOSTS: ReadonlySet<string> = new Set([
   "login.microsoftonline.com",
   "login.microsoft.com",
@@ -41,7 +42,7 @@ const ENTRA_HOSTS: ReadonlySet<string> = new Set([
 const PERSONAL_TENANT = "9188040d-6c67-4c5b-b112-36a304b66dad";
 const TENANT = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-/** Whether it is an issuer of Entra that is not one organisation's tenant: `common`, `organizations`, a domain, `{tenantid}`. */
+/** Returns true for an issuer of Entra that is not a single tenant: `common`, `organizations`, a domain, `{tenantid}`. */
 export function isEntraWithoutTenant(issuer: URL): boolean {
   if (!ENTRA_HOSTS.has(issuer.hostname)) return false;
   const tenant = issuer.pathname.split("/")[1] ?? "";

@@ -1,14 +1,14 @@
-/** Somebody as an identity provider vouches for them. */
+/** A person whom an identity provider authenticated. */
 export interface Person {
-  /** OIDC's issuer, SAML's entity id. */
+  /** Issuer in OIDC, entity id in SAML. */
   issuer: string;
-  /** Who it is there; never an e-mail address. */
+  /** Identifier of the person at the issuer. Never an email address. */
   subject: string;
-  /** Claims by their names, or attributes: text or lists of it, and for OIDC any JSON. */
+  /** Claims or attributes by name: text or lists of text, and for OIDC any JSON. */
   claims: Readonly<Record<string, unknown>>;
 }
 
-/** Names under which providers say what somebody is called; the first that is there counts. */
+/** Claims and attributes that may contain the person's name. The first one present is used. */
 const NAMES = [
   "preferred_username",
   "upn",
@@ -20,7 +20,7 @@ const EMAILS = ["email", "http://schemas.xmlsoap.org/ws/2005/05/identity/claims/
 
 const EMAIL = /^[^\s@]{1,64}@[^\s@]{1,255}$/;
 
-/** What the provider calls somebody; of an address the part before the @. */
+/** Returns the person's name according to the provider. Of an email address, the part before the @. */
 export const nameOf = (person: Person): string | undefined => first(person, NAMES)?.replace(/@.*$/, "");
 
 export function emailOf(person: Person): string | undefined {
@@ -29,7 +29,7 @@ export function emailOf(person: Person): string | undefined {
 }
 
 /**
- * The domain of an address that the provider says it has verified. Without that anybody could have written it:
+ * Returns the domain of an email address that the provider has verified. An unverified address could be anyone's:
  * https://learn.microsoft.com/entra/identity-platform/optional-claims-reference (xms_edov)
  */
 export function verifiedDomainOf(person: Person): string | undefined {

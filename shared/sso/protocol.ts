@@ -1,32 +1,32 @@
 import type { SsoConfiguration } from "./configuration.ts";
 import type { Person } from "./person.ts";
-import type { SignInRequest } from "./requests.ts";
+import type { SignInRequest } from "./sign-in-requests.ts";
 
-/** What an identity provider sent back by way of the browser. */
+/** The response of an identity provider, sent through the browser. */
 export interface Callback {
-  /** The query, or the form's fields. */
+  /** Query parameters or form fields. */
   parameters: URLSearchParams;
 }
 
-/** One look at a configuration that is not saved yet. */
+/** One step of the test of an unsaved configuration. */
 export interface Check {
   name: "address" | "document" | "keys" | "client";
   passed: boolean;
-  /** What was found, or what to do about it. */
+  /** The result, or how to fix the problem. */
   detail: string;
 }
 
-/** A way of signing in with an identity provider. */
+/** A sign-in protocol: OpenID Connect or SAML. */
 export interface Protocol {
   /**
-   * Where a browser goes to sign in.
+   * Returns the URL to which the browser is redirected to sign in.
    *
-   * @param origin - Our own origin.
+   * @param origin - The service's own origin.
    * @throws {SignInRefused} providerUnreachable, badResponse
    */
   begin(config: SsoConfiguration, request: SignInRequest, origin: string): Promise<URL>;
   /**
-   * Who signed in there, after everything that was answered is proven.
+   * Verifies the response and returns the person who signed in.
    *
    * @throws {SignInRefused}
    */

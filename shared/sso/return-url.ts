@@ -1,12 +1,12 @@
-/** Characters of a path that a sign-in may lead back to. */
+/** Maximum length of a path to return to after a sign-in. */
 export const LONGEST_RETURN_URL = 2048;
 
-/** The path as the header Location takes it, which is in ASCII; what else a person's path holds is encoded. */
+/** Encodes a path for the header Location, which is in ASCII. */
 export const asLocation = (path: string): string => path.replace(/[^\x21-\x7e]+/g, encodeURIComponent);
 
 /**
- * Whether a browser that is sent to this path stays with us, whatever it makes of it: browsers take `\` for `/`, leave out
- * tabs and line ends, and take two slashes for another host. https://url.spec.whatwg.org/#concept-basic-url-parser
+ * Returns true if a redirect to this path stays on this service however the browser parses it: browsers read `\` as `/`, ignore
+ * tabs and line ends, and read two slashes as another host. https://url.spec.whatwg.org/#concept-basic-url-parser
  */
 export function isOwnPath(path: string, origin: string): boolean {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for

@@ -2,13 +2,13 @@ import type { Role } from "../platform/http/endpoint.ts";
 import type { SsoConfiguration } from "./configuration.ts";
 import type { Person } from "./person.ts";
 
-/** The role somebody gets, or why they get none. */
+/** The role of a person, or why there is none. */
 export type Decision = Role | { refused: "noRole" | "rolesConflict" | "rolesNotSent" };
 
 /**
- * The role of somebody whom single sign-on made a user, worked out at every sign-in.
+ * Determines the role of an SSO user at every sign-in.
  *
- * @param now - The role they have; undefined for somebody new. It stays where no mapping says otherwise.
+ * @param now - The current role; undefined for a new user. It stays if there is no mapping.
  */
 export function roleOf(config: SsoConfiguration, person: Person, now: Role | undefined): Decision {
   const { rolesClaim, roleMapping, defaultRole } = config;
@@ -19,14 +19,14 @@ export function roleOf(config: SsoConfiguration, person: Person, now: Role | und
     values.filter((value) => Object.hasOwn(roleMapping, value)).map((value) => roleMapping[value]!),
   );
   if (mapped.has("admin")) return "admin";
-  // Neither is above the other: which one is meant must be said.
+  // Neither role includes the other, so the mapping must decide.
   if (mapped.has("auditor") && mapped.has("operator")) return { refused: "rolesConflict" };
   for (const role of ["auditor", "operator", "user"] as const) if (mapped.has(role)) return role;
   return defaultRole ?? { refused: "noRole" };
 }
 
 /**
- * The texts at a claim, or at a JSON pointer into the claims (RFC 6901); none when it is not there. Undefined when the
+ * Returns the texts at a claim, or at a JSON pointer into the claims (RFC 6901); none if it does not exist. Undefined if the
  * provider says that it left the claim out for its length, as Entra does:
  * https://learn.microsoft.com/entra/identity-platform/id-token-claims-reference#groups-overage-claim
  */

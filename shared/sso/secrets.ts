@@ -1,11 +1,11 @@
-import type { KeptSecrets, SecretsOwner } from "../secrets/kept-secrets.ts";
+import type { SecretsOwner, StoredSecrets } from "../secrets/stored-secrets.ts";
 import { SSO } from "./configuration.ts";
 
-/** The use of our own key for SAML, which is sent nowhere. */
+/** The use of the service's own SAML key, which is not sent anywhere. */
 export const SERVICE_KEY_USE = "saml";
 
-/** The client's secret, for the issuer it is sent to, and our own key for SAML. */
-export type SsoSecrets = KeptSecrets;
+/** The stored secrets of single sign-on: the client secret, bound to its issuer, and the service's own SAML key. */
+export type SsoSecrets = StoredSecrets;
 
 export const SSO_SECRETS: SecretsOwner = {
   what: "Secrets of single sign-on",

@@ -1,4 +1,4 @@
-import type { Federated } from "../access/federated.ts";
+import type { FederatedSignIn } from "../access/federated-sign-in.ts";
 import { identityId } from "../access/user.ts";
 import type { Audit } from "../audit/audit.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
@@ -10,41 +10,42 @@ import type { SsoConfiguration } from "./configuration.ts";
 import type { Configurations } from "./configurations.ts";
 import { emailOf, nameOf, type Person, verifiedDomainOf } from "./person.ts";
 import type { Protocol } from "./protocol.ts";
-import { refusalOf, SignInRefused } from "./refusals.ts";
-import { bindingCookie, createSignInRequests, type ProtocolName } from "./requests.ts";
 import { asLocation, isOwnPath } from "./return-url.ts";
 import { roleOf } from "./roles.ts";
+import { SignInRefused, signInRefusedFor } from "./sign-in-refused.ts";
+import { bindingCookie, createSignInRequests, type ProtocolName } from "./sign-in-requests.ts";
 
-/** Where a browser is sent, and with what. */
+/** A redirect of the browser and its cookie. */
 export interface Redirection {
   location: string;
   cookies: Cookie[];
 }
 
-/** What a provider sent back by way of a browser, and what the browser had of its own. */
+/** The response of a provider, sent through a browser, and values of the browser itself. */
 export interface Arrival {
   protocol: ProtocolName;
-  /** The query, or the form's fields. */
+  /** Query parameters or form fields. */
   parameters: URLSearchParams;
-  /** What the provider was given to hand back: `state`, `RelayState`. */
+  /** The value that the provider returns unchanged: `state`, `RelayState`. */
   requestId: string | undefined;
-  /** The binding cookie's value. */
+  /** Value of the binding cookie. */
   cookie: string | undefined;
-  /** What the browser says it is. */
+  /** `User-Agent` header of the browser. */
   userAgent: string | undefined;
 }
 
-/** Sign-ins by way of a browser. What they are refused with is for people: see `REFUSALS`. */
+/** The two steps of a single sign-on in a browser. Texts of rejections are in `REFUSALS`. */
 export interface SignIns {
   /**
-   * @param returnUrl - Where the person wants to be afterwards.
-   * @param origin - Our own origin, undefined when nobody configured it.
-   * @throws {Problem} invalidRequest (a foreign returnUrl), conflict (single sign-on is not configured), signInFailed, unavailable
+   * Starts a sign-in. @param returnUrl - The path to return to afterwards.
+   * @param origin - The service's own origin. Undefined if it is not configured.
+   * @throws {Problem} invalidRequest (a foreign returnUrl), conflict (single sign-on is not configured), signInFailed,
+   * unavailable
    */
   begin(returnUrl: string | undefined, origin: string | undefined, caller: Caller): Promise<Redirection>;
-  /** @throws {Problem} conflict, signInStale, signInFailed, signInRefused, unavailable */
+  /** Completes a sign-in. @throws {Problem} conflict, signInStale, signInFailed, signInRefused, unavailable */
   complete(arrival: Arrival, origin: string | undefined, caller: Caller): Promise<Redirection>;
-  /** Removes requests that are over. */
+  /** Deletes expired requests. */
   cleanUp(): Promise<void>;
 }
 
@@ -52,7 +53,7 @@ export function createSignIns(deps: {
   tables: Tables;
   configurations: Configurations;
   protocols: Partial<Record<ProtocolName, Protocol>>;
-  federated: Federated;
+  federated: FederatedSignIn;
   audit: Pick<Audit, "refused">;
   clock: Clock;
   randomness: Randomness;
@@ -60,7 +61,7 @@ export function createSignIns(deps: {
   const { configurations, protocols, federated, audit } = deps;
   const requests = createSignInRequests(deps);
 
-  /** Enters why a sign-in was refused, and tells the person. */
+  /** Records why a sign-in was rejected, and throws the problem for the user. */
   async function problemOf(error: unknown, caller: Caller, person: Person | undefined): Promise<unknown> {
     if (!(error instanceof SignInRefused)) return error;
     const identity = person && { issuer: person.issuer, subject: person.subject };
@@ -68,7 +69,7 @@ export function createSignIns(deps: {
       type: "user.signInRefused",
       caller,
       outcome: "refused",
-      // Repeats of one target are entered once: of each person refused there must be the pair.
+      // Repeats with one target share an audit entry, so the target must identify the person.
       target: { type: "ssoIdentity", id: identity ? identityId(identity) : error.reason },
       details: { reason: error.reason, by: "sso", ...error.details, ...identity },
     });
@@ -87,7 +88,7 @@ export function createSignIns(deps: {
       role: (now: Parameters<typeof roleOf>[2]) => roleOf(config, person, now),
     };
     const entered = await federated.signIn(arriving, caller, userAgent);
-    if ("refused" in entered) throw refusalOf(entered.refused);
+    if ("refused" in entered) throw signInRefusedFor(entered.refused);
     return entered;
   }
 
@@ -132,7 +133,7 @@ export function createSignIns(deps: {
   };
 }
 
-/** @throws {Problem} conflict while nobody can sign in so */
+/** @throws {Problem} conflict if single sign-on is not usable */
 function ready(
   config: SsoConfiguration,
   protocols: Partial<Record<ProtocolName, Protocol>>,
@@ -140,7 +141,7 @@ function ready(
 ): { own: string; protocol: Protocol } {
   const protocol = protocols[config.providerType];
   if (!config.isEnabled || !protocol || own === undefined) {
-    throw new Problem("conflict", "Single sign-on is not switched on. Sign in with username and password.");
+    throw new Problem("conflict", "Single sign-on is not turned on. Sign in with username and password.");
   }
   return { own, protocol };
 }

@@ -11,27 +11,27 @@ import type { RateLimiter } from "../platform/http/rate-limit.ts";
 import { createOutgoing, type OutgoingOptions } from "../platform/outgoing/outgoing.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import type { Tables } from "../platform/storage/tables.ts";
-import { createKeptSecrets } from "../secrets/kept-secrets.ts";
+import { createStoredSecrets } from "../secrets/stored-secrets.ts";
+import { issuerProblem, PUBLIC_TARGETS, providerTargets } from "./allowed-addresses.ts";
 import type { SsoChange, SsoConfigurationView, SsoTest, SsoTestResult } from "./api.ts";
-import { checkIssuer, withChange } from "./change.ts";
 import type { SsoConfiguration } from "./configuration.ts";
+import { checkIssuer, withChange } from "./configuration-change.ts";
 import { type Configurations, createConfigurations } from "./configurations.ts";
-import { credentialsExpiring, type SsoCredential } from "./expiring.ts";
+import { credentialsExpiring, type SsoCredential } from "./expiring-credentials.ts";
+import { type Candidate, testOidc } from "./oidc/connection-test.ts";
 import { createDiscovery, type DiscoveryDocument, fetchDiscoveryDocument } from "./oidc/discovery.ts";
 import { createOidc } from "./oidc/oidc.ts";
-import { type Candidate, testOidc } from "./oidc/test.ts";
 import type { Check, Protocol } from "./protocol.ts";
-import type { ProtocolName } from "./requests.ts";
+import { testSaml } from "./saml/configuration-test.ts";
 import { createSaml } from "./saml/saml.ts";
 import { checkSaml, withSamlMetadata } from "./saml/settings.ts";
-import { testSaml } from "./saml/test.ts";
 import { SSO_SECRETS } from "./secrets.ts";
+import type { ProtocolName } from "./sign-in-requests.ts";
 import { createSignIns, type SignIns } from "./sign-ins.ts";
-import { issuerProblem, PUBLIC_TARGETS, providerTargets } from "./targets.ts";
 
-/** Single sign-on: its configuration, and people who sign in with an identity provider. */
+/** Single sign-on: its configuration, and sign-ins with an identity provider. */
 export interface Sso {
-  /** What a page needs to show its button, in every tier. */
+  /** Returns the members that a page needs for its sign-in button, in every tier. */
   status(): Promise<{
     enabled: boolean;
     providerType: ProtocolName;
@@ -40,7 +40,7 @@ export interface Sso {
   }>;
   configuration(): Promise<SsoConfigurationView>;
   /**
-   * @param origin - Our own origin, undefined when nobody configured it.
+   * @param origin - The service's own origin. Undefined if it is not configured.
    * @throws {Problem} invalidRequest, conflict, preconditionFailed, unavailable
    */
   configure(
@@ -49,23 +49,31 @@ export interface Sso {
     caller: Caller,
     origin: string | undefined,
   ): Promise<SsoConfigurationView>;
-  /** Tries a configuration without saving it. @throws {Problem} invalidRequest, conflict */
+  /** Tests a configuration without saving it. @throws {Problem} invalidRequest, conflict */
   test(given: SsoTest, caller: Caller, origin: string | undefined): Promise<SsoTestResult>;
   /** @throws {Problem} notFound, preconditionFailed */
   disable(ifMatch: string | undefined, caller: Caller): Promise<void>;
-  /** What an issuer says of itself; for anybody, so at public addresses only. @throws {Problem} invalidRequest, rateLimited */
+  /**
+   * Returns an issuer's discovery document. Anyone can call it, so only public addresses are allowed. @throws {Problem}
+   * invalidRequest, rateLimited
+   */
   discover(issuerUrl: string, caller: Caller): Promise<DiscoveryDocument>;
-  /** What identity providers for SAML must know of us, as XML; in every tier. @throws {Problem} conflict without an origin */
+  /**
+   * Returns the service's metadata for SAML identity providers as XML, in every tier. @throws {Problem} conflict without an
+   * origin
+   */
   samlMetadata(origin: string | undefined): Promise<string>;
   begin: SignIns["begin"];
   complete: SignIns["complete"];
-  /** Whether passwords are taken of this user now. */
+  /** Decides whether a user may sign in with a password now. */
   passwordSignIn: PasswordSignIn;
-  /** Whether users of single sign-on have their roles from a mapping. */
+  /** Returns true if a mapping assigns the roles of SSO users. */
   roleMapped(): Promise<boolean>;
-  /** Credentials that single sign-on stands on, while it is on, and that expire by an instant; for the alerts. */
+  /** Returns the credentials that single sign-on depends on and that expire by a time, for alerts. None if it is turned off. */
   expiring(by: Date): AsyncGenerator<SsoCredential>;
-  /** Removes what is over; once a day. @throws {CloudFailure} when a secret stays. */
+  /**
+   * Deletes expired rows and unused secrets. A daily timer calls it. @throws {CloudFailure} if a secret could not be deleted.
+   */
   cleanUp(caller: Caller): Promise<void>;
 }
 
@@ -73,33 +81,34 @@ export interface SsoDependencies {
   tables: Tables;
   config: Pick<Config, "PRIVATE_TARGET_HOSTS" | "PUBLIC_BASE_URL" | "BOOTSTRAP_ADMIN_USERNAME">;
   audit: Audit;
-  access: Pick<Access, "federated" | "bootstrapStands">;
+  access: Pick<Access, "federated" | "hasBootstrapAdministrator">;
   licensing: Pick<Licensing, "tier">;
-  /** Undefined while the service has no key vault of its own: client secrets are then refused. */
+  /** Undefined if the service has no key vault of its own. Then client secrets are rejected. */
   vault: ServiceKeyVault | undefined;
-  /** Counts `discover` by address. */
+  /** Limits calls of `discover` per client address. */
   discoverLimiter: RateLimiter;
   clock: Clock;
   randomness: Randomness;
   log: Logger;
-  /** How names are resolved; by the system's resolver, unless a test says otherwise. */
+  /** Resolves host names. Default: the system's resolver. Tests replace it. */
   resolve?: OutgoingOptions["resolve"];
 }
 
+/** Creates single sign-on: connects the configuration, the two protocols and the sign-ins. */
 export function createSso(deps: SsoDependencies): Sso {
   const { tables, config, audit, access, licensing, clock, randomness, log } = deps;
   const resolving = deps.resolve && { resolve: deps.resolve };
   const targets = { ...providerTargets(config), ...resolving };
   const outgoing = createOutgoing(targets);
-  const anybodys = createOutgoing({ ...PUBLIC_TARGETS, ...resolving });
+  const anonymousDiscovery = createOutgoing({ ...PUBLIC_TARGETS, ...resolving });
   const allowed = (address: string) => issuerProblem(address, targets) === undefined;
-  const secrets = createKeptSecrets(SSO_SECRETS, { tables, audit, vault: deps.vault, clock, randomness });
+  const secrets = createStoredSecrets(SSO_SECRETS, { tables, audit, vault: deps.vault, clock, randomness });
   const configurations: Configurations = createConfigurations({
     tables,
     audit,
     secrets,
     targets,
-    bootstrapStands: () => access.bootstrapStands(),
+    hasBootstrapAdministrator: () => access.hasBootstrapAdministrator(),
     clock,
     randomness,
     log,
@@ -122,17 +131,20 @@ export function createSso(deps: SsoDependencies): Sso {
 
   const isOn = async ({ isEnabled }: SsoConfiguration) => isEnabled && (await licensing.tier()) === "pro";
 
-  /** What it is now, and whether passwords are off: never without a licence, nor without a way back in. */
+  /**
+   * Returns the configuration, and whether passwords are turned off: never without a license, and never without a usable
+   * bootstrap administrator.
+   */
   async function current() {
     const now = await configurations.read();
     const enabled = await isOn(now);
-    return { now, enabled, ssoOnlyMode: enabled && now.ssoOnlyMode && (await access.bootstrapStands()) };
+    return { now, enabled, ssoOnlyMode: enabled && now.ssoOnlyMode && (await access.hasBootstrapAdministrator()) };
   }
 
   const tried = (candidate: Candidate, origin: string): Promise<Check[]> =>
     testOidc(candidate, origin, { outgoing, clock, allowed });
 
-  /** @throws {CloudFailure}; {Problem} invalidRequest when somebody took it out of the key vault */
+  /** @throws {CloudFailure}; {Problem} invalidRequest if the secret was deleted from the key vault */
   async function savedSecret(
     reference: NonNullable<SsoConfiguration["oidcClientSecret"]>,
     issuer: string,
@@ -147,7 +159,7 @@ export function createSso(deps: SsoDependencies): Sso {
     if (issuer === undefined) throw invalidBody("oidcIssuer", "is needed");
     checkIssuer(issuer, targets);
     const clientId = given.oidcClientId ?? saved.oidcClientId;
-    // The saved secret goes to the issuer it was given for, for the client it was given for.
+    // The saved secret is sent only to the issuer and for the client for which it was entered.
     const same = issuer === saved.oidcIssuer && clientId === saved.oidcClientId;
     const reference = given.oidcClientSecret === undefined && same ? saved.oidcClientSecret : undefined;
     const secret = reference ? await savedSecret(reference, issuer) : given.oidcClientSecret;
@@ -174,7 +186,7 @@ export function createSso(deps: SsoDependencies): Sso {
       return await configurations.change(given, ifMatch, caller, async (next, given, before) => {
         if (next.providerType !== "oidc") return;
         const candidate: Candidate = { issuer: next.oidcIssuer!, clientId: undefined, secret: given };
-        // As it stands and is in use, the client was tried before: the key vault is left alone.
+        // An unchanged client in use was tested when it was saved, so the key vault is not read.
         if (given !== undefined || clientOf(next) !== clientOf(before)) {
           candidate.clientId = next.oidcClientId;
           if (next.oidcClientSecret && given === undefined)
@@ -210,14 +222,14 @@ export function createSso(deps: SsoDependencies): Sso {
 
     async discover(issuerUrl, caller) {
       const { allowed: counted, retryAfterSeconds } = await deps.discoverLimiter.take(`address:${caller.address}`);
-      if (!counted) throw retryLater("rateLimited", "Wait as long as Retry-After says.", retryAfterSeconds);
+      if (!counted) throw retryLater("rateLimited", "Wait for the time in Retry-After.", retryAfterSeconds);
       const problem = issuerProblem(issuerUrl, PUBLIC_TARGETS);
       if (problem !== undefined) throw invalidBody("issuerUrl", problem);
       if (new URL(issuerUrl).port !== "") throw invalidBody("issuerUrl", "must have no port");
       try {
-        return await fetchDiscoveryDocument(issuerUrl, anybodys);
+        return await fetchDiscoveryDocument(issuerUrl, anonymousDiscovery);
       } catch (error) {
-        // The same whatever it was: nobody learns here which names and hosts there are.
+        // One error for all causes, so that the response does not reveal which names and hosts exist here.
         if (!EXPECTED.includes((error as Error).name)) throw error;
         throw invalidBody("issuerUrl", "has no discovery document that can be read at a public address");
       }
@@ -253,15 +265,15 @@ export function createSso(deps: SsoDependencies): Sso {
   };
 }
 
-/** What a client at a provider proves itself as, and whether it is in use; to be compared. */
+/** Returns the client's identity at the provider and whether it is in use, for a comparison. */
 const clientOf = ({ isEnabled, providerType, oidcIssuer, oidcClientId, oidcClientSecret }: SsoConfiguration): string =>
   JSON.stringify([isEnabled, providerType, oidcIssuer, oidcClientId, oidcClientSecret]);
 
 const EXPECTED = ["NoDiscoveryDocument", "Unreachable"];
 
 /**
- * Providers come back to our origin: below a path another service may answer there, and without TLS anybody on the way
- * reads what they bring.
+ * Providers redirect to the service's origin. With a path, another service could answer there, and without TLS the response
+ * could be read in transit.
  *
  * @throws {Problem} conflict
  */
@@ -269,13 +281,10 @@ function requirePlainAddress(publicBaseUrl: string | undefined): void {
   if (publicBaseUrl === undefined) return;
   const { protocol, hostname, pathname } = new URL(publicBaseUrl);
   if (pathname === "/" && (protocol === "https:" || isLoopback(hostname))) return;
-  throw new Problem(
-    "conflict",
-    "For single sign-on PUBLIC_BASE_URL must be an https:// address without a path. Set it to such a one.",
-  );
+  throw new Problem("conflict", "For single sign-on PUBLIC_BASE_URL must be an https:// address without a path.");
 }
 
-/** @throws {Problem} conflict: providers are told to come back to an address that nobody who calls may choose */
+/** @throws {Problem} conflict if no origin is configured: the redirect address must not depend on the request */
 function requireOrigin(origin: string | undefined): string {
   if (origin !== undefined) return origin;
   throw new Problem("conflict", "Set PUBLIC_BASE_URL to the address at which people reach this service.");

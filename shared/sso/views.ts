@@ -4,6 +4,7 @@ import { expiryOf } from "./saml/certificates.ts";
 
 const certificateView = (certificate: string) => ({ certificate, expiresOn: expiryOf(certificate).toISOString() });
 
+/** Converts the configuration of single sign-on to the form in API responses. */
 export const ssoConfigurationView = (
   config: SsoConfiguration,
   logins: LoginsRecord | undefined,

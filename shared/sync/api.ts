@@ -2,7 +2,7 @@ import * as z from "zod";
 import { entityTag } from "../platform/http/conditional-requests.ts";
 import { pageParameters } from "../platform/http/paging.ts";
 import type { Row } from "../platform/storage/entity.ts";
-import type { Planned } from "./plan.ts";
+import type { Planned } from "./decide.ts";
 import { PROVIDERS, providerOf } from "./providers/providers.ts";
 import {
   ENTRY_KINDS,
@@ -15,7 +15,7 @@ import {
   stateOf,
 } from "./record.ts";
 
-/** Sync records, their history and the providers' configuration as the API takes and shows them. */
+/** API schemas and views of sync records, their history and the configuration of providers. */
 
 const instant = z.iso.datetime();
 const providerIds = PROVIDERS.map(({ id }) => id) as [string, ...string[]];
@@ -213,11 +213,11 @@ export const SyncEntryView = z
   })
   .meta({ id: "SyncHistoryEntry" });
 
-/** Every member that any provider is configured with; which ones belong together, the provider's own schema says. */
+/** All members of all provider configurations. The schema of each provider decides which belong together. */
 const members = new Map<string, z.ZodType[]>();
 for (const { configuration } of PROVIDERS) {
   for (const [name, schema] of Object.entries(configuration.shape as Record<string, z.ZodType>)) {
-    // What a provider takes for a member that is left out is no other provider's.
+    // Without defaults: those of one provider do not apply to another.
     const given = schema instanceof z.ZodDefault ? (schema.unwrap() as z.ZodType) : schema;
     members.set(name, [...(members.get(name) ?? []), given]);
   }

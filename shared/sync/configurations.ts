@@ -11,7 +11,7 @@ import { keyEnd } from "../platform/storage/keys.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import { insert, type Operation, remove, replace, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { SECOND_MS } from "../platform/time.ts";
-import { createKeptSecrets, type SecretReference, type SecretsOwner } from "../secrets/kept-secrets.ts";
+import { createStoredSecrets, type SecretReference, type SecretsOwner } from "../secrets/stored-secrets.ts";
 import type { ProviderChange } from "./api.ts";
 import { type ProviderDependencies, SyncFailure } from "./providers/provider.ts";
 import { type AnyProvider, PROVIDERS, providerOf } from "./providers/providers.ts";
@@ -24,11 +24,11 @@ import {
   SYNC,
 } from "./record.ts";
 
-/** A check that is not over by then is given up. */
+/** Timeout for checking a configuration. */
 const CHECK_MS = 30 * SECOND_MS;
-/** What has records run again comes once more so much later, should the first message never be sent. */
+/** The message that starts failed records again is sent a second time after this delay, in case the first one is never sent. */
 const REPEATED_SECONDS = 60;
-/** Seconds a caller is asked to wait when a provider that is busy gave no time of its own. */
+/** Retry-After in seconds if a busy provider gave none. */
 const RETRY_SECONDS = 10;
 
 export const PROVIDER_SECRETS: SecretsOwner = {
@@ -40,16 +40,16 @@ export const PROVIDER_SECRETS: SecretsOwner = {
   removed: { type: "syncProvider.secretRemoved", target: { type: "syncProvider", id: "secret" } },
 };
 
-/** What a target is opened with. */
+/** A provider with the configuration that opens its targets. */
 export interface OpenedProvider {
   provider: AnyProvider;
   settings: Record<string, unknown>;
   secrets: Record<string, unknown>;
-  /** Of the configuration; undefined where the provider needs none. */
+  /** Revision of the configuration. Undefined if the provider needs none. */
   revision: string | undefined;
 }
 
-/** A credential of a provider, as the alerts tell of it. Instants are ISO 8601. */
+/** A credential of a provider, for alerts about expiry. Times are ISO 8601. */
 export interface ProviderCredential {
   id: string;
   what: string;
@@ -58,14 +58,18 @@ export interface ProviderCredential {
   expiresAt: string;
 }
 
-/** What the providers are configured with. Secrets lie in the service's own key vault and are never given out. */
+/** Stores the configurations of providers. Secrets are in the service's own key vault and are never returned. */
 export interface ProviderConfigurations {
-  /** Undefined while it is not configured, or its row was tampered with. @throws {Problem} notFound for no provider's name */
+  /**
+   * Returns undefined if the provider is not configured, or its row was tampered with. @throws {Problem} notFound for an
+   * unknown provider
+   */
   find(provider: string): Promise<Row<ProviderConfiguration> | undefined>;
-  /** Those that are configured. */
+  /** Returns the configurations of all configured providers. */
   all(): Promise<Row<ProviderConfiguration>[]>;
   /**
-   * Checks, without side effect, and saves. Secrets that are left out stay, if they go to the same address.
+   * Checks the configuration with a call without side effects, and saves it. Secrets that are left out stay if they are sent to
+   * the same address.
    *
    * @throws {Problem} notFound, invalidRequest, preconditionFailed, conflict, unavailable
    */
@@ -77,12 +81,15 @@ export interface ProviderConfigurations {
   ): Promise<Row<ProviderConfiguration>>;
   /** @throws {Problem} notFound, preconditionFailed */
   remove(provider: string, ifMatch: string | undefined, caller: Caller): Promise<void>;
-  /** For a run. @throws {SyncFailure} notConfigured; badCredentials for those that were refused; {CloudFailure} */
+  /**
+   * Returns what a run needs to open targets. @throws {SyncFailure} notConfigured; badCredentials if the provider rejected
+   * these credentials before; {CloudFailure}
+   */
   open(provider: string): Promise<OpenedProvider>;
-  /** The provider refused these credentials: nobody tries them again. */
+  /** Records that the provider rejected these credentials. No run tries them again. */
   refused(opened: OpenedProvider, providerCode: string | undefined): Promise<void>;
   expiring(by: Date): AsyncGenerator<ProviderCredential>;
-  /** Removes secrets that no configuration names any more; once a day. */
+  /** Deletes secrets that no configuration names anymore. Called once a day. */
   cleanUp(caller: Caller): Promise<void>;
 }
 
@@ -97,7 +104,7 @@ export function createConfigurations(deps: {
   log: Logger;
 }): ProviderConfigurations {
   const { tables, queues, audit, clock, randomness, log } = deps;
-  const secrets = createKeptSecrets(PROVIDER_SECRETS, deps);
+  const secrets = createStoredSecrets(PROVIDER_SECRETS, deps);
 
   function known(id: string): AnyProvider {
     const provider = providerOf(id);
@@ -107,9 +114,9 @@ export function createConfigurations(deps: {
   }
 
   const onCorrupt = ({ message }: StorageCorrupt) =>
-    log.error("A sync provider's configuration is not used: its row does not hold", { row: message });
+    log.error("A sync provider's configuration was skipped: its row is invalid", { row: message });
 
-  /** `broken`: there is a row, but this service did not write it as it is. */
+  /** Returns the stored row. `broken`: the row exists, but its signature is invalid. */
   async function look(id: string): Promise<{ row: Row<ProviderConfiguration> | undefined; broken?: StorageCorrupt }> {
     try {
       return { row: await tables.get(Configurations, SYNC, configurationKey(id)) };
@@ -131,18 +138,14 @@ export function createConfigurations(deps: {
     if (!stored.secret) return {};
     const text = deps.vault && (await secrets.read(stored.secret, useOf(provider, stored.settings)));
     if (text === undefined) {
-      throw new SyncFailure(
-        "notConfigured",
-        `The credentials of ${provider.title} are not in the key vault any more.`,
-        {
-          remedy: `Send them again: POST /api/automation/sync/providers/${provider.id}.`,
-        },
-      );
+      throw new SyncFailure("notConfigured", `The credentials of ${provider.title} are no longer in the key vault.`, {
+        remedy: `Send them again: POST /api/automation/sync/providers/${provider.id}.`,
+      });
     }
     return JSON.parse(text) as Record<string, unknown>;
   }
 
-  /** What was given, with the stored secrets where all were left out. */
+  /** Returns the given configuration, with the stored secrets if all secrets were left out. */
   async function completed(
     provider: AnyProvider,
     given: Record<string, unknown>,
@@ -170,7 +173,7 @@ export function createConfigurations(deps: {
 
   async function check(provider: AnyProvider, settings: Record<string, unknown>, secret: Record<string, unknown>) {
     try {
-      // A copy: SDKs write into what they are given.
+      // Passes a copy, because SDKs modify their arguments.
       await provider.check(settings, { ...secret }, deps.providers, AbortSignal.timeout(CHECK_MS));
     } catch (error) {
       if (!(error instanceof SyncFailure)) throw error;
@@ -193,7 +196,7 @@ export function createConfigurations(deps: {
       const { row: before, broken } = await look(id);
       if (before) requireMatch(before.etag, ifMatch, THE_CONFIGURATION);
       const { settings, secret, kept } = await completed(provider, given, before);
-      // The end of credentials is not that of the next ones.
+      // New credentials do not inherit the expiry of the old ones.
       const ends = expiresOn === undefined && kept ? before?.expiresOn : (expiresOn ?? undefined);
       const event = {
         type: "syncProvider.configured",
@@ -226,7 +229,8 @@ export function createConfigurations(deps: {
             : insert(Configurations, configurationKey(id), next),
         ];
         if (reference && !kept) operations.push(secrets.stillKept(reference));
-        // Said before as well, to be heard after it: who dies in between leaves no record waiting for its schedule.
+        // Sent before the write with a delay, and again after it: after a crash in between, records still do not wait for their
+        // schedules.
         await queues.send(CONFIGURED_QUEUE, { provider: id }, { delaySeconds: REPEATED_SECONDS });
         const etags = await write(operations, ifMatch);
         await queues.send(CONFIGURED_QUEUE, { provider: id });
@@ -265,7 +269,7 @@ export function createConfigurations(deps: {
     },
 
     async refused({ provider, revision }, providerCode) {
-      // Without secrets of its own there is nothing that could be sent anew.
+      // A provider without secrets has nothing that could be replaced.
       if (revision === undefined || provider.secretMembers.length === 0) return;
       const at = clock.now().toISOString();
       await tables.modify(Configurations, SYNC, configurationKey(provider.id), (now) =>
@@ -318,7 +322,7 @@ export function createConfigurations(deps: {
 
 const THE_CONFIGURATION = "The provider's configuration";
 
-/** Where the secrets are sent: they are read for nothing else, whatever a row says. */
+/** Binds stored secrets to the address they are sent to. They can't be read for another address, whatever a row says. */
 const useOf = ({ id, addressMembers }: AnyProvider, settings: Record<string, unknown>): string =>
   JSON.stringify([id, ...addressMembers.map((member) => settings[member] ?? null)]);
 
@@ -328,15 +332,15 @@ const asInvalid = (provider: AnyProvider) => (error: unknown) => {
   if (!(error instanceof SyncFailure)) throw error;
   throw invalidBody(
     provider.secretMembers[0]!,
-    "is needed again: the saved credentials are not in the key vault any more",
+    "is needed again: the saved credentials are no longer in the key vault",
   );
 };
 
 const NO_VAULT =
-  "A sync provider's configuration is kept with a key in the service's own key vault, which is not configured. Set SERVICE_KEY_VAULT_URL.";
+  "Sync provider configurations are signed with a key in the service's own key vault, which is not configured. Set SERVICE_KEY_VAULT_URL.";
 
 const tampered = ({ id, title }: AnyProvider) =>
-  new SyncFailure("notConfigured", `The configuration of ${title} was changed past this service, and is not used.`, {
+  new SyncFailure("notConfigured", `The configuration of ${title} was changed by another program and is not used.`, {
     remedy: `Find out who can write this service's tables; then send the configuration again: POST /api/automation/sync/providers/${id}.`,
   });
 

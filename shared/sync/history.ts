@@ -6,18 +6,20 @@ import { type Operation, put, type Range, remove, type Tables } from "../platfor
 import type { HistoryStore } from "../settings/retention.ts";
 import { ENTRY_PREFIX, Entries, entryKeys, entryPrefix, SYNC, type SyncEntry } from "./record.ts";
 
-/** Entries one call of a purge removes: a few seconds' work. */
+/** Maximum number of entries that one purge call deletes: a few seconds of work. */
 const PURGE_ROWS = 1000;
 
-/** What happened to records. Entries are written by the transaction of what they tell. */
+/** History of sync records. Entries are written in the transaction of the change that they describe. */
 export interface SyncHistory {
-  /** For the transaction of what it tells. */
+  /** Returns the operations that add an entry, for the transaction of the change. */
   enter(entry: SyncEntry): Operation[];
-  /** Of one record, newest first. With a cursor one request, on every page. @throws {Problem} invalidCursor */
+  /**
+   * Lists the history of one record, newest first. With a cursor each page takes one request. @throws {Problem} invalidCursor
+   */
   list(recordId: string, request: PageRequest): Promise<Page<SyncEntry>>;
-  /** The newest entry of a record. */
+  /** Returns the newest entry of a record. */
   last(recordId: string): Promise<SyncEntry | undefined>;
-  /** All entries after one, of every record, the oldest first; for the alerts. */
+  /** Lists the entries of all records after the given one, oldest first, for alerts. */
   since(entryId: string | undefined): AsyncGenerator<SyncEntry>;
   /** For the retention of histories. */
   store(): HistoryStore;
@@ -28,7 +30,7 @@ const Cursor = z.object({ after: z.string().max(256), offset: z.int(), total: z.
 export function createHistory(tables: Tables): SyncHistory {
   const rangeOf = (prefix: string) => ({ partitionKey: SYNC, from: prefix, before: keyEnd(prefix) });
 
-  /** Exact, or null beyond what is counted; and the row before the one at `offset`. */
+  /** Returns the exact number of entries, or null above the counting limit, and the row before the one at `offset`. */
   async function count(range: Range, offset = 0) {
     let total = 0;
     let before: string | undefined;
@@ -90,7 +92,7 @@ export function createHistory(tables: Tables): SyncHistory {
       async purge({ retentionDays, before }) {
         const end = ENTRY_PREFIX + encodeTime(Math.max(0, before.getTime()));
         const old = await take({ ...rangeOf(ENTRY_PREFIX), before: end }, PURGE_ROWS);
-        // Their places in the list by time go last, so that a purge that died finds them again.
+        // The rows of the list by time are deleted last, so that the next purge finds them again after a crash.
         for (const place of [0, 1] as const) {
           const keys = old.map((entry) => remove(Entries, entryKeys(entry)[place]));
           await tables.write(Entries.table, SYNC, keys);

@@ -27,29 +27,29 @@ import {
   targetKey,
 } from "./record.ts";
 
-/** The places of the sync records in their indexes: by target, by source, and those that are due by time. */
+/** Index rows of sync records: by target, by source and by due time. */
 export interface RecordIndexes {
-  /** A transaction. What removes a place in an index that is not there is left out of it. */
+  /** Runs a transaction. Leaves out deletions of index rows that do not exist. */
   submit(operations: Operation[]): Promise<Map<string, string>>;
-  /** The records of a source. */
+  /** Returns the IDs of the records with this source. */
   ofSource(vault: string, secret: string): Promise<string[]>;
   /**
-   * What removes the places of one that was tampered with, by reading the whole indexes. They may be many: whoever wrote the
-   * table wrote them, too.
+   * Returns deletions of all index rows of a tampered record, by reading all indexes. There may be many, because whoever
+   * changed the table may have added some.
    */
   placesOf(recordId: string): Promise<Operation[]>;
-  /** The places of a record among those that are due, by reading all of them. */
+  /** Returns the due rows of a record, by reading all of them. */
   duePlacesOf(recordId: string): Promise<{ rowKey: string; etag: string; aside?: boolean | undefined }[]>;
 }
 
 export function createIndexes({ tables, log }: { tables: Tables; log: Logger }): RecordIndexes {
   const onCorrupt = (row: StorageCorrupt) =>
-    log.error("A place of a sync record is left out: its row does not hold", { row: row.message });
+    log.error("An index row of a sync record was skipped: it is invalid", { row: row.message });
 
-  /** A record's places in an index, found by reading all of it. */
+  /** Returns a record's rows in one index, by reading the whole index. */
   async function placesIn<T>(rowsOf: Entity<T>, prefix: string, isIts: (row: Row<T>) => boolean): Promise<Row<T>[]> {
     const found: Row<T>[] = [];
-    // What somebody else wrote there does not keep anybody from finding the others.
+    // Invalid rows are skipped, so that one does not hide the others.
     const range = { partitionKey: SYNC, from: prefix, before: keyEnd(prefix), onCorrupt };
     for await (const rows of tables.pages(rowsOf, range)) found.push(...rows.filter(isIts));
     return found;
@@ -90,13 +90,13 @@ export function createIndexes({ tables, log }: { tables: Tables; log: Logger }):
 
 const INDEXES = [TARGET_PREFIX, SOURCE_PREFIX, DUE_PREFIX];
 
-/** By source and by time the id stands at the end of the key. */
+/** In the indexes by source and by due time, the record ID is at the end of the key. */
 const endsWith =
   (recordId: string) =>
   ({ rowKey }: { rowKey: string }): boolean =>
     rowKey.endsWith(`|${recordId}`);
 
-/** What removes a record and its places in the indexes, for `submit`. */
+/** Returns the operations that delete a record and its index rows, for `submit`. */
 export const removal = (record: SyncRecordRow): Operation[] => [
   remove(Records, record.rowKey, record.etag),
   remove(References, keyOfTarget(record)),
@@ -104,7 +104,7 @@ export const removal = (record: SyncRecordRow): Operation[] => [
   ...(record.nextRunAt === undefined ? [] : [remove(DueRows, dueKey(record.nextRunAt, record.recordId))]),
 ];
 
-/** What moves a record's place among those that are due. */
+/** Returns the operations that move a record's due row. */
 export function movedDue(before: SyncRecord, next: SyncRecord, sentAt?: string): Operation[] {
   if (before.nextRunAt === next.nextRunAt) return [];
   const { recordId } = next;
@@ -116,7 +116,7 @@ export function movedDue(before: SyncRecord, next: SyncRecord, sentAt?: string):
   ];
 }
 
-/** @returns The key under which there is one record for the target, whatever the spelling. */
+/** @returns The index key of the target. All spellings of a target have the same key, so it has one record. */
 export function keyOfTarget(
   record: Pick<SyncRecord, "targetProvider" | "targetService" | "targetRegion" | "targetName">,
 ) {

@@ -4,33 +4,37 @@ import { MINUTE_MS } from "../platform/time.ts";
 import { type LeaseRecord, Leases, leaseKey, SYNC } from "./record.ts";
 
 /**
- * How long a worker holds a record without a sign of it. A run looks for 90 seconds at most, renews its lease, and then
- * writes: all of the calls that one write takes end within four minutes.
+ * A worker loses its lease after this time without a heartbeat. A run reads for 90 seconds at most, renews its lease, and then
+ * writes. All calls of one write end within four minutes.
  */
 export const LEASE_MS = 6 * MINUTE_MS;
 
-/** One worker's hold on a record: no other runs it. */
+/** A worker's lease on a record. No other worker runs the record. */
 export interface Lease {
-  /** What the worker before this one was about to write when it died. */
+  /** The write that the previous worker announced before it crashed. */
   readonly before: { writing: string; creating: boolean } | undefined;
-  /** Whether it announced that nothing was there before. */
+  /** Whether the target did not exist when this worker announced its write. */
   readonly creating: boolean;
   /**
-   * Says what is about to be written, and that this worker still holds the record.
+   * Announces a write and renews the lease.
    *
-   * @returns False when another worker has taken it: nothing may be written then.
+   * @returns False if another worker has taken the lease. Nothing may be written then.
    */
   announce(writing: string, creating: boolean): Promise<boolean>;
-  /** For the transaction of the run's outcome: it fails when another worker has taken the record. */
+  /**
+   * Returns the operation that ends the lease, for the transaction of the run's outcome. The transaction fails if another
+   * worker has taken the lease.
+   */
   end(): Operation;
-  /** Gives it up without an outcome. */
+  /** Releases the lease without an outcome. */
   release(): Promise<void>;
 }
 
 /**
- * Undefined, with the milliseconds it may last, when another worker holds the record.
+ * Takes the lease of a record. Returns undefined, with the milliseconds to wait, if another worker has it.
  *
- * @param mayTakeOver - Whether this one may go on at once in the place of that owner, alive or not.
+ * @param mayTakeOver - Returns whether this worker may take over from that owner immediately, even if the owner is still
+ * running.
  */
 export async function takeLease(
   tables: Tables,
@@ -84,7 +88,7 @@ export async function takeLease(
   return { lease };
 }
 
-/** Whether a worker holds the record now. */
+/** Returns whether a worker has the lease of the record now. */
 export async function isHeld(tables: Tables, recordId: string): Promise<boolean> {
   const found = await tables.getWithAge(Leases, SYNC, leaseKey(recordId));
   return found !== undefined && !found.row.free && found.ageMs < LEASE_MS;

@@ -4,36 +4,38 @@ import { withoutKeys } from "../platform/storage/entity.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import { type Operation, replace } from "../platform/storage/tables.ts";
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../platform/time.ts";
-import type { RunFailed } from "./failure.ts";
 import type { SyncHistory } from "./history.ts";
 import { movedDue, type RecordIndexes } from "./indexes.ts";
 import type { Lease } from "./leases.ts";
 import { Records, RUN_QUEUE, type SyncEntry, type SyncRecord, sourceOf, targetOf } from "./record.ts";
 import type { SyncRecords } from "./records.ts";
+import type { RunFailed } from "./run-failure.ts";
 
-/** The first wait after a failure that may pass; it doubles with each further one, up to the record's schedule. */
+/** Wait after the first transient failure. It doubles with each further failure, up to the record's schedule. */
 const FIRST_RETRY_MS = 10 * MINUTE_MS;
 const MAX_DOUBLINGS = 8;
-/** How often an outcome is written anew because people change the record. */
+/** Number of attempts to write an outcome while users change the record. */
 const ATTEMPTS = 10;
 
-/** What a run came to. */
+/** Result of a run, to be stored. */
 export interface Outcome {
-  /** Members of the record that change; undefined takes one away. */
+  /** Changed members of the record. Undefined removes a member. */
   change: { [K in keyof SyncRecord]?: SyncRecord[K] | undefined };
-  /** What the history tells of it. */
+  /** The history entry; undefined if nothing changed. */
   entry?: Omit<SyncEntry, "entryId" | "recordId" | "at" | "source" | "target"> | undefined;
-  /** When to run again, instead of by the schedule. */
+  /** Seconds until the next run. Undefined: the record's schedule applies. */
   againInSeconds?: number | undefined;
 }
 
-/** Writes what runs came to. */
+/** Stores the outcomes of runs. */
 export interface Outcomes {
-  /** In one transaction with the end of the lease: false when another worker has taken the record. */
+  /** Stores an outcome and ends the lease, in one transaction. Returns false if another worker has taken the lease. */
   settle(started: SyncRecord, outcome: Outcome, lease: Lease): Promise<boolean>;
-  /** An entry of a record whose own row can't be read: of source and target it tells what the last one did. */
+  /**
+   * Returns the operations for a history entry of a record whose row can't be read. Source and target come from its last entry.
+   */
   enteredUnseen(recordId: string, entry: NonNullable<Outcome["entry"]>): Promise<Operation[]>;
-  /** What a failure comes to. What may pass is tried again soon, less and less often. */
+  /** Returns the outcome of a failure. After transient failures the record runs again with an increasing delay. */
   failed(record: SyncRecord, failed: Pick<RunFailed, "failure" | "passing" | "retryAfterSeconds">): Outcome;
 }
 
@@ -47,11 +49,11 @@ export function createOutcomes(deps: {
 }): Outcomes {
   const { queues, indexes, records, history, clock, randomness } = deps;
 
-  /** The record with a run's outcome on it. What people changed during the run stays. */
+  /** Applies an outcome to the current record. Changes that users made during the run stay. */
   function after(started: SyncRecord, now: SyncRecord, { change, againInSeconds }: Outcome): SyncRecord {
     const next: Record<string, unknown> = { ...now, ...change };
     if (now.requests !== started.requests) {
-      // Whoever asked for another run in the meantime gets it.
+      // A user requested another run in the meantime: the record stays due.
       next.state = now.state;
     } else if (now.enabled) {
       const waitMs = againInSeconds === undefined ? now.scheduleHours * HOUR_MS : againInSeconds * SECOND_MS;
@@ -81,7 +83,8 @@ export function createOutcomes(deps: {
           await indexes.submit([end, ...operations]);
           return { isOurs: true, next };
         } catch (error) {
-          // The lease is another worker's. Any other row was changed by people, and what they changed stays.
+          // Another worker has taken the lease. A conflict in any other row means that a user changed the record, so the write
+          // is repeated on the changed record.
           if (isConflict(error) && error.rowKey === end.rowKey) return { isOurs: false, next };
           throw error;
         }

@@ -3,13 +3,13 @@ import * as z from "zod";
 import { entity, type Row } from "../platform/storage/entity.ts";
 import { keyText } from "../platform/storage/keys.ts";
 import { isUlid, newestFirst } from "../platform/ulid.ts";
-import { secretReference } from "../secrets/kept-secrets.ts";
+import { secretReference } from "../secrets/stored-secrets.ts";
 
-/** Rows of sync. All stand in one partition, so that a record changes with its place in every index in one transaction. */
+/** Partition of all rows of sync, so that a record and its index rows change in one transaction. */
 export const SYNC = "sync";
 const TABLE = "Sync";
 
-/** What the last run found; `paused` is not among them: that is a record which is not enabled. */
+/** Results of the last run. A record that is not enabled is shown as `paused`. */
 export const RUN_STATES = ["new", "inSync", "pending", "drifted", "failing"] as const;
 export const STATES = [...RUN_STATES, "paused"] as const;
 export type RecordState = (typeof STATES)[number];
@@ -18,23 +18,23 @@ export const ON_DRIFT = ["overwrite", "report"] as const;
 
 /** Why the last run failed. */
 const failure = z.object({
-  /** A `SyncFailureCode`, a code of a `CloudFailure` for the source's vault, or `internal`. */
+  /** A `SyncFailureCode`, a code of a `CloudFailure` of a vault, or `internal`. */
   code: z.string(),
-  /** Where it lies. */
+  /** Where the cause is. */
   side: z.enum(["source", "target", "service"]),
   message: z.string(),
   remedy: z.string(),
   providerCode: z.string().optional(),
-  /** The first run that failed like this. */
+  /** Time of the first run with this failure. */
   since: z.string(),
 });
 export type RecordFailure = z.infer<typeof failure>;
 
-/** A key vault as Azure Resource Manager knows it. Another ID or creation date means another vault. */
+/** A key vault as Azure Resource Manager reports it. Another ID or creation date means another vault. */
 const vaultIdentity = z.object({
-  /** Its resource id in lower case. */
+  /** Resource ID in lower case. */
   id: z.string(),
-  /** ISO 8601; absent where Azure Resource Manager gives none. */
+  /** ISO 8601. Absent if Azure Resource Manager reports none. */
   createdOn: z.string().optional(),
 });
 export type VaultIdentity = z.infer<typeof vaultIdentity>;
@@ -50,37 +50,37 @@ const syncRecord = z.object({
   scheduleHours: z.number(),
   enabled: z.boolean(),
   onDrift: z.enum(ON_DRIFT),
-  /** Takes over a target that exists and is not ours. */
+  /** Takes over an existing target that this record did not create. */
   adopt: z.boolean(),
   state: z.enum(RUN_STATES),
-  /** We made the target, or took it over. */
+  /** The record created the target or took it over. */
   targetOwned: z.boolean(),
-  /** Where the target was seen: the provider's `placeMembers` then, as JSON. Another place has another target. */
+  /** Location of the target at the last run: the provider's `placeMembers` as JSON. Another location has another target. */
   place: z.string().optional(),
   /** Identity of the source vault and, for `azure`, of the target vault at the last successful run. */
   sourceIdentity: vaultIdentity.optional(),
   targetIdentity: vaultIdentity.optional(),
-  /** Time when a person last confirmed the current vaults (`confirmVaults`). */
+  /** Time when a user last confirmed the current vaults (`confirmVaults`). */
   vaultsConfirmedAt: z.string().optional(),
-  /** When a run last ended well, written or not. */
+  /** Time of the last successful run, whether it wrote or not. */
   lastCheckedAt: z.string().optional(),
-  /** When the target was last written. */
+  /** Time of the last write to the target. */
   lastSyncedAt: z.string().optional(),
-  /** The source version the target was last written with. */
+  /** Source version of the last write. */
   lastSourceVersion: z.string().optional(),
-  /** The `markId` it was written under. */
+  /** The `markId` of the last write. */
   targetMark: z.string().optional(),
   /**
-   * The source's newest versions as they were then, where Key Vault does not say which of them is current: it dates them by
-   * the second. As long as they are these, `currentVersion` is.
+   * The newest versions of the source, if several have the same second and Key Vault does not say which is current. While they
+   * are the same, `currentVersion` applies.
    */
   tiedVersions: z.string().optional(),
   currentVersion: z.string().optional(),
   failure: failure.optional(),
   failedRuns: z.number(),
-  /** When it is due; absent while it is paused. Its row in the due index stands at this instant. */
+  /** Time of the next run. Absent while the record is paused. The due row has this time in its key. */
   nextRunAt: z.string().optional(),
-  /** Counts requests to run it at once, so that one that comes during a run is not taken for done. */
+  /** Counts requests for an immediate run, so that a request during a run is not lost. */
   requests: z.number(),
   createdAt: z.string(),
   createdBy: z.string(),
@@ -89,50 +89,50 @@ const syncRecord = z.object({
 });
 export type SyncRecord = z.infer<typeof syncRecord>;
 export type SyncRecordRow = Row<SyncRecord>;
-/** Signed, since it decides where a secret is sent. */
+/** Signed, because the record decides where a secret is sent. */
 export const Records = entity(TABLE, syncRecord, { signed: true });
 
-/** A record by another key: by its target, of which there is one, and by its source. */
+/** Finds a record by its target, which has only one record, and by its source. */
 export const References = entity(TABLE, z.object({ recordId: z.string() }));
 
-/** A row of any index by its key alone, whatever it holds. */
+/** A row of any index, by its key alone. */
 export const IndexKeys = entity(TABLE, z.object({}));
 
-/** A record's place among those that are due, the earliest first. */
+/** A record's row in the list of due records, earliest first. */
 export const DueRows = entity(
   TABLE,
   z.object({
-    /** When its message was last sent. */
+    /** Time of the last message for the record. */
     sentAt: z.string().optional(),
-    /** The record was tampered with, which was told: from then on it is looked at once a day. */
+    /** The record was tampered with, and its history says so. From then on it is checked once a day. */
     aside: z.boolean().optional(),
   }),
 );
 
-/** One worker's hold on a record. How long it holds is told by the row's age. */
+/** Lease of a worker on a record. The age of the row decides whether the lease has expired. */
 const lease = z.object({
   owner: z.string(),
-  /** The source version that is about to be written, and whether nothing was there before. */
+  /** The source version that is about to be written, and whether the target did not exist before. */
   writing: z.string().optional(),
   creating: z.boolean().optional(),
-  /** Nobody holds it any more: the worker ended without an outcome. */
+  /** The lease is released: its worker ended without an outcome. */
   free: z.boolean().optional(),
 });
 export type LeaseRecord = z.infer<typeof lease>;
 export const Leases = entity(TABLE, lease);
 
-/** What a provider is configured with; its secrets lie in the service's own key vault. */
+/** Configuration of a provider. Its secrets are in the service's own key vault. */
 const configuration = z.object({
   provider: z.string(),
   settings: z.record(z.string(), z.unknown()),
   secret: secretReference.optional(),
-  /** Which secret members it holds. */
+  /** Names of the secret members that are set. */
   secretsSet: z.array(z.string()),
-  /** As an administrator says. */
+  /** Expiry that an administrator entered. */
   expiresOn: z.string().optional(),
-  /** The provider refused the credentials: they are not tried again until they change. */
+  /** The provider rejected the credentials. Runs do not try them again until they change. */
   refused: z.object({ at: z.string(), providerCode: z.string().optional() }).optional(),
-  /** Changes with every change by people. */
+  /** Changes with every change by a user. */
   revision: z.string(),
   createdAt: z.string(),
   checkedAt: z.string(),
@@ -140,10 +140,10 @@ const configuration = z.object({
   updatedBy: z.string(),
 });
 export type ProviderConfiguration = z.infer<typeof configuration>;
-/** Signed, since it decides where a secret is sent. */
+/** Signed, because the configuration decides where a secret is sent. */
 export const Configurations = entity(TABLE, configuration, { signed: true });
 
-/** What happened to a record. Runs that found everything as it should be are not entered. */
+/** An entry in the history of a record. Runs without changes have no entry. */
 export const ENTRY_KINDS = ["created", "updated", "mended", "driftFound", "failed", "recovered", "removed"] as const;
 const entry = z.object({
   entryId: z.string(),
@@ -159,17 +159,17 @@ const entry = z.object({
 export type SyncEntry = z.infer<typeof entry>;
 export const Entries = entity(TABLE, entry);
 
-/** When it was last said that due records are left alone for want of a licence. */
+/** Date of the last audit entry about runs that were skipped because of a missing license. */
 export const Notices = entity(TABLE, z.object({ day: z.string() }));
 export const LICENCE_NOTICE = "n|licence";
 
 export const RECORD_PREFIX = "r|";
 export const TARGET_PREFIX = "t|";
-/** Of references by source. */
+/** Prefix of references by source. */
 export const SOURCE_PREFIX = "s|";
 export const DUE_PREFIX = "d|";
 export const CONFIGURATION_PREFIX = "p|";
-/** Of all entries, the oldest first. */
+/** Prefix of all entries, oldest first. */
 export const ENTRY_PREFIX = "o|";
 
 export const recordKey = (recordId: string): string => RECORD_PREFIX + recordId;
@@ -180,10 +180,10 @@ export const sourcePrefix = (vault: string, secret: string): string =>
   `${SOURCE_PREFIX}${keyText(vault.toLowerCase())}|${keyText(secret.toLowerCase())}|`;
 export const sourceKey = ({ sourceVault, sourceSecret, recordId }: SyncRecord): string =>
   sourcePrefix(sourceVault, sourceSecret) + recordId;
-/** @param name - As `sameName` of its service writes it. */
+/** @param name - Normalized by `sameName` of its service. */
 export const targetKey = (provider: string, service: string, region: string | undefined, name: string): string =>
   `${TARGET_PREFIX}${[provider, service, (region ?? "").toLowerCase()].map(keyText).join("|")}|${hashOf(name)}`;
-/** Names may be longer than keys. */
+/** Hashed, because names may be longer than keys. */
 const hashOf = (name: string): string => createHash("sha256").update(name).digest("hex");
 export const entryPrefix = (recordId: string): string => `h|${recordId}|`;
 export const entryKeys = ({ recordId, entryId }: SyncEntry): [byRecord: string, oldestFirst: string] => [
@@ -194,15 +194,15 @@ export const entryKeys = ({ recordId, entryId }: SyncEntry): [byRecord: string, 
 export const stateOf = ({ enabled, state }: SyncRecord): RecordState => (enabled ? state : "paused");
 export const isRecordId = isUlid;
 
-/** Source and target as people name them. */
+/** Returns the source of a record as text for users. `targetOf` returns the target. */
 export const sourceOf = ({ sourceVault, sourceSecret }: Pick<SyncRecord, "sourceVault" | "sourceSecret">): string =>
   `${sourceVault}/${sourceSecret}`;
 export const targetOf = (record: SyncRecord): string =>
   [record.targetProvider, record.targetService, record.targetRegion, record.targetName].filter(Boolean).join("/");
 
-/** The queue of records to run: a hint to look at one; whether it is due stands in its row. */
+/** Queue of records to run. A message is only a hint: the record's row decides whether the record is due. */
 export const RUN_QUEUE = "sync-runs";
 export const RunMessage = z.object({ recordId: z.string() });
-/** The queue of providers whose configuration changed: what failed for want of one is due again. */
+/** Queue of providers whose configuration changed. Their failed records become due. */
 export const CONFIGURED_QUEUE = "sync-configured";
 export const ConfiguredMessage = z.object({ provider: z.string() });

@@ -32,7 +32,7 @@ import {
 } from "./record.ts";
 import type { RecordRules } from "./rules.ts";
 
-/** A record whose row this service did not write as it is. */
+/** A record whose row has an invalid signature, so another program changed it. */
 export interface Tampered {
   recordId: string;
   etag: string;
@@ -45,24 +45,27 @@ export interface RecordFilter {
   sourceSecret?: string | undefined;
 }
 
-/** Sync records: the only place that writes what people say of them. Every change is entered in the audit log. */
+/** Stores sync records. No other code writes what users configure. Every change is recorded in the audit log. */
 export interface SyncRecords {
-  /** For who goes on where a record was tampered with; neither when there is none of that id. */
+  /** Returns the row, or `broken` if it was tampered with. Neither is set for an unknown ID. */
   look(recordId: string): Promise<{ row?: SyncRecordRow | undefined; broken?: Tampered }>;
-  /** Undefined when there is none of that id. @throws {Problem} conflict: it was tampered with */
+  /** Returns undefined for an unknown ID. @throws {Problem} conflict if the record was tampered with */
   find(recordId: string): Promise<SyncRecordRow | undefined>;
   /** @throws {Problem} notFound; conflict */
   get(recordId: string): Promise<SyncRecordRow>;
-  /** Whether there is any. One request. */
+  /** Returns whether any record exists, with one request. */
   any(): Promise<boolean>;
-  /** In the order they were made. A request per 1,000 records, which are all counted; one that was tampered with is left out. */
+  /**
+   * Lists records in the order of their creation, and counts them all. Makes one request per 1,000 records. Leaves out tampered
+   * records.
+   */
   list(filter: RecordFilter, request: PageRequest): Promise<Page<SyncRecordRow>>;
-  /** The same without filter or page. */
+  /** Lists all records, without filter or page. */
   every(): AsyncGenerator<SyncRecordRow>;
   /**
-   * It is run at once, unless it is paused.
+   * Creates a record. It runs immediately, unless it is paused.
    *
-   * @throws {Problem} invalidRequest; serviceVault; syncLoop; alreadyExists for a target that another record has
+   * @throws {Problem} invalidRequest; serviceVault; syncLoop; alreadyExists if another record has the target
    */
   create(given: NewSyncRecord, caller: Caller): Promise<SyncRecordRow>;
   /** @throws {Problem} notFound; invalidRequest for another source or target; preconditionFailed */
@@ -72,11 +75,11 @@ export interface SyncRecords {
     caller: Caller,
     ifMatch: string | undefined,
   ): Promise<SyncRecordRow>;
-  /** Has a record run as soon as a worker is free. Answers it as it is then; undefined when it is gone, paused or broken. */
+  /** Requests an immediate run. Returns the changed record; undefined if it is gone, paused or tampered with. */
   request(recordId: string): Promise<SyncRecordRow | undefined>;
 }
 
-/** For the walk over all of them. */
+/** Range of all records. */
 export const ALL_RECORDS = { partitionKey: SYNC, from: RECORD_PREFIX, before: keyEnd(RECORD_PREFIX) };
 
 const Cursor = z.object({ after: z.string().max(64), filter: z.string() });
@@ -106,7 +109,7 @@ export function createRecords(deps: {
 
   async function find(recordId: string): Promise<SyncRecordRow | undefined> {
     const { row, broken } = await look(recordId);
-    if (broken) throw tampered(recordId, "Delete the record, which keeps its target, and create it again.");
+    if (broken) throw tampered(recordId, "Delete the record (its target stays) and create it again.");
     return row;
   }
 
@@ -123,7 +126,7 @@ export function createRecords(deps: {
     etag,
   });
 
-  /** A record as it was, and as it is to be, with its place among those that are due. */
+  /** Writes a changed record together with its due row. */
   async function write(before: SyncRecordRow, next: SyncRecord): Promise<SyncRecordRow> {
     const etags = await indexes.submit([replace(Records, before.rowKey, next, before.etag), ...movedDue(before, next)]);
     return asRow(next, etags.get(before.rowKey)!);
@@ -131,7 +134,7 @@ export function createRecords(deps: {
 
   const send = (recordId: string) => queues.send(RUN_QUEUE, { recordId });
 
-  /** The record as it is once it is due at once. */
+  /** Returns the record as due now. */
   const dueNow = (record: SyncRecord): SyncRecord => ({
     ...record,
     state: record.state === "new" ? "new" : "pending",
@@ -140,7 +143,7 @@ export function createRecords(deps: {
   });
 
   const onCorrupt = (row: StorageCorrupt) =>
-    log.error("A sync record is left out: its row does not hold", { row: row.message });
+    log.error("A sync record was skipped: its row is invalid", { row: row.message });
 
   return {
     look,
@@ -271,8 +274,8 @@ export function createRecords(deps: {
   };
 
   /**
-   * The ETag of a target's place whose record somebody removed past this service.
-   * @throws {Problem} alreadyExists: its record is there
+   * Returns the ETag of a target's reference whose record was deleted by another program.
+   * @throws {Problem} alreadyExists if the record exists
    */
   async function leftPlace(record: SyncRecord): Promise<string> {
     const place = await tables.get(References, SYNC, keyOfTarget(record));
@@ -282,12 +285,12 @@ export function createRecords(deps: {
   }
 
   function targetTaken(recordId: string | undefined): Problem {
-    const detail = `The sync record ${recordId} writes this target already. One target has one record.`;
+    const detail = `The sync record ${recordId} already writes this target. A target can have only one record.`;
     return new Problem("alreadyExists", detail, { members: { recordId } });
   }
 }
 
-/** Forgets the recorded vaults. The next run accepts vaults of these names that were created before now. */
+/** Drops the recorded vaults. The next run accepts vaults of these names that were created before now. */
 function confirmed(record: SyncRecord, now: Date): SyncRecord {
   const { sourceIdentity: _s, targetIdentity: _t, ...rest } = record;
   return { ...rest, vaultsConfirmedAt: now.toISOString() };
@@ -309,11 +312,11 @@ function fits(row: SyncRecordRow, filter: RecordFilter): boolean {
   );
 }
 
-/** What people are told of a record that was tampered with. */
+/** Creates the problem for a tampered record. */
 export const tampered = (recordId: string, remedy: string): Problem =>
   new Problem(
     "conflict",
-    `The row of the sync record ${recordId} was changed past this service, and is not used. Find out who can write this service's tables. ${remedy}`,
+    `The row of the sync record ${recordId} was changed by another program and is not used. Find out who can write this service's tables. ${remedy}`,
   );
 
 const THE_RECORD = "The sync record";

@@ -7,19 +7,19 @@ import type { NewSyncRecord, SyncRecordChange } from "./api.ts";
 import type { ProviderConfigurations } from "./configurations.ts";
 import { type AnyProvider, providerOf } from "./providers/providers.ts";
 import { References, SYNC, type SyncRecord, sourcePrefix, targetKey } from "./record.ts";
-import { type SyncVaults, vaultNameOf } from "./vaults.ts";
+import { type SyncVaults, vaultNameOf } from "./record-vaults.ts";
 
-/** Source and target of a record, as they are kept. */
+/** Source and target of a record, in the form that is stored. */
 export type Ends = Pick<
   SyncRecord,
   "sourceVault" | "sourceSecret" | "targetProvider" | "targetService" | "targetName" | "targetRegion"
 >;
 
-/** What a record may be. */
+/** Validates the source and target of records. */
 export interface RecordRules {
-  /** @throws {Problem} invalidRequest, serviceVault, syncLoop */
+  /** Checks a new record and returns its source and target. @throws {Problem} invalidRequest, serviceVault, syncLoop */
   check(given: NewSyncRecord): Promise<Ends>;
-  /** Refuses a change of source or target. @throws {Problem} invalidRequest */
+  /** Rejects a change of source or target. @throws {Problem} invalidRequest */
   checkUnchanged(record: SyncRecord, given: SyncRecordChange): Promise<void>;
 }
 
@@ -28,12 +28,12 @@ export function createRules(deps: {
   config: Pick<Config, "SERVICE_KEY_VAULT_URL" | "cloud">;
   vaults: SyncVaults;
   configurations: Pick<ProviderConfigurations, "find">;
-  /** Whether the service has a key vault of its own, where the key lies that records are signed with. */
+  /** Whether the service has its own key vault, which contains the key for signing records. */
   canSign: boolean;
 }): RecordRules {
   const { tables, config, vaults, configurations } = deps;
 
-  /** The name of a vault of the inventory, as it is written there. */
+  /** Returns the name of a vault as the inventory spells it. */
   async function vault(member: "sourceVault" | "targetRegion", given: string): Promise<string> {
     const name = vaultNameOf(given, config.cloud.keyVaultSuffix);
     if (name === undefined) throw invalidBody(member, "must be a key vault's name or its https address");
@@ -68,7 +68,7 @@ export function createRules(deps: {
     return undefined;
   }
 
-  /** No record's target may be a source: what is copied would be copied on, and at the end over itself. */
+  /** Rejects loops: no target may be a source. Otherwise copies would be copied, and in the end over their own source. */
   async function refuseLoops(ends: Ends): Promise<void> {
     const refuse = (detail: string, recordId?: string) =>
       new Problem("syncLoop", detail, recordId === undefined ? {} : { members: { recordId } });

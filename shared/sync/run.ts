@@ -7,31 +7,31 @@ import { repeatOnConflict } from "../platform/storage/conflict.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import { merge, remove, type Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
-import { on, RunFailed } from "./failure.ts";
+import { type Decision, decide } from "./decide.ts";
 import type { RecordIndexes } from "./indexes.ts";
+import { LOOK_MS, type Plans, type Seen } from "./inspect.ts";
 import { type Lease, takeLease } from "./leases.ts";
 import type { Outcome, Outcomes } from "./outcomes.ts";
-import { type Decision, decide } from "./plan.ts";
-import { LOOK_MS, type Plans, type Seen } from "./plans.ts";
-import { markId } from "./providers/mark.ts";
+import { markId } from "./providers/ownership-mark.ts";
 import { SyncFailure, type Written } from "./providers/provider.ts";
 import { DueRows, Records, RUN_QUEUE, SYNC, type SyncRecord, sourceOf, targetOf } from "./record.ts";
 import { recordTarget, type SyncRecords, type Tampered } from "./records.ts";
-import type { Sources } from "./source.ts";
+import { on, RunFailed } from "./run-failure.ts";
+import type { Sources } from "./sources.ts";
 
-/** A worker whose clock is a little behind still takes what is due by another's. */
+/** Allows a worker whose clock is slightly behind to run what another worker's clock made due. */
 const CLOCK_SLACK_MS = MINUTE_MS;
-/** How long a target that was brought back is left alone: its name works after some seconds. */
+/** Wait after a target was recovered, because its name works only after some seconds. */
 const RECOVERY_SECONDS = 20;
 
-/** Brings the targets of records up to date. */
+/** Runs sync records: brings their targets up to date. */
 export interface Runs {
   /**
    * Runs a record if it is due and PRO is licensed. Writes a source version once if the provider reports what the target holds.
    * Otherwise a crash can write it twice.
    */
   run(recordId: string): Promise<void>;
-  /** A run ended five times with an error of ours: the record says so, and waits for its schedule. */
+  /** Handles a message that failed five times: records an internal failure, and the record waits for its schedule. */
   gaveUp(recordId: string): Promise<void>;
 }
 
@@ -53,7 +53,7 @@ export function createRuns(deps: {
   const isDue = ({ nextRunAt }: SyncRecord): boolean =>
     nextRunAt !== undefined && Date.parse(nextRunAt) <= clock.now().getTime() + CLOCK_SLACK_MS;
 
-  /** @throws {RunFailed}; {LeaseLost} */
+  /** Runs a record under a lease and returns the outcome. @throws {RunFailed}; {LeaseLost} */
   async function work(record: SyncRecord, lease: Lease): Promise<Outcome> {
     const signal = AbortSignal.timeout(LOOK_MS);
     const seen = await plans.look(record, signal);
@@ -86,7 +86,7 @@ export function createRuns(deps: {
       if (decision.kind === undefined) {
         return { change: inSync, entry: record.failure && { kind: "recovered", sourceVersion: source.version } };
       }
-      // The worker that wrote it died before it could say so.
+      // The worker that wrote the target crashed before it stored the outcome.
       await audit.append({ ...eventOf(record, source.version, decision), outcome: "success" });
       const entry = { kind: decision.kind, sourceVersion: source.version, targetVersion: state.version };
       return { change: { ...inSync, lastSyncedAt: at }, entry };
@@ -97,7 +97,7 @@ export function createRuns(deps: {
     return { change: { ...inSync, lastSyncedAt: clock.now().toISOString() }, entry };
   }
 
-  /** Has the target hold the source's version. */
+  /** Writes the source's version to the target, or restores it there. */
   async function bring(
     record: SyncRecord,
     seen: Seen,
@@ -124,12 +124,12 @@ export function createRuns(deps: {
     const value = await on("source", () => sources.read(record, source.version, signal));
     const bytes = Buffer.byteLength(value);
     if (bytes > service.maxBytes) throw new RunFailed("target", tooLarge(bytes, service.maxBytes));
-    // Last before the write, so that all of what one write takes ends within the lease.
+    // Renewed last before the write, so that all calls of the write end within the lease.
     await announce();
     return (await settled(seen, name, () => target.put(name, value, mark, state, signal))) ?? {};
   }
 
-  /** After an unclear answer the target is looked at before anything is said. */
+  /** Runs a write. After an unclear answer it reads the target to see whether the write happened. */
   async function settled(
     seen: Seen,
     name: string,
@@ -140,7 +140,7 @@ export function createRuns(deps: {
     } catch (error) {
       if (!(error instanceof RunFailed && error.unclear && seen.service.marks)) throw error;
       const now = await seen.target.describe(name, AbortSignal.timeout(LOOK_MS)).catch((failure: unknown) => {
-        // It stays unclear: the next run looks again.
+        // The result stays unclear. The next run reads the target again.
         if (failure instanceof SyncFailure) return undefined;
         throw failure;
       });
@@ -155,24 +155,24 @@ export function createRuns(deps: {
       outcome = await work().catch((error: unknown) => {
         if (!(error instanceof RunFailed)) throw error;
         const failed = outcomes.failed(record, error);
-        // Perhaps it was made: the next run then takes it for its own.
+        // The target may have been created. Then the next run treats it as its own.
         if (error.unclear && lease.creating) failed.change.targetOwned = true;
         return failed;
       });
     } catch (error) {
       await lease.release();
       if (!(error instanceof LeaseLost)) throw error;
-      log.warn("Another worker has taken a sync record over", { recordId: record.recordId });
+      log.warn("Another worker has taken over a sync record", { recordId: record.recordId });
       return;
     }
     if (!(await outcomes.settle(record, outcome, lease))) {
-      log.warn("Another worker has taken a sync record over", { recordId: record.recordId });
+      log.warn("Another worker has taken over a sync record", { recordId: record.recordId });
     }
   }
 
   /**
-   * A record that was tampered with is only looked at once a day, and its history says why: once, in one transaction. When
-   * its row holds again, such as when the keys that rows are signed with are back, it goes on.
+   * Handles a tampered record: writes one history entry, and lets the timer check the record once a day. The record continues
+   * when its row is valid again, for example after the signing keys are back.
    */
   async function setAside({ recordId }: Tampered): Promise<void> {
     const due = await indexes.duePlacesOf(recordId);
@@ -187,8 +187,8 @@ export function createRuns(deps: {
     const failure = {
       code: "tampered",
       side: "service" as const,
-      message: "The record's row was changed past this service, and is not used.",
-      remedy: "Find out who can write this service's tables; then delete the record and make it anew.",
+      message: "The record's row was changed by another program and is not used.",
+      remedy: "Find out who can write this service's tables; then delete the record and create it again.",
       since: clock.now().toISOString(),
     };
     const entered = await outcomes.enteredUnseen(recordId, { kind: "failed", failure });
@@ -199,7 +199,7 @@ export function createRuns(deps: {
   async function lease(recordId: string): Promise<Lease | undefined> {
     const taken = await takeLease(tables, recordId, randomUUID());
     if (taken.lease) return taken.lease;
-    // That worker may be dead: then this message is the one that goes on.
+    // The other worker may have crashed. Then this message continues its work.
     const delaySeconds = Math.ceil(taken.waitMs / SECOND_MS) + 1;
     await queues.send(RUN_QUEUE, { recordId }, { delaySeconds });
     return undefined;
@@ -210,7 +210,7 @@ export function createRuns(deps: {
       const { row: record, broken } = await records.look(recordId);
       if (broken) return await repeatOnConflict(() => setAside(broken));
       if (!record || !isDue(record)) return;
-      // It stays due: the timer sends its message again once there is a license.
+      // The record stays due. The timer sends its message again once there is a license.
       if ((await licensing.tier()) !== "pro") {
         return log.warn("Sync record skipped: no PRO license", { recordId });
       }
@@ -225,8 +225,8 @@ export function createRuns(deps: {
       const failure = {
         code: "internal",
         side: "service" as const,
-        message: "The run failed five times by an error of this service.",
-        remedy: "GET /system/failed-messages and the log say more. It is run again by its schedule.",
+        message: "The run failed five times with an internal error.",
+        remedy: "GET /system/failed-messages and the log have details. The record runs again by its schedule.",
       };
       const failed = outcomes.failed(record, { failure, passing: false, retryAfterSeconds: undefined });
       await underLease(record, held, async () => failed);
@@ -241,12 +241,12 @@ function eventOf(record: SyncRecord, sourceVersion: string, { action, why }: Dec
   return { type: "syncTarget.written", caller, target: recordTarget(recordId), details };
 }
 
-/** Another worker has taken the record: this one writes nothing any more. */
+/** Another worker has taken the lease, so this one must not write anymore. */
 class LeaseLost extends Error {
   override readonly name = "LeaseLost";
 }
 
 const tooLarge = (bytes: number, most: number) =>
-  new SyncFailure("tooLarge", `The value has ${bytes} bytes; the target takes ${most} at most.`, {
-    remedy: "Shorten the secret, or choose a target that takes more.",
+  new SyncFailure("tooLarge", `The value has ${bytes} bytes; the target accepts at most ${most}.`, {
+    remedy: "Shorten the secret, or choose a target with a higher limit.",
   });

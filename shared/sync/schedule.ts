@@ -9,21 +9,21 @@ import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 import { DUE_PREFIX, DueRows, LICENCE_NOTICE, Notices, Records, RUN_QUEUE, SYNC } from "./record.ts";
 import { ALL_RECORDS, type SyncRecords } from "./records.ts";
 
-/** A message that was sent is not sent again for so long: its run is waiting in the queue, or under way. */
+/** A message is not repeated for this time, because its run is waiting in the queue or in progress. */
 const SENT_MS = 30 * MINUTE_MS;
-/** Messages that are sent at once. */
+/** Number of messages that are sent concurrently. */
 const SENDING = 16;
-/** Rows that are marked in one transaction. */
+/** Number of rows that one transaction marks. */
 const MARKED = 100;
 
-/** Has records run when their time has come. */
+/** Sends messages for records that are due. */
 export interface SyncSchedule {
   /**
-   * Sends the messages of the records that are due. It costs what is due: a page of the index per 1,000, a message each, and
-   * a transaction per 100. Without a licence nothing is sent; the log and, once a day, the audit log say so.
+   * Sends a message for each due record. Makes one request per 1,000 due rows, one per message, and one transaction per 100.
+   * Without a license it sends none, and writes that to the log and once a day to the audit log.
    */
   tick(): Promise<void>;
-  /** Has run at once what failed for want of this provider's configuration. */
+  /** Starts the records that failed because of this provider's configuration. */
   configured(provider: string): Promise<void>;
 }
 
@@ -51,7 +51,7 @@ export function createSchedule(deps: {
     await tables.put(Notices, SYNC, LICENCE_NOTICE, { day });
   }
 
-  /** The others' rows, when one is gone: its record was run or changed in this moment. */
+  /** Marks rows as sent. Skips rows that are gone, because their records were run or changed at the same time. */
   async function mark(rowKeys: readonly string[], sentAt: string): Promise<void> {
     let left: Operation[] = rowKeys.map((rowKey) => merge(DueRows, rowKey, { sentAt }));
     while (left.length > 0) {
@@ -65,7 +65,7 @@ export function createSchedule(deps: {
     }
   }
 
-  const onCorrupt = ({ message }: StorageCorrupt) => log.error("A sync record is left out", { row: message });
+  const onCorrupt = ({ message }: StorageCorrupt) => log.error("A sync record was skipped", { row: message });
 
   return {
     async tick() {
@@ -78,7 +78,8 @@ export function createSchedule(deps: {
         const due = rows
           .filter(({ sentAt, aside }) => sentAt === undefined || sentAt < (aside ? asideBefore : sentBefore))
           .map(({ rowKey }) => rowKey);
-        // Sent first: a message that comes twice does no harm, one that never comes would wait half an hour.
+        // Messages are sent before the rows are marked: a duplicate message is harmless, a missing one would wait for half an
+        // hour.
         await pMap(due, (rowKey) => queues.send(RUN_QUEUE, { recordId: recordIdIn(rowKey) }), { concurrency: SENDING });
         for (let start = 0; start < due.length; start += MARKED) {
           await mark(due.slice(start, start + MARKED), now.toISOString());
@@ -98,7 +99,7 @@ export function createSchedule(deps: {
   };
 }
 
-/** Failures that a provider's configuration mends. */
+/** Failures that a new provider configuration can fix. */
 const WAITS_FOR_IT = new Set(["badCredentials", "notConfigured", "otherPlace", "accessDenied"]);
 
 const recordIdIn = (dueRowKey: string): string => dueRowKey.slice(dueRowKey.lastIndexOf("|") + 1);

@@ -17,14 +17,13 @@ import { remove, type Tables } from "../platform/storage/tables.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import type { HistoryStore } from "../settings/retention.ts";
 import { createConfigurations, type ProviderConfigurations } from "./configurations.ts";
-import { RunFailed } from "./failure.ts";
+import type { Planned } from "./decide.ts";
 import { createHistory } from "./history.ts";
 import { createIndexes, removal } from "./indexes.ts";
+import { createPlans, LOOK_MS } from "./inspect.ts";
 import { isHeld, takeLease } from "./leases.ts";
 import { createOutcomes } from "./outcomes.ts";
-import type { Planned } from "./plan.ts";
-import { createPlans, LOOK_MS } from "./plans.ts";
-import { providerDependencies } from "./providers/dependencies.ts";
+import { providerDependencies } from "./providers/provider-dependencies.ts";
 import {
   isRecordId,
   Leases,
@@ -37,6 +36,7 @@ import {
   sourceOf,
   targetOf,
 } from "./record.ts";
+import { createSyncVaults } from "./record-vaults.ts";
 import {
   createRecords,
   type RecordFilter,
@@ -47,47 +47,59 @@ import {
 } from "./records.ts";
 import { createRules } from "./rules.ts";
 import { createRuns } from "./run.ts";
+import { RunFailed } from "./run-failure.ts";
 import { createSchedule } from "./schedule.ts";
-import { createSources } from "./source.ts";
-import { createSyncVaults } from "./vaults.ts";
+import { createSources } from "./sources.ts";
 
 /**
- * Keeps copies of vault secrets elsewhere true. Without a PRO licence nothing begins; what there is can still be looked at
- * and deleted.
+ * Keeps copies of vault secrets in other stores up to date. Without a PRO license nothing can be created or run. Existing
+ * records can be read and deleted.
  */
 export interface Sync {
   records: Pick<SyncRecords, "create" | "change">;
-  /** What the providers are configured with. */
+  /** Configurations of the providers. */
   configurations: Pick<ProviderConfigurations, "find" | "all" | "save" | "remove" | "expiring">;
-  /** @throws {Problem} notFound; licenseRequired without a licence while there is no such record; conflict: tampered with */
+  /**
+   * @throws {Problem} notFound; licenseRequired for an unknown record without a license; conflict if the record was tampered
+   * with
+   */
   get(recordId: string): Promise<SyncRecordRow>;
-  /** @throws {Problem} invalidCursor; licenseRequired without a licence while there is no record */
+  /** @throws {Problem} invalidCursor; licenseRequired without a license and without any record */
   list(filter: RecordFilter, request: PageRequest): Promise<Page<SyncRecordRow>>;
-  /** A record, and whether a run of it is under way. @throws {Problem} as `get` */
+  /** Returns a record and whether a run is in progress. @throws {Problem} as `get` */
   status(recordId: string): Promise<{ record: SyncRecordRow; running: boolean }>;
-  /** Newest first; of a deleted record too. @throws {Problem} as `get` where there is none; invalidCursor */
+  /**
+   * Lists the history of a record, newest first, also of a deleted one. @throws {Problem} as `get` if there is none;
+   * invalidCursor
+   */
   history(recordId: string, request: PageRequest): Promise<Page<SyncEntry>>;
-  /** What a run would do now. @throws {Problem} notFound */
+  /** Returns what a run would do now. @throws {Problem} notFound */
   plan(recordId: string): Promise<Planned>;
-  /** Has a record run at once. @throws {Problem} notFound; conflict for a paused one */
+  /** Requests an immediate run. @throws {Problem} notFound; conflict for a paused record */
   trigger(recordId: string, caller: Caller): Promise<SyncRecordRow>;
   /**
-   * @param removeTarget - Deletes the target as well, recoverably where the provider can; only one that is ours.
-   * @throws {Problem} notFound; preconditionFailed; unavailable while it runs; conflict for a target that is not ours, or is
-   * not known since the record was tampered with
+   * Deletes a record.
+   *
+   * @param removeTarget - Also deletes the target, recoverably if the provider can. Only possible for a target that belongs to
+   * the record.
+   * @throws {Problem} notFound; preconditionFailed; unavailable during a run; conflict if the target does not belong to the
+   * record, or is unknown because the record was tampered with
    */
   remove(recordId: string, removeTarget: boolean, ifMatch: string | undefined, caller: Caller): Promise<void>;
-  /** A secret of a vault has a new version: its records are run at once. Nothing happens without a licence. */
+  /** Called after a vault secret got a new version: runs its records immediately. Does nothing without a license. */
   runFor(vault: string, secret: string): Promise<void>;
-  /** For the queues and timers of sync. */
+  /** Handlers of the queues and timers of sync. */
   run(recordId: string): Promise<void>;
   gaveUp(recordId: string): Promise<void>;
   tick(): Promise<void>;
   configured(provider: string): Promise<void>;
   cleanUp(caller: Caller): Promise<void>;
-  /** All records in the order they were made, licence or not; one that was tampered with is left out. One request per 1,000. */
+  /**
+   * Lists all records in the order of their creation, with or without a license. Leaves out tampered ones. Makes one request
+   * per 1,000.
+   */
   everyRecord(): AsyncGenerator<SyncRecordRow>;
-  /** What happened to all records after an entry, the oldest first; for the alerts. */
+  /** Lists history entries of all records after the given one, oldest first, for alerts. */
   entriesSince(entryId: string | undefined): AsyncGenerator<SyncEntry>;
   historyStore(): HistoryStore;
 }
@@ -106,7 +118,7 @@ export interface SyncDependencies {
     | "GOOGLE_SECRET_MANAGER_ENDPOINT"
   >;
   licensing: { tier(): Promise<Tier> };
-  /** The service's own key vault, for the providers' credentials; undefined while it has none. */
+  /** The service's own key vault, for credentials of providers. Undefined if there is none. */
   vault: ServiceKeyVault | undefined;
   vaultSecrets: VaultSecretsClients;
   resourceManager: Pick<ResourceManager, "vault">;
@@ -135,25 +147,28 @@ export function createSync(deps: SyncDependencies): Sync {
 
   const licensed = async () => (await licensing.tier()) === "pro";
 
-  /** What there is stays to be seen; who never had a licence is told what this needs. */
+  /** Returns a record. Without a license, existing records stay readable, and an unknown ID gives `licenseRequired`. */
   async function get(recordId: string): Promise<SyncRecordRow> {
     const record = await records.find(recordId);
     if (!record && !(await licensed())) throw licenseRequired();
     return record ?? (await records.get(recordId));
   }
 
-  /** Deletes the target of a record, if it is ours. */
+  /** Deletes the target of a record, if it belongs to the record. */
   async function removeTarget(record: SyncRecordRow): Promise<void> {
     const signal = AbortSignal.timeout(LOOK_MS);
     const { opened, target, state } = await plans.lookAtTarget(record, signal);
     if (!state.exists) return;
     const ours = state.ownedBy === undefined ? record.targetOwned : state.ownedBy === record.recordId;
     if (!ours)
-      throw new Problem("conflict", "The target is not this record's: delete the record without removeTarget.");
+      throw new Problem(
+        "conflict",
+        "The target does not belong to this record. Delete the record without removeTarget.",
+      );
     await plans.onTarget({ opened }, () => target.remove(record.targetName, signal));
   }
 
-  /** Only its places in the indexes tell what it was: its target stays as it is. */
+  /** Deletes a tampered record. Its target stays, because only the index rows identify the record. */
   async function removeTampered(broken: Tampered, ifMatch: string | undefined, caller: Caller): Promise<void> {
     const { recordId } = broken;
     requireMatch(broken.etag, ifMatch, THE_RECORD);
@@ -167,7 +182,8 @@ export function createSync(deps: SyncDependencies): Sync {
         const { etag } = now.broken;
         requireMatch(etag, ifMatch, THE_RECORD);
         const removed = await outcomes.enteredUnseen(recordId, { kind: "removed" });
-        // First, since they may be more than one transaction takes. Without its lease a run under way writes nothing more.
+        // Deleted first, because there may be more rows than one transaction takes. Without its lease, a run in progress writes
+        // nothing more.
         const places = [...(await indexes.placesOf(recordId)), remove(Leases, leaseKey(recordId))];
         await tables.write(Records.table, SYNC, places);
         await tables.transaction(Records.table, SYNC, [remove(Records, recordKey(recordId), etag), ...removed]);
@@ -191,7 +207,7 @@ export function createSync(deps: SyncDependencies): Sync {
     },
 
     async history(recordId, request) {
-      // That of a record that was deleted stays to be read for the retention.
+      // The history of a deleted record stays readable until its retention ends.
       const isKept = isRecordId(recordId) && (await history.last(recordId)) !== undefined;
       if (!isKept) await get(recordId);
       return await history.list(recordId, request);
@@ -204,7 +220,7 @@ export function createSync(deps: SyncDependencies): Sync {
       const event = { type: "syncRecord.runRequested", caller, target: recordTarget(recordId) };
       return await audited(audit, event, async () => {
         const record = await records.request(recordId);
-        if (!record) throw new Problem("conflict", "The record is paused. Set enabled to true: it then runs at once.");
+        if (!record) throw new Problem("conflict", "The record is paused. Set enabled to true to run it immediately.");
         return record;
       });
     },
@@ -220,7 +236,7 @@ export function createSync(deps: SyncDependencies): Sync {
       const event = { type: "syncRecord.deleted", caller, target, before: withoutKeys(first), details };
       await audited(audit, event, async () => {
         const owner = withTarget ? `delete target ${caller.requestId}` : `${DELETION}${caller.requestId}`;
-        // One that was cut off when storage went is gone on with at once: it writes nothing but rows, under its lease.
+        // Takes over an interrupted deletion immediately: it writes only rows, under its lease.
         const held = await takeLease(tables, recordId, owner, (holder) => holder.startsWith(DELETION));
         if (!held.lease) {
           throw retryLater(
@@ -272,10 +288,10 @@ export function createSync(deps: SyncDependencies): Sync {
 
 const THE_RECORD = "The sync record";
 
-/** The owner of a lease, before the request's id, that deletes a record and not its target. */
+/** Prefix of the lease owner of a deletion that keeps the target. */
 const DELETION = "delete record ";
 
-/** What a person who waits is told of a target that can't be deleted now. */
+/** Converts the failure to delete a target into a problem. */
 function asProblem(error: unknown): never {
   if (!(error instanceof RunFailed)) throw error;
   const { failure, retryAfterSeconds = 10, passing } = error;

@@ -45,7 +45,7 @@ const codeOf = async (refused: Promise<unknown>) =>
     (problem: Problem) => problem.code,
   );
 
-/** As single sign-on makes one. */
+/** A user as single sign-on creates it. */
 async function makeFederated(change: Partial<UserRecord> = {}): Promise<void> {
   const now = deployment.clock.now().toISOString();
   const user: UserRecord = {
@@ -73,7 +73,7 @@ describe("a reset password", () => {
     await update("maria", { password: NEXT });
   });
 
-  test("is entered as one, without the password; another change is not", async () => {
+  test("is recorded in the audit log without the password; another change is not recorded as a reset", async () => {
     const [entry] = await deployment.entries("user.updated");
     expect(entry).toMatchObject({ outcome: "success", details: { passwordReset: true } });
     expect(JSON.stringify(entry)).not.toContain(NEXT);
@@ -81,7 +81,7 @@ describe("a reset password", () => {
     expect((await deployment.entries("user.updated"))[0]!.details).not.toHaveProperty("passwordReset");
   });
 
-  test("must be changed by whoever signs in with it, and is then an ordinary one", async () => {
+  test("must be changed at the next sign-in, and is then an ordinary password", async () => {
     const { access_token } = await instance.access.signIn({ ...MARIA, password: NEXT }, HERE);
     const { cookie } = await instance.access.signInToSession({ ...MARIA, password: NEXT }, HERE, undefined);
     const who = await whoIs(other, access_token);
@@ -97,7 +97,7 @@ describe("a reset password", () => {
     expect(await instance.access.users.get("maria")).toMatchObject({ mustChangePassword: false });
   });
 
-  test("holds nobody up who came in by single sign-on", async () => {
+  test("does not block a user who signs in with SSO", async () => {
     const { cookie } = await instance.access.signInToSession({ ...MARIA, password: NEXT }, HERE, undefined);
     const session = { kind: "session", cookie: cookie.value } as const;
     const tables = createTables({ connectionString: deployment.connectionString });
@@ -106,7 +106,7 @@ describe("a reset password", () => {
     expect(await other.access.authenticate(session)).toMatchObject({ username: "maria", mustChangePassword: false });
   });
 
-  test("is nothing that one gives oneself, nor a user of single sign-on gets", async () => {
+  test("can't be set for oneself or for an SSO user", async () => {
     const own = update("maria", { password: NEXT }, { ...HERE, actor: "maria" });
     expect(await codeOf(own)).toBe("conflict");
     await makeFederated();
@@ -115,7 +115,7 @@ describe("a reset password", () => {
 });
 
 describe("the last administrator", () => {
-  test("is one with a password: those of single sign-on do not count", async () => {
+  test("needs a password: SSO users do not count", async () => {
     await makeFederated({ role: "admin" });
     expect(await codeOf(instance.access.users.remove("admin", undefined, HERE))).toBe("conflict");
     expect(await codeOf(update("admin", { state: "disabled" }))).toBe("conflict");
@@ -123,7 +123,7 @@ describe("the last administrator", () => {
     await instance.access.users.create({ ...MARIA, role: "admin" }, HERE);
     expect(await codeOf(update("admin", { state: "disabled" }))).toBe("done");
     expect(await codeOf(instance.access.users.remove("maria", undefined, HERE))).toBe("conflict");
-    // One of single sign-on may go, the last one too.
+    // An SSO user can be deleted, even the last one.
     expect(await codeOf(instance.access.users.remove("sso-maria", undefined, HERE))).toBe("done");
   });
 });
@@ -131,18 +131,18 @@ describe("the last administrator", () => {
 describe("an identity of single sign-on", () => {
   beforeEach(() => instance.access.users.create(MARIA, HERE));
 
-  test("is linked to one user, shown, and taken away again", async () => {
+  test("is linked to one user, shown, and unlinked", async () => {
     expect(await update("maria", { sso: PAIR })).toMatchObject({ sso: PAIR, source: "local" });
     expect(await codeOf(update("admin", { sso: PAIR }))).toBe("conflict");
     expect(await codeOf(update("maria", { sso: PAIR, email: "maria@example.com" }))).toBe("done");
     expect(await update("maria", { sso: { ...PAIR, subject: "5678" } })).toMatchObject({ sso: { subject: "5678" } });
-    // The first one is free again.
+    // The first identity is available again.
     expect(await codeOf(update("admin", { sso: PAIR }))).toBe("done");
     expect(await update("maria", { sso: null })).toMatchObject({ sso: null });
     expect((await deployment.everything()).match(/"\|sso\|/g)).toHaveLength(1);
   });
 
-  test("is one user's, also when two instances link it at once", async () => {
+  test("can be linked to one user only, even when two instances link it at once", async () => {
     const results = await Promise.all([
       codeOf(update("maria", { sso: PAIR })),
       codeOf(other.access.users.update("admin", { sso: PAIR }, undefined, HERE)),
@@ -150,13 +150,13 @@ describe("an identity of single sign-on", () => {
     expect(results.sort()).toEqual(["conflict", "done"]);
   });
 
-  test("stays with the user whom single sign-on made", async () => {
+  test("stays with the user that single sign-on created", async () => {
     await makeFederated();
     expect(await codeOf(update("sso-maria", { sso: null }))).toBe("conflict");
     expect(await codeOf(update("maria", { sso: PAIR }))).toBe("conflict");
   });
 
-  test.each(["maria", "sso-maria"])("of %s is refused after the deletion until it is let in again", async (name) => {
+  test.each(["maria", "sso-maria"])("of %s is blocked after the deletion until it is unblocked", async (name) => {
     if (name === "maria") await update("maria", { sso: PAIR });
     else await makeFederated();
     await instance.access.users.remove(name, undefined, { ...HERE, actor: "admin" });
@@ -179,15 +179,15 @@ describe("an identity of single sign-on", () => {
     expect((await deployment.entries("user.identityAllowed"))[0]).toMatchObject({ outcome: "success", details: PAIR });
   });
 
-  test("of nobody who was ever there is not refused", async () => {
+  test("of an unknown user is not blocked", async () => {
     await instance.access.users.remove("maria", undefined, HERE);
     expect((await instance.access.identities.refusals(PAGE)).items).toEqual([]);
     expect(await codeOf(instance.access.identities.allow("0".repeat(64), HERE))).toBe("notFound");
   });
 });
 
-describe("the role of a user of single sign-on", () => {
-  test("is given by an administrator unless roles are mapped", async () => {
+describe("the role of an SSO user", () => {
+  test("is assigned by an administrator unless roles are mapped", async () => {
     await makeFederated();
     await instance.access.users.create(MARIA, HERE);
     const mapped = deployment.start({ roleMapped: async () => true }).access.users;
@@ -202,7 +202,7 @@ describe("a user who failed to sign in", () => {
   const fail = (address: string) =>
     codeOf(instance.access.signIn({ username: "maria", password: "wrong" }, from(address)));
 
-  test("is shown as locked until then, and no longer after an unlock", async () => {
+  test("is shown as locked until the block ends or an administrator unlocks the user", async () => {
     await instance.access.users.create(MARIA, HERE);
     const lockedUntil = async () => (await other.access.users.get("maria")).lockedUntil;
     for (let failure = 0; failure < 4; failure++) await fail("198.51.100.1");
@@ -222,19 +222,19 @@ describe("a user who failed to sign in", () => {
     expect(await codeOf(instance.access.signIn(MARIA, from("198.51.100.2")))).toBe("done");
   });
 
-  test("over many addresses is shown as slowed down", async () => {
+  test("from many addresses is shown as delayed", async () => {
     await instance.access.users.create(MARIA, HERE);
     for (let failure = 0; failure < 11; failure++) await fail(`198.51.100.${failure}`);
     expect((await other.access.users.get("maria")).lockedUntil).toBe("2026-11-21T10:00:02.000Z");
   });
 });
 
-describe("a name", () => {
+describe("a username", () => {
   test.each(["system", "System", "ANONYMOUS", "sso-x", "SSO-1", "a:b", "entra:1:2", ""])("%s is reserved", (name) => {
     expect(NewUsername.safeParse(name).success).toBe(false);
   });
 
-  test.each(["systems", "sso", "my-sso-x", "maria.lopez", "a"])("%s is not", (name) => {
+  test.each(["systems", "sso", "my-sso-x", "maria.lopez", "a"])("%s is not reserved", (name) => {
     expect(NewUsername.safeParse(name).success).toBe(true);
   });
 });

@@ -28,7 +28,7 @@ beforeEach(async () => {
 });
 
 const PAGE = { limit: 100, offset: 0, cursor: undefined };
-/** Somebody whose sign-in nothing ends. */
+/** A user whose sign-in is never revoked. */
 const by = (username: string, role: Role): Actor => ({
   username,
   role,
@@ -42,7 +42,7 @@ const make = (name = "nightly", role?: Role, days?: number) =>
 const list = async (actor = MARIA, user?: string) =>
   (await instance.access.apiTokens.list(actor, user, PAGE)).items.map(({ name }) => name);
 
-/** Changes maria's row as another room does. */
+/** Changes maria's row as another module does. */
 async function rewrite(change: object): Promise<void> {
   const tables = createTables({ connectionString: deployment.connectionString });
   const row = await tables.get(User, USERS_PARTITION, "maria");
@@ -52,7 +52,7 @@ async function rewrite(change: object): Promise<void> {
 describe("the text of an API token", () => {
   const BYTES = [new Uint8Array(32), new Uint8Array(32).fill(255), new Uint8Array(32).map((_, at) => at * 7)];
 
-  test("is clm_ and digits of base62 that say whose it is, whatever the bytes and the name", () => {
+  test("is clm_ and base62 digits that name the user, for any bytes and any name", () => {
     for (const user of ["a", "0", "00", "maria.lopez@acme.example", "z".repeat(128), `0${"_".repeat(127)}`]) {
       for (const bytes of BYTES) {
         expect(apiTokenText(bytes, user)).toMatch(/^clm_[0-9A-Za-z]{50,221}$/);
@@ -62,7 +62,7 @@ describe("the text of an API token", () => {
     expect(new Set(BYTES.map((bytes) => apiTokenText(bytes, "maria"))).size).toBe(3);
   });
 
-  test("is, as earlier versions made it, 49 digits that say nothing of the user", () => {
+  test("of an earlier version is 49 digits that don't name the user", () => {
     for (const bytes of BYTES) {
       expect(apiTokenText(bytes)).toMatch(/^clm_[0-9A-Za-z]{49}$/);
       expect(readApiToken(apiTokenText(bytes))).toEqual({ user: undefined });
@@ -70,7 +70,7 @@ describe("the text of an API token", () => {
   });
 
   test.each([apiTokenText(BYTES[2]!), apiTokenText(BYTES[2]!, "maria")])(
-    "holds a checksum: one with any other digit, swapped or missing is none: %s",
+    "contains a checksum: a changed, swapped or missing character makes it invalid: %s",
     (text) => {
       for (let at = "clm_".length; at < text.length; at++) {
         const digit = text[at] === "x" ? "y" : "x";
@@ -83,20 +83,20 @@ describe("the text of an API token", () => {
   );
 
   test.each(["a|b", "|directory", "|token|x", "-a", "a/b", "\u00e9", "x".repeat(129)])(
-    "is none when its user can't be one: %s",
+    "is invalid if its user can't be a username: %s",
     (user) => expect(readApiToken(apiTokenText(BYTES[2]!, user))).toBeUndefined(),
   );
 });
 
 describe("an API token", () => {
-  test("says the role that it counts as, not its user's", async () => {
+  test("has its own role, not its user's", async () => {
     const { token } = await make("reader", "user");
     const found = await whoIs(other, token);
     if (found.kind !== "valid") throw new Error("The token does not hold.");
     expect(await other.access.me(found.actor)).toMatchObject({ username: "maria", role: "user" });
   });
 
-  test("stands for its user, with its own role, on every instance, and is shown once", async () => {
+  test("authenticates its user with its own role on every instance, and is shown once", async () => {
     const made = await make();
     expect(made).toMatchObject({
       user: "maria",
@@ -118,7 +118,7 @@ describe("an API token", () => {
     expect(deployment.logged.join()).not.toContain(made.token.slice(4));
   });
 
-  test("counts as the lower of its role and its user's now", async () => {
+  test("has the lower of its role and its user's present role", async () => {
     const { users } = instance.access;
     const roleOf = async (token: string) => {
       const who = await whoIs(other, token);
@@ -142,7 +142,7 @@ describe("an API token", () => {
     ["a reset of the password", [{ password: "another long password" }]],
     ["disabling, enabled again since,", [{ state: "disabled" }, { state: "active" }]],
     ["another role", [{ role: "user" }]],
-  ])("is not made by a sign-in that %s has ended since the request was let in", async (_what, changes) => {
+  ])("is not created if %s revoked the sign-in after the request was authenticated", async (_what, changes) => {
     const credentials = { username: "maria", password: "maria's password" };
     const { access_token } = await instance.access.signIn(credentials, HERE);
     const { cookie } = await instance.access.signInToSession(credentials, HERE, undefined);
@@ -163,7 +163,7 @@ describe("an API token", () => {
     ["auditor", ["user", "auditor"]],
     ["operator", ["user", "operator"]],
     ["admin", ["user", "auditor", "operator", "admin"]],
-  ])("of a %s has one of the roles %j", async (own, given) => {
+  ])("of a %s can have the roles %j", async (own, given) => {
     await rewrite({ role: own });
     for (const role of ["user", "auditor", "operator", "admin"] as const) {
       const making = instance.access.apiTokens.create(by("maria", own), wanted(role, role), HERE);
@@ -172,7 +172,7 @@ describe("an API token", () => {
     }
   });
 
-  test("ends with its last day, and is shown as expired for 30 more", async () => {
+  test("expires after its last day, and is shown as expired for 30 more days", async () => {
     const { token } = await make("short", "user", 1);
     deployment.clock.pass(DAY_MS - 1);
     expect(await whoIs(other, token)).toMatchObject({ kind: "valid" });
@@ -187,7 +187,7 @@ describe("an API token", () => {
     expect(await deployment.everything()).not.toContain("|token|");
   });
 
-  test("of a user of single sign-on is refused when that user has not come for 30 days", async () => {
+  test("of an SSO user is rejected if the user has not signed in for 30 days", async () => {
     const { token } = await make("of sso", "user", 365);
     await rewrite({ source: "sso", lastSsoSignInAt: deployment.clock.now().toISOString() });
     deployment.clock.pass(30 * DAY_MS);
@@ -198,7 +198,7 @@ describe("an API token", () => {
     expect(await whoIs(other, token)).toMatchObject({ kind: "valid" });
   });
 
-  test("is named: two of a user have different names, also when both are made at once", async () => {
+  test("has a unique name per user, also when two are created at once", async () => {
     const results = await Promise.allSettled([
       instance.access.apiTokens.create(MARIA, wanted("same"), HERE),
       other.access.apiTokens.create(MARIA, wanted("same"), HERE),
@@ -207,14 +207,14 @@ describe("an API token", () => {
     const refused = results.flatMap((one) => (one.status === "rejected" ? [one.reason.code] : []));
     expect(refused).toEqual(["alreadyExists"]);
     expect(await list()).toEqual(["another", "same"]);
-    // A name is free again with its token's end.
+    // The name is available again after the token expired.
     const same = (await instance.access.apiTokens.list(MARIA, undefined, PAGE)).items[1]!;
     await instance.access.apiTokens.end(MARIA, same.id, HERE);
     expect((await make("same")).name).toBe("same");
     expect(await list()).toEqual(["another", "same"]);
   });
 
-  test("of many that are made at once is kept like each of them", async () => {
+  test("is stored even if many are created at once", async () => {
     const names = Array.from({ length: 8 }, (_, at) => `token ${at}`);
     await Promise.all(
       names.map((name, at) => (at % 2 ? instance : other).access.apiTokens.create(MARIA, wanted(name), HERE)),
@@ -222,7 +222,7 @@ describe("an API token", () => {
     expect(await list()).toEqual(names);
   });
 
-  test("is one of at most 50; expired ones don't count", async () => {
+  test("is limited to 50 per user; expired ones don't count", async () => {
     for (let at = 0; at < 49; at++) await make(`one ${at}`, "user");
     await make("short", "user", 1);
     await expect(make("too many")).rejects.toMatchObject({ code: "conflict" });
@@ -230,7 +230,7 @@ describe("an API token", () => {
     expect((await make("in its place")).name).toBe("in its place");
   });
 
-  test("is made and ended in the audit log, without itself", async () => {
+  test("is recorded in the audit log when created and revoked, without the token itself", async () => {
     const { id, token } = await make();
     await instance.access.apiTokens.end(MARIA, id, { ...HERE, actor: "maria" });
     const entries = [
@@ -247,7 +247,7 @@ describe("an API token", () => {
     await expect(instance.access.apiTokens.end(MARIA, id, HERE)).rejects.toMatchObject({ code: "notFound" });
   });
 
-  test("holds whatever the clocks of two instances say, and ends whatever they say", async () => {
+  test("is valid until revoked, even if the clocks of two instances differ", async () => {
     const ahead = deployment.start({ clock: TestClock.ahead(deployment.clock, 30_000) });
     const { token } = await ahead.access.apiTokens.create(MARIA, wanted("ahead"), HERE);
     expect(await whoIs(instance, token)).toMatchObject({ kind: "valid" });
@@ -256,7 +256,7 @@ describe("an API token", () => {
     expect(await whoIs(ahead, token)).toEqual({ kind: "invalid" });
   });
 
-  test("costs the read of its user's row, on the first call of a day one write more; a typo costs nothing", async () => {
+  test("costs one read of its user's row, and one write on the first call of a day; a typo costs nothing", async () => {
     const { token, id } = await make();
     const proxy = await startTableProxy(deployment.connectionString);
     try {
@@ -266,7 +266,7 @@ describe("an API token", () => {
         await whoIs(counted, bearer);
         return proxy.requests.map(({ method, path }) => `${method} ${path.replace(/'\|token\|.*'/, "'|token|…'")}`);
       };
-      await requests(apiTokenText(new Uint8Array(32), "maria")); // the bootstrap administrator is looked after once
+      await requests(apiTokenText(new Uint8Array(32), "maria")); // the bootstrap administrator is checked once
       const read = "GET Users(PartitionKey='user',RowKey='maria')";
       for (const lastUsedOn of ["2026-11-21", "2026-11-22"]) {
         expect(await requests(token)).toEqual([read, "POST $batch"]);
@@ -286,7 +286,7 @@ describe("an API token", () => {
     }
   });
 
-  test("is shown as used on the newest day that an instance says, also when several are used at once", async () => {
+  test("shows the newest day of use that any instance recorded, also when several are used at once", async () => {
     const tokens = await Promise.all(["a", "b", "c"].map((name) => make(name)));
     const ahead = deployment.start({ clock: TestClock.ahead(deployment.clock, DAY_MS) });
     await Promise.all(tokens.flatMap(({ token }) => [instance, other, ahead].map((at) => whoIs(at, token))));
@@ -303,7 +303,7 @@ describe("an API token", () => {
         await instance.access.users.create({ username: "maria", password: "maria's password", role: "user" }, HERE);
       },
     ],
-  ])("that %s while its use is being entered stays ended", async (_what, end) => {
+  ])("that %s while its use is being recorded stays revoked", async (_what, end) => {
     const { token } = await make();
     const proxy = await startHeldProxy(deployment.connectionString, ({ body }) =>
       body.includes("lastUsedOn") ? "hold" : "pass",
@@ -324,7 +324,7 @@ describe("an API token", () => {
   });
 });
 
-describe("an API token that an earlier version made", () => {
+describe("an API token of an earlier version", () => {
   const TEXT = apiTokenText(new Uint8Array(32).fill(7));
   const ID = createHash("sha256").update(TEXT).digest("base64url");
 
@@ -336,7 +336,7 @@ describe("an API token that an earlier version made", () => {
     await rewrite({ apiTokens: [ID] });
   });
 
-  test("holds, is listed with the day of its last use, and is one of the user's", async () => {
+  test("is valid, is listed with the day of its last use, and counts for the user's limit", async () => {
     const shown = async () =>
       [
         await instance.access.apiTokens.list(MARIA, undefined, PAGE),
@@ -357,7 +357,7 @@ describe("an API token that an earlier version made", () => {
     });
   });
 
-  test("goes on, as a newer one does, after an earlier version wrote the user, and ends like any other", async () => {
+  test("stays valid, like a newer one, after an earlier version wrote the user, and can be revoked", async () => {
     const { token } = await make("newer");
     await rewrite({ apiTokenDetails: undefined });
     for (const text of [TEXT, token]) expect(await whoIs(other, text)).toMatchObject({ kind: "valid" });
@@ -376,7 +376,7 @@ describe("a list of API tokens", () => {
     await instance.access.apiTokens.create(by("bob", "user"), wanted("of bob", "user"), HERE);
   });
 
-  test("has one's own by name, and for an administrator everybody's or one user's", async () => {
+  test("contains one's own tokens by name, and for an administrator all tokens or one user's", async () => {
     expect(await list()).toEqual(["a", "b"]);
     expect(await list(MARIA, "maria")).toEqual(["a", "b"]);
     await expect(list(MARIA, "bob")).rejects.toMatchObject({ code: "forbidden" });
@@ -385,7 +385,7 @@ describe("a list of API tokens", () => {
     expect((await list(ADMIN)).sort()).toEqual(["a", "b", "of bob"]);
   });
 
-  test("is walked by cursor, each once, and leaves out those whose user is gone", async () => {
+  test("is read with cursors, each token once, without tokens of deleted users", async () => {
     const seen: string[] = [];
     let cursor: string | undefined;
     do {
@@ -400,7 +400,7 @@ describe("a list of API tokens", () => {
     expect((await deployment.everything()).match(/\|token\|/g)).toHaveLength(2);
   });
 
-  test("is nobody else's to end, but an administrator's", async () => {
+  test("allows only the user and administrators to revoke a token", async () => {
     const [ofBob] = (await instance.access.apiTokens.list(ADMIN, "bob", PAGE)).items;
     const { apiTokens } = instance.access;
     await expect(apiTokens.end(MARIA, ofBob!.id, HERE)).rejects.toMatchObject({ code: "notFound" });
@@ -417,11 +417,11 @@ test.each([
   [365, true],
   [366, false],
   [1.5, false],
-])("a token for %d days is asked for: %s", (expiresInDays, taken) => {
+])("a token for %d days is requested: %s", (expiresInDays, taken) => {
   expect(NewApiToken.safeParse({ name: "ci", expiresInDays }).success).toBe(taken);
 });
 
-test("signing out ends API tokens only beside every session, and says which member is wrong", () => {
+test("signing out can revoke API tokens only together with all sessions, and the error names the member", () => {
   expect(SignOut.safeParse({ everywhere: true, apiTokens: true }).success).toBe(true);
   const { error } = SignOut.safeParse({ apiTokens: true });
   expect(error?.issues).toMatchObject([{ path: ["apiTokens"], message: "must be sent with everywhere: true" }]);

@@ -39,19 +39,19 @@ async function actorOf(cookie: string, at = other): Promise<Actor | undefined> {
   return found instanceof Problem ? undefined : found;
 }
 
-/** Somebody who may end maria's sessions. */
+/** A user who may end maria's sessions. */
 const OWN: Actor = { username: "maria", role: "user", credential: { kind: "entra" } };
 const idOf = (credential: Actor["credential"]): string => (credential as { id: string }).id;
 const tables = () => createTables({ connectionString: deployment.connectionString });
 const maria = async (): Promise<UserRow> => (await tables().get(User, USERS_PARTITION, "maria"))!;
 
-/** Deletes maria and makes another user of that name. */
+/** Deletes maria and creates another user of that name. */
 async function renewMaria(): Promise<void> {
   await instance.access.users.remove("maria", undefined, HERE);
   await instance.access.users.create({ ...MARIA, role: "user" }, HERE);
 }
 
-/** An instance whose requests to the tables are seen. */
+/** An instance whose requests to the tables are counted. */
 async function countedAt() {
   const proxy = await startTableProxy(deployment.connectionString);
   const counted = deployment.start({ connectionString: proxy.connectionString });
@@ -66,7 +66,7 @@ async function countedAt() {
 }
 
 describe("a session", () => {
-  test("is a cookie that scripts can't read, other hosts can't set, and other sites' forms don't send", async () => {
+  test("is in a cookie that scripts can't read, other hosts can't set, and forms of other sites don't send", async () => {
     const cookie = await begin();
     expect(cookie).toMatchObject({ name: "__Host-session", path: "/", httpOnly: true, secure: true, sameSite: "Lax" });
     expect(cookie.maxAge).toBe(12 * 3600);
@@ -76,7 +76,7 @@ describe("a session", () => {
   });
 
   test.each(["a/b", "a#b", "a|b", "|directory", "\0", "x".repeat(3000)])(
-    "is not one of what can't be a username, nor can that be ended: %#",
+    "is invalid if its user can't be a username, and can't be ended: %#",
     async (name) => {
       const secret = "A".repeat(43);
       expect(await actorOf(`${Buffer.from(name).toString("base64url")}.${secret}`)).toBeUndefined();
@@ -86,7 +86,7 @@ describe("a session", () => {
     },
   );
 
-  test("goes on while it is used, and ends an hour after that, or twelve hours after the sign-in", async () => {
+  test("is extended by use, and expires an hour after the last use or twelve hours after the sign-in", async () => {
     const [used, idle] = [(await begin()).value, (await begin()).value];
     deployment.clock.pass(HOUR_MS - 1);
     expect(await actorOf(used)).toBeDefined();
@@ -102,7 +102,7 @@ describe("a session", () => {
     expect(await actorOf(used)).toBeUndefined();
   });
 
-  test("costs the read of its user's row, and moves its end at most every five minutes, by one write", async () => {
+  test("costs one read of its user's row, and is extended at most every five minutes, with one write", async () => {
     const { value } = await begin();
     const counted = await countedAt();
     try {
@@ -120,7 +120,7 @@ describe("a session", () => {
     }
   });
 
-  test("is moved by each of several at once, and at least one of them is kept", async () => {
+  test("is extended by concurrent requests, at least one of which succeeds", async () => {
     const value = (await begin()).value;
     deployment.clock.pass(59 * MINUTES);
     const found = await Promise.all(Array.from({ length: 8 }, (_, at) => actorOf(value, at % 2 ? instance : other)));
@@ -133,7 +133,7 @@ describe("a session", () => {
     ["is ended", ({ credential }) => instance.access.sessions.end(OWN, `maria.${idOf(credential)}`, HERE)],
     ["ends with all others", (actor) => instance.access.signOut(actor, { everywhere: true, apiTokens: false }, HERE)],
     ["loses its user to another of that name", renewMaria],
-  ])("that %s while its end is being moved stays ended", async (_what, end) => {
+  ])("that %s while it is being extended stays ended", async (_what, end) => {
     const { value } = await begin();
     const actor = (await actorOf(value))!;
     deployment.clock.pass(30 * MINUTES);
@@ -153,7 +153,7 @@ describe("a session", () => {
     }
   });
 
-  test("is one of at most 50: with one more the one that was used the longest ago ends", async () => {
+  test("is limited to 50 per user: another one ends the least recently used one", async () => {
     const { value } = await begin();
     const user = await maria();
     const own = user.sessions![0]!;
@@ -190,7 +190,7 @@ describe("a session", () => {
     expect(await actorOf(change(value, id.id))).toBeUndefined();
   });
 
-  test("is removed once it has ended, and not before", async () => {
+  test("is deleted after it expired, and not before", async () => {
     await begin();
     deployment.clock.pass(30 * MINUTES);
     const { value } = await begin();
@@ -201,7 +201,7 @@ describe("a session", () => {
   });
 });
 
-describe("a session that an earlier version made, in a row of its own,", () => {
+describe("a session of an earlier version, in a row of its own,", () => {
   /** @returns The cookie. */
   async function made(change: object = {}): Promise<string> {
     const { value } = await begin();
@@ -213,7 +213,7 @@ describe("a session that an earlier version made, in a row of its own,", () => {
     return value;
   }
 
-  test("goes on, is listed and moves its end, for one request more than another", async () => {
+  test("stays valid, is listed and extended, for one more request than a newer one", async () => {
     const value = await made();
     const counted = await countedAt();
     try {
@@ -239,7 +239,7 @@ describe("a session that an earlier version made, in a row of its own,", () => {
     ["is ended", ({ credential }) => instance.access.sessions.end(OWN, `maria.${idOf(credential)}`, HERE)],
     ["gets another role", () => instance.access.users.update("maria", { role: "auditor" }, undefined, HERE)],
     ["loses its user to another of that name", renewMaria],
-  ])("holds no longer once it %s", async (_what, end) => {
+  ])("becomes invalid once it %s", async (_what, end) => {
     const value = await made();
     await end((await actorOf(value))!);
     expect(await actorOf(value)).toBeUndefined();
@@ -247,7 +247,7 @@ describe("a session that an earlier version made, in a row of its own,", () => {
 });
 
 describe("the list of sessions", () => {
-  test("has one's own, the newest first, and says which is the current one", async () => {
+  test("contains one's own sessions, the newest first, and marks the current one", async () => {
     await begin(BOB);
     const first = await begin();
     deployment.clock.pass(MINUTES);
@@ -269,7 +269,7 @@ describe("the list of sessions", () => {
     expect(JSON.stringify(items)).not.toContain(first.value.split(".")[1]);
   });
 
-  test("is one's own; an administrator may ask for another user's", async () => {
+  test("is limited to one's own sessions; an administrator may list another user's", async () => {
     await begin();
     const bob = (await actorOf((await begin(BOB)).value))!;
     const admin = (await actorOf((await begin(ADMIN)).value))!;
@@ -280,7 +280,7 @@ describe("the list of sessions", () => {
     expect((await sessions.list(admin, "nobody", PAGE)).total).toBe(0);
   });
 
-  test("leaves out what has ended", async () => {
+  test("does not contain ended sessions", async () => {
     const { value } = await begin();
     const actor = (await actorOf(value))!;
     const shown = async () => (await instance.access.sessions.list(actor, undefined, PAGE)).total;
@@ -291,7 +291,7 @@ describe("the list of sessions", () => {
 });
 
 describe("ending a session", () => {
-  test("is for its user and for administrators", async () => {
+  test("is allowed for its user and for administrators", async () => {
     const { value } = await begin();
     const maria = (await actorOf(value))!;
     const bob = (await actorOf((await begin(BOB)).value))!;

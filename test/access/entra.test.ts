@@ -32,7 +32,7 @@ afterEach(() => {
   cloud.control.clearFaults();
 });
 
-/** A process that has read no key yet. */
+/** A process that has not read any key. */
 function instance(change: Record<string, string> = {}): EntraTokens {
   log = recordingLog();
   return createEntraTokens({ config: testConfig({ ...cloud.environment, ...change }), clock: systemClock, log });
@@ -41,7 +41,7 @@ function instance(change: Record<string, string> = {}): EntraTokens {
 const tenant = () => cloud.app.tenantId;
 const clientId = () => config.ENTRA_API_CLIENT_ID!;
 
-/** What a token is answered: the actor's role, a problem's code, or nothing when it is not for this verifier. */
+/** Result for a token: the actor's role, a problem's code, or nothing if it is not for this verifier. */
 async function answer(token: string, at = entra): Promise<string | undefined> {
   const found = await at.authenticate(token);
   if (found === undefined) return undefined;
@@ -50,7 +50,7 @@ async function answer(token: string, at = entra): Promise<string | undefined> {
 
 const make = (request: ApiTokenRequest) => cloud.control.apiToken(request);
 
-/** What tells a client why it is refused. */
+/** The part of a response that tells a client why it is rejected. */
 async function refusal(request: ApiTokenRequest): Promise<Problem> {
   const found = await entra.authenticate(await make(request));
   if (!(found instanceof Problem)) throw new Error("It was not refused");
@@ -60,7 +60,7 @@ async function refusal(request: ApiTokenRequest): Promise<Problem> {
 const GUID = "11111111-1111-4111-8111-111111111111";
 
 describe.each([1, 2] as const)("a token of version %i", (version) => {
-  test("stands for the application or person it was issued to", async () => {
+  test("authenticates the application or person it was issued to", async () => {
     expect(await entra.authenticate(await make({ version, claims: { oid: GUID.toUpperCase(), sub: GUID } }))).toEqual({
       username: `entra:${tenant()}:${GUID}`,
       role: "user",
@@ -73,7 +73,7 @@ describe.each([1, 2] as const)("a token of version %i", (version) => {
     });
   });
 
-  test("is what Entra gives an application and a managed identity that ask for one", async () => {
+  test("is what Entra issues to an application and a managed identity", async () => {
     cloud.control.registerApi(version, ["Lifecycle.Operator"]);
     const form = {
       grant_type: "client_credentials",
@@ -117,17 +117,17 @@ describe.each([1, 2] as const)("a token of version %i", (version) => {
     ["with a key nobody knows", () => ({ header: { kid: "unknown" } })],
     ["with no key named", () => ({ header: { kid: undefined } })],
     ["with an extension nobody knows", () => ({ header: { crit: ["x"], x: 1 } })],
-  ])("%s is refused", async (_what, request) => {
+  ])("%s is rejected", async (_what, request) => {
     expect(await answer(await make({ version, ...request() }))).toBe("unauthorized");
-    // The same request without its mistake is taken: nothing else refused it.
+    // Control: the same request without the mistake is accepted.
     expect(await answer(await make({ version }))).toBe("user");
   });
 
-  test("just past its end is still taken: clocks differ", async () => {
+  test("just after its expiry is still accepted, because clocks differ", async () => {
     expect(await answer(await make({ version, claims: { exp: past(30) } }))).toBe("user");
   });
 
-  test("whose text was changed is refused", async () => {
+  test("with changed text is rejected", async () => {
     const [header, payload, signature] = (await make({ version })).split(".");
     const claims = JSON.parse(Buffer.from(payload!, "base64url").toString("utf8"));
     const raised = Buffer.from(JSON.stringify({ ...claims, roles: ["Lifecycle.Admin"] })).toString("base64url");
@@ -140,19 +140,19 @@ describe.each([1, 2] as const)("a token of version %i", (version) => {
     [["Lifecycle.Operator", "Lifecycle.User"], "operator"],
     [["Lifecycle.User", "Something.Else"], "user"],
     [["Lifecycle.Auditor", "Lifecycle.Operator", "Lifecycle.Admin"], "admin"],
-  ])("with the app roles %j may what %s may", async (roles, role) => {
+  ])("with the app roles %j may do what %s may", async (roles, role) => {
     expect(await answer(await make({ version, claims: { roles } }))).toBe(role);
   });
 
   test.each([[null], [[]], [["Something.Else"]], [["lifecycle.admin"]], [["constructor"]]])(
-    "with the app roles %j is told which to ask for",
+    "with the app roles %j is rejected with the list of roles to request",
     async (roles) => {
       const { code, message } = await refusal({ version, claims: { roles } });
       expect([code, message]).toEqual(["forbidden", expect.stringContaining("Lifecycle.Auditor, Lifecycle.Operator")]);
     },
   );
 
-  test("of an auditor who is operator too is told so", async () => {
+  test("of an auditor who is also an operator is rejected with that reason", async () => {
     const { code, message } = await refusal({ version, person: "berta" });
     expect([code, message]).toEqual(["forbidden", expect.stringContaining("exclude each other")]);
   });
@@ -160,27 +160,27 @@ describe.each([1, 2] as const)("a token of version %i", (version) => {
   test.each<[string, Record<string, unknown>]>([
     ["another scope", { scp: "read write" }],
     ["part of the scope's name", { scp: "not_access_as_user" }],
-    // What somebody gets who signs in at the same registration.
+    // A token for a person who signs in at the same registration.
     ["no scope, as an ID token", { scp: null }],
     ["no scope, and said to be a person's", { scp: null, idtyp: "user", sub: GUID, oid: GUID }],
-  ])("of a person with %s is told which to ask for", async (_what, claims) => {
+  ])("of a person with %s is rejected with the scope to request", async (_what, claims) => {
     const { code, message } = await refusal({ version, person: "ada", claims });
     expect([code, message]).toEqual(["forbidden", expect.stringContaining(`api://${clientId()}/access_as_user`)]);
   });
 
-  test("of a person counts the scope that was configured", async () => {
+  test("of a person needs the configured scope", async () => {
     const scoped = instance({ ENTRA_API_SCOPE: "call" });
     expect(await answer(await make({ version, person: "uma", claims: { scp: "other call" } }), scoped)).toBe("user");
     expect(await answer(await make({ version, person: "uma" }), scoped)).toBe("forbidden");
   });
 
-  test("holds over a roll of keys, at the cost of one request", async () => {
+  test("stays valid over a key rollover, at the cost of one request", async () => {
     vi.useFakeTimers({ toFake: ["Date"] });
     const before = await make({ version });
     expect(await answer(before)).toBe("user");
     cloud.control.rollEntraKeys();
     const after = await make({ version });
-    // Keys are asked for again after half a minute at the soonest, whatever tokens come.
+    // Keys are requested at most every 30 seconds, whatever tokens arrive.
     expect(await answer(after)).toBe("unauthorized");
     expect(cloud.control.counts()["entra.keys"]).toBe(1);
     vi.setSystemTime(Date.now() + 31 * SECOND_MS);
@@ -189,7 +189,7 @@ describe.each([1, 2] as const)("a token of version %i", (version) => {
     expect(cloud.control.counts()["entra.keys"]).toBe(2);
   });
 
-  test("of a key that was withdrawn is refused within the hour", async () => {
+  test("signed with a withdrawn key is rejected within the hour", async () => {
     vi.useFakeTimers({ toFake: ["Date"] });
     const before = await make({ version, claims: { exp: past(-3 * 3600) } });
     expect(await answer(before)).toBe("user");
@@ -199,7 +199,7 @@ describe.each([1, 2] as const)("a token of version %i", (version) => {
     expect(await answer(before)).toBe("unauthorized");
   });
 
-  test.each(["entra.openidConfiguration", "entra.keys"])("can't be checked while %s is down", async (operation) => {
+  test.each(["entra.openidConfiguration", "entra.keys"])("can't be verified while %s is down", async (operation) => {
     const fault = cloud.control.addFault({ match: { operation }, action: { kind: "reset" } });
     const token = await make({ version });
     const found = await entra.authenticate(token);
@@ -213,11 +213,11 @@ describe.each([1, 2] as const)("a token of version %i", (version) => {
   });
 });
 
-test("a key of another tenant that stands in the same set signs nothing for this one", async () => {
+test("a key of another tenant in the same set does not verify a token of this one", async () => {
   expect(await answer(await make({ signature: "personalKey" }))).toBe("unauthorized");
 });
 
-test.each(["html", "truncated", "otherShape"] as const)("keys that come as %s are none", async (as) => {
+test.each(["html", "truncated", "otherShape"] as const)("keys in the form %s are ignored", async (as) => {
   const action = { kind: "garbage", as } as const;
   for (const operation of ["entra.openidConfiguration", "entra.keys"]) {
     cloud.control.addFault({ match: { operation }, action, times: 1 });
@@ -226,7 +226,7 @@ test.each(["html", "truncated", "otherShape"] as const)("keys that come as %s ar
   expect(await answer(await make({}))).toBe("user");
 });
 
-test("a discovery document counts only from where it should be, for its issuer, with keys over TLS", async () => {
+test("a discovery document is valid only at its proper address, for its issuer, with keys over TLS", async () => {
   const odd = await startOddServer();
   const authority = `https://login.localhost:${odd.port}`;
   const issuer = `${authority}/${tenant()}/v2.0`;
@@ -262,7 +262,7 @@ test("many tokens at once ask for the keys once", async () => {
   expect(cloud.control.counts()).toMatchObject({ "entra.openidConfiguration": 1, "entra.keys": 1 });
 });
 
-test("tokens of Graph, of the resource manager and of strangers are not taken", async () => {
+test("tokens of Graph, of Resource Manager and of unknown issuers are rejected", async () => {
   const form = {
     grant_type: "client_credentials",
     client_id: cloud.app.clientId,
@@ -285,7 +285,7 @@ test("tokens of Graph, of the resource manager and of strangers are not taken", 
   }
 });
 
-test("a version does not vouch for the other's issuer", async () => {
+test("a token of one version with the issuer of the other is rejected", async () => {
   const [v1, v2] = [
     `https://sts.windows.net/${tenant()}/`,
     `${cloud.environment.AZURE_AUTHORITY_HOST}/${tenant()}/v2.0`,
@@ -294,7 +294,7 @@ test("a version does not vouch for the other's issuer", async () => {
   expect(await answer(await make({ version: 1, claims: { iss: v2 } }))).toBe("unauthorized");
 });
 
-test("no key of one kind of token serves for the other", async () => {
+test("no key of one kind of token verifies the other", async () => {
   const tokens = createTokens({ config, clock: systemClock, randomness: systemRandomness() });
   const own = await tokens.issue({ username: "admin", uid: "1" }, new Date());
   expect(await entra.authenticate(own)).toBeUndefined();
@@ -315,13 +315,13 @@ test("no key of one kind of token serves for the other", async () => {
 });
 
 test.each(["", "x", "a.b.c", "e30.e30.", "e30.bm90IGpzb24.e30", "clm_token"])(
-  "%j is no token of Entra",
+  "%j is not a token of Entra",
   async (text) => {
     expect(await answer(text)).toBeUndefined();
   },
 );
 
-test("without a registration none is taken, and nothing is asked", async () => {
+test("without a registration no token is accepted, and no request is sent", async () => {
   const { ENTRA_API_CLIENT_ID: _, ENTRA_TENANT_IDS: __, ...rest } = cloud.environment;
   const off = createEntraTokens({ config: testConfig(rest), clock: systemClock, log });
   expect(await answer(await make({}), off)).toBeUndefined();

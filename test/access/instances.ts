@@ -16,7 +16,7 @@ export class TestClock implements Clock {
   now(): Date {
     return new Date(this.time);
   }
-  /** A clock that is this many milliseconds ahead of the other (behind when negative). */
+  /** Milliseconds by which the clock is ahead of the other (behind if negative). */
   static ahead(of: Clock, milliseconds: number): Clock {
     return { now: () => new Date(of.now().getTime() + milliseconds) };
   }
@@ -40,11 +40,11 @@ type AccessConfig = Parameters<typeof createAccess>[0]["config"];
 export interface Instance {
   access: Access;
   audit: Audit;
-  /** Passwords derived so far. */
+  /** Number of password derivations so far. */
   derived(): number;
 }
 
-/** One storage account, and as many instances of the service on it as a test starts. */
+/** One storage account, and any number of instances of the service that use it. */
 export class Deployment {
   readonly clock = new TestClock();
   readonly config: AccessConfig = {
@@ -68,7 +68,7 @@ export class Deployment {
       clock?: Clock;
       limits?: Limits;
       audit?: Partial<Audit>;
-      /** Where its tables are, when not reached directly. */
+      /** Address of its tables, if not the direct one. */
       connectionString?: string;
       derive?: Derive;
       roleMapped?: () => Promise<boolean>;
@@ -117,7 +117,7 @@ export class Deployment {
     return items;
   }
 
-  /** Removes every row of every table, as somebody who empties the storage account does. */
+  /** Deletes every row of every table, like someone who empties the storage account. */
   async empty(): Promise<void> {
     const options = { allowInsecureConnection: true };
     for await (const { name } of TableServiceClient.fromConnectionString(this.connectionString, options).listTables()) {
@@ -140,13 +140,13 @@ export class Deployment {
   }
 }
 
-/** Stands in for scrypt's real parameters, which take a tenth of a second each time. */
+/** Replaces scrypt's real parameters, which take 100 ms each time. */
 export const quickly: Derive = (password, salt) =>
   new Promise((resolve, reject) => {
     scrypt(password, salt, 32, { N: 2, r: 1, p: 1 }, (error, hash) => (error ? reject(error) : resolve(hash)));
   });
 
-/** Azurite with an account for each test of a file, and for some second tries. */
+/** Azurite with an account for each test of a file, and for some retries. */
 export async function startDeployments(tests = 48): Promise<{ next(): Deployment; azurite: TestStorage }> {
   const accounts = Array.from({ length: tests }, (_, index) => `access${index}`);
   const azurite = await openStorage(accounts);
@@ -154,14 +154,14 @@ export async function startDeployments(tests = 48): Promise<{ next(): Deployment
   return { next: () => new Deployment(azurite.connectionString(accounts[used++]!)), azurite };
 }
 
-/** What changes one's own password and nothing else. */
+/** A change of one's own password and nothing else. */
 export const passwords = (currentPassword: string, newPassword: string) => ({
   currentPassword,
   newPassword,
   apiTokens: false,
 });
 
-/** Who a token stands for at this instance. */
+/** Returns the actor of a token on this instance. */
 export async function whoIs(
   { access }: Instance,
   token: string,

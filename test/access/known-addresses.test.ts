@@ -38,7 +38,7 @@ const code = (call: Promise<unknown>): Promise<string> =>
     (error: { code: string }) => error.code,
   );
 
-/** Fails for the username from so many addresses that strangers must wait. */
+/** Fails for the username from many addresses, until unknown addresses must wait. */
 async function attacked(username = ADMIN.username): Promise<void> {
   for (let address = 0; address < 12; address++) {
     deployment.clock.pass(5 * SECONDS);
@@ -47,8 +47,8 @@ async function attacked(username = ADMIN.username): Promise<void> {
   expect(await code(instance.access.signIn({ ...ADMIN, username }, stranger(200)))).toBe("tooManyAttempts");
 }
 
-describe("a user who signed in from an address lately", () => {
-  test("is served next there, while strangers wait, on every instance", async () => {
+describe("a user who recently signed in from an address", () => {
+  test("is served next from there, on every instance, while unknown addresses wait", async () => {
     await instance.access.signIn(ADMIN, HERE);
     const order: string[] = [];
     let release = () => {};
@@ -68,11 +68,11 @@ describe("a user who signed in from an address lately", () => {
       code(busy.access.signIn({ username: `nobody${index}`, password: `stranger ${index}` }, stranger(index))),
     );
     const elsewhere = code(busy.access.signIn({ ...ADMIN, password: "from elsewhere" }, stranger(99)));
-    /** When so many were looked up, they stand in line, but for the one who is served. */
+    /** If this many users are being read, further requests wait. */
     const arrived = async (count: number) => {
       const looked = () => proxy.requests.filter(({ path }) => /^Users\(.*'(nobody|admin)/.test(path)).length;
       await expect.poll(looked, { timeout: 150_000 }).toBe(count);
-      // Turns of this process, not a time: what has come in is worked off, however long it stood still.
+      // Counts iterations of this process, not time: all pending work is done, however long the process paused.
       for (let turn = 0; turn < 30; turn++) await delay(3);
     };
     await arrived(10);
@@ -84,12 +84,12 @@ describe("a user who signed in from an address lately", () => {
     expect(await Promise.all([...strangers, elsewhere])).toEqual(
       Array.from({ length: 10 }, () => "invalidCredentials"),
     );
-    // The username itself makes nobody known: from elsewhere it waited like any other.
+    // The username alone gives no priority: from elsewhere the request waited like any other.
     expect(order.indexOf("from elsewhere")).toBeGreaterThan(1);
     await proxy.stop();
   });
 
-  test("is not behind the strangers who wait to be looked up, on an instance that let them in from there", async () => {
+  test("does not wait behind requests whose users are read, on an instance with an earlier sign-in from there", async () => {
     const proxy = await startTableProxy(deployment.connectionString);
     const busy = deployment.start({ connectionString: proxy.connectionString });
     await busy.access.signIn(ADMIN, HERE);
@@ -110,15 +110,18 @@ describe("a user who signed in from an address lately", () => {
     );
     await expect.poll(() => looked, { timeout: 150_000 }).toBe(4);
     expect(await code(busy.access.signIn(ADMIN, HERE))).toBe("in");
-    expect([busy.access.letIn.has(HERE.address!), busy.access.letIn.has(stranger(0).address!)]).toEqual([true, false]);
-    // No more of them were looked up meanwhile: the line was there.
+    expect([
+      busy.access.recentAddresses.has(HERE.address!),
+      busy.access.recentAddresses.has(stranger(0).address!),
+    ]).toEqual([true, false]);
+    // No more users were read meanwhile, so the queue existed.
     expect(looked).toBe(4);
     release();
     await Promise.all(strangers);
     await proxy.stop();
   });
 
-  test("does not wait there for what strangers failed at, nor for how often they tried", async () => {
+  test("does not wait there for failures or sign-ins from unknown addresses", async () => {
     const limited = deployment.start({ limits: { perMinute: 3, perHour: 0 } });
     await limited.access.signIn(ADMIN, HERE);
     await attacked();
@@ -126,7 +129,7 @@ describe("a user who signed in from an address lately", () => {
     expect(await code(instance.access.signIn(ADMIN, from("198.51.100.9")))).toBe("tooManyAttempts");
   });
 
-  test("still waits there after five failures of their own, and is a stranger from then on", async () => {
+  test("waits there after five failures of the user, and the address is unknown from then on", async () => {
     await instance.access.signIn(ADMIN, HERE);
     for (let time = 0; time < 5; time++) {
       expect(await code(instance.access.signIn(WRONG, HERE))).toBe("invalidCredentials");
@@ -137,7 +140,7 @@ describe("a user who signed in from an address lately", () => {
     expect(await code(instance.access.signIn(ADMIN, HERE))).toBe("tooManyAttempts");
   });
 
-  test("is a stranger at every other address, and at one that could not be told", async () => {
+  test("is unknown at every other address, and at one that could not be determined", async () => {
     await instance.access.signIn(ADMIN, from("unknown"));
     await instance.access.signIn(ADMIN, { actor: "anonymous", requestId: "test" });
     await instance.access.signIn(ADMIN, HERE);
@@ -148,14 +151,14 @@ describe("a user who signed in from an address lately", () => {
     expect(await code(instance.access.signIn(ADMIN, HERE))).toBe("in");
   });
 
-  test("makes no other user known there", async () => {
+  test("makes the address known for no other user", async () => {
     await instance.access.users.create({ username: "maria", password: "a long enough password", role: "user" }, HERE);
     await instance.access.signIn({ username: "maria", password: "a long enough password" }, HERE);
     await attacked();
     expect(await code(instance.access.signIn(ADMIN, HERE))).toBe("tooManyAttempts");
   });
 
-  test("is forgotten there after 30 days, and when ten other addresses came since", async () => {
+  test("is unknown there after 30 days, and after sign-ins from ten other addresses", async () => {
     await instance.access.signIn(ADMIN, HERE);
     for (let address = 1; address <= 10; address++) await instance.access.signIn(ADMIN, from(`198.51.100.${address}`));
     await attacked();
@@ -167,7 +170,7 @@ describe("a user who signed in from an address lately", () => {
     expect(await code(instance.access.signIn(ADMIN, from("198.51.100.1")))).toBe("tooManyAttempts");
   });
 
-  test("is known there under a new first key, as long as the old one is in the list", async () => {
+  test("is known there under a new first key, while the old key is in the list", async () => {
     await instance.access.signIn(ADMIN, HERE);
     const keys = [signingKey("next"), ...deployment.config.JWT_SIGNING_KEYS];
     instance = deployment.start({ config: { JWT_SIGNING_KEYS: keys } });
@@ -177,7 +180,7 @@ describe("a user who signed in from an address lately", () => {
     expect(await code(instance.access.signIn(ADMIN, HERE))).toBe("in");
   });
 
-  test("is a stranger everywhere after a reset of the password, and everywhere but here after changing it", async () => {
+  test("is unknown everywhere after a password reset, and everywhere but here after changing the password", async () => {
     const next = "another horse battery";
     await instance.access.signIn(ADMIN, from("198.51.100.1"));
     const { access_token } = await instance.access.signIn(ADMIN, HERE);
@@ -196,7 +199,7 @@ describe("a user who signed in from an address lately", () => {
   });
 });
 
-test("whether a username exists can't be told by what is asked of storage for a stranger", async () => {
+test("storage requests for an unknown address don't reveal whether a username exists", async () => {
   await instance.access.signIn(ADMIN, HERE);
   const proxy = await startTableProxy(deployment.connectionString);
   try {
@@ -219,7 +222,7 @@ test("whether a username exists can't be told by what is asked of storage for a 
   }
 });
 
-test("storage that is emptied under a running process is recovered from by signing in again", async () => {
+test("a sign-in recreates the bootstrap administrator after storage was emptied under a running process", async () => {
   const before = await instance.access.signIn(ADMIN, HERE);
   await deployment.empty();
   expect(await whoIs(instance, before.access_token)).toEqual({ kind: "invalid" });

@@ -6,7 +6,7 @@ import { systemRandomness } from "../../shared/platform/runtime.ts";
 
 const randomness = systemRandomness();
 
-/** Counts what is derived, and how much of it at once at most. */
+/** Counts derivations, and their maximum concurrency. */
 function counting() {
   const seen = { derived: 0, most: 0 };
   let now = 0;
@@ -24,7 +24,7 @@ function counting() {
 describe("passwords", () => {
   const real = createPasswords({ randomness });
 
-  test("a hash holds scrypt's parameters and a salt of its own, and only its password fits", async () => {
+  test("a hash contains scrypt's parameters and its own salt, and only its password matches", async () => {
     const [hash, again] = [await real.hash("correct horse battery"), await real.hash("correct horse battery")];
     expect(hash).toMatch(/^\$scrypt\$ln=14,r=8,p=5\$[\w+/]{22}\$[\w+/]{43}$/);
     expect(again).not.toBe(hash);
@@ -33,12 +33,12 @@ describe("passwords", () => {
     expect(await real.verify("correct horse battery", undefined)).toBe(false);
   });
 
-  test("one password typed on two keyboards is one password", async () => {
+  test("a password typed on two keyboards is the same password", async () => {
     const hash = await real.hash("Käsekuchen mit Sahne".normalize("NFC"));
     expect(await real.verify("Käsekuchen mit Sahne".normalize("NFD"), hash)).toBe(true);
   });
 
-  test("an unknown user costs what a wrong password costs", async () => {
+  test("an unknown user takes as long as a wrong password", async () => {
     const { seen, passwords } = counting();
     const hash = await passwords.hash("correct horse battery");
     const before = seen.derived;
@@ -48,7 +48,7 @@ describe("passwords", () => {
     expect(seen.derived - before).toBe(2);
   });
 
-  test("they are derived one at a time, and beyond a full queue refused with Retry-After", async () => {
+  test("are derived one at a time, and rejected with Retry-After if the queue is full", async () => {
     const { seen, passwords } = counting();
     const results = await Promise.allSettled(Array.from({ length: 50 }, () => passwords.verify("wrong", undefined)));
     expect(seen.most).toBe(1);
@@ -62,7 +62,7 @@ describe("passwords", () => {
     expect(await passwords.verify("wrong", undefined)).toBe(false);
   });
 
-  test("one that fails does not stop the next", async () => {
+  test("a failure does not stop the next derivation", async () => {
     let broken = true;
     const derive: Derive = async () => {
       if (broken) throw new Error("out of memory");
@@ -78,14 +78,14 @@ describe("passwords", () => {
 test.each([
   ["zanzibarquill", undefined],
   ["ada", "zanzibarquill@acme.example"],
-])("what is made of one's name or mail address is a weak password: %s, %s", async (username, email) => {
+])("a variation of one's name or mail address is a weak password: %s, %s", async (username, email) => {
   const refused = refuseWeakPassword("zanzibarquill1", { username, email }, "password");
   await expect(refused).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path: "body.password" }] });
   await refuseWeakPassword("zanzibarquill1", { username: "ada", email: "ada@acme.example" }, "password");
 });
 
 test.each(["credential4q!zk", "lifecycle4q!zk", "keyvault4q!zk", "service4q!zk"])(
-  "what is made of a word of this service is a weak password: %s",
+  "a variation of a word of this service is a weak password: %s",
   async (password) => {
     const refused = refuseWeakPassword(password, { username: "ada" }, "newPassword");
     await expect(refused).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path: "body.newPassword" }] });

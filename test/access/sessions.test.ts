@@ -49,7 +49,7 @@ async function userRows(): Promise<string> {
 }
 
 describe("a token", () => {
-  test("is ended by signing out, on every instance, and no other one is", async () => {
+  test("is revoked by signing out, on every instance, and no other token is", async () => {
     const [token, second] = [await signIn(), await signIn()];
     expect([await holds(token), await holds(second)]).toEqual([true, true]);
     await instance.access.signOut(
@@ -61,7 +61,7 @@ describe("a token", () => {
     expect(await deployment.entries("user.signedOut")).toMatchObject([{ outcome: "success", actor: "maria" }, {}]);
   });
 
-  test("is ended with all others by signing out everywhere", async () => {
+  test("is revoked with all others by signing out everywhere", async () => {
     const [token, second] = [await signIn(), await signIn(other)];
     await instance.access.signOut(
       await actor(token),
@@ -73,7 +73,7 @@ describe("a token", () => {
     expect((await deployment.entries("user.signedOut"))[0]).toMatchObject({ details: { everywhere: true } });
   });
 
-  test("of many that are signed out at once is ended like each of them", async () => {
+  test("is revoked even if many are signed out at once", async () => {
     const tokens = await Promise.all(Array.from({ length: 8 }, () => signIn()));
     const actors = await Promise.all(tokens.map(actor));
     await Promise.all(
@@ -84,7 +84,7 @@ describe("a token", () => {
     expect(await Promise.all(tokens.map((token) => holds(token)))).toEqual(tokens.map(() => false));
   });
 
-  test("that was signed out is forgotten once it has expired", async () => {
+  test("is removed from the revoked tokens once it has expired", async () => {
     const token = await signIn();
     await instance.access.signOut(await actor(token), { everywhere: false, apiTokens: false }, HERE);
     const tokenId = JSON.parse(Buffer.from(token.split(".")[1]!, "base64url").toString()).jti;
@@ -94,20 +94,20 @@ describe("a token", () => {
     expect(await userRows()).not.toContain(tokenId);
   });
 
-  test("is ended by a new role, which the next one has", async () => {
+  test("is revoked by a new role, which the next token has", async () => {
     const token = await signIn();
     await instance.access.users.update("maria", { role: "auditor" }, undefined, HERE);
     expect(await holds(token)).toBe(false);
     expect(await actor(await signIn())).toMatchObject({ role: "auditor" });
   });
 
-  test("outlives what changes nothing of the role", async () => {
+  test("stays valid if the role does not change", async () => {
     const token = await signIn();
     await instance.access.users.update("maria", { email: "maria@example.com", role: "user" }, undefined, HERE);
     expect(await holds(token)).toBe(true);
   });
 
-  test("is ended by deleting the user, also for a new user of that name", async () => {
+  test("is revoked by deleting the user, also for a new user of that name", async () => {
     const token = await signIn();
     await instance.access.users.remove("maria", undefined, HERE);
     expect(await holds(token)).toBe(false);
@@ -116,7 +116,7 @@ describe("a token", () => {
     expect(await holds(token)).toBe(false);
   });
 
-  test("signed with a rotated key holds until the key is gone", async () => {
+  test("signed with a rotated key is valid until the key is removed", async () => {
     const token = await signIn();
     const [old] = deployment.config.JWT_SIGNING_KEYS;
     const newest = { kid: "k2", key: new Uint8Array(32).fill(7) };
@@ -128,7 +128,7 @@ describe("a token", () => {
 describe("changing one's own password", () => {
   const NEXT = "maria's next password";
 
-  test("ends every token, in that very millisecond too, and only the new password signs in", async () => {
+  test("revokes every token, even of the same millisecond, and only the new password is valid", async () => {
     const tokens = [await signIn(), await signIn(other)];
     await instance.access.changePassword(await actor(tokens[0]!), passwords(MARIA.password, NEXT), {
       ...HERE,
@@ -144,7 +144,7 @@ describe("changing one's own password", () => {
     ]);
   });
 
-  test("ends the tokens of an instance whose clock is ahead, and does not bar one whose clock is behind", async () => {
+  test("revokes tokens of an instance whose clock is ahead, and does not block one whose clock is behind", async () => {
     const ahead = deployment.start({ clock: TestClock.ahead(deployment.clock, 30_000) });
     const behind = deployment.start({ clock: TestClock.ahead(deployment.clock, -30_000) });
     const token = await signIn(ahead);
@@ -153,7 +153,7 @@ describe("changing one's own password", () => {
     expect(await holds(await signIn(behind, { ...MARIA, password: NEXT }))).toBe(true);
   });
 
-  test("needs the current one, and guesses are counted as failed sign-ins", async () => {
+  test("requires the current password, and wrong ones count as failed sign-ins", async () => {
     const who = await actor(await signIn());
     for (let time = 0; time < 5; time++) {
       await expect(
@@ -170,7 +170,7 @@ describe("changing one's own password", () => {
     ]);
   });
 
-  test("to the same one is refused", async () => {
+  test("to the same password is rejected", async () => {
     const same = instance.access.changePassword(
       await actor(await signIn()),
       passwords(MARIA.password, MARIA.password),
@@ -179,23 +179,23 @@ describe("changing one's own password", () => {
     await expect(same).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path: "body.newPassword" }] });
   });
 
-  test("by two at once is done for one of them", async () => {
+  test("by two requests at once succeeds for one of them", async () => {
     const who = await actor(await signIn());
     const results = await Promise.allSettled([
       instance.access.changePassword(who, passwords(MARIA.password, "the first new password"), HERE),
       other.access.changePassword(who, passwords(MARIA.password, "the second new password"), HERE),
     ]);
     const codes = results.map((result) => (result.status === "fulfilled" ? "done" : (result.reason as Problem).code));
-    // Whoever comes second finds the password changed, or the given one no longer right.
+    // The second request fails because the password has changed or the given one is no longer correct.
     expect(codes.filter((one) => one === "done")).toHaveLength(1);
     expect(["conflict", "invalidRequest"]).toContain(codes.find((one) => one !== "done"));
   });
 
-  test("while a sign-in checks the old one leaves no token of it", async () => {
+  test("while a sign-in verifies the old password leaves no valid token", async () => {
     let changing: Promise<void> | undefined;
     const who = await actor(await signIn());
     const slow = deployment.start({
-      // By the time the old password is found right, it has been changed.
+      // When the old password is verified, it has already been changed.
       derive: async (password, salt, parameters) => {
         changing ??= instance.access.changePassword(who, passwords(MARIA.password, NEXT), {
           ...HERE,
@@ -209,7 +209,7 @@ describe("changing one's own password", () => {
   });
 });
 
-test("me answers what the row says, without anything of the password", async () => {
+test("me returns the user's row without anything about the password", async () => {
   const me = await instance.access.me(await actor(await signIn()));
   expect(me).toMatchObject({ id: "maria", username: "maria", role: "user", email: null, state: "active" });
   expect(Object.keys(me)).not.toContain("passwordHash");

@@ -30,7 +30,7 @@ beforeEach(() => {
 const WRONG = { username: ADMIN.username, password: "wrong password" };
 const UNKNOWN = { username: "nobody", password: "wrong password" };
 
-/** The code a call is refused with, and the seconds it says to wait. */
+/** The problem code of a rejected call, and its Retry-After in seconds. */
 async function refusal(call: Promise<unknown>): Promise<{ code: string; detail: string; retryAfter?: number }> {
   try {
     await call;
@@ -48,7 +48,7 @@ const fail = async (credentials: { username: string; password: string }, times: 
 };
 
 describe("signing in", () => {
-  test("answers a token that stands for the user, whatever the case of the name", async () => {
+  test("returns a token for the user, whatever the case of the name", async () => {
     const answer = await instance.access.signIn({ ...ADMIN, username: "ADMIN" }, HERE);
     expect(Object.keys(answer).sort()).toEqual(["access_token", "expires_in", "token_type"]);
     expect(answer).toMatchObject({ token_type: "bearer", expires_in: 3600 });
@@ -59,7 +59,7 @@ describe("signing in", () => {
     ]);
   });
 
-  test("is refused alike, at the same cost, for a wrong password and for nobody", async () => {
+  test("is rejected in the same way, at the same cost, for a wrong password and an unknown user", async () => {
     await instance.access.signIn(ADMIN, HERE);
     const before = instance.derived();
     const wrong = await refusal(instance.access.signIn(WRONG, HERE));
@@ -71,7 +71,7 @@ describe("signing in", () => {
     expect(wrong.code).toBe("invalidCredentials");
   });
 
-  test("leaves no word that was typed, no password and no token in any row or log line", async () => {
+  test("leaves no typed text, password or token in any row or log line", async () => {
     const typed = "My-Secret-Typed-As-A-Name";
     const { access_token } = await instance.access.signIn(ADMIN, HERE);
     await code(instance.access.signIn({ username: typed, password: "Planted-Wrong-Password" }, HERE));
@@ -101,7 +101,7 @@ describe("signing in", () => {
   test.each([
     ["known", WRONG],
     ["unknown", UNKNOWN],
-  ])("of a %s user waits 15 minutes after five failures from one address", async (_what, credentials) => {
+  ])("of a %s user is blocked for 15 minutes after five failures from one address", async (_what, credentials) => {
     for (let time = 0; time < 5; time++) {
       expect(await code(instance.access.signIn(credentials, HERE))).toBe("invalidCredentials");
     }
@@ -115,7 +115,7 @@ describe("signing in", () => {
     expect(await code(instance.access.signIn(credentials, HERE))).toBe("invalidCredentials");
   });
 
-  test("that waits refuses the right password, but no token and no other address", async () => {
+  test("while blocked rejects the right password, but no token and no other address", async () => {
     const { access_token } = await instance.access.signIn(ADMIN, HERE);
     await fail(WRONG, 5);
     expect(await code(instance.access.signIn(ADMIN, HERE))).toBe("tooManyAttempts");
@@ -125,14 +125,14 @@ describe("signing in", () => {
     expect(entries).toMatchObject([{ outcome: "refused", details: { reason: "tooManyAttempts" } }]);
   });
 
-  test("well lets an address start over", async () => {
+  test("with success resets an address", async () => {
     await fail(WRONG, 4);
     await instance.access.signIn(ADMIN, HERE);
     await fail(WRONG, 4);
     await instance.access.signIn(ADMIN, HERE);
   });
 
-  test("many times at once on two instances gets five tries, not more", async () => {
+  test("many times at once on two instances gets five attempts, not more", async () => {
     const other = deployment.start();
     await instance.access.signIn(ADMIN, HERE);
     const codes = await Promise.all(
@@ -142,13 +142,13 @@ describe("signing in", () => {
     expect(codes.filter((one) => one === "tooManyAttempts")).toHaveLength(15);
   });
 
-  test("rightly many times at once is never taken for failing", async () => {
+  test("correctly many times at once is never counted as a failure", async () => {
     await Promise.all(Array.from({ length: 10 }, () => instance.access.signIn(ADMIN, HERE)));
     await fail(WRONG, 4);
     await instance.access.signIn(ADMIN, HERE);
   });
 
-  test("from many addresses slows down by the username, up to 15 minutes", async () => {
+  test("from many addresses is delayed by the username, up to 15 minutes", async () => {
     for (let address = 0; address < 11; address++) {
       expect(await code(instance.access.signIn(WRONG, from(`203.0.113.${address}`)))).toBe("invalidCredentials");
     }
@@ -162,7 +162,7 @@ describe("signing in", () => {
     expect((await refusal(instance.access.signIn(ADMIN, HERE))).retryAfter).toBe(900);
   });
 
-  test("well while a username is attacked does not slow it further", async () => {
+  test("with success while a username is attacked does not delay it further", async () => {
     for (let address = 0; address < 12; address++) {
       deployment.clock.pass(4 * SECONDS);
       await fail(WRONG, 1, from(`203.0.113.${address}`));
@@ -172,7 +172,7 @@ describe("signing in", () => {
     await instance.access.signIn(ADMIN, HERE);
   });
 
-  test("well takes back its own attempt only, whatever else was counted meanwhile", async () => {
+  test("with success undoes its own attempt only, whatever else was counted meanwhile", async () => {
     await instance.access.signIn(ADMIN, HERE);
     let failing: Promise<void> | undefined;
     const slow = deployment.start({
@@ -184,14 +184,14 @@ describe("signing in", () => {
         return await quickly(password, salt, parameters);
       },
     });
-    // From where the user is no stranger, the username's failures would not count.
+    // From a known address the username's failures would not count.
     const stranger = (last: number) => from(`198.51.100.${last}`);
     await slow.access.signIn(ADMIN, stranger(1));
     expect(await code(instance.access.signIn(WRONG, stranger(2)))).toBe("invalidCredentials");
     expect(await refusal(instance.access.signIn(ADMIN, stranger(3)))).toMatchObject({ retryAfter: 2 });
   });
 
-  test("is open again after an administrator's unlock", async () => {
+  test("is possible again after an administrator's unlock", async () => {
     await fail(WRONG, 5);
     await fail(WRONG, 5, from("198.51.100.7"));
     await fail(WRONG, 5, from("203.0.113.9"));
@@ -205,7 +205,7 @@ describe("signing in", () => {
     ]);
   });
 
-  test("counts per username in a bucket of its own", async () => {
+  test("is rate-limited per username in a bucket of its own", async () => {
     const limited = deployment.start({ limits: { perMinute: 2, perHour: 0 } });
     await limited.access.signIn(ADMIN, HERE);
     await limited.access.signIn(ADMIN, from("198.51.100.7"));
@@ -214,7 +214,7 @@ describe("signing in", () => {
     expect(await code(limited.access.signIn(UNKNOWN, HERE))).toBe("invalidCredentials");
   });
 
-  test("whose password could not be looked at is no failure", async () => {
+  test("whose password could not be verified is not a failure", async () => {
     await instance.access.signIn(ADMIN, HERE);
     const broken = deployment.start({
       derive: async () => {
@@ -227,7 +227,7 @@ describe("signing in", () => {
     await instance.access.signIn(ADMIN, HERE);
   });
 
-  test("gives no token that the audit log does not know of", async () => {
+  test("returns no token that is not in the audit log", async () => {
     const silent = deployment.start({
       audit: {
         append: async () => {
@@ -239,7 +239,7 @@ describe("signing in", () => {
     await expect(silent.access.signIn(ADMIN, HERE)).rejects.toThrow("no audit");
   });
 
-  test("leaves nothing behind for good: what no longer counts is removed, what counts stays", async () => {
+  test("leaves no permanent rows: expired counts are removed, current counts stay", async () => {
     await fail(UNKNOWN, 1);
     deployment.clock.pass(24 * 60 * MINUTES + SECONDS);
     await fail(WRONG, 5);

@@ -8,7 +8,7 @@ import { MINUTES, SECONDS, signingKey, TestClock } from "./instances.ts";
 
 const randomness = systemRandomness();
 const second = signingKey("second");
-/** Long enough for HS512 too, so that only the pinned algorithm refuses that. */
+/** Also long enough for HS512, so that only the pinned algorithm rejects it. */
 const first = { kid: "first", key: new Uint8Array(randomBytes(64)) };
 const config = { JWT_SIGNING_KEYS: [first, second], JWT_ISSUER: "issuer", JWT_AUDIENCE: "audience" };
 
@@ -17,7 +17,7 @@ function setUp(overrides: Partial<typeof config> = {}) {
   return { clock, tokens: createTokens({ config: { ...config, ...overrides }, clock, randomness }) };
 }
 
-/** A token like ours, but for what `change` makes of it. */
+/** A valid token, except for the result of `change`. */
 function forge(
   clock: TestClock,
   change: (token: SignJWT) => SignJWT,
@@ -35,7 +35,7 @@ function forge(
 }
 
 describe("tokens", () => {
-  test("one holds for an hour, and tells its instant to the millisecond", async () => {
+  test("one is valid for an hour, and contains its time to the millisecond", async () => {
     const { clock, tokens } = setUp();
     clock.pass(123);
     const token = await tokens.issue({ username: "maria", uid: "u1" }, clock.now());
@@ -48,7 +48,7 @@ describe("tokens", () => {
     expect(await tokens.verify(token)).toBeUndefined();
   });
 
-  test("it says nothing of the role", async () => {
+  test("a token does not contain the role", async () => {
     const { clock, tokens } = setUp();
     const payload = JSON.parse(
       Buffer.from(
@@ -59,7 +59,7 @@ describe("tokens", () => {
     expect(Object.keys(payload).sort()).toEqual(["aud", "exp", "iat", "iss", "jti", "sub", "uid"]);
   });
 
-  test("the control: a token made as ours is made holds", async () => {
+  test("control: a token made like the service's is valid", async () => {
     const { clock, tokens } = setUp();
     expect(await tokens.verify(await forge(clock, (token) => token))).toBeDefined();
   });
@@ -76,12 +76,12 @@ describe("tokens", () => {
     ["an empty name", (clock) => forge(clock, (token) => token.setSubject(""))],
     ["an empty id", (clock) => forge(clock, (token) => token.setJti(""))],
     ["a changed name", async (clock) => changed(await forge(clock, (token) => token))],
-  ])("one with %s does not hold", async (_what, make) => {
+  ])("a token with %s is invalid", async (_what, make) => {
     const { clock, tokens } = setUp();
     expect(await tokens.verify(await make(clock))).toBeUndefined();
   });
 
-  test("no text at all makes verifying throw", async () => {
+  test("no text makes verifying throw", async () => {
     const { tokens } = setUp();
     const part = fc.oneof(
       fc.base64String(),
@@ -99,7 +99,7 @@ describe("tokens", () => {
     );
   });
 
-  test("keys rotate: a token holds until its key has left the ring", async () => {
+  test("keys rotate: a token is valid until its key is removed", async () => {
     const { clock, tokens } = setUp();
     const token = await tokens.issue({ username: "maria", uid: "u1" }, clock.now());
     const rotated = setUp({ JWT_SIGNING_KEYS: [second, first] }).tokens;

@@ -19,7 +19,7 @@ beforeAll(async () => {
   await bundle();
   azurite = await openStorage();
   deployment = new Deployment(azurite.connectionString());
-  // No bootstrap administrator: all users are those that the command makes.
+  // No bootstrap administrator: the command creates all users.
   const none = { BOOTSTRAP_ADMIN_USERNAME: undefined, BOOTSTRAP_ADMIN_PASSWORD: undefined };
   instance = deployment.start({ derive: deriveWithScrypt, config: none });
 });
@@ -29,7 +29,7 @@ const SOURCE = fileURLToPath(new URL("../../functions/commands/user.ts", import.
 const BUNDLES = path.join(TEST_APP, "user-command");
 const BUNDLED = path.join(BUNDLES, "user.js");
 
-/** The command in few files, with only what it loads: it starts in a third of the processor time that its sources take. */
+/** The bundled command in few files, which start in a third of the processor time that its sources take. */
 async function bundle(): Promise<void> {
   await build({
     entryPoints: [SOURCE],
@@ -45,7 +45,7 @@ async function bundle(): Promise<void> {
   });
 }
 
-/** Runs it with `typed` on its standard input. */
+/** Runs the command with `typed` on its standard input. */
 function run(
   args: string[],
   typed = "",
@@ -73,7 +73,7 @@ const signIn = async (username: string, password: string) =>
 const holds = async (token: string) => (await whoIs(instance, token)).kind === "valid";
 
 describe("the user command", () => {
-  test("makes users who can sign in, with a given password or one it prints, and lists them", async () => {
+  test("creates users who can sign in, with a given or a printed password, and lists them", async () => {
     const given = await run(["create", "--username", "maria", "--role", "auditor"], "a typed long password\n");
     expect(given).toMatchObject({ code: 0, err: "" });
     expect(given.out).toContain("Made the user maria with the role auditor.");
@@ -83,7 +83,7 @@ describe("the user command", () => {
     expect(await signIn("maria", "a typed long password")).toBeDefined();
     expect(await signIn("bob", password)).toBeDefined();
     expect(await deployment.entries("user.created")).toHaveLength(4);
-    // As people run it.
+    // As users run it.
     const { out } = await run(["list"], "", {}, SOURCE);
     expect(out.split("\n")).toEqual([
       expect.stringMatching(/^bob\tuser\tactive\t\d{4}-\d\d-\d\dT\S+\tbob@example\.com\tlocal\t$/),
@@ -92,7 +92,7 @@ describe("the user command", () => {
     ]);
   });
 
-  test("changes role, state and password, unlocks and deletes; tokens end with what was taken away", async () => {
+  test("changes role, state and password, unlocks and deletes; tokens are revoked when access is removed", async () => {
     await run(["create", "--username", "eve", "--role", "user"], "a typed long password\n");
     const eve = (password = "a typed long password") => signIn("eve", password);
 
@@ -127,7 +127,7 @@ describe("the user command", () => {
     expect((await run(["delete", "--username", "eve"])).err).toContain("does not exist");
   });
 
-  test("lists API tokens and ends all of a user's, and a password that it set must be changed", async () => {
+  test("lists API tokens, revokes all of a user's, and a password that it set must be changed", async () => {
     await run(["create", "--username", "tim", "--role", "operator"], "a typed long password\n");
     const tim: Actor = {
       username: "tim",
@@ -157,7 +157,7 @@ describe("the user command", () => {
     expect(entries[0]).toMatchObject({ outcome: "refused", actor: "system", details: { reason: "conflict" } });
   });
 
-  test("says in a sentence that storage can't be reached", async () => {
+  test("prints a clear error if storage can't be reached", async () => {
     const preloads = ["cheap-scrypt.mjs", "short-waits.mjs"].map(
       (name) => new URL(`../support/${name}`, import.meta.url).href,
     );
@@ -184,7 +184,7 @@ describe("the user command", () => {
 
   test.each([
     ["a short password", ["create", "--username", "zoe"], "short\n", "password must have at least 12 characters", 2],
-    ["a common password", ["create", "--username", "zoe"], "password1234\n", "first that are guessed", 1],
+    ["a common password", ["create", "--username", "zoe"], "password1234\n", "easy to guess", 1],
     ["a bad username", ["create", "--username", "e/ve", "--generate"], "", "username must be", 2],
     ["a reserved username", ["create", "--username", "System", "--generate"], "", "is reserved", 2],
     ["a role that is not given", ["role", "--username", "maria"], "", "role ", 2],
@@ -197,7 +197,7 @@ describe("the user command", () => {
       "There is no command constructor. See --help.",
       2,
     ],
-  ])("refuses %s and says why", async (_what, args, typed, reason, wanted) => {
+  ])("rejects %s and prints why", async (_what, args, typed, reason, wanted) => {
     const { code, out, err } = await run(args, typed);
     expect(code).toBe(wanted);
     expect(err).toContain(reason);
@@ -205,7 +205,7 @@ describe("the user command", () => {
     expect(out).toBe("");
   });
 
-  test("says how it is used", async () => {
+  test("prints its help", async () => {
     for (const args of [[], ["help"]]) {
       const { code, out } = await run(args);
       expect([code, out]).toEqual([0, expect.stringContaining("npm run user -- COMMAND")]);

@@ -34,7 +34,7 @@ const person = (username: string, role: "user" | "auditor" | "admin" = "user") =
 const NEXT_PASSWORD = "another horse battery";
 
 describe("the bootstrap administrator", () => {
-  test("is made once, however many instances start at once", async () => {
+  test("is created once, however many instances start at once", async () => {
     const instances = [instance, ...Array.from({ length: 4 }, () => deployment.start())];
     await Promise.all(instances.map(({ access }) => access.signIn(ADMIN, HERE)));
     expect(await instance.access.users.list(PAGE)).toMatchObject({
@@ -45,14 +45,14 @@ describe("the bootstrap administrator", () => {
     expect(outcomes.filter((outcome) => outcome === "success")).toHaveLength(1);
   });
 
-  test("is reset when the first thing shown to the new process is a token, too", async () => {
+  test("is reset even when the first request to the new process has a token", async () => {
     await instance.access.signIn(ADMIN, HERE);
     const reset = deployment.start({ config: { BOOTSTRAP_ADMIN_PASSWORD: NEXT_PASSWORD } });
     const { access_token } = await instance.access.signIn(ADMIN, HERE);
     expect(await whoIs(reset, access_token)).toEqual({ kind: "invalid" });
   });
 
-  test("is reset by a changed password: the old one and all tokens end, and it is audited", async () => {
+  test("is reset by a changed password: the old password and all tokens become invalid, and the reset is audited", async () => {
     const { access_token } = await instance.access.signIn(ADMIN, HERE);
     for (let time = 0; time < 5; time++) {
       await expect(instance.access.signIn({ ...ADMIN, password: "wrong" }, HERE)).rejects.toThrow();
@@ -67,7 +67,7 @@ describe("the bootstrap administrator", () => {
     ]);
   });
 
-  test("is administrator again after a reset, whatever others made of it", async () => {
+  test("is an administrator again after a reset, whatever others changed", async () => {
     await instance.access.signIn(ADMIN, HERE);
     await instance.access.users.create(person("second", "admin"), HERE);
     await instance.access.users.update("admin", { role: "user" }, undefined, HERE);
@@ -78,7 +78,7 @@ describe("the bootstrap administrator", () => {
     await expect(next.access.users.remove("admin", undefined, HERE)).rejects.toMatchObject({ code: "conflict" });
   });
 
-  test("keeps its own new password, and a deletion, while the environment stays the same", async () => {
+  test("keeps its own new password, or stays deleted, while the configuration stays the same", async () => {
     const { access_token } = await instance.access.signIn(ADMIN, HERE);
     const who = await whoIs(instance, access_token);
     if (who.kind !== "valid") throw new Error("The token does not hold.");
@@ -94,7 +94,7 @@ describe("the bootstrap administrator", () => {
     expect((await again.access.users.list(PAGE)).items.map(({ id }) => id)).toEqual(["second"]);
   });
 
-  test("costs a start one read and no password check, and each token after that one read of its user", async () => {
+  test("costs one read and no password check per start, and one read of the user per later token", async () => {
     const { access_token } = await instance.access.signIn(ADMIN, HERE);
     const proxy = await startTableProxy(deployment.connectionString);
     try {
@@ -113,7 +113,7 @@ describe("the bootstrap administrator", () => {
     }
   });
 
-  test("is recognised under a rotated key without, and under a wholly new ring with one password check", async () => {
+  test("is recognized without a password check under a rotated key, and with one under new keys", async () => {
     await instance.access.signIn(ADMIN, HERE);
     const [old] = deployment.config.JWT_SIGNING_KEYS;
     const [second, third] = [signingKey("k2"), signingKey("k3")];
@@ -129,7 +129,7 @@ describe("the bootstrap administrator", () => {
     expect(await deployment.entries("user.bootstrapReset")).toEqual([]);
   });
 
-  test("that the environment names anew is made beside the old one", async () => {
+  test("with a new name in the configuration is created in addition to the old one", async () => {
     await instance.access.signIn(ADMIN, HERE);
     const next = deployment.start({ config: { BOOTSTRAP_ADMIN_USERNAME: "root" } });
     await next.access.signIn({ ...ADMIN, username: "root" }, HERE);
@@ -137,7 +137,7 @@ describe("the bootstrap administrator", () => {
     expect((await next.access.users.list(PAGE)).total).toBe(2);
   });
 
-  test("that is not configured is not made", async () => {
+  test("is not created if it is not configured", async () => {
     const none = { BOOTSTRAP_ADMIN_USERNAME: undefined, BOOTSTRAP_ADMIN_PASSWORD: undefined };
     const { access } = deployment.start({ config: none });
     await expect(access.signIn(ADMIN, HERE)).rejects.toMatchObject({ code: "invalidCredentials" });
@@ -146,7 +146,7 @@ describe("the bootstrap administrator", () => {
 });
 
 describe("users", () => {
-  test("are made once per name, whatever its case and however many ask at once", async () => {
+  test("are created once per name, whatever its case and however many requests at once", async () => {
     const other = deployment.start();
     const results = await Promise.allSettled(
       ["maria", "Maria", "MARIA", "maria"].map((name, index) =>
@@ -160,7 +160,7 @@ describe("users", () => {
     expect(await instance.access.users.list(PAGE)).toMatchObject({ total: 1, items: [{ id: "maria" }] });
   });
 
-  test("are audited with who made them, and without a password", async () => {
+  test("are audited with their creator, and without a password", async () => {
     const caller = { ...HERE, actor: "admin" };
     await instance.access.users.create({ ...person("maria"), email: "maria@example.com" }, caller);
     const [outcome] = await deployment.entries("user.created");
@@ -172,7 +172,7 @@ describe("users", () => {
     expect(JSON.stringify(outcome)).not.toMatch(/long enough password|scrypt/i);
   });
 
-  test("are not touched when the intent can't be audited", async () => {
+  test("are not changed if the intent can't be audited", async () => {
     const append = async () => {
       throw new Error("no audit");
     };
@@ -181,7 +181,7 @@ describe("users", () => {
     expect((await instance.access.users.list(PAGE)).total).toBe(0);
   });
 
-  test("are changed with If-Match, whose ETag a sign-in leaves as it is", async () => {
+  test("are changed with If-Match, whose ETag a sign-in does not change", async () => {
     const { etag } = await instance.access.users.create(person("maria"), HERE);
     await instance.access.signIn(person("maria"), HERE);
     deployment.clock.pass(MINUTES);
@@ -199,7 +199,7 @@ describe("users", () => {
     expect((await instance.access.users.list(PAGE)).items.map(({ id }) => id)).toEqual(["admin"]);
   });
 
-  test("that are not there are not found", async () => {
+  test("that do not exist are not found", async () => {
     const { users } = instance.access;
     for (const call of [
       () => users.get("nobody"),
@@ -212,7 +212,7 @@ describe("users", () => {
     }
   });
 
-  test("always have an administrator: the last can't be deleted or demoted", async () => {
+  test("always include an administrator: the last can't be deleted or demoted", async () => {
     const { users } = instance.access;
     await users.create(person("first", "admin"), HERE);
     await users.create(person("maria"), HERE);
@@ -228,7 +228,7 @@ describe("users", () => {
     await expect(users.remove("maria", undefined, HERE)).rejects.toMatchObject({ code: "conflict" });
   });
 
-  test("always have an administrator, also when instances remove and demote all of them at once", async () => {
+  test("always include an administrator, also when instances remove and demote all of them at once", async () => {
     const names = ["first", "second", "third", "fourth"];
     for (const name of names) await instance.access.users.create(person(name, "admin"), HERE);
     const results = await Promise.allSettled(

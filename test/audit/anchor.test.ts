@@ -32,7 +32,7 @@ const vault = (change: Partial<Config> = {}) => {
   });
 };
 
-test("the service's own key vault remembers the newest digest, in one version however often it changes", async () => {
+test("the service's own key vault stores the newest digest, in one version however often it changes", async () => {
   const anchor = keyVaultAnchor(vault()!, "devstoreaccount1");
   const room = openRoom(azurite.connectionString());
   const audit = room.instance({ anchor });
@@ -50,7 +50,7 @@ test("the service's own key vault remembers the newest digest, in one version ho
   expect(anchorSecret("devstoreaccount1")).toMatch(/^[0-9a-zA-Z-]{1,127}$/);
 });
 
-test("a vault that does not answer is told as a failure of the cloud", async () => {
+test("a vault that does not answer is reported as a failure of the cloud", async () => {
   const anchor = keyVaultAnchor(
     vault({ SERVICE_KEY_VAULT_URL: "https://gone.vault.localhost:1" })!,
     "devstoreaccount1",
@@ -58,12 +58,12 @@ test("a vault that does not answer is told as a failure of the cloud", async () 
   await expect(anchor.read()).rejects.toBeInstanceOf(CloudFailure);
 });
 
-test("no address, no vault; an address that is no key vault's is refused", () => {
+test("without an address there is no vault; an address that is not of a key vault is rejected", () => {
   expect(vault({ SERVICE_KEY_VAULT_URL: undefined })).toBeUndefined();
   expect(() => vault({ SERVICE_KEY_VAULT_URL: "https://example.com" })).toThrow(CloudFailure);
 });
 
-test("two deployments with one key vault each remember their own digest", async () => {
+test("two deployments with one key vault each store their own digest", async () => {
   const rooms = ["payments", "identity"].map((account) => {
     const room = openRoom(shared.connectionString(account));
     return { ...room, audit: room.instance({ anchor: keyVaultAnchor(vault()!, account) }) };
@@ -78,7 +78,7 @@ test("two deployments with one key vault each remember their own digest", async 
   }
 });
 
-test("what an earlier version remembered under one name for all is read until the deployment's own is written", async () => {
+test("the anchor of an earlier version under a shared name is read until the deployment's own is written", async () => {
   const secrets = vault()!;
   const anchor = keyVaultAnchor(secrets, "upgraded");
   const old = { number: "7", interval: "2026-11-21T10:00Z", hash: "h" };

@@ -8,7 +8,7 @@ import { markResent } from "../../shared/platform/storage/errors.ts";
 import { RowChanged, RowExists, RowMissing } from "../../shared/platform/storage/tables.ts";
 import { event } from "./support.ts";
 
-/** What is entered of an effect that ends so, after its intent. */
+/** Runs an effect with that end and returns the audit entries after its intent. */
 async function entered(effect: () => Promise<unknown>) {
   const events: AuditEvent[] = [];
   const append = async (one: AuditEvent) => void events.push(one);
@@ -22,7 +22,7 @@ async function entered(effect: () => Promise<unknown>) {
 }
 
 test.each<[string, Error, "refused" | "failure", string]>([
-  ["what the caller can mend", new Problem("invalidRequest", "Mend it."), "refused", "invalidRequest"],
+  ["an error that the caller can fix", new Problem("invalidRequest", "Mend it."), "refused", "invalidRequest"],
   ["another writer who was faster", new RowChanged("T", "p", "r"), "refused", "RowChanged"],
   ["a row that is there already", new RowExists("T", "p", "r"), "refused", "RowExists"],
   ["a row that is gone", new RowMissing("T", "p", "r"), "refused", "RowMissing"],
@@ -30,7 +30,7 @@ test.each<[string, Error, "refused" | "failure", string]>([
   ["a service that is not there", new Problem("unavailable", "Try again."), "failure", "unavailable"],
   ["a mistake of this program", new TypeError("x is undefined"), "failure", "TypeError"],
 ])(
-  "an effect that ends with %s is entered with the reason, beside the event's own details",
+  "an effect that ends with %s is recorded with the reason and the event's own details",
   async (_, error, outcome, reason) => {
     expect(await entered(() => Promise.reject(error))).toEqual({
       error,
@@ -39,7 +39,7 @@ test.each<[string, Error, "refused" | "failure", string]>([
   },
 );
 
-test("a clear refusal of storage is a failure", async () => {
+test("a definite rejection by storage is a failure", async () => {
   const error = new RestError("Not allowed.", { statusCode: 403 });
   const { outcomes } = await entered(() => Promise.reject(error));
   expect(outcomes).toEqual([{ outcome: "failure", details: { mode: "full", reason: "RestError" } }]);
@@ -50,18 +50,18 @@ markResent(refusedAgain);
 test.each([
   ["gives no answer", new RestError("The connection was lost.", { code: "ECONNRESET" })],
   ["is busy", new RestError("Later.", { statusCode: 503 })],
-  ["refuses what it may have done at an earlier try", refusedAgain],
-])("of an effect of which storage %s only the intent is entered", async (_, error) => {
+  ["rejects a write that an earlier attempt may have applied", refusedAgain],
+])("if storage %s during an effect, only the intent is recorded", async (_, error) => {
   expect(await entered(() => Promise.reject(error))).toEqual({ error, outcomes: [] });
 });
 
-test("of an effect that a cloud service left open only the intent is entered", async () => {
+test("if a cloud service left the effect open, only the intent is recorded", async () => {
   const unclear = new CloudFailure("unreachable", "No answer.", { remedy: "Look." });
   expect(unclear.unclear).toBe(true);
   expect(await entered(() => Promise.reject(unclear))).toEqual({ error: unclear, outcomes: [] });
 });
 
-test("without its intent nothing happens", async () => {
+test("without its intent the effect does not run", async () => {
   let happened = false;
   const append = () => Promise.reject(new Error("the log is out of reach"));
   const effect = async () => {

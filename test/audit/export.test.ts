@@ -47,7 +47,7 @@ afterAll(async () => {
 const ids = (parts: string[]) =>
   parts.flatMap((part) => (JSON.parse(part) as { entries: { id: string }[] }).entries.map(({ id }) => id));
 
-/** RFC 4180 read strictly, by hand. */
+/** Parses RFC 4180 strictly. */
 function parseCsv(text: string): string[][] {
   const rows: string[][] = [[]];
   const pattern = /("(?:[^"]|"")*"|[^",\r\n]*)(,|\r\n|$)/gy;
@@ -60,7 +60,7 @@ function parseCsv(text: string): string[][] {
   return rows;
 }
 
-test("a JSON export holds every entry, oldest first, as the list shows it", async () => {
+test("a JSON export contains every entry, oldest first, with the content of the list", async () => {
   const [part] = await exportAll(room.audit);
   const listed = (await room.audit.list({}, page())).items.reverse();
   expect(JSON.parse(part!)).toMatchObject({ format: "audit-export/1", entries: listed, nextCursor: null });
@@ -78,7 +78,7 @@ test("a CSV export has a line per entry, with the same content", async () => {
   expect(JSON.parse(rows[0]![header!.indexOf("before")]!)).toEqual(listed[0]!.before);
 });
 
-test("an export takes the list's filters", async () => {
+test("an export accepts the list's filters", async () => {
   const query = {
     start: new Date("2026-11-21T10:20:00Z"),
     end: new Date("2026-11-21T11:30:00Z"),
@@ -97,7 +97,7 @@ test("an export takes the list's filters", async () => {
   expect(verified.notes.join()).toContain("filtered");
 });
 
-test("an export of a part of an interval verifies by itself", async () => {
+test("an export of a part of an interval can be verified on its own", async () => {
   const query = { start: new Date("2026-11-21T10:05:00Z"), end: new Date("2026-11-21T10:30:30Z") };
   const [part] = await exportAll(room.audit, { query });
   expect(JSON.parse(part!).entries).toHaveLength(6);
@@ -109,7 +109,7 @@ test("an export of a part of an interval verifies by itself", async () => {
   expect(kinds).toEqual(["exportChanged", "entryRemoved"]);
 });
 
-test("gzip gives the same file", async () => {
+test("gzip returns the same file", async () => {
   const query = { end: new Date("2026-11-21T11:00:00Z") };
   for (const format of ["json", "csv"] as const) {
     const plain = await room.audit.export({ format, query, cursor: undefined, gzip: false });
@@ -119,7 +119,7 @@ test("gzip gives the same file", async () => {
   }
 });
 
-test("an export of nothing is a valid file in every format", async () => {
+test("an empty export is a valid file in every format", async () => {
   const fresh = openRoom(azurite.connectionString("fresh")).audit;
   expect(JSON.parse((await exportAll(fresh))[0]!)).toMatchObject({ entries: [], digests: [], nextCursor: null });
   expect(parseCsv((await exportAll(fresh, { format: "csv" }))[0]!.slice(1))).toHaveLength(1);
@@ -127,15 +127,15 @@ test("an export of nothing is a valid file in every format", async () => {
   expect((await PDFDocument.load(pdf.data)).getPageCount()).toBe(1);
 });
 
-describe("CSV cells that a spreadsheet would run", () => {
+describe("CSV cells that a spreadsheet would execute", () => {
   const csv = (actor: string) =>
     parseCsv(`${auditCsv.header().slice(1)}${auditCsv.rows([{ ...entry(), actor }])}\r\n`)[1]![4]!;
 
   for (const actor of ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "  =1", "\r=1", "＝1", "%00=", "|calc", "\u200B=1"]) {
-    test(`are defused: ${JSON.stringify(actor)}`, () => expect(csv(actor)).toBe(`'${actor}`));
+    test(`are escaped: ${JSON.stringify(actor)}`, () => expect(csv(actor)).toBe(`'${actor}`));
   }
   for (const actor of ["ada", 'a"b', "a,b", "a\nb", "1-2", "李小龙", "a=b"]) {
-    test(`and others are left alone: ${JSON.stringify(actor)}`, () => expect(csv(actor)).toBe(actor));
+    test(`and others are unchanged: ${JSON.stringify(actor)}`, () => expect(csv(actor)).toBe(actor));
   }
 });
 
@@ -160,7 +160,7 @@ describe("a PDF", () => {
     verified: [],
   };
 
-  test("takes any name in any script, and characters that no font has", async () => {
+  test("accepts any name in any script, and characters that no font has", async () => {
     const names = [
       "José Łukasz",
       "Ωμέγα Жанна",
@@ -178,14 +178,14 @@ describe("a PDF", () => {
     expect(document.getPageCount()).toBeGreaterThanOrEqual(1);
   });
 
-  test("of 196 entries is a handful of pages", async () => {
+  test("of 196 entries has few pages", async () => {
     const intents = Array.from({ length: 98 }, (_, index) => ({ ...entry(), requestId: `request-${index}` }));
     const entries = intents.flatMap((one) => [{ ...one, outcome: "intent" as const }, one]);
     const document = await PDFDocument.load(await createPdf(entries, about, font));
     expect(document.getPageCount()).toBeLessThanOrEqual(5);
   });
 
-  test("tells an intent and its outcome as one event, and one without an outcome as such", () => {
+  test("shows an intent and its outcome as one event, and marks an intent without an outcome", () => {
     const target = { type: "alertRule", id: "r-1" };
     const at = (second: number, change: object) => ({
       ...entry(),
@@ -207,7 +207,7 @@ describe("a PDF", () => {
     ]);
   });
 
-  test("tells when an event happened that was entered later", async () => {
+  test("shows when an event happened that was recorded later", async () => {
     const late = {
       ...entry(),
       occurredAt: "2026-11-21T10:30:00.000Z",
@@ -227,7 +227,7 @@ describe("a PDF", () => {
     expect(row![header!.indexOf("happenedAt")]).toBe(late.happenedAt);
   });
 
-  test("says what changed in words, and leaves out what did not", () => {
+  test("describes changes in words, and omits unchanged members", () => {
     const changes = (change: object) => eventsOf([{ ...entry(), ...change }])[0]!.changes;
     expect(changes({ before: { days: 7, on: true }, after: { days: 14, on: true } })).toBe("days: 7 → 14");
     expect(changes({ before: { a: { b: null } }, after: { a: { b: false, c: [] } } })).toBe(
@@ -241,14 +241,14 @@ describe("a PDF", () => {
     expect(changes({ details: { text: "x".repeat(500) } })).toMatch(/^text: x{394}… \(in full in the JSON export\)$/);
   });
 
-  test("keeps every text within the page, and no line over another", async () => {
+  test("keeps every text within the page, and no line overlaps another", async () => {
     const entries = Array.from({ length: 120 }, (_, index) => ({
       ...entry(),
       requestId: `request-${index}`,
       count: 1 + (index % 3),
       details: { text: "several words ".repeat(index % 40) },
     }));
-    const finding = { kind: "entryChanged" as const, entryId: "e", detail: "It is not what was sealed. ".repeat(12) };
+    const finding = { kind: "entryChanged" as const, entryId: "e", detail: "Not the sealed version. ".repeat(12) };
     const verified = { ...(await room.audit.verify({})), findingsTotal: 25, findings: Array(25).fill(finding) };
     const placed = await textsOf(await createPdf(entries, { ...about, verified: [verified] }, font));
     expect(placed.length).toBeGreaterThan(500);
@@ -271,7 +271,7 @@ describe("a PDF", () => {
     }
   });
 
-  test.each([0, 10, 15, 20, 25])("begins its counts on a page that holds them, below %i findings", async (count) => {
+  test.each([0, 10, 15, 20, 25])("starts its counts on a page with room for them, below %i findings", async (count) => {
     const entries = Array.from({ length: 10 }, (_, index) => ({
       ...entry(),
       requestId: `request-${index}`,
@@ -294,7 +294,7 @@ describe("a PDF", () => {
     [{ actor: "ada" }, "actor ada"],
     [{ eventType: "user.signedIn" }, "event type user.signedIn"],
     [{ actor: "ada", eventType: "user.signedIn" }, "actor ada, event type user.signedIn"],
-  ])("says by what it was filtered: %j", async (change, words) => {
+  ])("shows its filters: %j", async (change, words) => {
     const text = await pdfText(await createPdf([entry()], { ...about, ...change }, font));
     expect(text).toMatch(/^Page 1 of \d$/m);
     expect(text.split("\n")).toContain(words);
@@ -303,7 +303,7 @@ describe("a PDF", () => {
   test.each([
     [1, "NOT INTACT: 1 finding, see below"],
     [2, "NOT INTACT: 2 findings, see below"],
-  ])("of a log with %s finding says so", async (findingsTotal, words) => {
+  ])("of a log with %s finding shows it", async (findingsTotal, words) => {
     const finding = {
       kind: "entryChanged" as const,
       interval: "2026-11-21T10:10Z",
@@ -317,8 +317,8 @@ describe("a PDF", () => {
     );
   });
 
-  describe("counts what happened by event, by actor and by outcome", () => {
-    /** The tables of counts by their titles, from the top down, of the page that has them. */
+  describe("counts events by event, by actor and by outcome", () => {
+    /** Returns the tables of counts by their titles, from the top down, of the page that has them. */
     async function countsOf(entries: AuditEntry[]): Promise<Record<string, string[]>> {
       const placed = await textsOf(await createPdf(entries, about, font));
       const heading = placed.find(({ text }) => text === "What happened")!;
@@ -336,7 +336,7 @@ describe("a PDF", () => {
       return tables;
     }
 
-    test("the most frequent first, an intent and its outcome as one, every repeat of a refusal", async () => {
+    test("the most frequent first, an intent and its outcome as one, every repeat of a rejected request", async () => {
       const counts = await countsOf([
         { ...entry(), requestId: "1" },
         { ...entry(), requestId: "2", outcome: "refused", actor: "bob", count: 5 },
@@ -352,7 +352,7 @@ describe("a PDF", () => {
       });
     });
 
-    test("and the rarest together", async () => {
+    test("and the rarest together in one line", async () => {
       const entries = Array.from({ length: 16 }, (_, index) => ({
         ...entry(),
         requestId: `request-${index}`,
@@ -365,7 +365,7 @@ describe("a PDF", () => {
     });
   });
 
-  test("says what was verified, with which key and up to which digest", async () => {
+  test("states the result of the verification, the key and the last digest", async () => {
     const part = await room.audit.export({ format: "pdf", query: {}, cursor: undefined, gzip: false });
     const text = await pdfText(part.data);
     const { publicKeys: keys, lastDigest, checkedTo } = await room.audit.verify({});
@@ -378,7 +378,7 @@ describe("a PDF", () => {
   });
 });
 
-/** Where each text of a PDF stands, in points from the lower left of its page. */
+/** Returns the position of each text of a PDF, in points from the lower left of its page. */
 async function textsOf(data: Uint8Array) {
   const document = await PDFDocument.load(data);
   const font = await document.embedFont(StandardFonts.Helvetica);
@@ -394,8 +394,8 @@ async function textsOf(data: Uint8Array) {
   });
 }
 
-describe("what is longer than one answer", () => {
-  /** The parts of an export of at most `entries` each. */
+describe("an export that is longer than one response", () => {
+  /** Returns the parts of an export of at most `entries` each. */
   async function parts(format: "json" | "csv", limits: { entries: number; bytes: number }): Promise<string[]> {
     const deps = { ...room, trust: createTrust(room.tables, room.keys), unicodeFont: "" };
     const found: string[] = [];
@@ -415,7 +415,7 @@ describe("what is longer than one answer", () => {
     { entries: 1, bytes: 1e9 },
     { entries: 30, bytes: 1e9 },
   ]) {
-    test(`comes in parts of at most ${limits.entries} entries, each a valid file, together every entry once`, async () => {
+    test(`comes in valid parts of at most ${limits.entries} entries that together contain every entry once`, async () => {
       const json = await parts("json", limits);
       expect(json).toHaveLength(Math.ceil(30 / limits.entries));
       expect(ids(json)).toEqual(await listed());
@@ -433,7 +433,7 @@ describe("what is longer than one answer", () => {
     });
   }
 
-  test("an entry taken out of any part is missed", async () => {
+  test("is not intact if an entry is removed from any part", async () => {
     const files = (await parts("json", { entries: 7, bytes: 1e9 })).map((part) => JSON.parse(part));
     for (const file of files) {
       const [removed] = file.entries.splice(1, 1);
@@ -443,7 +443,7 @@ describe("what is longer than one answer", () => {
     }
   });
 
-  test("is refused a PDF, and the answer names the other formats", async () => {
+  test("can't be a PDF, and the error names the other formats", async () => {
     const large = openRoom(azurite.connectionString("large"));
     await large.audit.append(by("ada"));
     const interval = intervalOf(large.clock.now().getTime());
@@ -472,7 +472,7 @@ describe("the offline command", () => {
     );
   const trusted = () => ["--public-key", `k1:${publicKeyText(publicKeys(...room.keys).get("k1")!)}`];
 
-  test("says that an untouched export is intact, compressed or not", async () => {
+  test("reports an untouched export as intact, compressed or not", async () => {
     const [part] = await exportAll(room.audit);
     const file = path.join(folder, "intact.json");
     await writeFile(file, part!);
@@ -488,7 +488,7 @@ describe("the offline command", () => {
     expect((await verify(...trusted(), `${file}.gz`)).code).toBe(0);
   });
 
-  test("names the entry that was changed", async () => {
+  test("names the changed entry", async () => {
     const [part] = await exportAll(room.audit);
     const altered = JSON.parse(part!);
     altered.entries[3].outcome = "failure";
@@ -501,7 +501,7 @@ describe("the offline command", () => {
     );
   });
 
-  test("trusts no key of the export's own", async () => {
+  test("trusts no key in the export itself", async () => {
     const [part] = await exportAll(room.audit);
     const file = path.join(folder, "other-key.json");
     await writeFile(file, part!);
@@ -511,7 +511,7 @@ describe("the offline command", () => {
   });
 });
 
-test("an entry someone overwrote with nonsense does not stop an export or a list of others", async () => {
+test("a damaged entry does not stop an export or a list of others", async () => {
   await room.audit.append(event());
   const interval = intervalOf(room.clock.now().getTime());
   const key = entryKey(interval, "01ZZZZZZZZZZZZZZZZZZZZZZZZ");

@@ -16,7 +16,7 @@ afterAll(() => service?.stop());
 
 const get = (path: string, headers: Record<string, string> = {}) => service.call("GET", path, { token, headers });
 
-test("the list shows what happened, newest first, under the request id of the call that did it", async () => {
+test("the list shows the events, newest first, under the request id of the call that caused them", async () => {
   const { status, body } = await get("/audit/entries?event_type=user.signedIn&actor=ADMIN&limit=2");
   expect(status).toBe(200);
   expect(body).toMatchObject({ limit: 2, offset: 0 });
@@ -29,7 +29,7 @@ test("the list shows what happened, newest first, under the request id of the ca
   expect(camelCase.body.items.length).toBe(next.body.total);
 });
 
-describe("what can't be is a 400 that names it", () => {
+describe("an invalid parameter returns 400 and names it", () => {
   for (const [query, path] of [
     ["start_date=2026-13-01", "query.start_date"],
     ["start_date=2026-11-21&end_date=2026-11-01", "query.end_date"],
@@ -52,7 +52,7 @@ describe("what can't be is a 400 that names it", () => {
   test("a cursor of verify", async () => expect((await get("/audit/verify?cursor=e30")).status).toBe(400));
 });
 
-test("JSON and CSV exports are files, compressed for callers that take it", async () => {
+test("JSON and CSV exports are files, compressed for clients that accept it", async () => {
   const json = await get("/audit/export?format=json", { "Accept-Encoding": "gzip" });
   expect(json.headers.get("content-encoding")).toBe("gzip");
   expect(json.headers.get("content-type")).toBe("application/json");
@@ -74,13 +74,13 @@ test("a PDF export is a PDF", async () => {
   }
 });
 
-test("verify says what is sealed and shows the public keys to keep", async () => {
+test("verify returns the sealed range and the public keys", async () => {
   const { status, body } = await get("/audit/verify");
   expect(status).toBe(200);
   expect(body).toMatchObject({ intact: true, sealing: "configured", findings: [], publicKeys: [{ kid: "k1" }] });
 });
 
-test("who read and exported the log stands in it", async () => {
+test("reading and exporting the log are recorded in it", async () => {
   const listed = await get("/audit/entries?event_type=audit.listed&actor=admin&limit=1000");
   const all = listed.body.items.find((entry: { target: { id: string } }) => entry.target.id.startsWith("actor=admin"));
   expect(all).toMatchObject({ actor: "admin", outcome: "success" });
@@ -93,7 +93,7 @@ test("who read and exported the log stands in it", async () => {
   expect(own[0].details).toMatchObject({ format: "csv", filter: "all", parts: 1 });
 });
 
-test("a call without a token is refused, and one with a bad token is entered as a refusal", async () => {
+test("a call without a token is rejected, and one with an invalid token is recorded as rejected", async () => {
   expect((await service.call("GET", "/audit/entries")).status).toBe(401);
   const { body } = await get("/audit/entries?event_type=access.refused");
   expect(body.items[0]).toMatchObject({ outcome: "refused", actor: "anonymous", target: { id: "GET /audit/entries" } });

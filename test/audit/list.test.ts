@@ -55,7 +55,7 @@ beforeEach(() => {
   manyProxy.requests.length = 0;
 });
 
-/** Entries of one actor and type, a second apart; written directly, since this many would take long. */
+/** Entries of one actor and type, a second apart. Written directly, because appending this many takes long. */
 const manyEntries = Array.from({ length: 10_500 }, (_, index) => {
   const at = Date.parse("2026-01-01T00:00:00Z") + index * 1000;
   const id = `${encodeTime(at)}${String(index).padStart(16, "0")}`;
@@ -68,7 +68,7 @@ function* primaryRows() {
   }
 }
 
-/** Their index rows without a filter and with both. */
+/** Their index rows without a filter and with both filters. */
 function* indexRows() {
   for (const entry of manyEntries) {
     for (const filter of [{}, { actor: "ada", eventType: "settings.changed" }]) {
@@ -92,7 +92,7 @@ async function walk(query: AuditQuery, limit: number) {
   return { items, pages };
 }
 
-describe("each combination of filters, walked by cursor, yields what fits it once, newest first", () => {
+describe("each combination of filters yields its entries once across cursors, newest first", () => {
   const start = new Date("2026-11-21T11:10:00Z");
   const end = new Date("2026-11-21T15:05:00Z");
   for (const actor of [undefined, "ada", "BOB|%/É"]) {
@@ -119,14 +119,14 @@ describe("each combination of filters, walked by cursor, yields what fits it onc
   }
 });
 
-test("an instant is in the period that begins with it and not in the one that ends with it", async () => {
+test("a period includes its start and excludes its end", async () => {
   const at = new Date("2026-11-21T10:07:00Z");
   const later = new Date(at.getTime() + 1);
   expect((await room.audit.list({ start: at, end: later }, page())).items).toHaveLength(1);
   expect((await room.audit.list({ start: later, end: new Date("2026-11-21T10:14:00Z") }, page())).items).toEqual([]);
 });
 
-test("offset skips, beyond the end there is nothing, and the walk can go on by cursor", async () => {
+test("offset skips entries, a page after the end is empty, and a cursor continues from there", async () => {
   const all = (await room.audit.list({}, page())).items;
   const skipped = await room.audit.list({}, page({ offset: 10, limit: 5 }));
   expect(skipped.items).toEqual(all.slice(10, 15));
@@ -136,7 +136,7 @@ test("offset skips, beyond the end there is nothing, and the walk can go on by c
   expect(await room.audit.list({}, page({ offset: 61 }))).toMatchObject({ items: [], total: 60, nextCursor: null });
 });
 
-test("entries that come in during a walk neither shift nor repeat what follows", async () => {
+test("entries that are added while pages are read neither shift nor repeat the following ones", async () => {
   const query = { actor: "newcomer" };
   for (let index = 0; index < 4; index++) await room.audit.append(by("newcomer"));
   const first = await room.audit.list(query, page({ limit: 2 }));
@@ -146,7 +146,7 @@ test("entries that come in during a walk neither shift nor repeat what follows",
   expect(second.nextCursor).toBeNull();
 });
 
-test("a filter that fits nothing is an empty list; a cursor of other filters is refused", async () => {
+test("a filter without matches returns an empty list; a cursor of other filters is rejected", async () => {
   expect(await room.audit.list({ actor: "nobody" }, page())).toMatchObject({ items: [], total: 0, nextCursor: null });
   const { nextCursor } = await room.audit.list({}, page({ limit: 2 }));
   const refused = { code: "invalidCursor", status: 400 };
@@ -154,7 +154,7 @@ test("a filter that fits nothing is an empty list; a cursor of other filters is 
   await expect(room.audit.list({}, page({ cursor: "nonsense" }))).rejects.toMatchObject(refused);
 });
 
-test("a page with a cursor is one request of the index, and one for each entry or one for those of a day", async () => {
+test("a page with a cursor costs one request of the index, and one per entry or one for all of a day", async () => {
   const first = await room.audit.list({ actor: "ada" }, page({ limit: 3 }));
   proxy.requests.length = 0;
   await room.audit.list({ actor: "ada" }, page({ limit: 3, cursor: first.nextCursor! }));
@@ -169,7 +169,7 @@ test("a page with a cursor is one request of the index, and one for each entry o
   expect(proxy.requests.map(({ path }) => path.split("(")[0])).toEqual(["AuditIndex", "AuditEntries"]);
 });
 
-test("short and empty pages of the service lose nothing", async () => {
+test("short and empty pages of the storage service lose no entries", async () => {
   const all = (await room.audit.list({}, page())).items;
   proxy.shortPages(3);
   expect((await room.audit.list({}, page({ limit: 50, offset: 3 }))).items).toEqual(all.slice(3, 53));
@@ -178,7 +178,7 @@ test("short and empty pages of the service lose nothing", async () => {
 
 describe("more than 10,000", () => {
   for (const query of [{}, { actor: "ada", eventType: "settings.changed" }]) {
-    test(`are counted no further, and any page costs the same: ${JSON.stringify(query)}`, async () => {
+    test(`are not counted further, and any page costs the same: ${JSON.stringify(query)}`, async () => {
       const first = await many.audit.list(query, page({ limit: 100 }));
       expect(first).toMatchObject({ total: null, totalAtLeast: 10_000 });
       expect(manyProxy.requests.length).toBeLessThanOrEqual(13);
@@ -193,8 +193,8 @@ describe("more than 10,000", () => {
     });
   }
 
-  test("counts exactly 10,000 as such", async () => {
-    const start = new Date("2026-01-01T00:08:20Z"); // leaves out the first 500
+  test("an exact count of 10,000 is returned as exact", async () => {
+    const start = new Date("2026-01-01T00:08:20Z"); // without the first 500
     const end = new Date("2026-02-01T00:00:00Z");
     expect((await many.audit.list({ start, end }, page({ limit: 10 }))).total).toBe(10_000);
     const oneMore = new Date(start.getTime() - 1000);
@@ -202,10 +202,10 @@ describe("more than 10,000", () => {
   });
 });
 
-test("an entry costs two requests, one for itself and one for the index", async () => {
+test("an entry costs two requests, one for the entry and one for the index", async () => {
   const writes = await startTableProxy(azurite.connectionString("writes"));
   const { audit, clock } = openRoom(writes.connectionString);
-  await audit.append(by("ada")); // the first of all also makes the tables
+  await audit.append(by("ada")); // the first entry also creates the tables
   for (const minutes of [1, 10]) {
     clock.addMinutes(minutes);
     writes.requests.length = 0;
@@ -215,7 +215,7 @@ test("an entry costs two requests, one for itself and one for the index", async 
   await writes.stop();
 });
 
-describe("the log itself says what an entry is, whatever stands in the index", () => {
+describe("the primary row gives an entry's content, whatever the index contains", () => {
   async function three() {
     const { audit, tables } = openRoom(azurite.connectionString("index"));
     const actor = `ann-${Math.random()}`;
@@ -234,7 +234,7 @@ describe("the log itself says what an entry is, whatever stands in the index", (
     expect(findings).toBeUndefined();
   });
 
-  test("a row of the index without an entry is told, and the others are shown", async () => {
+  test("an index row without an entry is reported, and the others are shown", async () => {
     const { tables, list, entry } = await three();
     const forged = { ...entry, id: `${entry.id.slice(0, -4)}0000` };
     await tables.put(IndexRow, INDEX_PARTITION, indexKeys(forged)[1]!, { id: forged.id });
@@ -243,14 +243,14 @@ describe("the log itself says what an entry is, whatever stands in the index", (
     expect(findings).toMatchObject([{ kind: "indexEntryInserted", entryId: forged.id }]);
   });
 
-  test("a row that points at another entry than its own is told", async () => {
+  test("an index row that names another entry is reported", async () => {
     const { tables, list, key } = await three();
     const [, other] = (await list()).items;
     await tables.put(IndexRow, INDEX_PARTITION, key, { id: other!.id });
     expect(await list()).toMatchObject({ items: { length: 2 }, findings: [{ kind: "entryChanged" }] });
   });
 
-  test("a broken row in the index or the log costs itself and no other", async () => {
+  test("a damaged row in the index or the log affects only itself", async () => {
     const { tables, list, entry, key } = await three();
     await tables.put(Broken, INDEX_PARTITION, key, { id: 7 });
     expect(await list()).toMatchObject({ items: { length: 2 }, findings: [{ kind: "indexEntryInserted" }] });
@@ -262,7 +262,7 @@ describe("the log itself says what an entry is, whatever stands in the index", (
   });
 });
 
-test("rows that somebody planted, however many, cost a page no more requests than others, in lists and in verification", async () => {
+test("planted rows, however many, don't increase the requests of a page, in lists and in verification", async () => {
   const through = await startTableProxy(azurite.connectionString("broken"));
   const { audit, tables, clock } = openRoom(through.connectionString);
   await audit.append(by("ada"));

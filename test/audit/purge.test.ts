@@ -20,7 +20,7 @@ afterAll(() => azurite.stop());
 const caller = { actor: "admin", requestId: "req-9" };
 const DAY = 86_400_000;
 
-/** Three entries on the first day, ten minutes apart, all sealed; then it is two days and an hour later. */
+/** Three entries on the first day, ten minutes apart, all sealed. Then the time is two days and an hour later. */
 async function oldRoom(): Promise<Room> {
   const room = openRoom(azurite.connectionString(accounts[used++]!), { minimumRetentionDays: 1 });
   for (let index = 0; index < 3; index++) {
@@ -40,7 +40,7 @@ async function count(room: Room, e: Entity<unknown>, partitionKey: string): Prom
   return rows;
 }
 
-test("what is older than the retention goes, what is left verifies, and the purge is reported", async () => {
+test("entries older than the retention are removed, the rest verifies, and the purge is reported", async () => {
   const room = await oldRoom();
   const before = await room.audit.statistics();
   expect(before).toMatchObject({ entries: 3, keptFrom: "2026-11-21T10:00:00.000Z" });
@@ -69,7 +69,7 @@ test("what is older than the retention goes, what is left verifies, and the purg
   expect(await verifyExport(parts, publicKeys(...room.keys))).toMatchObject({ intact: true, purges: [{ entries: 3 }] });
 });
 
-test("nothing younger than the minimum goes, whatever is asked for", async () => {
+test("no entry younger than the minimum is removed, whatever retention is requested", async () => {
   const room = openRoom(azurite.connectionString(accounts[used++]!));
   await room.audit.append(by("ada"));
   room.clock.set("2026-11-25T10:00:00Z");
@@ -83,13 +83,13 @@ test("nothing younger than the minimum goes, whatever is asked for", async () =>
   expect((await room.audit.list({}, page())).items).toHaveLength(1);
 });
 
-test("a purge that died is finished by the next one", async () => {
+test("an interrupted purge is completed by the next one", async () => {
   const room = await oldRoom();
   const kept = await room.tables.get(DigestRow, "digests", "2026-11-21T10:00Z");
   const [id] = (await room.audit.list({ actor: "old-0" }, page())).items.map((entry) => entry.id);
   const entry = await room.tables.get(EntryRow, "2026-11-21", `10:00|${id}`);
   await room.audit.purge(2, caller);
-  // As if it had died before it came to the first interval.
+  // As if the purge had crashed before the first interval.
   await room.tables.put(DigestRow, "digests", "2026-11-21T10:00Z", kept!);
   await room.tables.put(EntryRow, "2026-11-21", `10:00|${id}`, entry!);
   expect((await room.audit.verify({})).findings).toEqual([]);
@@ -98,7 +98,7 @@ test("a purge that died is finished by the next one", async () => {
   expect(await room.tables.get(DigestRow, "digests", "2026-11-21T10:00Z")).toBeUndefined();
 });
 
-test("purging again goes on where the last one ended, and both are reported", async () => {
+test("another purge continues where the last one ended, and both are reported", async () => {
   const room = await oldRoom();
   const first = await room.audit.purge(2, caller);
   room.clock.set(new Date(room.clock.now().getTime() + 2 * DAY).toISOString());
@@ -113,7 +113,7 @@ test("purging again goes on where the last one ended, and both are reported", as
   ]);
 });
 
-test("what is too much for one call is left to the next, and the answer says that there is more", async () => {
+test("a call has a limit, the next one continues, and the response says that there is more", async () => {
   const room = await oldRoom();
   for (const interval of ["2026-11-21T10:00Z", "2026-11-21T10:10Z"]) {
     const stored = (await room.tables.get(DigestRow, "digests", interval))!;
@@ -128,7 +128,7 @@ test("what is too much for one call is left to the next, and the answer says tha
   expect(await room.audit.purge(2, caller)).toMatchObject({ more: false, stoppedAt: null });
 });
 
-test("an interval whose digest is not genuine is kept, with all that follows", async () => {
+test("an interval whose digest is not genuine is kept, with all later ones", async () => {
   const room = await oldRoom();
   const second = "2026-11-21T10:10Z";
   const stored = (await room.tables.get(DigestRow, "digests", second))!;
@@ -141,13 +141,13 @@ test("an interval whose digest is not genuine is kept, with all that follows", a
   expect(await count(room, AnyRow, "2026-11-21")).toBe(2);
 });
 
-test("without signing keys nothing is purged, and the answer says why", async () => {
+test("without signing keys nothing is purged, and the response says why", async () => {
   const room = openRoom(azurite.connectionString(accounts[used++]!));
   const audit = room.instance({ keys: [] });
   await expect(audit.purge(2, caller)).rejects.toMatchObject({ status: 409, message: /AUDIT_SIGNING_KEYS/ });
 });
 
-test("a digest that was purged since the key vault remembered it is not missed", async () => {
+test("a purged digest that the key vault still stores is not reported as missing", async () => {
   const room = await oldRoom();
   const purged = (await room.tables.get(DigestRow, "digests", "2026-11-21T10:10Z"))!;
   await room.audit.purge(2, caller);
@@ -157,7 +157,7 @@ test("a digest that was purged since the key vault remembered it is not missed",
   expect(verified.findings).toEqual([]);
 });
 
-test("a log of which every digest was purged goes on with the next number, under the same beginning", async () => {
+test("a log whose digests were all purged continues with the next number and the same beginning", async () => {
   const room = await oldRoom();
   const newest = (await room.audit.verify({})).lastDigest!;
   room.clock.set("2026-11-27T10:00:00Z");

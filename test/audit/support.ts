@@ -1,14 +1,14 @@
 import { createPublicKey, randomBytes } from "node:crypto";
 import * as z from "zod";
 import { type Audit, type AuditEvent, createAudit } from "../../shared/audit/audit.ts";
-import type { Anchor, Remembered } from "../../shared/audit/chain/anchor.ts";
+import type { Anchor, AnchorState } from "../../shared/audit/chain/anchor.ts";
 import { type PublicKeys, signingKey } from "../../shared/audit/chain/signing.ts";
 import type { ExportRequest } from "../../shared/audit/export/export.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { entity } from "../../shared/platform/storage/entity.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 
-/** A clock that stands where it is put. */
+/** A clock that tests set. */
 export function settableClock(start: string) {
   let at = Date.parse(start);
   return {
@@ -23,14 +23,14 @@ export function settableClock(start: string) {
 }
 export type SettableClock = ReturnType<typeof settableClock>;
 
-/** A row among the entries with whatever somebody wrote there. */
+/** A row among the entries with any content. */
 export const AnyRow = entity(
   "AuditEntries",
   z.object({ entry: z.union([z.string(), z.number(), z.boolean()]).optional() }),
 );
 
-/** What a key vault would remember. */
-export function memoryAnchor(): Anchor & { digest: Remembered | "unreadable" | undefined } {
+/** A key vault that stores the anchor. */
+export function memoryAnchor(): Anchor & { digest: AnchorState | "unreadable" | undefined } {
   return {
     digest: undefined,
     async read() {
@@ -103,7 +103,7 @@ export const page = (change: { limit?: number; offset?: number; cursor?: string 
   ...change,
 });
 
-/** Every part of an export, as text. */
+/** Returns every part of an export, as text. */
 export async function exportAll(audit: Audit, request: Partial<ExportRequest> = {}): Promise<string[]> {
   const parts: string[] = [];
   let cursor: string | undefined;

@@ -16,8 +16,8 @@ import { openStorage, type TestStorage } from "../support/storage.ts";
 import { by, event, exportAll, makeKey, openRoom, page, publicKeys, type Room, settableClock } from "./support.ts";
 
 /**
- * Whatever somebody with the account's key does to one row, or to many: verification says so and where, offline as online,
- * and sealing, exports and lists go on. Every case gets a copy of one sealed log.
+ * Each case manipulates one or more rows, like an attacker with the account's key. Verification must report what and where, the
+ * service and offline, and sealing, exports and lists must continue. Every case gets a copy of one sealed log.
  */
 
 type Table = "AuditEntries" | "AuditIndex" | "AuditDigests";
@@ -25,7 +25,7 @@ type Columns = Record<string, string | number | Uint8Array | undefined>;
 
 const value = z.union([z.string(), z.number()]).optional();
 const bytes = z.union([z.instanceof(Uint8Array), z.string()]).optional();
-/** Any row of a table, with whatever it holds. */
+/** Any row of a table, with any content. */
 const ROWS: Record<Table, Entity<Columns>> = {
   AuditEntries: entity("AuditEntries", z.object({ entry: value })),
   AuditIndex: entity("AuditIndex", z.object({ id: value, entry: value })),
@@ -34,7 +34,7 @@ const ROWS: Record<Table, Entity<Columns>> = {
 
 const DAY = "2026-11-21";
 const at = (time: string) => `${DAY}T${time}Z`;
-/** Where the kept part of the log begins: what is before was purged. */
+/** Start of the retained part of the log: everything before was purged. */
 const KEPT = at("10:20");
 const NEXT = at("11:10");
 const PARTITIONS: [Table, string[]][] = [
@@ -51,14 +51,14 @@ interface Copy {
   change(table: Table, partition: string, row: string, change: (columns: Columns) => Columns): Promise<void>;
   remove(table: Table, partition: string, row: string): Promise<void>;
   keys(table: Table, partition: string): Promise<string[]>;
-  /** The row keys of the entries of an interval. */
+  /** Returns the row keys of the entries of an interval. */
   entries(time: string): Promise<string[]>;
 }
 
 interface Case {
   name: string;
   tamper(copy: Copy): Promise<void>;
-  /** Findings as `kind interval`, those that only the service can see (index and marks) in brackets. */
+  /** Findings as `kind interval`; those that only the service can detect (index and marks) are in brackets. */
   found: string[];
 }
 
@@ -83,7 +83,7 @@ const forged = (change: Partial<Digest> = {}, signer = stranger): string =>
     signer,
   );
 
-// --- the entries
+// --- entries
 
 tampering(
   "an entry's text changed",
@@ -196,7 +196,7 @@ tampering(
   "entryInserted 2099-01-01T00:00Z",
 );
 
-// --- the marks
+// --- marks
 
 tampering(
   "a sealed interval's birth taken back",
@@ -223,7 +223,7 @@ tampering(
   ...["10:20", "10:30", "10:40", "10:50", "11:00"].map((time) => `[markChanged ${time}]`),
 );
 
-// --- the index
+// --- index
 
 for (const [number, filter] of [
   [0, "of everything"],
@@ -287,7 +287,7 @@ tampering(
   "entryInserted 2019-01-01T00:00Z",
 );
 
-// --- the digests
+// --- digests
 
 tampering(
   "a digest's signature changed",
@@ -423,7 +423,7 @@ tampering(
   "digestInserted",
 );
 
-// --- the place of the next digest, which sealing takes all the same
+// --- rows in the place of the next digest, which sealing replaces
 
 for (const [name, columns] of [
   ["an unknown key", { digest: forged() }],
@@ -450,7 +450,7 @@ tampering(
   "digestInserted 11:10",
 );
 
-// --- the head that an earlier version kept
+// --- the head row of an earlier version
 
 tampering(
   "a head of 2099 with an unknown key",
@@ -472,7 +472,7 @@ tampering("a head that names an older digest", async ({ get, put }) => {
   await put("AuditDigests", "digests", "~head", await get("AuditDigests", "digests", at("10:30")));
 });
 
-// --- the fingerprints
+// --- fingerprints
 
 tampering(
   "a fingerprint changed",
@@ -533,7 +533,7 @@ tampering(
   "fingerprintsChanged",
 );
 
-// --- where sealing began
+// --- the row with the first interval
 
 for (const [name, columns] of [
   ["moved ahead of the newest digest", { interval: NEXT }],
@@ -560,7 +560,7 @@ tampering(
   "beginningChanged 10:00",
 );
 
-// --- the purges
+// --- purge records
 
 tampering(
   "a purge record's signature changed",
@@ -596,7 +596,7 @@ tampering(
   "purgeRecordChanged 10:40",
 );
 
-// --- the older keys
+// --- records of older keys
 
 tampering(
   "the voucher of an older key deleted",
@@ -626,7 +626,7 @@ tampering(
   "keyRecordChanged",
 );
 
-// --- what the key vault remembers, and everything at once
+// --- the anchor in the key vault, and all rows at once
 
 tampering(
   "the anchor unreadable",
@@ -662,7 +662,7 @@ tampering(
 
 const remembered = ({ anchor }: Room) => anchor.digest as Exclude<typeof anchor.digest, undefined | "unreadable">;
 
-// --- running them
+// --- execution
 
 let azurite: TestStorage;
 let template: { room: Room; rows: { table: Table; partition: string; row: string; columns: Columns }[] };
@@ -686,7 +686,7 @@ beforeAll(async () => {
   await first.refused(event({ type: "access.refused", outcome: "refused" }));
   room.clock.set(at("11:12"));
   await second.seal();
-  // A purge of tomorrow, whose own entries would only stand in the way.
+  // A purge of the next day, whose own audit entries would disturb the comparison.
   const clock = settableClock("2026-11-22T10:25:00Z");
   const trust = createTrust(room.tables, [k2]);
   const nothing = { append: async () => {}, minimumRetentionDays: 1 };
@@ -753,14 +753,14 @@ async function offline(audit: Audit): Promise<string[]> {
   return (await verifyExport(files, publicKeys(k2))).findings.map(brief);
 }
 
-test("the log that is tampered with is intact before", async () => {
+test("the log is intact before the manipulation", async () => {
   const { audit } = await copyOf(0);
   expect((await audit.verify({})).findings).toEqual([]);
   expect(await offline(audit)).toEqual([]);
   expect(cases.length).toBeGreaterThanOrEqual(60);
 });
 
-/** After these it is looked whether sealing and lists go on, after all of them in a campaign. */
+/** Cases after which sealing and lists are tested, too; in a campaign, all cases. */
 const goingOn = new Set(sampled([...cases.keys()], 30));
 
 for (const [index, { name, tamper, found }] of cases.entries()) {
@@ -774,7 +774,7 @@ for (const [index, { name, tamper, found }] of cases.entries()) {
     expect(online.intact).toBe(found.length === 0);
     expect((await offline(audit)).sort()).toEqual(found.filter((text) => !text.startsWith("[")).sort());
 
-    // And everything goes on.
+    // The service continues to work.
     if (!goingOn.has(index)) return;
     await audit.list({}, page());
     await audit.append(by("after"));

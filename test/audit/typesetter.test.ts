@@ -11,7 +11,7 @@ beforeAll(async () => {
   set = await Typesetter.create(await PDFDocument.create(), openTypeFromWoff(await readFile(font)));
 });
 
-/** Lines of as many points as this text is wide. */
+/** Breaks a text into lines of the given width in points. */
 const lines = (text: string, asWideAs: string) => set.lines(text, "regular", 8, set.width(asWideAs, "regular", 8));
 
 test("a line is broken after a space rather than inside a word", () => {
@@ -28,7 +28,7 @@ test("an opening bracket stays with what it opens", () => {
   ]);
 });
 
-test("a word longer than a line is broken anywhere, and nothing of it is lost", () => {
+test("a word longer than a line is broken anywhere, and no character is lost", () => {
   const broken = lines("x".repeat(50), "x".repeat(20));
   expect(broken.map(({ length }) => length)).toEqual([20, 20, 10]);
 });

@@ -9,8 +9,8 @@ import { openStorage, type TestStorage } from "../support/storage.ts";
 import { by, exportAll, openRoom, page, type Room } from "./support.ts";
 
 /**
- * What the version of commit d7e4a4b wrote: 24 entries of an hour and forty minutes, refusals among them, sealed up to
- * 11:30 with two keys; a JSON export of it, and the anchor. Two entries are not sealed yet.
+ * A recording of the version of commit d7e4a4b: 24 entries within 100 minutes, with rejected requests, sealed up to 11:30 with
+ * two keys; a JSON export, and the anchor. Two entries are not sealed yet.
  */
 const written = JSON.parse(readFileSync(path.join(import.meta.dirname, "../fixtures/audit-d7e4a4b.json"), "utf8")) as {
   now: string;
@@ -29,7 +29,7 @@ beforeAll(async () => {
 });
 afterAll(() => azurite.stop());
 
-/** The store as the earlier version left it. */
+/** The store of the earlier version. */
 async function upgraded(account: string): Promise<Room> {
   const connection = azurite.connectionString(account);
   for (const [table, rows] of Map.groupBy(written.rows, (row) => row.table)) {
@@ -54,7 +54,7 @@ const verifiedOffline = async (room: Room) =>
     new Map([newestKey!]),
   );
 
-test("an old log verifies as it stands, online and offline, and its lists show every entry", async () => {
+test("an old log verifies unchanged, by the service and offline, and its lists show every entry", async () => {
   const room = await upgraded("upgraded");
   const online = await room.audit.verify({});
   expect(online.findings).toEqual([]);
@@ -66,7 +66,7 @@ test("an old log verifies as it stands, online and offline, and its lists show e
   expect(items.filter(({ count }) => count === 3)).toHaveLength(4);
 });
 
-test("its beginning is taken once from the anchor and the oldest signed digest, and that is entered", async () => {
+test("its beginning is taken once from the anchor and the oldest signed digest, and that is recorded", async () => {
   const room = await upgraded("adopted");
   const adopted = async () => (await room.audit.list({ eventType: "audit.beginningAdopted" }, page())).items;
   room.clock.set("2026-11-20T11:40:59Z");
@@ -87,14 +87,14 @@ test("its beginning is taken once from the anchor and the oldest signed digest, 
   expect(await room.audit.verify({})).toMatchObject({ intact: true, digests: 15, findings: [] });
   expect(await verifiedOffline(room)).toMatchObject({ verdict: "intact", findings: [], digests: 15 });
 
-  // From now on any digest says where the log began, also when the oldest ones are gone.
+  // From now on every digest contains the log's beginning, even if the oldest digests are purged.
   await room.tables.remove(DigestRow, "digests", "2026-11-20T10:00Z");
   expect((await room.audit.verify({})).findings).toMatchObject([
     { kind: "digestMissing", interval: "2026-11-20T10:00Z" },
   ]);
 });
 
-test("an export of the earlier version verifies offline, and an altered one does not", async () => {
+test("an export of the earlier version verifies offline, and a changed one does not", async () => {
   expect(await verifyExport([written.export], trusted)).toMatchObject({
     verdict: "intact",
     findings: [],
@@ -110,7 +110,7 @@ test("an export of the earlier version verifies offline, and an altered one does
   ]);
 });
 
-test("who wrote into the log before goes on writing into the same interval after the upgrade", async () => {
+test("an instance that wrote to the log before the upgrade continues in the same interval after it", async () => {
   const room = await upgraded("written");
   await room.audit.append(by("after"));
   room.clock.set("2026-11-20T12:02:00Z");

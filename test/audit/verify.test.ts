@@ -22,7 +22,7 @@ const FIRST = "2026-11-21T10:00Z";
 const LAST = "2026-11-21T10:50Z";
 const keyOf = (interval: string, id: string) => entryKey(intervalFrom(interval), id);
 
-/** Entries at 10:00, 10:01, 10:20 and 10:50, all sealed: digests 1 to 6, of which 2, 4 and 5 are empty. */
+/** Entries at 10:00, 10:01, 10:20 and 10:50, all sealed: digests 1 to 6, of which 2, 4 and 5 have no entries. */
 async function sealedRoom(): Promise<Room> {
   const room = openRoom(azurite.connectionString(accounts[used++]!));
   for (const instant of ["10:00:00", "10:01:00", "10:20:00", "10:50:00"]) {
@@ -43,7 +43,7 @@ async function ids(room: Room, interval: string): Promise<string[]> {
   return keys;
 }
 
-/** What the service and the offline check find, which is to be the same. */
+/** Findings of the service and of the offline check, which must be equal. */
 async function findings(room: Room) {
   const online = await room.audit.verify({});
   const parts = await exportAll(room.audit);
@@ -58,7 +58,7 @@ async function findings(room: Room) {
       ...(entryId ? { entryId } : {}),
       ...(digestNumber ? { digestNumber } : {}),
     }));
-  // What only the service can see, since an export has neither an index nor marks.
+  // Findings that only the service can have, because an export has neither an index nor marks.
   const ofTheLog = online.findings.filter(({ kind }) => !/^(index|mark)/.test(kind));
   return { online: brief(ofTheLog), offline: brief(offline.findings) };
 }
@@ -69,7 +69,7 @@ async function both(room: Room, expected: object[]) {
   expect(found.offline).toEqual(expected);
 }
 
-test("what was sealed and left alone is intact, and what is not sealed yet is said to be", async () => {
+test("an unchanged log is intact, and the unsealed part is stated", async () => {
   const room = await sealedRoom();
   await room.audit.append(by("later"));
   expect(await room.audit.verify({})).toMatchObject({
@@ -95,7 +95,7 @@ test("what was sealed and left alone is intact, and what is not sealed yet is sa
   });
 });
 
-test("sealing again adds nothing, and two sealers at once make one chain", async () => {
+test("sealing again adds nothing, and two concurrent sealers create one chain", async () => {
   const room = await sealedRoom();
   expect(await room.audit.seal()).toMatchObject({ sealed: 0, more: false });
   room.clock.set("2026-11-22T10:00:00Z");
@@ -104,7 +104,7 @@ test("sealing again adds nothing, and two sealers at once make one chain", async
   expect(await room.audit.verify({})).toMatchObject({ intact: true, digests: 143, findings: [] });
 });
 
-test("a long period is verified in parts, which together find the same", async () => {
+test("a long period is verified in parts, which together have the same findings", async () => {
   const room = await sealedRoom();
   const middle = "2026-11-21T10:20Z";
   await room.tables.remove(EntryRow, DAY, keyOf(middle, (await ids(room, middle))[0]!));
@@ -130,7 +130,7 @@ test("a long period is verified in parts, which together find the same", async (
   await expect(room.audit.verify({ cursor: "e30" })).rejects.toMatchObject({ code: "invalidCursor" });
 });
 
-test("only the intervals of the period asked for are checked", async () => {
+test("only the intervals of the requested period are checked", async () => {
   const room = await sealedRoom();
   const [, id] = await ids(room, FIRST);
   await room.tables.remove(EntryRow, DAY, keyOf(FIRST, id!));
@@ -140,7 +140,7 @@ test("only the intervals of the period asked for are checked", async () => {
   expect(await room.audit.verify(earlier)).toMatchObject({ intact: false, digests: 1, entries: 1 });
 });
 
-describe("tampering with one row is found and located, by the service and offline", () => {
+describe("a change of one row is found and located, by the service and offline", () => {
   for (const [name, interval, number] of [
     ["the first", FIRST, 1],
     ["the last", LAST, 6],
@@ -188,7 +188,7 @@ describe("tampering with one row is found and located, by the service and offlin
     ["10:15", "2026-11-21T10:10Z", "10:15", 2],
     ["10:5", "2026-11-21T10:40Z", "10:5", 5],
   ] as const) {
-    test(`a row that is no entry at all: ${rowKey}`, async () => {
+    test(`a row that is not an entry: ${rowKey}`, async () => {
       const room = await sealedRoom();
       await room.tables.put(EntryRow, DAY, rowKey, { entry: "{}" });
       expect((await findings(room)).online).toEqual([{ kind: "entryInserted", interval, entryId, digestNumber }]);
@@ -204,8 +204,8 @@ describe("tampering with one row is found and located, by the service and offlin
   });
 });
 
-describe("tampering with what seals is found", () => {
-  test("fingerprints changed along with their entry", async () => {
+describe("a change of the seals is found", () => {
+  test("fingerprints changed together with their entry", async () => {
     const room = await sealedRoom();
     const [id] = await ids(room, LAST);
     const row = (await room.tables.get(EntryRow, DAY, keyOf(LAST, id!)))!;
@@ -219,7 +219,7 @@ describe("tampering with what seals is found", () => {
     ]);
   });
 
-  test("a digest signed with a key of someone else", async () => {
+  test("a digest signed with a foreign key", async () => {
     const room = await sealedRoom();
     const stored = (await room.tables.get(DigestRow, "digests", FIRST))!;
     const [header, payload] = stored.digest.split(".");
@@ -248,7 +248,7 @@ describe("tampering with what seals is found", () => {
     await both(room, [{ kind: "digestMissing", interval: FIRST }]);
   });
 
-  test("a purge record that this service did not sign", async () => {
+  test("a purge record without a valid signature", async () => {
     const room = await sealedRoom();
     await room.tables.put(RecordRow, "purges", "2026-11-21T10:20Z", { record: "e30.e30.AA" });
     await room.tables.remove(DigestRow, "digests", FIRST);
@@ -259,7 +259,7 @@ describe("tampering with what seals is found", () => {
   });
 });
 
-/** Removes the last `count` digests with their entries, and sets the head back, as somebody would who hides it. */
+/** Removes the last `count` digests with their entries, and resets the head row to hide it. */
 async function cutTail(room: Room, count: number) {
   const intervals: string[] = [];
   for await (const rows of room.tables.pages(DigestRow, { partitionKey: "digests", before: "~" })) {
@@ -274,15 +274,15 @@ async function cutTail(room: Room, count: number) {
   await room.tables.put(DigestRow, "digests", HEAD, { digest: newest!.digest });
 }
 
-describe("cutting off the last digests with their rows", () => {
-  test("is found by what the key vault remembers", async () => {
+describe("removing the last digests with their rows", () => {
+  test("is found with the anchor in the key vault", async () => {
     const room = await sealedRoom();
     await cutTail(room, 3);
     await both(room, [{ kind: "digestsCut", interval: LAST, digestNumber: 6 }]);
     expect((await room.audit.verify({})).anchor.state).toBe("differs");
   });
 
-  test("stays found after sealing went on, and sealing does go on", async () => {
+  test("is still found after sealing continued", async () => {
     const room = await sealedRoom();
     await cutTail(room, 3);
     room.clock.set("2026-11-21T12:02:00Z");
@@ -293,7 +293,7 @@ describe("cutting off the last digests with their rows", () => {
     await both(room, [cut]);
   });
 
-  test("is not found without a key vault, and the answer says so", async () => {
+  test("is not found without a key vault, and the response says so", async () => {
     const room = await sealedRoom();
     await cutTail(room, 3);
     const blind = room.instance({ anchor: undefined });
@@ -301,7 +301,7 @@ describe("cutting off the last digests with their rows", () => {
   });
 });
 
-test("a key vault that fails once leaves the digests sealed, and the next run remembers them", async () => {
+test("a key vault that fails once leaves the digests sealed, and the next run stores them", async () => {
   const room = openRoom(azurite.connectionString(accounts[used++]!));
   await room.audit.append(by("ada"));
   room.clock.addMinutes(12);
@@ -313,7 +313,7 @@ test("a key vault that fails once leaves the digests sealed, and the next run re
   expect(await room.audit.verify({})).toMatchObject({ intact: true, digests: 1 });
 });
 
-test("a head that was set back does not stop the sealing", async () => {
+test("a head row that was reset does not stop the sealing", async () => {
   const room = await sealedRoom();
   const first = await room.tables.get(DigestRow, "digests", FIRST);
   await room.tables.put(DigestRow, "digests", HEAD, { digest: first!.digest });
@@ -322,7 +322,7 @@ test("a head that was set back does not stop the sealing", async () => {
   await both(room, []);
 });
 
-test("keys rotate: what an old key signed is verified after it left the configuration", async () => {
+test("keys rotate: signatures of an old key are valid after it was removed from the configuration", async () => {
   const room = await sealedRoom();
   const second = makeKey("k2");
   const third = makeKey("k3");
@@ -337,7 +337,7 @@ test("keys rotate: what an old key signed is verified after it left the configur
 });
 
 for (const kid of ["k1", "k9"]) {
-  test(`all keys replaced at once, under the name ${kid}: the chain goes on, keeps what it has, and says so`, async () => {
+  test(`if all keys are replaced at once, under the name ${kid}, the chain continues and reports it`, async () => {
     const room = await sealedRoom();
     const replaced = room.instance({ keys: [makeKey(kid)], anchor: undefined });
     room.clock.set("2026-11-21T11:22:00Z");
@@ -347,7 +347,7 @@ for (const kid of ["k1", "k9"]) {
     expect(findings.filter(({ interval }) => interval === "2026-11-21T11:00Z")).toMatchObject([
       { kind: "digestUnverifiable", digestNumber: 7 },
     ]);
-    // With the old key beside the new one, all of it holds again but for what was said then.
+    // With the old key in addition to the new one, everything is valid again except the findings recorded at that time.
     if (kid !== "k9") return;
     const restored = room.instance({ keys: [...room.keys], anchor: undefined });
     const kinds = new Set(
@@ -357,7 +357,7 @@ for (const kid of ["k1", "k9"]) {
   });
 }
 
-test("a key the tables offer is trusted only if a trusted key vouches for it", async () => {
+test("a key in the tables is trusted only if a trusted key vouches for it", async () => {
   const room = await sealedRoom();
   const stranger = makeKey("evil");
   await room.instance({ keys: [stranger, ...room.keys] }).seal();
@@ -366,7 +366,7 @@ test("a key the tables offer is trusted only if a trusted key vouches for it", a
   expect(result.findings[0]).toMatchObject({ kind: "exportChanged" });
 });
 
-test("a log of which nothing is sealed yet has nothing wrong, and an export of it is not called intact", async () => {
+test("a log without sealed entries has no findings, and its export is not called intact", async () => {
   const room = openRoom(azurite.connectionString(accounts[used++]!));
   for (const entries of [0, 1]) {
     if (entries > 0) await room.audit.append(by("ada"));
@@ -378,7 +378,7 @@ test("a log of which nothing is sealed yet has nothing wrong, and an export of i
   }
 });
 
-test("without signing keys nothing is sealed, and the answer says so", async () => {
+test("without signing keys nothing is sealed, and the response says so", async () => {
   const room = openRoom(azurite.connectionString(accounts[used++]!));
   const audit = room.instance({ keys: [] });
   await audit.append(by("ada"));
@@ -387,7 +387,7 @@ test("without signing keys nothing is sealed, and the answer says so", async () 
   expect(await audit.verify({})).toMatchObject({ sealing: "notConfigured", digests: 0, unsealedFrom: START });
 });
 
-test("sealing writes the index rows that a writer left out when it died", async () => {
+test("sealing writes the index rows that a crashed writer did not write", async () => {
   const room = openRoom(azurite.connectionString(accounts[used++]!));
   await room.audit.append(by("ada"));
   const [stored] = (await room.audit.list({}, page())).items;
@@ -400,7 +400,7 @@ test("sealing writes the index rows that a writer left out when it died", async 
   expect((await room.audit.list({}, page())).items).toHaveLength(2);
 });
 
-test("an export that was altered after it was made is found offline", async () => {
+test("an export that was changed afterwards is found offline", async () => {
   const room = await sealedRoom();
   const [text] = await exportAll(room.audit);
   const keys = publicKeys(...room.keys);

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { createTrust } from "../../shared/audit/chain/trust.ts";
 import { exportPart } from "../../shared/audit/export/export.ts";
 import { IntervalSealed, intervalOf, timeOf } from "../../shared/audit/interval.ts";
-import { enterExport } from "../../shared/audit/reading.ts";
+import { recordExport } from "../../shared/audit/reading-events.ts";
 import {
   bornMark,
   DigestRow,
@@ -42,7 +42,7 @@ beforeAll(async () => {
 afterAll(() => azurite.stop());
 const open = (): Room => openRoom(azurite.connectionString(accounts[used++]!));
 
-/** The marks and entries of the interval that an instant lies in. */
+/** Returns the marks and entries of the interval of a time. */
 async function interval(room: Room, instant: string) {
   const start = intervalOf(Date.parse(instant));
   const keys: string[] = [];
@@ -56,7 +56,7 @@ async function interval(room: Room, instant: string) {
   };
 }
 
-test("an entry says who did what, from where, in which request, to what", async () => {
+test("an entry contains the actor, the action, the address, the request and the target", async () => {
   const { audit } = open();
   await audit.append(event());
   const { items } = await audit.list({}, page());
@@ -77,7 +77,7 @@ test("an entry says who did what, from where, in which request, to what", async 
   ]);
 });
 
-test("no secret enters the log, however deep and however its name is written", async () => {
+test("no secret is stored in the log, however deep and however its name is spelled", async () => {
   const { audit } = open();
   await audit.append(
     event({
@@ -101,13 +101,13 @@ test("no secret enters the log, however deep and however its name is written", a
   });
 });
 
-test("details that are too large are left out and said to be", async () => {
+test("details that are too large are left out, and the entry says so", async () => {
   const { audit } = open();
   await audit.append(event({ details: { text: "x".repeat(20_000) } }));
   expect((await audit.list({}, page())).items[0]!.details).toEqual({ omitted: "20011 characters of JSON" });
 });
 
-test("repeats of one refusal within a minute are one entry with a count, over all instances", async () => {
+test("repeats of one rejected request within a minute share an entry with a count, over all instances", async () => {
   const room = open();
   const refusal = event({ type: "access.refused", outcome: "refused" });
   const other = room.instance();
@@ -124,7 +124,7 @@ test("repeats of one refusal within a minute are one entry with a count, over al
   expect((await room.audit.list({}, page())).items.map(({ count }) => count)).toEqual([1, 1, 41]);
 });
 
-test("a refusal that is repeated after its interval was sealed is a new entry", async () => {
+test("a rejected request that is repeated after its interval was sealed gets a new entry", async () => {
   const room = open();
   const refusal = event({ type: "access.refused", outcome: "refused" });
   const slow = room.instance({ clock: settableClock("2026-11-21T10:00:00Z") });
@@ -140,7 +140,7 @@ test("a refusal that is repeated after its interval was sealed is a new entry", 
   expect((await room.audit.verify({})).findings).toEqual([]);
 });
 
-test("a writer whose clock lags behind the sealing takes the first interval that is still open", async () => {
+test("a writer whose clock is behind the sealing uses the first open interval", async () => {
   const room = open();
   await room.audit.append(by("ada"));
   room.clock.set("2026-11-21T10:35:00Z");
@@ -151,7 +151,7 @@ test("a writer whose clock lags behind the sealing takes the first interval that
   expect(await interval(room, "2026-11-21T10:30:00Z")).toEqual({ born: true, open: true, entries: 1 });
 });
 
-test("sealing an interval that never was born keeps it from being born", async () => {
+test("sealing an interval without entries prevents that entries are added to it", async () => {
   const room = open();
   await room.audit.append(by("ada"));
   room.clock.set("2026-11-21T10:22:00Z");
@@ -162,7 +162,7 @@ test("sealing an interval that never was born keeps it from being born", async (
   expect((await room.audit.list({ actor: "late" }, page())).items[0]!.occurredAt).toBe("2026-11-21T10:20:00.000Z");
 });
 
-test("an entry that brings its id is entered once, in the interval of that id, and not once that is sealed", async () => {
+test("an event with its own id is recorded once, in the interval of that id, and not after that is sealed", async () => {
   const room = open();
   await room.audit.append(by("ada"));
   const [first, late] = [systemRandomness().ulid(room.clock.now()), systemRandomness().ulid(room.clock.now())];
@@ -174,7 +174,7 @@ test("an entry that brings its id is entered once, in the interval of that id, a
   expect((await room.audit.list({ actor: "bob" }, page())).items).toHaveLength(1);
 });
 
-test("200 concurrent writers across a seal lose no entry and leave none unsealed", async () => {
+test("200 concurrent writers during sealing lose no entry and leave none unsealed", async () => {
   const room = open();
   const instances = [room.audit, room.instance(), room.instance(), room.instance()];
   const slowClock = settableClock("2026-11-21T10:09:59.000Z");
@@ -194,12 +194,12 @@ test("200 concurrent writers across a seal lose no entry and leave none unsealed
   expect(verified).toMatchObject({ intact: true, entries: 201 });
   const { items } = await room.audit.list({}, page({ limit: 1000 }));
   expect(new Set(items.map(({ actor }) => actor)).size).toBe(201);
-  // The slow instance's entries were refused by the sealed interval and stand in the next one.
+  // The entries of the slow instance were rejected by the sealed interval and are in the next one.
   expect((await interval(room, "2026-11-21T10:00:00Z")).open).toBe(false);
   expect((await interval(room, "2026-11-21T10:10:00Z")).entries).toBeGreaterThan(0);
 });
 
-test("wherever a sealer is, an instance whose clock is behind enters nothing that the seal leaves out", async () => {
+test("at any step of a sealer, an instance whose clock is behind writes no entry that the seal misses", async () => {
   const room = open();
   const slowClock = settableClock(START);
   const slow = room.instance({ clock: slowClock });
@@ -223,7 +223,7 @@ test("wherever a sealer is, an instance whose clock is behind enters nothing tha
   expect(await room.audit.verify({})).toMatchObject({ intact: true, entries: 2 * at - 1, findings: [] });
 });
 
-test("intervals that a sealer with a clock far ahead closed and did not seal keep no entry out", async () => {
+test("intervals that a sealer with a fast clock closed but did not seal don't reject entries for good", async () => {
   const room = open();
   await room.audit.append(by("first"));
   const ahead = settableClock("2026-11-21T23:30:00Z");
@@ -236,7 +236,7 @@ test("intervals that a sealer with a clock far ahead closed and did not seal kee
   expect(await room.audit.verify({})).toMatchObject({ intact: true, entries: 3, findings: [] });
 });
 
-/** Dies where it would write a digest. */
+/** Crashes before it writes a digest. */
 const refuseDigests =
   (tables: Tables): Tables["transaction"] =>
   async (table, ...given) => {
@@ -244,7 +244,7 @@ const refuseDigests =
     return await tables.transaction(table, ...given);
   };
 
-test("who reads the log is entered: one entry per actor, kind and filter in 15 minutes, with a count of pages", async () => {
+test("reading the log is recorded: one entry per actor, kind and filter in 15 minutes, with a count of pages", async () => {
   const room = open();
   const [ada, bob] = ["ada", "bob"].map((actor) => ({ actor, address: "203.0.113.7", requestId: "req-1" }));
   const entered = async (eventType: string) =>
@@ -269,7 +269,7 @@ test("who reads the log is entered: one entry per actor, kind and filter in 15 m
   ]);
 });
 
-test("an export is entered as one intent and one outcome, all parts together", async () => {
+test("an export is recorded as one intent and one outcome for all parts", async () => {
   const room = open();
   for (let index = 0; index < 5; index++) await room.audit.append(by("ada"));
   const reader = { actor: "auditor", requestId: "first" };
@@ -282,10 +282,10 @@ test("an export is entered as one intent and one outcome, all parts together", a
   const part = (cursor: string | undefined, requestId: string) => {
     const request = { format: "csv" as const, query: { actor: "ada" }, cursor, gzip: false };
     const limits = { entries: 2, bytes: 1e9 };
-    return enterExport(counter, request, { ...reader, requestId }, (id) => exportPart(make, request, id, limits));
+    return recordExport(counter, request, { ...reader, requestId }, (id) => exportPart(make, request, id, limits));
   };
   const first = await part(undefined, "first");
-  // The export ends with the instant it began, so the outcome that it enters itself is none of its rows.
+  // The export ends at the time it started, so it does not contain its own outcome.
   room.clock.addMinutes(1);
   const filter = "actor=ada";
   const intent = { outcome: "intent", requestId: "first", details: { format: "csv", filter }, count: 1 };
@@ -299,7 +299,7 @@ test("an export is entered as one intent and one outcome, all parts together", a
   await part(second.nextCursor!, "third again");
   expect(await entered()).toEqual(expect.arrayContaining([{ ...outcome, count: 2 }, intent]));
 
-  // What a cursor says is repeated in the log only where this service signed it.
+  // Values of a cursor are recorded only if this service signed it.
   const forged = { ...decoded(second.nextCursor!), entries: 1_000_000 };
   const text = Buffer.from(JSON.stringify(forged)).toString("base64url");
   await part(text, "forged");
@@ -311,7 +311,7 @@ test("an export is entered as one intent and one outcome, all parts together", a
 
 const decoded = (cursor: string) => JSON.parse(Buffer.from(cursor.split(".")[1]!, "base64url").toString());
 
-test("an export that fails says so in the log", async () => {
+test("a failed export is recorded in the log", async () => {
   const room = open();
   await room.audit.append(by("ada"));
   const failing = { ...memoryAnchor(), read: () => Promise.reject(new TypeError("the vault is down")) };
@@ -322,7 +322,7 @@ test("an export that fails says so in the log", async () => {
   expect(outcomes).toMatchObject([{ outcome: "failure", details: { reason: "TypeError" } }, { outcome: "intent" }]);
 });
 
-test("marks that were planted ahead keep no entry out, however many, and are reported", async () => {
+test("planted marks of future intervals keep no entry out, however many, and are reported", async () => {
   const room = open();
   await room.audit.append(by("first"));
   const start = Date.parse("2026-11-21T10:10Z");
@@ -341,11 +341,11 @@ test("marks that were planted ahead keep no entry out, however many, and are rep
   expect(await room.audit.seal()).toMatchObject({ sealed: 7 });
   const verified = await room.audit.verify({});
   expect(verified.entries).toBe(4);
-  // Those of intervals to come are nobody's of ours.
+  // No instance writes marks of future intervals.
   expect(new Set(verified.findings.map(({ kind }) => kind))).toEqual(new Set(["markChanged"]));
 });
 
-test("an opening that arrives after its interval was closed is refused", async () => {
+test("a reopening that arrives after its interval was closed is rejected", async () => {
   const room = open();
   await room.tables.put(AnyRow, "2026-11-21", bornMark(Date.parse("2026-11-21T10:00Z")), {});
   await room.audit.append(by("ada"));
@@ -356,14 +356,14 @@ test("an opening that arrives after its interval was closed is refused", async (
   expect(after!.etag).not.toBe(before!.etag);
 });
 
-test("an entry that finds its interval sealed says when it happened, and that stays in what is sealed", async () => {
+test("an entry that meets a sealed interval contains the time of its event, which is sealed, too", async () => {
   const room = open();
   await room.audit.append(by("ada"));
   room.clock.set("2026-11-21T10:22:00Z");
   await room.audit.append(by("ada"));
   room.clock.set("2026-11-21T10:32:00Z");
   await room.audit.seal();
-  // This instance's clock falls behind what is sealed.
+  // This instance's clock falls behind the sealed intervals.
   const at = "2026-11-21T10:21:00.000Z";
   room.clock.set(at);
   await room.audit.append(by("bob"));
@@ -389,7 +389,7 @@ test("an entry that finds its interval sealed says when it happened, and that st
 });
 
 for (const interval of ["2099-01-01T00:00Z", "nonsense"]) {
-  test(`a new instance dates its entries by the clock, whatever the first interval is said to be: ${interval}`, async () => {
+  test(`a new instance dates its entries by the clock, whatever the row of the first interval contains: ${interval}`, async () => {
     const room = open();
     await room.audit.append(by("ada"));
     await room.tables.put(FirstRow, "first", "first", { interval });
@@ -402,7 +402,7 @@ for (const interval of ["2099-01-01T00:00Z", "nonsense"]) {
   });
 }
 
-test("a counted entry in whose place something else stands is entered all the same", async () => {
+test("a counted entry whose place is occupied is recorded under another id", async () => {
   const room = open();
   const refusal = event({ type: "access.refused", outcome: "refused" });
   await room.audit.refused(refusal);

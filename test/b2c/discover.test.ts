@@ -5,19 +5,19 @@ import { assetId, placesOf } from "../../shared/inventory/asset.ts";
 import type { Config } from "../../shared/platform/config/config.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
-import { caller, company, openRoom, PAGE, type Room } from "./room.ts";
+import { caller, company, openTestRegistry, PAGE, type TestRegistry } from "./support.ts";
 
 let storage: MovedStorage;
 let live: { cloud: Cloud; config: Config };
 let account = 0;
-let room: Room;
+let room: TestRegistry;
 
 beforeAll(async () => {
   const accounts = Array.from({ length: 24 }, (_, index) => `tenants${index}`);
   [storage, live] = await Promise.all([startMovedStorage(accounts), liveIn({ company })]);
 });
 beforeEach(() => {
-  room = openRoom(live.cloud, live.config, storage.azurite.connectionString(`tenants${account++}`), storage);
+  room = openTestRegistry(live.cloud, live.config, storage.azurite.connectionString(`tenants${account++}`), storage);
   live.cloud.control.resetCounts();
 });
 afterEach(() => live.cloud.control.clearFaults());
@@ -29,7 +29,7 @@ afterAll(async () => {
 const tenants = () => live.cloud.control.tenants;
 
 describe("a discovery", () => {
-  test("brings each into the inventory once, under an id of its own", async () => {
+  test("writes each credential to the inventory once, under its own id", async () => {
     const { row } = await room.register("outlet");
     const { run, isNew } = await room.b2c.discover(row.tenantId, caller);
     expect([isNew, run]).toMatchObject([true, { status: "completed", failures: [] }]);
@@ -61,7 +61,7 @@ describe("a discovery", () => {
     expect(google?.asset.expiresOn).toBeUndefined();
     expect((await room.b2c.get(row.tenantId)).status).toMatchObject({ tenantType: "b2c", counts: run.counts });
 
-    // What is as it was is not written, and what changed is.
+    // Unchanged credentials are not written, and changed ones are.
     room.messages.splice(0);
     const directory = tenants().directory(row.tenantId);
     directory.addSecret(appIdOf("Outlet Web"), { name: "third", expiresInDays: 3 });
@@ -77,7 +77,7 @@ describe("a discovery", () => {
     expect(entries.map(({ outcome }) => outcome)).toEqual(["success", "success"]);
   });
 
-  test("a kind that is denied hides nothing else, keeps what was known, and says which permission is missing", async () => {
+  test("a kind with access denied hides no other kind, keeps known credentials, and names the missing permission", async () => {
     const { row } = await room.register("outlet");
     const before = (await room.b2c.discover(row.tenantId, caller)).run;
     const operation = "graph.listKeySets";
@@ -88,7 +88,7 @@ describe("a discovery", () => {
     expect(run.failures[0]!.remedy).toContain("TrustFrameworkKeySet.Read.All");
     expect(run.counts).toMatchObject({ policyKeys: 2, applications: before.counts!.applications + 1 });
     expect((await room.b2c.get(row.tenantId)).status.failures).toEqual(run.failures);
-    // A week later what was not seen leaves the counts, and only that.
+    // A week later, credentials that were not seen are not counted, and only those.
     await room.pass(8 * 86_400_000);
     await room.b2c.discover(row.tenantId, caller);
     const moment = await room.inventory.moment();
@@ -97,7 +97,7 @@ describe("a discovery", () => {
     expect(uncounted.items.every(({ asset }) => asset.credential?.kind === "policyKey")).toBe(true);
   });
 
-  test("a tenant of External ID has no policy keys, and nobody asks it for them", async () => {
+  test("a tenant of External ID has no policy keys, and they are not requested", async () => {
     const { row } = await room.register("partners");
     const { run } = await room.b2c.discover(row.tenantId, caller);
     expect(run).toMatchObject({
@@ -112,7 +112,7 @@ describe("a discovery", () => {
   test.each([
     ["a wrong domain", { tenantDomain: "other.onmicrosoft.com" }, "organization", "wrongDomain"],
     ["a wrong secret", { clientSecret: "wrong~secret" }, "signIn", "unauthenticated"],
-  ])("with %s reads nothing, and says what is wrong", async (_what, change, list, code) => {
+  ])("with %s reads nothing, and names the problem", async (_what, change, list, code) => {
     const { row } = await room.register("outlet", change);
     const { run } = await room.b2c.discover(row.tenantId, caller);
     expect(run).toMatchObject({ status: "failed", failures: [{ list, code }] });
@@ -120,19 +120,19 @@ describe("a discovery", () => {
     expect((await room.b2c.get(row.tenantId)).status).toMatchObject({ ended: "failed" });
   });
 
-  test("no value of a secret is in a row, a message, an entry or a line of the log", async () => {
+  test("no secret value is in a row, a message, an audit entry or a log line", async () => {
     const { row } = await room.register("outlet");
     await room.b2c.discover(row.tenantId, caller);
     await room.b2c.test(row.tenantId, caller);
     const everything = [await room.rows(), ...room.sent, JSON.stringify(room.events), ...room.log.lines].join("\n");
     expect(everything).not.toContain(secretValueOf("Outlet Credential Lifecycle", "lifecycle"));
-    expect(everything).not.toMatch(/eyJ[\w-]+\.eyJ/); // no token
+    expect(everything).not.toMatch(/eyJ[\w-]+\.eyJ/); // contains no token
     expect(everything).toContain(row.clientId);
   });
 });
 
-describe("by the timer", () => {
-  test("what is due is discovered once, and again when its interval is over", async () => {
+describe("with the timer", () => {
+  test("a due tenant is discovered once, and again after its interval", async () => {
     const { row } = await room.register("partners", { discoveryIntervalHours: 2 });
     await room.register("outlet", { autoDiscover: false });
     const ended = () => room.events.filter(({ type }) => type === "b2cTenant.discovered").length;
@@ -150,7 +150,7 @@ describe("by the timer", () => {
     expect((await room.b2c.get(row.tenantId)).status.counts?.applications).toBe(7);
   });
 
-  test("a discovery whose message failed for good ends and says so, and the next one begins", async () => {
+  test("a discovery whose message failed for good ends as failed, and the next one starts", async () => {
     const { row } = await room.register("partners");
     await room.b2c.tick();
     await room.b2c.handle(room.messages.shift()!.message, caller);
@@ -161,13 +161,13 @@ describe("by the timer", () => {
     expect(Date.parse(run.finishedAt!)).toBeGreaterThanOrEqual(Date.parse(run.failures[0]!.at));
     expect((await room.b2c.get(row.tenantId)).status).toMatchObject({ ended: "failed", failures: run.failures });
     expect(room.events.at(-1)).toMatchObject({ type: "b2cTenant.discovered", outcome: "failure" });
-    // Whoever comes late with the same message finds it over.
+    // A late duplicate of the message finds the run completed.
     await room.b2c.handle(message, caller);
     expect(await room.assets()).toEqual([]);
     expect((await room.b2c.discover(row.tenantId, caller)).run.status).toBe("completed");
   });
 
-  test("without a licence nothing begins, which is said once a day; what began ends, and leaves every count", async () => {
+  test("without a license nothing starts, which is logged once a day; started runs end, and tenants are not counted", async () => {
     const { row } = await room.register("partners");
     await room.b2c.tick();
     await room.b2c.handle(room.messages.shift()!.message, caller);

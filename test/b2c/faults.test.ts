@@ -7,9 +7,9 @@ import { liveIn } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN } from "../support/cases.ts";
 import type { Steps } from "../support/mortal.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
-import { caller, company, openRoom, type Room } from "./room.ts";
+import { caller, company, openTestRegistry, type TestRegistry } from "./support.ts";
 
-/** Kills; a campaign kills at every write. */
+/** Number of crashes to test; a campaign crashes at every write. */
 const SAMPLE = IS_CAMPAIGN ? Number.POSITIVE_INFINITY : 6;
 
 let storage: MovedStorage;
@@ -20,9 +20,9 @@ const ACCOUNTS = Array.from({ length: 12 }, (_, index) => `tenantfaults${index}`
 beforeAll(async () => {
   [storage, live] = await Promise.all([startMovedStorage(ACCOUNTS), liveIn({ company })]);
 });
-let room: Room;
+let room: TestRegistry;
 beforeEach(() => {
-  room = openRoom(live.cloud, live.config, storage.azurite.connectionString(ACCOUNTS[account++]!), storage);
+  room = openTestRegistry(live.cloud, live.config, storage.azurite.connectionString(ACCOUNTS[account++]!), storage);
 });
 afterEach(() => live.cloud.control.clearFaults());
 afterAll(async () => {
@@ -33,7 +33,7 @@ afterAll(async () => {
 const partners = () => live.cloud.control.tenants.list()[1]!;
 const directory = () => live.cloud.control.tenants.directory(partners().id);
 
-/** What stands is what is truly there, each once and in every place. */
+/** The inventory equals the tenant, each credential once and in every list. */
 async function expectTruth(): Promise<void> {
   const keyIds = directory()
     .applications()
@@ -52,12 +52,12 @@ async function expectTruth(): Promise<void> {
   expect(status.runId).toBeUndefined();
 }
 
-test("killed at any write a discovery is taken up again, told once, and all that stands is the tenant's", async () => {
+test("a discovery that crashes at any write is resumed, alerts once, and its result equals the tenant", async () => {
   const { row } = await room.register("partners");
   await room.b2c.discover(row.tenantId, caller);
   await room.drain();
   let change = 0;
-  /** Something to write: a secret more, and one less. */
+  /** Creates something to write: one new secret, and one fewer. */
   const another = () => {
     const app = appIdOf(`Partner Portal ${["EU", "UK", "US"][change++ % 3]}`);
     const { keyId } = directory().addSecret(app, { name: `new ${change}`, expiresInDays: 90 });
@@ -73,7 +73,7 @@ test("killed at any write a discovery is taken up again, told once, and all that
   expect(whole.taken).toBeGreaterThan(20);
 
   const step = Math.max(1, Math.floor(whole.taken / SAMPLE));
-  let died = 0;
+  let crashes = 0;
   for (let dieAt = 1; dieAt <= whole.taken; dieAt += step) {
     another();
     room.events.splice(0);
@@ -83,29 +83,31 @@ test("killed at any write a discovery is taken up again, told once, and all that
       .b2c.discover(row.tenantId, caller)
       .then(({ run }) => run.status)
       .catch(() => "died");
-    if (steps.dead) died++;
+    if (steps.dead) crashes++;
     await room.drain();
-    // Who died before anything was written leaves nothing to go on with.
+    // A crash before the first write leaves nothing to resume.
     if (outcome === "died" && !room.events.some(({ type }) => type === "b2cTenant.discovered")) {
       await room.b2c.discover(row.tenantId, caller);
       await room.drain();
     }
-    const told = room.events.filter(({ type }) => type === "b2cTenant.discovered");
-    expect([dieAt, new Set(told.map(({ id }) => id)).size]).toEqual([dieAt, 1]);
+    const discoveredEvents = room.events.filter(({ type }) => type === "b2cTenant.discovered");
+    expect([dieAt, new Set(discoveredEvents.map(({ id }) => id)).size]).toEqual([dieAt, 1]);
     await expectTruth();
   }
-  expect(died).toBeGreaterThan(3);
+  expect(crashes).toBeGreaterThan(3);
 });
 
-test("messages that come twice, on two hosts, are one run", async () => {
+test("duplicate messages on two hosts are one run", async () => {
   const { row } = await room.register("partners");
   await room.b2c.tick();
   const [message] = room.messages.splice(0);
   const [one, other] = [room.instance().b2c, room.instance().b2c];
   live.cloud.control.resetCounts();
   await Promise.all([one.handle(message!.message, caller), other.handle(message!.message, caller)]);
-  const begun = room.messages.splice(0);
-  await Promise.all([...begun, ...begun].map((each, at) => [one, other][at % 2]!.handle(each.message, caller)));
+  const startMessages = room.messages.splice(0);
+  await Promise.all(
+    [...startMessages, ...startMessages].map((each, at) => [one, other][at % 2]!.handle(each.message, caller)),
+  );
   await room.drain();
   await one.handle(message!.message, caller);
   await room.drain();
@@ -115,7 +117,7 @@ test("messages that come twice, on two hosts, are one run", async () => {
   await expectTruth();
 });
 
-test("a worker that was slower than a removal writes nothing, and what it did write is swept", async () => {
+test("a slow worker writes nothing after a removal, and what it wrote before is deleted", async () => {
   const { row } = await room.register("partners");
   live.cloud.control.addFault({
     match: { operation: "graph.listIdentityProviders" },
@@ -127,7 +129,7 @@ test("a worker that was slower than a removal writes nothing, and what it did wr
   await slow.catch(() => {});
   await room.drain();
   expect(await room.assets()).toEqual([]);
-  // As one that wrote in the very moment would have left it.
+  // The state after a write at the very moment of the removal.
   await room.register("partners");
   await room.b2c.discover(row.tenantId, caller);
   await room.tables.remove({ table: "B2c" } as never, "tenants", `t|${row.tenantId}`);
@@ -135,7 +137,7 @@ test("a worker that was slower than a removal writes nothing, and what it did wr
   expect(await room.assets()).toEqual([]);
 });
 
-test("a request does not wait longer than it says; a message that failed for good ends its run as failed", async () => {
+test("a request waits no longer than its limit; a message that failed for good ends its run as failed", async () => {
   const { row } = await room.register("partners");
   live.cloud.control.addFault({
     match: { operation: "graph.getOrganization" },

@@ -3,7 +3,7 @@ import { appIdOf, secretValueOf } from "simulated-cloud/company/applications.ts"
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { licence } from "../support/licence.ts";
 import { Service } from "../support/service.ts";
-import { company, registrationOf } from "./room.ts";
+import { company, registrationOf } from "./support.ts";
 
 let service: Service;
 beforeAll(async () => {
@@ -14,7 +14,7 @@ afterAll(() => service?.stop());
 const TENANTS = "/b2c/tenants";
 const secret = secretValueOf(SHOP_REGISTRATION, "lifecycle");
 
-test("a tenant of 300 credentials is registered, tested, discovered, and told of by its alerts", async () => {
+test("a tenant of 300 credentials is registered, tested, discovered, and alerted on", async () => {
   const rule = await service.admin("POST", "/alerts/rules", {
     name: "Credentials",
     alertType: "credentialExpiry",
@@ -48,7 +48,7 @@ test("a tenant of 300 credentials is registered, tested, discovered, and told of
   const csv = await service.admin("GET", "/api/assets/discovery/assets?source=b2c&format=csv");
   expect(csv.text.trimEnd().split("\r\n")).toHaveLength(301);
 
-  // What ends within 30 days or has ended is told of once, the most urgent first.
+  // Credentials that have expired or expire within 30 days cause one alert each, the most urgent first.
   const soon = all.filter(({ daysUntilExpiry }) => daysUntilExpiry !== null && daysUntilExpiry < 30);
   expect(soon.length).toBeGreaterThan(50);
   const mails = () => service.cloud.control.mails().map((mail) => JSON.stringify(mail));
@@ -72,7 +72,7 @@ test("a tenant of 300 credentials is registered, tested, discovered, and told of
   expect(service.hosts.flatMap(({ lines }) => lines).join("\n")).not.toContain(secret);
 });
 
-test("wrong and hostile input is refused with what is wrong", async () => {
+test("invalid and hostile input is rejected with the reason", async () => {
   const good = registrationOf(service.cloud, "partners");
   const wrong: [member: string, value: unknown][] = [
     ["tenantId", "contoso"],
@@ -113,7 +113,7 @@ test("wrong and hostile input is refused with what is wrong", async () => {
       ]);
 });
 
-test("without a licence nothing begins; a tenant that there is can be seen and deleted", async () => {
+test("without a license nothing starts; an existing tenant can be read and deleted", async () => {
   const { url: unlicensed } = await service.addHost({ LICENSE_KEY: "" });
   const token = await service.signIn({
     username: service.environment.BOOTSTRAP_ADMIN_USERNAME!,

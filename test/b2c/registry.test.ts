@@ -8,19 +8,19 @@ import { nextDiscoveryAt, Statuses, statusKey, TENANTS } from "../../shared/b2c/
 import type { Config } from "../../shared/platform/config/config.ts";
 import { configIn, liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, company, openRoom, type Room, registrationOf } from "./room.ts";
+import { caller, company, openTestRegistry, registrationOf, type TestRegistry } from "./support.ts";
 
 let storage: TestStorage;
 let live: { cloud: Cloud; config: Config };
 let account = 0;
-let room: Room;
+let room: TestRegistry;
 
 beforeAll(async () => {
   const accounts = Array.from({ length: 44 }, (_, index) => `registry${index}`);
   [storage, live] = await Promise.all([openStorage(accounts), liveIn({ company })]);
 });
 beforeEach(() => {
-  room = openRoom(live.cloud, live.config, connectionString());
+  room = openTestRegistry(live.cloud, live.config, connectionString());
 });
 const connectionString = (at = account++) => storage.connectionString(`registry${at}`);
 const settings = () => structuredClone(directory().settings());
@@ -41,8 +41,8 @@ afterAll(async () => {
 const ALL = ["signIn", "consent", "tenant", "domain", "applications", "policyKeys", "identityProviders"];
 const tenant = (at: 1 | 2) => live.cloud.control.tenants.list()[at]!;
 
-describe("the test", () => {
-  /** The checks that failed, each with its code; and all names, in their order. */
+describe("the connection test", () => {
+  /** Returns the failed checks with their codes, and the names of all checks in order. */
   async function failing(change: object = {}) {
     const { row } = await room.register("outlet", change);
     const result = await room.b2c.test(row.tenantId, caller);
@@ -52,7 +52,7 @@ describe("the test", () => {
     );
   }
 
-  test("of a right registration finds nothing, by one cheap request each", async () => {
+  test("of a valid registration finds no problem, with one small request each", async () => {
     const { row } = await room.register("outlet");
     live.cloud.control.resetCounts();
     const result = await room.b2c.test(row.tenantId, caller);
@@ -68,7 +68,7 @@ describe("the test", () => {
     expect(room.events.at(-1)).toMatchObject({ type: "b2cTenant.tested", outcome: "success" });
   });
 
-  test("of a tenant of External ID says that policy keys are not for it", async () => {
+  test("of a tenant of External ID says that policy keys don't apply", async () => {
     const { row } = await room.register("partners");
     const { checks, tenantType } = await room.b2c.test(row.tenantId, caller);
     expect(tenantType).toBe("external");
@@ -77,7 +77,7 @@ describe("the test", () => {
     ]);
   });
 
-  test("takes policy keys that are not there for none where the tenant's type is not known, and nothing else", async () => {
+  test("treats missing policy keys as none only if the tenant's type is unknown", async () => {
     const { row } = await room.register("outlet");
     const outcomes = async (refused: Record<string, number>) => {
       for (const [operation, status] of Object.entries(refused))
@@ -102,7 +102,7 @@ describe("the test", () => {
     ["tenant", "Organization.Read.All"],
   ])("names the permission that %s lacks, and no other", async (name, permission) => {
     directory().set({ permissions: before.permissions.filter((one) => one !== permission) });
-    // Of the tenant's application, which is not the service's own identity.
+    // The error names the tenant's application, not the service's own identity.
     const words = new RegExp(`^The application ${tenant(2).clientId} may not .*${permission.replaceAll(".", "\\.")}`);
     expect(await failing()).toEqual([[name, "accessDenied", expect.stringMatching(words)]]);
   });
@@ -129,7 +129,7 @@ describe("the test", () => {
     expect(found).toEqual([[name, code, expect.stringContaining(text)]]);
   });
 
-  test("names what Entra and Graph say otherwise: no consent, an expired secret, throttling", async () => {
+  test("explains other errors of Entra and Graph: no consent, an expired secret, throttling", async () => {
     directory().set({ permissions: [] });
     const { row } = await room.register("outlet");
     const found = await room.b2c.test(row.tenantId, caller);
@@ -152,7 +152,7 @@ describe("the test", () => {
 });
 
 describe("a registration", () => {
-  test("is there once, and its secret goes to nobody else", async () => {
+  test("is unique, and its secret is sent to no other tenant", async () => {
     const { row } = await room.register("outlet");
     await expect(room.register("outlet")).rejects.toMatchObject({ code: "alreadyExists" });
     await expect(room.register("outlet", { tenantId: live.cloud.app.tenantId })).rejects.toMatchObject({
@@ -168,20 +168,20 @@ describe("a registration", () => {
     expect(nextDiscoveryAt(changed)).toBeUndefined();
     const both = await change({ clientId: other.clientId, clientSecret: "another" });
     expect(both.row.clientSecret.id).not.toBe(row.clientSecret.id);
-    // A row that names another tenant or application than the secret is for reads no secret.
+    // A row that names another tenant or application than the secret is bound to reads no secret.
     await room.b2c.change(row.tenantId, { clientId: tenant(2).clientId, clientSecret: "again" }, undefined, caller);
     const entries = JSON.stringify(room.events);
     for (const secret of ["another", "again", secretValueOf("Outlet Credential Lifecycle", "lifecycle")])
       expect(entries).not.toContain(`"${secret}"`);
   });
 
-  test("that two ask for at once is made once, and the other is told that it is there", async () => {
+  test("that two requests create at once is created once, and the other request gets the existing one", async () => {
     const both = await Promise.allSettled([room.register("outlet"), room.register("outlet")]);
     expect(both.map(({ status }) => status).sort()).toEqual(["fulfilled", "rejected"]);
     expect(both.find(({ status }) => status === "rejected")).toMatchObject({ reason: { code: "alreadyExists" } });
   });
 
-  test("whose row somebody else wrote is not used, and can be deleted", async () => {
+  test("whose row someone else wrote is not used, and can be deleted", async () => {
     const [shop, partners] = [await room.register("outlet"), await room.register("partners")];
     const client = TableClient.fromConnectionString(connectionString(account - 1), "B2c", {
       allowInsecureConnection: true,
@@ -199,7 +199,7 @@ describe("a registration", () => {
     expect(live.cloud.control.counts()["entra.token"]).toBeUndefined();
     const page = await room.b2c.list({ limit: 10, offset: 0, cursor: undefined });
     expect(page.items.map(({ row }) => row.tenantId)).toEqual([partners.row.tenantId]);
-    // It is still registered: only who deletes it has its credentials leave.
+    // It is still registered: only its deletion deletes its credentials.
     const assets = await room.assets(tenantId);
     expect(assets.length).toBeGreaterThan(0);
     await room.b2c.cleanUp(caller);
@@ -210,13 +210,13 @@ describe("a registration", () => {
     await room.register("outlet");
   });
 
-  test("keeps its secret under a name by which every version of the service finds it", async () => {
+  test("stores its secret under a name that every version of the service finds", async () => {
     const { row } = await room.register("outlet");
     const use = hash("sha256", JSON.stringify(["b2c", row.tenantId, row.clientId]));
     expect(row.clientSecret.id).toMatch(new RegExp(`-${use.slice(0, 32)}$`));
   });
 
-  test("knows when its secret ends from the tenant, or as it was told", async () => {
+  test("takes the expiry date of its secret from the tenant, or as entered", async () => {
     const { row } = await room.register("partners");
     const inDays = (days: number) => new Date(Date.now() + days * 86_400_000);
     const ends = async (days = 400) => {
@@ -238,7 +238,7 @@ describe("a registration", () => {
     expect(await ends()).toEqual([]);
   });
 
-  test("that is removed takes its assets, runs and secret with it, and may come again", async () => {
+  test("that is removed loses its assets, runs and secret, and can be registered again", async () => {
     const [shop, partners] = [await room.register("outlet"), await room.register("partners")];
     await room.b2c.discover(partners.row.tenantId, caller);
     const { run } = await room.b2c.discover(shop.row.tenantId, caller);
@@ -254,15 +254,15 @@ describe("a registration", () => {
     expect(rows).toContain(`secret|${partners.row.clientSecret.id}`);
     const held = `b2c-${shop.row.clientSecret.id}`;
     expect(live.cloud.control.items("kv-lifecycle-service", "secrets").map(({ name }) => name)).not.toContain(held);
-    // A worker that was slower than the removal may write once more what it knew.
+    // A slow worker may write the status once more after the removal.
     await room.tables.put(Statuses, TENANTS, statusKey(shop.row.tenantId), { runId: run.runId, ended: "completed" });
-    // The message that was sent for the case that the process dies finds nothing to do, nor takes the new one away.
+    // The message for a crash finds nothing to do, and does not remove the new registration.
     await room.register("outlet", { autoDiscover: false });
     await room.drain();
     expect((await room.b2c.get(shop.row.tenantId)).status).toEqual({});
   });
 
-  test("an answer that is lost after the removal began leaves nothing behind", async () => {
+  test("a lost response after the start of a removal leaves nothing behind", async () => {
     const { row } = await room.register("partners");
     await room.b2c.discover(row.tenantId, caller);
     room.messages.splice(0);
@@ -292,9 +292,9 @@ describe("a registration", () => {
   });
 });
 
-test("without a key vault of its own the service takes no registration", async () => {
+test("without its own key vault the service rejects registrations", async () => {
   const { SERVICE_KEY_VAULT_URL: _, ...without } = configIn(live.cloud);
-  const bare = openRoom(live.cloud, without as Config, connectionString());
+  const bare = openTestRegistry(live.cloud, without as Config, connectionString());
   const given = registrationOf(live.cloud, "partners", {
     clientSecret: secretValueOf(PARTNER_REGISTRATION, "lifecycle"),
   });

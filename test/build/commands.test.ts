@@ -31,7 +31,7 @@ test("every file that is run reads its arguments in the one way", () => {
   expect(run.length).toBeGreaterThan(12);
   expect(run.filter((file) => !commands.includes(file))).toEqual([]);
   // A test starts the one, other versions' folders run the other.
-  const others = ["test/sync/dying-worker.ts", "test/upgrade/record.ts"];
+  const others = ["test/sync/crashing-worker.ts", "test/upgrade/record.ts"];
   const theWay = ["infra/build/command-line.ts", "test/build/commands.test.ts"];
   const byHand = sources.filter((file) => /process\.argv|parseArgs\(|import\.meta\.main/.test(read(file)));
   expect(byHand.filter((file) => !commands.includes(file) && ![...others, ...theWay].includes(file))).toEqual([]);

@@ -1,4 +1,4 @@
-/** docs/clients.md as it stands there: its commands and programs run against one service. */
+/** Tests docs/clients.md: its commands and programs run against one service. */
 import { execFile } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
@@ -9,12 +9,12 @@ import { skipWithout } from "../support/tools.ts";
 
 const root = path.resolve(import.meta.dirname, "../..");
 const page = readFileSync(path.join(root, "docs/clients.md"), "utf8");
-/** Within the project, where node and the compiler find the packages. */
+/** Within the project, so that node and the compiler find the packages. */
 const folder = path.join(root, ".local");
 
 interface Block {
   language: string;
-  /** Of a file that has a name behind the language. */
+  /** Code blocks with a file name after the language. */
   file: string | undefined;
   text: string;
 }
@@ -23,7 +23,7 @@ const blocks: Block[] = [...page.matchAll(/^```(\w+)(?: (\S+))?\n(.*?)^```/gms)]
   file,
   text: text!,
 }));
-/** The commands under a heading, a line that goes on with a backslash as one. */
+/** Returns the commands under a heading; lines joined by a backslash are one command. */
 const commandsUnder = (heading: string): string[] =>
   blocksUnder(heading).flatMap(({ text }) =>
     text
@@ -41,7 +41,7 @@ const blocksUnder = (heading: string): Block[] => {
 let service: Service;
 let work: string;
 let token: string;
-/** What the programs are expected to print of the assets: as the API lists them. */
+/** The expected output of the programs about the assets, according to the API. */
 let listed: string[];
 
 beforeAll(async () => {
@@ -60,7 +60,7 @@ afterAll(async () => {
   await service.stop();
 });
 
-/** Runs a program in the work folder. @throws with what it printed when it fails */
+/** Runs a program in the work folder. @throws with its output if it fails */
 function run(program: string, args: string[], extra: Record<string, string> = {}): Promise<string> {
   const bin = [path.join(root, "node_modules/.bin"), path.join(root, "functions/web/node_modules/.bin")];
   const env = {
@@ -81,7 +81,7 @@ function run(program: string, args: string[], extra: Record<string, string> = {}
 }
 const sh = (command: string, extra?: Record<string, string>) => run("sh", ["-euc", command], extra);
 
-/** What each of the two programs prints. */
+/** The output of each of the two programs. */
 function expectPrinted(out: string, none: string): void {
   const lines = out.trim().split("\n");
   expect(lines.slice(0, listed.length)).toEqual(listed.map((line) => line.replace(/null$/, none)));
@@ -113,7 +113,7 @@ test("every command is run here, or needs Azure and says so", () => {
   expect(elsewhere.filter((command) => !/^az rest --resource api:\/\/\S+ .*# ☁$/.test(command))).toEqual([]);
 });
 
-test("the TypeScript client compiles strictly, and lists, exports, exempts and is told of errors", async () => {
+test("the TypeScript client compiles strictly, and lists, exports, exempts and handles errors", async () => {
   const [install, generate, ...more] = commandsUnder("TypeScript");
   expect(more).toEqual([]);
   const { dependencies, devDependencies } = JSON.parse(
@@ -139,7 +139,7 @@ test("the TypeScript client compiles strictly, and lists, exports, exempts and i
 });
 
 test.skipIf(skipWithout("python"))(
-  "the Python client has every operation, and lists, exports, exempts and is told of errors",
+  "the Python client has every operation, and lists, exports, exempts and handles errors",
   async () => {
     const environment = { PYTHONPATH: pythonPackages() };
     const [install, generate, ...more] = commandsUnder("Python");
@@ -148,11 +148,11 @@ test.skipIf(skipWithout("python"))(
       readFileSync(path.join(root, "test/clients/requirements.txt"), "utf8"),
     )!;
     expect(install).toBe(`python3 -m pip install ${pinned}`);
-    // Without the program that formats the generated code, which is not installed here.
+    // Without the formatter of the generated code, which is not installed here.
     const config = blocks.find(({ file }) => file === "client.yaml")!.text;
     writeFileSync(path.join(work, "client.yaml"), `${config}post_hooks: []\n`);
     const said = await sh(generate!.replace("openapi-python-client", "python3 -m openapi_python_client"), environment);
-    // What it can't read it warns of and leaves out.
+    // The generator warns of operations that it does not support and omits them.
     expect(said.trim()).toBe("Generating lifecycle");
     expectPrinted(await run("python3", ["client.py"], environment), "None");
   },

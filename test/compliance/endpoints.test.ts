@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import type { z } from "zod";
 import { endpoints, queues, timers } from "../../functions/compliance.ts";
 import { type ComplianceReports, createComplianceReports } from "../../shared/compliance/report/reports.ts";
-import type { PoisonMessage } from "../../shared/messages/failed.ts";
+import type { PoisonMessage } from "../../shared/messages/failed-messages.ts";
 import { parse } from "../../shared/platform/http/parse-request.ts";
 import type { Reply } from "../../shared/platform/http/reply.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";

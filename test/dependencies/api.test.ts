@@ -8,7 +8,7 @@ const KEY = "6a0c3f5e-0000-4000-8000-000000000003";
 test.each([
   ["kv-shop.secret.db", { vaultName: "kv-shop", type: "secret", name: "db" }],
   ["KV-Shop.Secret.DB", { vaultName: "kv-shop", type: "secret", name: "db" }],
-  // What uses an application names no secret of it.
+  // Consumers of an application reference none of its secrets.
   [`entra.${TENANT}.${APP}.${KEY}`, { vaultName: `entra.${TENANT}`, type: "secret", name: APP }],
   [`ENTRA.${TENANT}.${APP}.${KEY}`.toUpperCase(), { vaultName: `entra.${TENANT}`, type: "secret", name: APP }],
   // A vault may be called so.

@@ -6,7 +6,7 @@ import { FINDERS } from "../../shared/dependencies/azure/finders.ts";
 import { keyVaultNames, ofVaultId } from "../../shared/dependencies/azure/key-vault-names.ts";
 import { kubernetesCluster } from "../../shared/dependencies/azure/kubernetes-cluster.ts";
 import { createAzureEdges } from "../../shared/dependencies/azure/source.ts";
-import type { ReadingItem } from "../../shared/dependencies/source.ts";
+import type { ReadingItem } from "../../shared/dependencies/edge-source.ts";
 import { createAppConfigurationReferences } from "../../shared/platform/azure/app-configuration-references.ts";
 import { createArm } from "../../shared/platform/azure/arm.ts";
 import { CloudFailure } from "../../shared/platform/azure/failure.ts";
@@ -80,7 +80,7 @@ describe("a reference", () => {
   });
 });
 
-test("whatever stands in a resource's properties, it is read or a cloud failure, and shows nothing of it", async () => {
+test("a finder returns uses or a cloud failure for any properties of a resource, and exposes none of their values", async () => {
   const nothing = { entries: [], unreadable: [] };
   const context = {
     names,
@@ -342,7 +342,7 @@ test("a cluster's pods may mount the secrets of a vault that they are entitled t
       strength: "entitled",
     })),
   );
-  // Of one that is switched off, or signs in as nobody, nobody is asked.
+  // A data factory that is disabled, or has no identity, is not queried.
   for (const provider of [{ enabled: false, identity }, { enabled: true }, { identity }])
     expect((await clusterWith(provider)).uses).toEqual([]);
   expect(asked).toEqual([UNIT]);

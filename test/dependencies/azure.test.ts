@@ -7,7 +7,7 @@ import { grantsOf } from "template-checks/grants.ts";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { createAzureEdges } from "../../shared/dependencies/azure/source.ts";
 import type { Edge } from "../../shared/dependencies/edge.ts";
-import type { EdgeSource, NotSeen, ReadingItem } from "../../shared/dependencies/source.ts";
+import type { EdgeSource, NotSeen, ReadingItem } from "../../shared/dependencies/edge-source.ts";
 import { createAppConfigurationReferences } from "../../shared/platform/azure/app-configuration-references.ts";
 import { createArm } from "../../shared/platform/azure/arm.ts";
 import { createIdentity } from "../../shared/platform/azure/identity.ts";
@@ -15,7 +15,7 @@ import { createResourceManager } from "../../shared/platform/azure/resource-mana
 import { liveIn } from "../azure/live-cloud.ts";
 import { failureOf, IMPATIENT, recordingLog } from "../azure/services.ts";
 
-/** What the source of Azure tells of the company acme, over the wires of the stand-in cloud. */
+/** The Azure source on the company acme, over the HTTP interface of the simulated cloud. */
 
 const MANY = "44444444-4444-4444-8444-444444444444";
 const EMPTY = "55555555-4444-4444-8444-444444444444";
@@ -71,7 +71,7 @@ async function reading(unit: string, since?: Date): Promise<Reading> {
   }
   return found;
 }
-/** The sites that a reading tells of from a place on, as new and as earlier ones; it ends after so many places. */
+/** Reads sites from a position on, new ones and earlier ones, and stops after some positions. */
 async function part(unit: string, after?: string, most = Number.POSITIVE_INFINITY) {
   const found = {
     sites: [] as string[],
@@ -95,13 +95,13 @@ async function part(unit: string, after?: string, most = Number.POSITIVE_INFINIT
   return found;
 }
 
-/** An edge in one line: what it names, how, and what becomes of it. */
+/** Formats a dependency in one line: its asset, its evidence and its refresh. */
 const line = ({ vaultName, type, name, strength, evidence, pinned, refresh, state }: Edge): string => {
   const asset = `${vaultName} ${type ?? "*"} ${name === undefined ? "*" : "one"}`;
   const rest = `${refresh.how} ${refresh.slowestSeconds ?? "-"}${pinned ? " pinned" : ""}`;
   return `${asset} ${strength} ${evidence} ${rest}${state ? ` ${state.status}` : ""}`;
 };
-/** All that is told of the resources with these names, by kind and name. */
+/** Returns everything reported for the resources with these names, by kind and name. */
 function told({ resources }: Reading, ...kinds: string[]): Record<string, string[]> {
   const chosen = resources.filter(({ resource }) => kinds.includes(resource.kind));
   expect(new Set(chosen.map(({ resource }) => resource.id)).size).toBe(chosen.length);
@@ -233,7 +233,7 @@ describe("the platform's subscription", () => {
     });
   });
 
-  test("the service's own vault is nobody's business, and one behind a firewall is an unresolved reference", () => {
+  test("the service's own vault is left out, and a reference to a vault behind a firewall is unresolved", () => {
     expect(told(platform, "webApp", "functionApp")).toEqual({
       "app-dmz-status": ["kv-dmz secret one references appsettings/TOKEN action 86400 AccessToKeyVaultDenied"],
       "func-lifecycle": [],
@@ -242,7 +242,7 @@ describe("the platform's subscription", () => {
     expect(vaults).not.toContain("kv-lifecycle-service");
   });
 
-  test("a data factory that may not be looked into is named with what mends it, and hides nothing else", () => {
+  test("a data factory without permission is a coverage item with a remedy, and hides nothing else", () => {
     expect(platform.notSeen).toEqual([
       {
         scope: idOf("adf-sealed"),
@@ -287,7 +287,7 @@ describe("the production subscription", () => {
     }
   });
 
-  test("the version that App Service holds is told beside the state", () => {
+  test("the version that App Service has is reported with the state", () => {
     const [edge] = production.resources.find(({ resource }) => resource.name === "app-orders")!.edges;
     const kept = cloud.control.items("kv-orders-prod", "secrets").find(({ name }) => name === edge?.name);
     expect(edge?.state).toEqual({ resolved: true, status: "Resolved", version: kept?.version });
@@ -305,7 +305,7 @@ describe("the production subscription", () => {
     });
   });
 
-  test("where a resource belongs is told by its tags", () => {
+  test("tags determine the environment of a resource", () => {
     const of = (name: string) => production.resources.find(({ resource }) => resource.name === name)!.resource;
     expect(of("app-payments")).toMatchObject({
       kind: "webApp",
@@ -335,7 +335,7 @@ describe("the production subscription", () => {
     ]);
   });
 
-  test("a denied site and one whose reference can't be read are named, without what stands there", () => {
+  test("a site without permission and a site with an invalid reference are reported, without the value of the setting", () => {
     expect(production.notSeen.map(({ scope, code }) => [scope, code]).sort()).toEqual([
       [idOf("app-crm-export"), "invalidReference"],
       [idOf("app-crm-sealed"), "accessDenied"],
@@ -405,7 +405,7 @@ describe(`a subscription with ${SITES} sites`, () => {
     expect(armCalls()).toBe(2);
   });
 
-  test("what changed, was made or was deleted since is told, and nothing else", async () => {
+  test("an incremental run reports only changed, created and deleted resources", async () => {
     const before = new Date(cloud.control.now());
     cloud.control.moveClock(60_000);
     const { consumers } = cloud.control;
@@ -423,10 +423,10 @@ describe(`a subscription with ${SITES} sites`, () => {
     consumers.remove(made);
   });
 
-  test("is gone on with where the time was over, and no site is looked into twice", async () => {
+  test("a run that ran out of time continues, and reads no site twice", async () => {
     const first = await part(MANY, undefined, 120);
     expect(first.failure).toBe("timedOut");
-    // Of those looked into side by side some may have been through already.
+    // Sites that are read concurrently may already have been read.
     expect(first.sites.length).toBeGreaterThanOrEqual(120);
     expect(first.sites.length).toBeLessThan(130);
     cloud.control.resetCounts();
@@ -451,11 +451,11 @@ describe("a subscription of ten sites", () => {
   const unit = () => subscription("Acme Non-Production");
   const sitesIn = ({ resources }: Reading) => resources.filter(({ resource }) => resource.kind === "webApp");
 
-  test("so long ago that changes are kept no more, all is read", async () => {
+  test("everything is read if the changes are no longer available", async () => {
     expect(sitesIn(await reading(unit(), new Date(now().getTime() - 8 * 86_400_000)))).toHaveLength(10);
   });
 
-  test("where the last one that was looked into is gone, all are looked into again", async () => {
+  test("all sites are read again if the last one that was read was deleted", async () => {
     const one = await part(unit());
     const again = await part(unit(), `0 ${one.sites[3]}-that-was-deleted`);
     expect([again.sites, again.earlier.length > 0]).toEqual([one.sites, true]);
@@ -545,7 +545,7 @@ test("without configured subscriptions all that the identity may see are units",
   expect(units).toContain(subscription("Acme Production"));
 });
 
-test("no value of a setting is asked for, told or logged", () => {
+test("no value of a setting is requested, reported or logged", () => {
   const asked = cloud.control.requests().map(({ operation }) => operation);
   expect(asked).not.toContain("arm.listSettings");
   const secret = cloud.control.secretValue("kv-payments-prod", "payments-api-client-secret")!;

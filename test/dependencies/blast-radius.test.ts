@@ -77,7 +77,7 @@ test("the examples of docs/dependencies.md", () => {
   expect(score(apps(10, { environment: "production" }), true)).toBe(65);
 });
 
-test("the drivers say what the score comes from, each with what it would be lower by", () => {
+test("each driver reports how much lower the score would be without it", () => {
   const { score, drivers } = radius([
     found({ id: "/a", environment: "production", refresh: { how: "blind" } }),
     found({ id: "/b", environment: "test", state: { resolved: false, status: "SecretNotFound" } }),

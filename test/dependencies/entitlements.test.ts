@@ -43,7 +43,7 @@ test.each([
   expect(assets.some(({ type }) => type === undefined || type === "secret")).toBe(reads);
 });
 
-test("what a role allows is looked at once for all the vaults that an assignment covers", async () => {
+test("the permissions of a role are read once for all vaults of an assignment", async () => {
   const vaults = Array.from({ length: 50 }, (_, at) => `kv-${at}`);
   const everywhere = await entitled(["*"], { vaults });
   expect(everywhere.assets).toHaveLength(50);

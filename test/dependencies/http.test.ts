@@ -79,7 +79,7 @@ test("before the first reading the coverage says that nothing was read", async (
   expect((await get("/blast-radius/kv-shop.secret.db")).body).toMatchObject({ score: 0, coverage: { total: 1 } });
 });
 
-/** A run as it is once it is over: the request that began it waits for 20 seconds at most. */
+/** Returns a run after its end. The request that starts it waits for at most 20 seconds. */
 async function ended(runId: string) {
   const find = async () => (await service.admin("GET", `${BASE}/runs/${runId}`)).body;
   await vi.waitUntil(async () => (await find()).finishedAt !== null, { timeout: 150_000, interval: 200 });
@@ -93,7 +93,7 @@ test("a reading is asked for, followed, and found in lists, coverage, violations
   expect(location).toBe(`${BASE}/runs/${begun.body.runId}`);
   const run = await ended(begun.body.runId);
   expect(run).toMatchObject({ status: "completed", unitsFailed: 0, failures: [] });
-  // Of one that ends within 20 seconds the answer is the end.
+  // If the run ends within 20 seconds the response has its end.
   if (begun.body.finishedAt !== null) expect(run).toEqual(begun.body);
 
   const { body: list } = await get("?strength=references");

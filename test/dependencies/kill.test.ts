@@ -2,7 +2,7 @@ import { Dice } from "simulated-cloud/company/dice.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { IS_CAMPAIGN, LONG_MS, SEED } from "../support/cases.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
-import { app, caller, Deployment, denied, mayDie, notSeen, resolved, unresolved } from "./room.ts";
+import { app, caller, Deployment, denied, mayDie, notSeen, resolved, unresolved } from "./discovery-fixture.ts";
 
 /** A campaign kills at every write, before and after it. */
 const SAMPLE = 4;
@@ -82,7 +82,7 @@ test(
       expect(standing.unresolved - unresolved, where).toBe(company === 0 ? 2 : 121);
       expect(await deployment.start().room.handle({ runId: "0".repeat(26) }, caller), where).toBeUndefined();
       const ends = deployment.events.slice(events).filter(({ type }) => type === "dependencies.discovered");
-      // The timer's message that comes again may begin a second run; each run ends once.
+      // A redelivered timer message may start a second run. Each run ends once.
       expect(ends.length, where).toBeGreaterThan(0);
       expect(new Set(ends.map(({ id }) => id)).size, where).toBe(new Set(ends.map(({ target }) => target?.id)).size);
     }

@@ -6,7 +6,7 @@ import { readInfraFiles } from "template-checks/files.ts";
 import { grantsOf } from "template-checks/grants.ts";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { dependencyView } from "../../shared/dependencies/api.ts";
-import { candidatesIn, isTelling } from "../../shared/dependencies/literals/comparable.ts";
+import { candidatesIn, isTelling } from "../../shared/dependencies/literals/comparable-values.ts";
 import { createLiteralSource } from "../../shared/dependencies/literals/source.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
 import { createArm } from "../../shared/platform/azure/arm.ts";
@@ -20,7 +20,7 @@ import { liveIn } from "../azure/live-cloud.ts";
 import { IMPATIENT, recordingLog } from "../azure/services.ts";
 import { assetRecord, vaultRecord, writeVault } from "../inventory/records.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { Deployment, everything } from "./room.ts";
+import { Deployment, everything } from "./discovery-fixture.ts";
 
 /** Copies of secrets in settings, over the wires of the stand-in cloud. */
 
@@ -184,7 +184,7 @@ describe("a reading", () => {
     cloud.control.allowOnly(undefined);
   });
 
-  test("copies are found in each kind of setting, what is no copy is not, and what may not be read is named", async () => {
+  test("copies are found in each kind of setting, other values are not, and missing permissions are reported", async () => {
     expect(await run()).toMatchObject({ status: "completed", units: 2, unitsFailed: 0 });
     expect(await lines()).toEqual(COPIES);
     for (const { edge } of await edges())
@@ -230,7 +230,7 @@ describe("a reading", () => {
     expect([...new Set(read)].sort()).toEqual(["kv-sealed", "kv-shop"]);
   });
 
-  test("a copy that became a reference leaves, and what was known stays while values can't be read for now", async () => {
+  test("a copy that became a reference is deleted, and known copies stay while values can't be read", async () => {
     await run();
     cloud.control.addFault({
       match: { operation: "keyvault.getSecret", vault: "kv-shop" },
@@ -255,7 +255,7 @@ describe("a reading", () => {
     expect(await lines()).toEqual(COPIES);
   });
 
-  test("switched off it asks for nothing, says so, and what was known leaves", async () => {
+  test("when turned off it makes no request, reports that, and deletes known copies", async () => {
     await run();
     cloud.control.resetCounts();
     for (const _ of ["twice", "is the same"]) {
@@ -270,7 +270,7 @@ describe("a reading", () => {
     expect(await notSeen()).not.toContain("literals switchedOff");
   });
 
-  test("the roles that the templates can give are enough, hold nothing else, and nobody has them who named no subscription", async () => {
+  test("the optional roles of the templates are sufficient, have no other permissions, and are assigned only if subscriptions are named", async () => {
     const { bicep } = await parseTemplates(readInfraFiles());
     const grants = grantsOf(bicep);
     const given = grants.filter(({ scope }) => scope === "compared");
@@ -298,7 +298,7 @@ describe("a reading", () => {
   });
 });
 
-describe("what is compared", () => {
+describe("comparable values", () => {
   test.each([
     ["planted-db-1", true],
     ["planted-db-", false],

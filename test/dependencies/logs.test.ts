@@ -5,6 +5,7 @@ import { readInfraFiles } from "template-checks/files.ts";
 import { grantsOf } from "template-checks/grants.ts";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { createUsageNotices } from "../../shared/alerts/usage-notices.ts";
+import type { EdgeSource, ReadingItem } from "../../shared/dependencies/edge-source.ts";
 import { createLogs } from "../../shared/dependencies/logs/logs.ts";
 import type { UnexpectedReader } from "../../shared/dependencies/logs/rows.ts";
 import {
@@ -16,8 +17,7 @@ import {
   WORKSPACES,
   WorkspaceRows,
 } from "../../shared/dependencies/logs/rows.ts";
-import { nameOfReader } from "../../shared/dependencies/logs/unexpected.ts";
-import type { EdgeSource, ReadingItem } from "../../shared/dependencies/source.ts";
+import { nameOfReader } from "../../shared/dependencies/logs/unexpected-readers.ts";
 import type { CallLimits } from "../../shared/platform/azure/calls.ts";
 import { createIdentity } from "../../shared/platform/azure/identity.ts";
 import { createLogAnalytics } from "../../shared/platform/azure/log-analytics.ts";
@@ -31,9 +31,9 @@ import { IMPATIENT, recordingLog } from "../azure/services.ts";
 import { Death, mortal, type Steps } from "../support/mortal.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
-import { app, Deployment, everything } from "./room.ts";
+import { app, Deployment, everything } from "./discovery-fixture.ts";
 
-// What the logs of vaults show, on real tables and the stand-in's Log Analytics.
+// Results of vault logs, with real tables and the simulated Log Analytics.
 
 const VAULT = "kv-observed";
 const READER = "33333333-3333-4333-8333-333333333333";
@@ -64,11 +64,11 @@ beforeEach(() => {
   changed = [];
   control().resetCounts();
   for (const one of control().logs.all) Object.assign(one, { events: [], delayMilliseconds: 0, volume: undefined });
-  // Each test begins on a day of its own, in the middle of an hour: none passes into the next by itself.
+  // Each test starts on its own day, in the middle of an hour, so that it does not reach the next hour.
   control().moveClock(2 * DAY_MS + 12.5 * HOUR_MS - (now() % DAY_MS));
 });
 
-/** What the inventory has of the vault, and what compliance was asked to look at. */
+/** The vault's secrets in the inventory, and the requests to compliance. */
 let secrets: { asset: { name: string; enabled: boolean; createdOn: number } }[] = [];
 let changed: string[][] = [];
 
@@ -110,7 +110,7 @@ function room({
 
 const WRITES = new Set(["insert", "put", "replace", "take", "write"]);
 
-/** Tables of a process that dies at one of its writes. */
+/** Tables of a process that crashes at one of its writes. */
 function dying(tables: Tables, steps: Steps): Tables {
   const counted = (method: string) => WRITES.has(method);
   return {
@@ -182,7 +182,7 @@ test("who reads a secret shows with the version that was read, by the vault's ow
   expect(JSON.stringify([found, usage, log.lines])).not.toContain(VALUE);
 });
 
-test("both tables of vaults are read; what was refused, lists, other vaults' names and nobody are no use", async () => {
+test("both tables of vault events are read; denied requests, lists, names of other vaults and empty callers do not count", async () => {
   const former = control().logs.named("law-former");
   const logs = room({ ids: [workspace().id, former.id] }).start();
   read();
@@ -253,7 +253,7 @@ test("two million rows a day cost 24 queries, with throttling, partial answers a
   expect((await instances[0]!.usage.of(db)).readers).toEqual([expect.objectContaining({ id: OTHER, uses: 1 })]);
 });
 
-test("a partial answer adds what it has and is no whole: the same time is asked for again", async () => {
+test("a partial answer is merged but does not count as complete, so the same period is queried again", async () => {
   const logs = room().start();
   for (let index = 0; index < 9; index++) read({ secret: `s-${index}` });
   control().addFault({
@@ -267,12 +267,12 @@ test("a partial answer adds what it has and is no whole: the same time is asked 
   expect((await logs.usage.of(db)).logs).toEqual([
     expect.objectContaining({ readTo: undefined, failure: expect.objectContaining({ code: "incomplete" }) }),
   ]);
-  // Nobody has asked for half a day, and it is another day.
+  // Half a day without a query passes midnight.
   control().moveClock(12 * HOUR_MS);
   expect(edgesIn(await told(logs.source)).length).toBe(9);
 });
 
-test("a workspace that may not be read, or that there is not, is told of, and what was known stays", async () => {
+test("a workspace without permission, or that does not exist, is reported, and known readers stay", async () => {
   const logs = room({ limits: { ...IMPATIENT, requestTimeoutMs: 2_000 } }).start();
   read();
   expect(edgesIn(await told(logs.source))).toHaveLength(1);
@@ -312,7 +312,7 @@ test.each([
   [2, 2],
   [3, 1],
 ])(
-  "after %i failures in a row a first reading has %i of what was read today and four days ago: only the third shortens it",
+  "after %i consecutive failures a first query has %i of the reads of today and four days ago: the third failure shortens the period",
   async (failures, found) => {
     const logs = room().start();
     read();
@@ -365,7 +365,7 @@ test.each([
   expect(nameOfReader({ id: READER, kind: "application", ...reader } as never)).toBe(name);
 });
 
-test("nobody expected a reader whom no role, policy or reference names, once who may read is known; told once", async () => {
+test("a reader without a role, policy or reference is unexpected once access is known, and is reported once", async () => {
   const { start, tables, connectionString } = room();
   const deployment = new Deployment(connectionString);
   const logs = start();
@@ -478,14 +478,14 @@ test("a secret is unused once logs that were whole for all the days of the polic
   read({ secret: "db" });
   await told(whole.source);
   expect(changed.slice(1)).toEqual([[VAULT, "secret.db"]]);
-  // A vault whose log ends is not looked into any more.
+  // A vault whose log has ended is no longer evaluated.
   control().moveClock(3 * DAY_MS);
   await told(whole.source);
   expect(await whole.unused.of(VAULT)).toEqual([]);
   expect(changed.slice(2)).toEqual([[VAULT, "secret.API", "secret.db", "secret.never"]]);
 });
 
-test("a vault of very many secrets is looked at like any other", async () => {
+test("a vault with very many secrets is evaluated like any other", async () => {
   const logs = room().start();
   const createdOn = Math.floor((now() - 300 * DAY_MS) / 1000);
   const name = (index: number) => hash("sha512", String(index)).slice(0, 127);
@@ -520,7 +520,7 @@ test("the role of the templates allows the query of these tables, and holds noth
   control().allowOnly(undefined);
 });
 
-test("a worker that dies at any write loses nothing and counts nothing twice: the next hour's goes on", async () => {
+test("a worker that crashes at any write loses nothing and counts nothing twice: the next hour's worker continues", async () => {
   for (let dieAt = 1; ; dieAt++) {
     for (const one of control().logs.all) one.events = [];
     const { start } = room();

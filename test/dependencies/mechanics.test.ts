@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { createReferenceNotices } from "../../shared/alerts/reference-notices.ts";
-import type { ReadingItem } from "../../shared/dependencies/source.ts";
+import type { ReadingItem } from "../../shared/dependencies/edge-source.ts";
 import type { CloudFailure } from "../../shared/platform/azure/failure.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import {
@@ -14,7 +14,7 @@ import {
   SERVICE_VAULT,
   timedOut,
   unresolved,
-} from "./room.ts";
+} from "./discovery-fixture.ts";
 
 let storage: TestStorage;
 let account = 0;
@@ -43,11 +43,11 @@ test("a run reads every unit, and one that found nothing changed writes no edge"
   expect(again).toMatchObject({ status: "completed", changed: 0, edges: 3 });
   const after = await list();
   expect(after.map(({ edge }) => edge.toldAt)).toEqual(before.map(({ edge }) => edge.toldAt));
-  // Seen again all the same.
+  // The resource is confirmed again nevertheless.
   expect(after.every(({ seenAt }, index) => seenAt > before[index]!.seenAt)).toBe(true);
 });
 
-test("what changed is written, what is told no more leaves, and a unit that is no more leaves whole", async () => {
+test("changed dependencies are written, missing ones are deleted, and a removed unit is deleted completely", async () => {
   const { company } = deployment;
   company.units_ = {
     s1: [app("one", { A: {}, B: {} }), app("two", { A: {} })],
@@ -76,7 +76,7 @@ test("changes are asked for since the last reading, and take nothing away that t
   expect((await names()).sort()).toEqual(["kv-one/db three A", "kv-one/db two A"]);
 });
 
-test("what could not be looked into stays as it was, says since when, and is listed", async () => {
+test("resources that can't be read stay unchanged, have the time of their last confirmation, and are listed", async () => {
   const { company } = deployment;
   company.units_ = {
     s1: [app("one", { A: {} }), app("two", { A: {}, B: {} }), app("three", { A: {} })],
@@ -179,7 +179,7 @@ test("before anything was read the coverage says so", async () => {
   expect(coverage).toMatchObject({ total: 1, items: [{ code: "neverRead" }] });
 });
 
-test("a reference that can't be followed is told once, and again after it could be", async () => {
+test("an unresolved reference is reported once, and again after it was resolved in between", async () => {
   const { company } = deployment;
   const known = async () => {
     const found: { id: string; still: boolean }[] = [];
@@ -323,7 +323,7 @@ test("one run at a time; without a licence none begins, and one that began is fi
   });
 });
 
-test("a request answers the run when it is over, and its entries say who asked and what came of it", async () => {
+test("a request returns the run after its end, and its audit entries name the caller and the result", async () => {
   deployment.company.units_ = { s1: [app("one", { A: {} })], s2: [app("two", { A: {} })] };
   const { room } = deployment.start();
   const { run, isNew } = await room.discover(caller);
@@ -337,7 +337,7 @@ test("a request answers the run when it is over, and its entries say who asked a
   expect(deployment.ended).toBe(1);
 });
 
-test("a message that finds every unit in other hands comes again later", async () => {
+test("a message that finds all units taken is sent again later", async () => {
   const { company } = deployment;
   company.units_ = { s1: [app("one", { A: {} })] };
   const again: number[] = [];

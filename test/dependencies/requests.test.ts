@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { IS_CAMPAIGN } from "../support/cases.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
-import { app, Deployment, everything } from "./room.ts";
+import { app, Deployment, everything } from "./discovery-fixture.ts";
 
 const MANY = IS_CAMPAIGN ? 100_000 : 3000;
 const FEW = 100;
@@ -20,7 +20,7 @@ afterAll(async () => {
   await storage?.stop();
 });
 
-/** Units of 100 apps, each of which uses 20 secrets; the first secret of the first vault is used by all of the first 5 apps. */
+/** Units of 100 apps that each use 20 secrets. The first 5 apps all use the first secret of the first vault. */
 function company(edges: number) {
   const units: Deployment["company"]["units_"] = {};
   for (let first = 0; first < edges; first += PER_UNIT) {

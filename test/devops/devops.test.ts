@@ -7,10 +7,10 @@ import { variableGroupConsumers } from "../../shared/dependencies/consumers/devo
 import { devopsPlace } from "../../shared/dependencies/devops/ids.ts";
 import { devopsSource } from "../../shared/dependencies/devops/source.ts";
 import type { Edge } from "../../shared/dependencies/edge.ts";
-import type { ReadingItem } from "../../shared/dependencies/source.ts";
+import type { ReadingItem } from "../../shared/dependencies/edge-source.ts";
 import { createDevopsClient, type DevopsClient } from "../../shared/devops/client.ts";
+import { createConnectionProofs } from "../../shared/devops/connection-proofs.ts";
 import { createDevops, type Devops } from "../../shared/devops/devops.ts";
-import { createConnectionProofs } from "../../shared/devops/proofs.ts";
 import { replaceConnectionSecret } from "../../shared/devops/service-connections.ts";
 import { hasSecretVariable, replaceVariable } from "../../shared/devops/variable-groups.ts";
 import { createIdentity } from "../../shared/platform/azure/identity.ts";
@@ -78,10 +78,10 @@ const company: Company = {
 
 let service: Service;
 let devops: StandIn;
-/** Who is a user of the organization. */
+/** A user of the organization. */
 let members: string[];
 let client: DevopsClient;
-/** The room as another instance has it, in this process. */
+/** The integration as another instance in this process. */
 let room: Devops;
 let tables: Tables;
 const clock = { now: () => new Date() };
@@ -107,7 +107,7 @@ afterEach(() => {
   service.cloud.control.clearFaults();
 });
 
-/** Whether the work ended with the death of its worker; anything else fails the test. */
+/** Returns true if the work ended with the simulated crash of its worker. Any other error fails the test. */
 const deathOf = (work: Promise<unknown>) =>
   work.then(
     () => false,
@@ -121,14 +121,14 @@ const projectId = (name: string) => devops.organization.project(name)!.id;
 const configure = (orgUrl: string | null = "https://dev.azure.com/acme") => service.admin("PUT", SETTINGS, { orgUrl });
 
 describe("the settings", () => {
-  test("are switched off until somebody names the organization", async () => {
+  test("are turned off until the organization is configured", async () => {
     const { body } = await service.admin("GET", SETTINGS);
     expect(body).toMatchObject({ orgUrl: null, enabled: false, projectIds: [], updatedBy: null });
     expect((await service.admin("POST", `${SETTINGS}/test`)).status).toBe(409);
     expect((await service.admin("GET", `${SETTINGS}/projects`)).status).toBe(409);
   });
 
-  test("are changed under their etag, entered in the audit log, and switched off by null", async () => {
+  test("are changed with their ETag, recorded in the audit log, and turned off by null", async () => {
     const first = await configure();
     expect(first.body).toMatchObject({ orgUrl: "https://dev.azure.com/acme", enabled: true, updatedBy: "admin" });
     expect(first.headers.get("etag")).toBe(first.body.etag);
@@ -151,7 +151,7 @@ describe("the settings", () => {
     await service.admin("PUT", `${SETTINGS}/projects`, { projectIds: [] });
   });
 
-  test("take no address that is not Azure DevOps'", async () => {
+  test("reject URLs that are not of Azure DevOps", async () => {
     for (const orgUrl of ["https://dev.azure.com.evil.localhost/acme", "http://dev.azure.com/acme", ""]) {
       const { status, body } = await configure(orgUrl);
       expect([orgUrl, status, body.errors?.[0].path]).toEqual([orgUrl, 400, "body.orgUrl"]);
@@ -159,7 +159,7 @@ describe("the settings", () => {
     expect((await service.admin("PUT", SETTINGS, {})).status).toBe(400);
   });
 
-  test("that somebody else wrote into the table are not believed", async () => {
+  test("in a row that someone else wrote are not trusted", async () => {
     await configure();
     const { TableClient } = await import("@azure/data-tables");
     const table = TableClient.fromConnectionString(service.azurite.connectionString(), "Devops", {
@@ -175,8 +175,8 @@ describe("the settings", () => {
   });
 });
 
-describe("the test", () => {
-  test("says what the identity sees and may change in each project", async () => {
+describe("the connection test", () => {
+  test("returns what the identity can see and change in each project", async () => {
     await configure();
     const { body } = await service.admin("POST", `${SETTINGS}/test`);
     const { objectId } = { objectId: [...devops.members][0] };
@@ -199,7 +199,7 @@ describe("the test", () => {
     ]);
   });
 
-  test("names a project that the identity does not see", async () => {
+  test("names a project that the identity can't see", async () => {
     await service.admin("PUT", `${SETTINGS}/projects`, { projectIds: ["docs", "Nowhere"] });
     const { body } = await service.admin("POST", `${SETTINGS}/test`);
     expect(body.steps.filter(({ ok }: { ok: boolean }) => !ok)).toMatchObject([
@@ -223,7 +223,7 @@ describe("the test", () => {
     await service.admin("PUT", `${SETTINGS}/projects`, { projectIds: [] });
   });
 
-  test("names an organization that is not there, and one where the identity is no user", async () => {
+  test("names a missing organization, and one in which the identity is not a user", async () => {
     await configure("https://mallory.visualstudio.com/");
     const other = await service.admin("POST", `${SETTINGS}/test`);
     expect(other.body).toMatchObject({ ok: false, identity: null, steps: [{ step: "signIn", code: "notFound" }] });
@@ -234,7 +234,7 @@ describe("the test", () => {
     expect(body.steps[0].remedy).toContain("as a user of the organization");
   });
 
-  test.each([...TOKEN_MODES])("shows none of what DevOps says when it asks to sign in (%s)", async (tokenMode) => {
+  test.each([...TOKEN_MODES])("shows no text of DevOps' sign-in page (%s)", async (tokenMode) => {
     await configure();
     devops.set({ tokenMode });
     const tried = await service.admin("POST", `${SETTINGS}/test`);
@@ -246,7 +246,7 @@ describe("the test", () => {
     expect(service.cloud.control.foreignRequests()).toEqual([]);
   });
 
-  test("takes what is not an answer for none", async () => {
+  test("handles an invalid response as no response", async () => {
     await configure();
     for (const as of ["html", "truncated", "otherShape"] as const) {
       service.cloud.control.clearFaults();
@@ -260,16 +260,16 @@ describe("the test", () => {
   });
 });
 
-describe("the pace", () => {
-  test("is DevOps', also where it answers", async () => {
+describe("the rate limit", () => {
+  test("follows the headers of DevOps, even of successful responses", async () => {
     devops.set({ slowed: { seconds: 1, times: 1 } });
     service.cloud.control.resetCounts();
     await client.user();
     await client.user();
-    // As DevOps saw them, but for what a timer is early by.
+    // Times as DevOps saw them, with tolerance for early timers.
     const [first, second] = service.cloud.control.requests({ operation: "devops.connectionData" });
     expect(Date.parse(second!.at) - Date.parse(first!.at)).toBeGreaterThanOrEqual(990);
-    // A client of its own: the wait is longer than anybody should wait here.
+    // A separate client, because the wait is too long for a test.
     const other = createDevopsClient({
       address: `${configIn(service.cloud).AZURE_DEVOPS_ENDPOINT}/acme`,
       identity: createIdentity(configIn(service.cloud)),
@@ -281,7 +281,7 @@ describe("the pace", () => {
     expect(await failureOf(other.user())).toMatchObject({ code: "throttled", retryAfterSeconds: 300 });
   });
 
-  test("is waited for when requests are blocked", async () => {
+  test("is respected when requests are blocked", async () => {
     service.cloud.control.addFault({
       match: { operation: "devops.connectionData" },
       action: { kind: "throttle", retryAfterSeconds: 300 },
@@ -298,7 +298,7 @@ describe("as a source of dependencies", () => {
     return told;
   };
 
-  test("tells of linked groups and of connections that hold a client secret, and of nothing else", async () => {
+  test("returns linked groups and connections with a client secret, and nothing else", async () => {
     const told = await read("Shop");
     const edges = told.flatMap((one) => ("edges" in one ? one.edges : []));
     expect(
@@ -328,7 +328,7 @@ describe("as a source of dependencies", () => {
     expect(JSON.stringify(told)).not.toMatch(new RegExp(PLANTED.join("|")));
   });
 
-  test("is of the projects that are chosen, and of none while it is switched off", async () => {
+  test("covers the chosen projects, and none while it is turned off", async () => {
     await service.admin("PUT", `${SETTINGS}/projects`, { projectIds: ["Docs"] });
     expect(await source().units()).toEqual([projectId("Docs")]);
     await configure(null);
@@ -338,7 +338,7 @@ describe("as a source of dependencies", () => {
     expect(await source().units()).toHaveLength(5);
   });
 
-  test("lists what it may not look into", async () => {
+  test("lists items that it has no permission to read", async () => {
     expect(await read("Vaulted")).toMatchObject([
       { notSeen: { code: "accessDenied", scope: expect.stringMatching(/\/variablegroups$/) } },
       { notSeen: { code: "accessDenied", scope: expect.stringMatching(/\/serviceconnections$/) } },
@@ -354,7 +354,7 @@ describe("a secret variable", () => {
   };
   const names = () => Object.keys(devops.organization.groupNamed("shop-copies").variables);
 
-  test("is replaced without a change to any other member, right after a second read", async () => {
+  test("is replaced without a change of any other member, right after a second read", async () => {
     service.cloud.control.resetCounts();
     expect(await replaceVariable(client, place("db_password"), "new-value-1")).toEqual({ meanwhile: [] });
     const group = devops.organization.groupNamed("shop-copies");
@@ -364,13 +364,13 @@ describe("a secret variable", () => {
     expect(group.projects.map(({ name }) => name)).toEqual(["Shop", "Website"]);
     const calls = service.cloud.control.requests({ host: "devops.localhost" });
     const made = calls.map(({ operation }) => operation.replace("devops.", ""));
-    // A slow machine reads more often before: see "is read again where the write would come too late".
+    // A slow machine reads more often before: see "is read again if the write would come too late".
     expect(made.slice(0, 2)).toEqual(["getVariableGroup", "getVariableGroup"]);
     expect(made.slice(-3)).toEqual(["getVariableGroup", "putVariableGroup", "getVariableGroup"]);
     expect(made.filter((one) => one === "putVariableGroup")).toHaveLength(1);
   });
 
-  test("is left alone when somebody else changes the group before it is written", async () => {
+  test("is not written if someone else changes the group before", async () => {
     const { groupId } = place();
     devops.meanwhile("afterRead", groupId, () =>
       devops.organization.changeGroup("shop-copies", ({ variables }) => {
@@ -380,12 +380,12 @@ describe("a secret variable", () => {
     const failure = await failureOf(replaceVariable(client, place(), "new-value-2"));
     expect(failure).toMatchObject({ code: "conflict", message: expect.stringContaining("variables.ADDED") });
     expect(devops.value("shop-copies", "DB_PASSWORD")).toBe("new-value-1");
-    // The next try builds on what stands now.
+    // The next attempt is based on the present state.
     expect(await replaceVariable(client, place(), "new-value-2")).toEqual({ meanwhile: [] });
     expect(names()).toContain("ADDED");
   });
 
-  test("names what somebody else changed after it was written", async () => {
+  test("names changes of others after the write", async () => {
     const { groupId } = place();
     const change = (edit: Parameters<typeof devops.organization.changeGroup>[1]) =>
       devops.meanwhile("afterWrite", groupId, () => devops.organization.changeGroup("shop-copies", edit));
@@ -402,7 +402,7 @@ describe("a secret variable", () => {
     expect(devops.value("shop-copies", "HOOK")).toBe("theirs");
   });
 
-  test("is written once, also when the answer is lost, and can be written again", async () => {
+  test("is written once, even if the response is lost, and can be written again", async () => {
     service.cloud.control.addFault({
       match: { operation: "devops.putVariableGroup" },
       action: { kind: "loseAnswer" },
@@ -418,7 +418,7 @@ describe("a secret variable", () => {
     expect(devops.value("shop-copies", "DB_PASSWORD")).toBe("new-value-5");
   });
 
-  test("is as it should be after a worker died at any of its calls", async () => {
+  test("is correct after a worker crashed at any of its calls", async () => {
     const before = names();
     const tried = { before: 0, after: 0 };
     for (const when of ["before", "after"] as const) {
@@ -434,7 +434,7 @@ describe("a secret variable", () => {
     expect(tried).toEqual({ before: 4, after: 4 });
   });
 
-  test("is read again where the write would come too late", async () => {
+  test("is read again if the write would come too late", async () => {
     const slow = { ...client };
     let writes = 0;
     slow.putVariableGroup = (group, notAfter) =>
@@ -447,7 +447,7 @@ describe("a secret variable", () => {
     });
   });
 
-  test("must be one, in a group that the identity may change", async () => {
+  test("must be a secret, in a group that the identity can change", async () => {
     const linked = devops.organization.groupNamed("shop-prod").id;
     expect(await failureOf(replaceVariable(client, place("REGION"), "x"))).toMatchObject({ code: "refused" });
     expect(await failureOf(replaceVariable(client, place("NONE"), "x"))).toMatchObject({ code: "refused" });
@@ -469,7 +469,7 @@ describe("a secret variable", () => {
   });
 });
 
-/** Who uses which secret by a variable group of the project Shop. */
+/** The consumers of each secret in a variable group of the project Shop. */
 async function edgesOf(group: string): Promise<Edge[]> {
   const source = devopsSource({ devops: room, tenantId: async () => service.cloud.app.tenantId });
   const edges: Edge[] = [];
@@ -477,7 +477,7 @@ async function edgesOf(group: string): Promise<Edge[]> {
   return edges.filter(({ resource }) => resource.name === group);
 }
 
-test("a variable group that is linked with a vault holds what the vault does, of the secrets that it is linked with", async () => {
+test("a variable group that is linked to a vault contains the linked secrets of the vault", async () => {
   const [edge] = await edgesOf("shop-prod");
   const consumer: PlannedConsumer = {
     ...edge!.resource,
@@ -488,14 +488,14 @@ test("a variable group that is linked with a vault holds what the vault does, of
     slowestSeconds: 0,
     blast: 1,
   };
-  const { look } = variableGroupConsumers({ devops: room });
-  const holds = async (change: Partial<PlannedConsumer>) => await look({ ...consumer, ...change }, "1", new Date());
+  const { check } = variableGroupConsumers({ devops: room });
+  const holds = async (change: Partial<PlannedConsumer>) => await check({ ...consumer, ...change }, "1", new Date());
   expect(await holds({})).toEqual({ holds: "new" });
   expect(await holds({ secretName: "api-key" })).toEqual({ holds: "gone" });
   expect(await holds({ vaultName: "kv-other" })).toEqual({ holds: "gone" });
 });
 
-describe("a copy that an administrator names", () => {
+describe("a copy that an administrator configures", () => {
   const copy = (variable = "DB_PASSWORD") => ({
     projectId: projectId("Shop").toUpperCase(),
     groupId: devops.organization.groupNamed("shop-copies").id,
@@ -505,13 +505,13 @@ describe("a copy that an administrator names", () => {
   });
   const put = (copies: object[]) => service.admin("PUT", `${SETTINGS}/copies`, { copies });
 
-  test("must be one of another vault than the service's own, once", async () => {
+  test("must be of another vault than the service's own, and unique", async () => {
     expect((await put([{ ...copy(), vaultName: "KV-Lifecycle-Service" }])).body.code).toBe("serviceVault");
     expect((await put([copy(), copy("db_password")])).body.errors[0].path).toBe("body.copies.1");
     expect((await put([{ ...copy(), groupId: 0 }])).status).toBe(400);
   });
 
-  test("is a consumer with an action, until the word is taken back", async () => {
+  test("is a consumer with an action, until it is removed", async () => {
     expect((await put([copy(), copy("REGION"), copy("GONE")])).body.copies).toHaveLength(3);
     const found = await edgesOf("shop-copies");
     expect(found).toMatchObject([
@@ -528,17 +528,17 @@ describe("a copy that an administrator names", () => {
     };
     const wanted = { version: "1", value: async () => "new-value-7", restart: false };
     await put([copy()]);
-    const { act, look } = variableGroupConsumers({ devops: room });
-    expect(await act!(consumer, wanted)).toEqual({ changedMeanwhile: [] });
+    const { refresh, check } = variableGroupConsumers({ devops: room });
+    expect(await refresh!(consumer, wanted)).toEqual({ changedMeanwhile: [] });
     expect(devops.value("shop-copies", "DB_PASSWORD")).toBe("new-value-7");
-    expect(await look(consumer, "1", new Date())).toEqual({ holds: "new" });
-    // The first of two was replaced already: a refusal of the other does not mean that nothing was done.
+    expect(await check(consumer, "1", new Date())).toEqual({ holds: "new" });
+    // The first of two was already replaced, so a rejection of the other does not mean that nothing was written.
     await put([copy(), copy("REGION")]);
-    const half = await failureOf(act!(consumer, { ...wanted, value: async () => "new-value-8" }));
+    const half = await failureOf(refresh!(consumer, { ...wanted, value: async () => "new-value-8" }));
     expect(half).toMatchObject({ unclear: true });
     expect(devops.value("shop-copies", "DB_PASSWORD")).toBe("new-value-8");
     await put([]);
-    const failure = await failureOf(act!(consumer, { ...wanted, value: async () => "never-sent" }));
+    const failure = await failureOf(refresh!(consumer, { ...wanted, value: async () => "never-sent" }));
     expect(failure).toMatchObject({ code: "refused", unclear: false });
   });
 });
@@ -569,7 +569,7 @@ describe("a service connection's secret", () => {
     expect(JSON.stringify(connection)).not.toContain(secret);
   });
 
-  test("is replaced where the connection names the resource manager by its older address, too", async () => {
+  test("is replaced even if the connection has the older address of Resource Manager", async () => {
     const { url } = devops.organization.connectionNamed("deploy");
     devops.organization.changeConnection("deploy", (one) =>
       Object.assign(one, { url: "https://management.core.windows.net/" }),
@@ -580,7 +580,7 @@ describe("a service connection's secret", () => {
     devops.organization.changeConnection("deploy", (one) => Object.assign(one, { url }));
   });
 
-  test("goes to no connection that does not sign in as the application now", async () => {
+  test("is written only to connections that sign in as the application now", async () => {
     service.cloud.control.resetCounts();
     const cases: [string, ReturnType<typeof of>, RegExp][] = [
       ["deploy-dead", of(), /does not sign in/],
@@ -608,7 +608,7 @@ describe("a service connection's secret", () => {
     expect(service.cloud.control.counts()["devops.putConnection"]).toBeUndefined();
   });
 
-  test("is as it should be after a worker died at any of its calls", async () => {
+  test("is correct after a worker crashed at any of its calls", async () => {
     const resourceManagers = ["https://management.azure.com"];
     const secret = newSecret("deaths");
     const { data, url } = structuredClone(devops.organization.connectionNamed("deploy"));
@@ -616,7 +616,7 @@ describe("a service connection's secret", () => {
     for (const when of ["before", "after"] as const) {
       for (let dieAt = 1; ; dieAt++) {
         const steps = { taken: 0, dieAt, when };
-        // Each beginning with nothing proved.
+        // Each starts without proofs.
         const proofs = createConnectionProofs({ tables, clock }).of(`https://${when}-${dieAt}.example`);
         const dying = { client: mortal(client, steps), proofs: mortal(proofs, steps), resourceManagers };
         const died = await deathOf(replaceConnectionSecret(dying, place("deploy"), of(), secret));
@@ -631,7 +631,7 @@ describe("a service connection's secret", () => {
     expect(tried).toEqual({ before: 8, after: 8 });
   });
 
-  test("is put back for 60 days after the connection signed in, as the application that it did", async () => {
+  test("is restored for 60 days after the connection signed in, as the same application", async () => {
     let now = Date.now();
     const moved = { now: () => new Date(now) };
     const proofs = createConnectionProofs({ tables, clock: moved }).of("https://dated.example");
@@ -643,7 +643,7 @@ describe("a service connection's secret", () => {
     expect(await holds()).toBe(false);
   });
 
-  test("can be put back where the new one does not work", async () => {
+  test("can be restored if the new one does not work", async () => {
     const before = devops.value("deploy")!;
     await replace("deploy", of(), "no-secret-of-it");
     const { signsIn } = (await room.organization())!;
@@ -655,7 +655,7 @@ describe("a service connection's secret", () => {
     expect(await failureOf(signsIn(missing, of()))).toMatchObject({ code: "notFound" });
   });
 
-  test("is replaced whatever DevOps says of how the connection is at the moment, which is nobody's change", async () => {
+  test("is replaced even if DevOps updates the connection's state meanwhile", async () => {
     let reads = 0;
     const changing: DevopsClient = {
       ...client,
@@ -672,14 +672,14 @@ describe("a service connection's secret", () => {
     expect(devops.value("deploy")).toBe(secret);
   });
 
-  test("is not written over somebody else's change, and names one that comes after", async () => {
+  test("does not overwrite another change, and names one that comes after", async () => {
     const { connectionId } = place("deploy");
     const before = devops.value("deploy");
     const renamed = (data: string) => () =>
       devops.organization.changeConnection("deploy", (one) => {
         one.data = { ...one.data, subscriptionName: data };
       });
-    // The first read of the three before the write is that of the test.
+    // The first of the three reads before the write is the connection test's.
     devops.meanwhile("afterRead", connectionId, () => devops.meanwhile("afterRead", connectionId, renamed("Theirs")));
     expect(await failureOf(replace("deploy", of(), "s"))).toMatchObject({
       code: "conflict",
@@ -693,7 +693,7 @@ describe("a service connection's secret", () => {
   });
 });
 
-test("nothing that was read or written shows in a log or row", async () => {
+test("no value that was read or written is in a log line or row", async () => {
   const { TableClient } = await import("@azure/data-tables");
   const rows: unknown[] = [];
   const connection = service.azurite.connectionString();

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { ZodType } from "zod";
-import { devopsRoute } from "../../shared/devops/answers.ts";
 import { devopsFailure } from "../../shared/devops/failures.ts";
+import { devopsRoute } from "../../shared/devops/response-schemas.ts";
 
 const target = { operation: "read a variable group", resource: "Azure DevOps", grant: "the role Reader" };
 const JSON_TYPE = "application/json; charset=utf-8";
@@ -31,19 +31,19 @@ test.each([
   expect(failureOf(status, SAID, { "retry-after": "7" })).toEqual(expected);
 });
 
-test("a sign-in page is one by its type or its text, and a block by its code, whatever the status", () => {
+test("a sign-in page is recognized by its type or its text, and a block by its code, whatever the status", () => {
   const asked = ["unauthorized", undefined, undefined];
   expect(failureOf(200, "Sign in", { "content-type": "text/html" })).toEqual(asked);
   expect(failureOf(200, "\r\n <!DOCTYPE html>")).toEqual(asked);
   expect(failureOf(200, '{"message":"<b>"}')).toBeUndefined();
   const blocked = '{"message": "TF400733: The request has been canceled."}';
   expect(failureOf(503, blocked, { "retry-after": "30" })).toEqual(["throttled", "TF400733", 30]);
-  // A code is what a message begins with.
+  // Only a code at the start of the message counts.
   expect(failureOf(403, '{"message":"See TF400813: it says why."}')).toEqual(["accessDenied", undefined, undefined]);
   expect(failureOf(403, '{"message":"VS403463: no"}')).toEqual(["accessDenied", "VS403463", undefined]);
 });
 
-test("who may not do that is told what to give, with the permission that the call takes", () => {
+test("a missing permission is reported with the role to assign for the call", () => {
   const answer = { status: 403, body: "{}", header: () => undefined };
   expect(devopsFailure(answer, target)?.remedy).toBe("Give the service's identity the role Reader.");
   const { grant: _, ...unknown } = target;
@@ -85,6 +85,6 @@ test.each([
   ["the project's settings", CONNECTION],
   ["the project's settings", "/shop/_apis/serviceendpoint/endpoints"],
   ["the project's settings", PROXY],
-])("whoever may not do it is sent to %s at %s", (where, path) => {
+])("a missing permission for %s refers to %s at %s", (where, path) => {
   expect(devopsRoute(path, "https://dev.azure.com/acme")!.target.grant).toContain(`in ${where} the role`);
 });

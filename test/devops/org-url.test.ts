@@ -9,7 +9,7 @@ const NONE = { AZURE_DEVOPS_ENDPOINT: undefined };
 const OWN = { AZURE_DEVOPS_ENDPOINT: "https://devops.acme.example:8443/tfs" };
 
 describe("an organization's address", () => {
-  test("is Azure DevOps' own, in either form", () => {
+  test("is a URL of Azure DevOps, in either form", () => {
     for (const [orgUrl, address] of [
       ["https://dev.azure.com/acme", "https://dev.azure.com/acme"],
       ["https://dev.azure.com/Acme-2/", "https://dev.azure.com/Acme-2"],
@@ -23,7 +23,7 @@ describe("an organization's address", () => {
     }
   });
 
-  test("may lie at the endpoint that is configured", () => {
+  test("may be at the configured endpoint", () => {
     const own = OWN.AZURE_DEVOPS_ENDPOINT;
     expect(organizationAddress(own, OWN)).toBe(own);
     expect(organizationAddress(`${own}/Collection/`, OWN)).toBe(`${own}/Collection`);
@@ -95,7 +95,7 @@ describe("a token", () => {
       limits: IMPATIENT,
     });
 
-  test.each([301, 302, 303, 307, 308])("is not carried along by a redirect (%i)", async (status) => {
+  test.each([301, 302, 303, 307, 308])("is not sent along with a redirect (%i)", async (status) => {
     const there = `https://evil.localhost:${elsewhere.port}/_apis/projects`;
     server.answer((_, response) => response.writeHead(status, { location: there }).end());
     elsewhere.answer((_, response) => response.writeHead(200).end("{}"));
@@ -104,7 +104,7 @@ describe("a token", () => {
     expect(elsewhere.requests).toEqual([]);
   });
 
-  test("is asked for DevOps alone, and every request asks for no page", async () => {
+  test("is requested for DevOps alone, and every request asks for no sign-in page", async () => {
     const headers: unknown[] = [];
     server.answer((request, response) => {
       headers.push([request.headers["x-tfs-fedauthredirect"], request.headers.accept]);
@@ -116,7 +116,7 @@ describe("a token", () => {
     expect(server.requests[0]!.authorization).toBe("Bearer token for 499b84ac-1321-427f-aa17-267ca6975798/.default");
   });
 
-  test("is not spent on pages without an end", async () => {
+  test("is not used for endless pages", async () => {
     const page = JSON.stringify({ value: [{ id: "5f1c1c62-26c7-4c4e-9d43-0a2f1b8a2f11", name: "a" }] });
     server.answer((_, response) => {
       response.writeHead(200, { "content-type": "application/json", "x-ms-continuationtoken": "again" }).end(page);

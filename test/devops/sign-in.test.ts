@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { ServiceConnection } from "../../shared/devops/answers.ts";
+import type { ServiceConnection } from "../../shared/devops/response-schemas.ts";
 import { signInOf } from "../../shared/devops/service-connections.ts";
 
 const connectionBy = (scheme: string, authenticationType?: string): ServiceConnection => ({
@@ -22,7 +22,7 @@ test.each<[string, string | undefined, string | undefined]>([
   ["ServicePrincipal", "spnKey", "secret"],
   ["ServicePrincipal", "spnCertificate", "certificate"],
   ["WorkloadIdentityFederation", undefined, "federation"],
-  // What Azure DevOps may have one day is no secret to replace.
+  // An unknown future scheme of Azure DevOps has no secret to replace.
   ["ServicePrincipal", "spnFederation", undefined],
   ["ManagedServiceIdentity", undefined, undefined],
 ])("how a service connection by %s and %s signs in: %s", (scheme, authenticationType, expected) => {

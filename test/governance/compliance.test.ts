@@ -4,7 +4,7 @@ import { CHECKS, checkOfId, EDITION } from "../../shared/compliance/checks/all.t
 import type { Remediation } from "../../shared/compliance/remedies/remediation.ts";
 import { sourceOf } from "../../shared/inventory/asset.ts";
 import { MINUTE_MS } from "../../shared/platform/time.ts";
-import { registrationOf } from "../b2c/room.ts";
+import { registrationOf } from "../b2c/support.ts";
 import { mistakesOfOrder, takingLines } from "../compliance/order.ts";
 import { licence } from "../support/licence.ts";
 import { movedClock } from "../support/moved-clock.ts";

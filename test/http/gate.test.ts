@@ -92,8 +92,8 @@ test("four sign-ins are counted at once, and an address with a recent sign-in do
     await new Promise<void>((resolve) => ends.push(resolve));
     return allowed;
   };
-  const letIn = { has: (address: string) => address === "203.0.113.9", add: () => {} };
-  const { signInLimiter } = createGate({ access: { letIn }, signInLimiter: { ...limiter, take } } as never);
+  const recentAddresses = { has: (address: string) => address === "203.0.113.9", add: () => {} };
+  const { signInLimiter } = createGate({ access: { recentAddresses }, signInLimiter: { ...limiter, take } } as never);
   const strangers = ["a", "b", "c", "d", "e", "f"];
   const answers = strangers.map((one) => signInLimiter.take(`address:${one}`));
   answers.push(signInLimiter.take("address:203.0.113.9"), signInLimiter.take("user:203.0.113.9"));

@@ -13,7 +13,7 @@ afterAll(() => service.stop());
 test("a line logged by a module has the request id of its call", async () => {
   const headers = { "X-Request-Id": "the-first-sign-in" };
   expect((await service.call("POST", "/auth/login", { body: ADMIN, headers })).status).toBe(200);
-  const line = await service.hosts[0]!.line((text) => text.includes("Made the bootstrap administrator"));
+  const line = await service.hosts[0]!.line((text) => text.includes("Created the bootstrap administrator"));
   expect(line).toContain('{"requestId":"the-first-sign-in","username":"admin"}');
   expect(line).toContain("Function.signIn");
 });

@@ -89,7 +89,7 @@ describe("a password", () => {
       body: { currentPassword: ADMIN.password, newPassword },
     });
     expect([newPassword, answer.status, answer.body.errors?.[0].path]).toEqual([newPassword, 400, "body.newPassword"]);
-    expect(answer.body.detail).toContain("first that are guessed");
+    expect(answer.body.detail).toContain("easy to guess");
     expect(answer.text).not.toContain(newPassword);
   });
 });

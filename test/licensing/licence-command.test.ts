@@ -16,7 +16,7 @@ afterAll(() => rmSync(folder, { recursive: true }));
 const run = (...args: string[]) =>
   execFileSync(process.execPath, [COMMAND, ...args], { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }).trim();
 
-test("the licence command makes a key pair and issues licences that hold under it", async () => {
+test("the license command creates a key pair and issues valid licenses with it", async () => {
   const publicKey = JSON.parse(run("keys", "--out", file, "--kid", "mine"));
   expect(Object.keys(publicKey)).toEqual(["kid", "x"]);
   expect(statSync(file).mode & 0o777).toBe(0o600);
@@ -38,7 +38,7 @@ test("the licence command makes a key pair and issues licences that hold under i
   expect(status).toMatchObject({ tier: "pro", valid: true, customer: "Contoso", daysLeft: 89 });
 });
 
-test("the licence command never writes over a key file", () => {
+test("the license command never overwrites a key file", () => {
   const before = readFileSync(file, "utf8");
   const { status, stderr } = spawnSync(process.execPath, [COMMAND, "keys", "--out", file], { encoding: "utf8" });
   expect(status).toBe(1);
@@ -51,7 +51,7 @@ test.each<[string, (key: object) => string]>([
   ["is none", () => "planted-secret-of-another-file"],
   ["is of another kind", (key) => JSON.stringify({ ...key, crv: "X25519" })],
   ["holds no key", (key) => JSON.stringify({ ...key, d: "planted-secret-of-another-file" })],
-])("the licence command shows nothing of a key file that %s", (_what, change) => {
+])("the license command prints nothing of a key file that %s", (_what, change) => {
   const key = JSON.parse(readFileSync(file, "utf8"));
   const broken = path.join(folder, "broken.json");
   writeFileSync(broken, change(key));

@@ -2,7 +2,7 @@ import { generateKeyPairSync, type KeyObject } from "node:crypto";
 import { build } from "esbuild";
 import { CompactSign, SignJWT } from "jose";
 import { describe, expect, test } from "vitest";
-import { builtInKeys } from "../../shared/licensing/keys.ts";
+import { builtInKeys } from "../../shared/licensing/built-in-keys.ts";
 import { createLicensing } from "../../shared/licensing/licensing.ts";
 
 const NOW = Date.parse("2026-11-21T10:00:00Z");
@@ -34,8 +34,8 @@ function licensed(LICENSE_KEY: string | undefined, days = 0, AZURE_TENANT_ID: st
   return createLicensing({ config: { LICENSE_KEY, AZURE_TENANT_ID }, clock, keys: KEYS });
 }
 
-describe("a licence", () => {
-  test("opens its tier until it expires, for 14 days of grace, and not a moment longer", async () => {
+describe("a license", () => {
+  test("enables its tier until it expires and for 14 days of grace, and not a moment longer", async () => {
     const license = await sign(claims);
     const at = async (days: number) => {
       const { tier, valid, inGrace, reason, daysLeft } = await licensed(license, days).status();
@@ -48,7 +48,7 @@ describe("a licence", () => {
     expect(await at(44)).toEqual({ tier: "core", valid: false, inGrace: false, reason: "expired", daysLeft: -14 });
   });
 
-  test("is among what the alerts tell of before it expires, while it holds", async () => {
+  test("is in the alerts before it expires, while it is valid", async () => {
     const license = await sign(claims);
     const told = async (days: number, within: number, key: string | undefined = license) => {
       const names: string[] = [];
@@ -66,14 +66,14 @@ describe("a licence", () => {
     expect(await told(0, 60, "garbage")).toEqual([]);
   });
 
-  test("ends no later than an instant can be written", async () => {
+  test("expires no later than the last representable time", async () => {
     const last = 8.64e12;
     const { expiresAt } = await licensed(await sign({ ...claims, exp: last })).status();
     expect(expiresAt?.toISOString()).toBe("+275760-09-13T00:00:00.000Z");
     expect(await licensed(await sign({ ...claims, exp: last + 1 })).status()).toMatchObject({ reason: "malformed" });
   });
 
-  test("runs out while the process goes on", async () => {
+  test("expires while the process runs", async () => {
     let now = NOW;
     const config = { LICENSE_KEY: await sign(claims), AZURE_TENANT_ID: undefined };
     const licensing = createLicensing({ config, clock: { now: () => new Date(now) }, keys: KEYS });
@@ -82,7 +82,7 @@ describe("a licence", () => {
     expect(await licensing.tier()).toBe("core");
   });
 
-  test("names its customer and the features it opens", async () => {
+  test("names its customer and the features it enables", async () => {
     const status = await licensed(await sign(claims)).status();
     expect(status).toMatchObject({ customer: "Contoso", expiresAt: new Date(claims.exp * 1000) });
     const free = ["discovery", "compliance", "alerts", "subscriptions", "audit", "settings"];
@@ -92,7 +92,7 @@ describe("a licence", () => {
     expect(core.features).toEqual(free);
   });
 
-  test("for one tenant holds in that one only", async () => {
+  test("for one tenant is valid in that tenant only", async () => {
     const license = await sign({ ...claims, tenantId: TENANT.toUpperCase() });
     expect(await licensed(license, 0, TENANT).status()).toMatchObject({ tier: "pro", valid: true });
     for (const other of [undefined, "0b9f8a7e-1111-4222-8333-944455550000"]) {
@@ -112,7 +112,7 @@ describe("a licence", () => {
     ["one without a signature", "malformed", async () => unsigned(await sign(claims))],
     ["one signed with the public key as a secret", "malformed", () => sign(claims, hmacKey(), "HS256")],
     ["one whose key comes along", "unknownKey", () => withOwnKey()],
-  ])("that is %s is %s, and the tier core", async (_what, reason, make) => {
+  ])("that is %s is %s, and the tier is core", async (_what, reason, make) => {
     const status = await licensed(await make()).status();
     expect(status).toMatchObject({ tier: "core", valid: false, inGrace: false, reason });
     expect(status.customer).toBeUndefined();
@@ -122,7 +122,7 @@ describe("a licence", () => {
 
 describe("the keys in a build", () => {
   async function built(define: Record<string, string>): Promise<{ kid: string; x: string }[]> {
-    const source = 'import { builtInKeys } from "./shared/licensing/keys.ts"; export default builtInKeys();';
+    const source = 'import { builtInKeys } from "./shared/licensing/built-in-keys.ts"; export default builtInKeys();';
     const { outputFiles } = await build({
       stdin: { contents: source, resolveDir: new URL("../..", import.meta.url).pathname },
       bundle: true,
@@ -135,7 +135,7 @@ describe("the keys in a build", () => {
     return (await import(/* @vite-ignore */ `data:text/javascript;base64,${code}`)).default;
   }
 
-  test("are the vendor's, and those a build argument adds", async () => {
+  test("are the vendor's, and those that a build argument adds", async () => {
     const added = [{ kid: "development", x: vendor.x }];
     const keys = await built({ __DEVELOPMENT_LICENSE_KEYS__: JSON.stringify(JSON.stringify(added)) });
     expect(keys).toEqual([...builtInKeys(), ...added]);

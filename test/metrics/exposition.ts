@@ -1,4 +1,4 @@
-/** A metric as a collector understands it. */
+/** A metric as a collector parses it. */
 interface Metric {
   name: string;
   help: string;
@@ -11,18 +11,18 @@ const LABEL = /([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"/.source;
 const HELP_LINE = new RegExp(`^# HELP (${NAME}) ((?:[^\\\\]|\\\\[\\\\n])*)$`);
 const TYPE_LINE = new RegExp(`^# TYPE (${NAME}) (counter|gauge|histogram|summary|untyped)$`);
 const SAMPLE_LINE = new RegExp(`^(${NAME})(?:\\{(${LABEL}(?:,${LABEL})*)\\})? (-?\\d+(?:\\.\\d+)?(?:e[+-]?\\d+)?)$`);
-/** Names with these endings are a counter's, a histogram's or a summary's. */
+/** Endings of the names of counters, histograms and summaries. */
 const OF_OTHER_TYPES = /_(total|count|sum|bucket)$/;
 
 const unescaped = (text: string): string =>
   text.replace(/\\(["\\n])/g, (_, letter: string) => (letter === "n" ? "\n" : letter));
 
 /**
- * Reads the text format, version 0.0.4, by its grammar and its rules: HELP and TYPE once and before the samples, the lines of a
- * metric together, no series twice, a line feed at the end.
+ * Parses the text format, version 0.0.4, by its grammar and rules: HELP and TYPE once and before the samples, the lines of a
+ * metric together, no duplicate series, a line feed at the end.
  * https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format
  *
- * @throws with the line that breaks one
+ * @throws with the line that violates a rule
  */
 export function metricsIn(text: string): Metric[] {
   if (!text.endsWith("\n")) throw new Error("The last line has no end.");
@@ -57,7 +57,7 @@ export function metricsIn(text: string): Metric[] {
   return metrics;
 }
 
-/** Values by series: `name{label="value"}` with its labels in their order, or the name alone. */
+/** Values by series: `name{label="value"}` with its labels in order, or only the name. */
 export function seriesIn(text: string): Record<string, number> {
   const series = metricsIn(text).flatMap(({ name, samples }) =>
     samples.map(({ labels, value }) => {

@@ -10,7 +10,7 @@ import { FRAMEWORK_IDS } from "../../shared/compliance/controls.ts";
 import { SCAN_MODES } from "../../shared/discovery/scan.ts";
 import { ASSET_TYPES } from "../../shared/inventory/asset.ts";
 import { STATUSES } from "../../shared/inventory/health.ts";
-import { gaugesText } from "../../shared/metrics/text.ts";
+import { gaugesText } from "../../shared/metrics/prometheus-text.ts";
 import { loadConfig } from "../../shared/platform/config/config.ts";
 import { DAY_MS } from "../../shared/platform/time.ts";
 import { licence } from "../support/licence.ts";
@@ -19,7 +19,7 @@ import { Service } from "../support/service.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 import { metricsIn, seriesIn } from "./exposition.ts";
 
-/** Every name that people give, and none of a list of ours. */
+/** Every name that users choose, and no name from a fixed list. */
 const NAMES = {
   vault: "kv-planted-vault",
   denied: "kv-planted-denied",
@@ -71,7 +71,7 @@ const company: Company = {
 
 let service: Service;
 let token: string;
-/** Counts the requests to the tables of what `process` makes: a process of its own, without a licence. */
+/** Counts the table requests of `process`: a separate process, without a license. */
 let counted: TableProxy;
 let services: Services;
 const process = () => {
@@ -96,8 +96,8 @@ const scrape = (host = 0) => service.call("GET", `${service.hosts[host]!.url}/me
 const scraped = async (host = 0) => seriesIn((await scrape(host)).text);
 const totalOf = async (path: string): Promise<number> => (await service.admin("GET", path)).body.total;
 
-describe("before anything was read", () => {
-  test("every series is there, in the text format with its media type, and answered to nobody without a token", async () => {
+describe("before the first scan", () => {
+  test("every series exists, in the text format with its media type, and requires a token", async () => {
     const { status, headers, text } = await scrape();
     expect([status, headers.get("content-type")]).toEqual([200, "text/plain; version=0.0.4; charset=utf-8"]);
     const { lifecycle_compliance_score_ratio: score, ...rest } = seriesIn(text);
@@ -108,7 +108,7 @@ describe("before anything was read", () => {
     expect((await service.call("GET", "/metrics")).status).toBe(401);
   });
 
-  test("the example in the description is of what there is", async () => {
+  test("the example in the description has existing metrics only", async () => {
     const { responses } = (await service.call("GET", "/openapi.json")).body.paths["/metrics"].get;
     const shown = metricsIn(responses[200].content["text/plain"].example);
     const metrics = metricsIn((await scrape()).text);
@@ -120,7 +120,7 @@ describe("before anything was read", () => {
     }
   });
 
-  test("the page for people has each metric with its labels", async () => {
+  test("the docs page lists each metric with its labels", async () => {
     const metrics = metricsIn((await scrape()).text).map(({ name, samples }) => ({
       metric: name,
       labels: Object.keys(samples[0]!.labels).join(", "),
@@ -134,20 +134,20 @@ describe("after a scan and a discovery", () => {
   // biome-ignore lint/suspicious/noExplicitAny: a test says what it expects by looking
   let scan: any;
   beforeAll(async () => {
-    // The other one has read everything as it was, too.
+    // The other process has also loaded everything.
     await scrape(1);
     scan = await service.scan({ mode: "full" });
     expect((await service.admin("POST", "/api/automation/rotation/discover")).status).toBe(201);
   });
 
-  test("each process shows the same, whichever did it", async () => {
+  test("each process shows the same, whichever did the work", async () => {
     const [one, other] = [await scrape(0), await scrape(1)];
     expect(other.text).toBe(one.text);
     expect(seriesIn(one.text).lifecycle_vaults).toBe(3);
     expect(service.hosts.flatMap(({ lines }) => lines).some((line) => line.includes("A scan is over"))).toBe(true);
   });
 
-  test("assets and vaults are those of the lists", async () => {
+  test("assets and vaults equal those of the lists", async () => {
     const series = await scraped();
     for (const type of ASSET_TYPES) {
       for (const status of STATUSES) {
@@ -160,7 +160,7 @@ describe("after a scan and a discovery", () => {
       }
     }
     expect(series[`lifecycle_assets{type="secret",status="expired"}`]).toBe(2);
-    // A credential of the application among them.
+    // Includes a credential of the application.
     expect(series[`lifecycle_assets{type="secret",status="healthy"}`]).toBe(2);
     const vaults = await service.all("/api/assets/discovery/vaults");
     expect(series.lifecycle_vaults).toBe(vaults.length);
@@ -169,7 +169,7 @@ describe("after a scan and a discovery", () => {
     expect(series.lifecycle_vaults_unreadable).toBe(unreadable.length);
   });
 
-  test("score, violations and frameworks are those of the API", async () => {
+  test("score, violations and frameworks equal those of the API", async () => {
     const series = await scraped();
     const { body: score } = await service.admin("GET", "/compliance/score");
     expect(score.failed).toBeGreaterThan(3);
@@ -187,7 +187,7 @@ describe("after a scan and a discovery", () => {
     expect(series.lifecycle_compliance_evaluated_timestamp_seconds).toBe(Date.parse(score.evaluatedAt) / 1000);
   });
 
-  test("the last scan is as its status says", async () => {
+  test("the last scan equals its status", async () => {
     const series = await scraped();
     const [start, end] = [Date.parse(scan.startedAt) / 1000, Date.parse(scan.finishedAt) / 1000];
     expect(series).toMatchObject({
@@ -206,7 +206,7 @@ describe("after a scan and a discovery", () => {
     expect([sum("lifecycle_last_scan_status{"), sum("lifecycle_last_scan_mode{")]).toEqual([1, 1]);
   });
 
-  test("deliveries and failed messages are counted, tests and old ones are not", async () => {
+  test("deliveries and failed messages are counted, but not tests and old ones", async () => {
     const rule = await service.admin("POST", "/alerts/rules", {
       name: "planted rule",
       alertType: "expired",
@@ -245,18 +245,18 @@ describe("after a scan and a discovery", () => {
       'lifecycle_alert_deliveries{status="cancelled"}': 0,
       lifecycle_failed_messages: 2,
     });
-    // The lists hold the old ones and the test beside them.
+    // The lists also contain the old ones and the test.
     expect(await totalOf("/alerts/history?status=failed&limit=1")).toBe(5);
     expect(await totalOf("/system/failed-messages?limit=1")).toBe(3);
   });
 
-  test("no name is in it, and every label has a value of a fixed list", async () => {
+  test("contains no name, and every label has a value from a fixed list", async () => {
     const { text } = await scrape();
     for (const name of [...Object.values(NAMES), appIdOf(NAMES.application), "planted", "kv-", "acme"])
       expect(text.toLowerCase()).not.toContain(name.toLowerCase());
     const allowed: Record<string, readonly string[]> = {
       type: ASSET_TYPES,
-      // Of assets, scans and deliveries.
+      // Names of assets, scans and deliveries.
       status: [...STATUSES, "completed", "partial", "failed", "timedOut", "cancelled", "pending", "delivered"],
       framework: FRAMEWORK_IDS,
       result: ["passed", "failed", "exempted"],
@@ -270,7 +270,7 @@ describe("after a scan and a discovery", () => {
     expect(series.length).toBeLessThan(100);
   });
 
-  test("a process that knows nothing yet asks the tables six times, each time for one range", async () => {
+  test("a new process sends six table requests, each for one range", async () => {
     const fresh = process();
     counted.requests.length = 0;
     const series = seriesIn(await fresh.metrics.text());
@@ -287,7 +287,7 @@ describe("after a scan and a discovery", () => {
       if (path.endsWith("()"))
         expect(filter).toMatch(/^PartitionKey eq '[^']+'( and RowKey g[te] '[^']+')?( and RowKey lt '[^']+')?$/);
     }
-    // Without a licence credentials don't count, told by what was read of the inventory.
+    // Without a license credentials are not counted, which the read of the inventory shows.
     expect(series[`lifecycle_assets{type="secret",status="healthy"}`]).toBe(1);
     const { failed } = await fresh.compliance.score();
     expect(series[`lifecycle_compliance_results{result="failed"}`]).toBe(failed);
@@ -295,7 +295,7 @@ describe("after a scan and a discovery", () => {
   });
 });
 
-test("text of labels and help is escaped", () => {
+test("label values and help texts are escaped", () => {
   const text = gaugesText([
     {
       name: "a_metric",

@@ -3,7 +3,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { TableClient } from "@azure/data-tables";
 import { appIdOf } from "simulated-cloud/company/applications.ts";
 import { createServices, type Services } from "../../functions/services.ts";
-import { createSignInFailures } from "../../shared/access/failures.ts";
+import { createSignInFailures } from "../../shared/access/sign-in-failures.ts";
 import { keyedHash } from "../../shared/access/tokens.ts";
 import { USERS_PARTITION, User } from "../../shared/access/user.ts";
 import { DELIVERY_ROW, Deliveries } from "../../shared/alerts/delivery.ts";
@@ -22,43 +22,43 @@ import type { Answer, CallOptions, Service } from "../support/service.ts";
 import type { Fault } from "../support/table-proxy.ts";
 import { createUsers, makeToken } from "../support/users.ts";
 
-/** One request that changes something, and how to see whether it did. */
+/** One request that changes something, and how to check whether it did. */
 export interface Change {
   method: string;
   path: string;
   options?: CallOptions;
-  /** The status of success. */
+  /** Status code of success. */
   status: number;
-  /** What a repeat may answer when the first one's outcome was not told. */
+  /** Allowed responses to a repeat if the first outcome was unknown. */
   settles: number[];
-  /** Whether the change holds now. `begun`: it is under way, shown as such, and a repeat finishes it. */
+  /** The present state of the change. `begun`: it is in progress, shown as such, and a repeat completes it. */
   state(): Promise<"done" | "undone" | "begun">;
-  /** The type of its entries in the audit log, and whose they are where they don't carry the request's id. */
+  /** The type of its audit entries, and their target if they don't have the request's id. */
   event: string;
   ofRequest?: (entry: { details?: Record<string, unknown>; target?: { id: string } }) => boolean;
-  /** Outcomes that the entries of one finished request have; by default `intent` and `success`. */
+  /** Outcomes of the entries of one completed request. Default: `intent` and `success`. */
   outcomes?: string[];
-  /** Waits until nothing goes on behind the request any more. */
+  /** Waits until no background work of the request is left. */
   settled?(): Promise<void>;
 }
 
 export interface ChangingEndpoint {
-  /** As the OpenAPI document has it. */
+  /** As in the OpenAPI document. */
   endpoint: string;
   prepare(): Promise<Change>;
-  /** The faults that are tried; all when left out. Hashing a password takes long. */
+  /** The tested faults. Default: all. Hashing a password takes long. */
   faults?: readonly Fault[];
-  /** At most so many of its writes are looked at: the rest repeat these for further rows. */
+  /** Maximum number of tested writes: the rest repeat these for further rows. */
   writes?: number;
 }
 
-/** The application of this company, and the secret of its vault that holds its credential. */
+/** The application of this company, and the vault secret that contains its credential. */
 export const APPLICATION = "Outcomes";
 export const SECRET = "outcomes-client-secret";
 
 const PASSWORD = "a long enough passphrase";
 
-/** Endpoints whose request is POST, PUT or DELETE and that change nothing, or share all their code with one that is tried. */
+/** POST, PUT and DELETE endpoints that change nothing, or share all their code with a tested one. */
 export const LEFT_OUT: Record<string, string> = {
   "POST /subscriptions/{subscription_id}/test": "reads only",
   "POST /auth/sso/config/test": "reads only",
@@ -93,7 +93,7 @@ export const LEFT_OUT: Record<string, string> = {
 
 const DEVOPS = "/api/settings/integrations/devops";
 const PROJECT = "aaaaaaaa-1111-4111-8111-111111111111";
-/** What each part of these settings is changed to. */
+/** The new values of each category of settings. */
 const devopsChanges: Record<string, (number: number) => object> = {
   "": (number) => ({ orgUrl: `https://dev.azure.com/acme-${number}` }),
   "/projects": (number) => ({ projectIds: [`Shop ${number}`] }),
@@ -107,8 +107,8 @@ const SYNC_RECORDS = "/api/automation/sync/records";
 const SYNC_PROVIDER = "/api/automation/sync/providers/aws";
 
 /**
- * Every endpoint that changes something, for a service that has scanned a vault `kv-one` with a secret `db`, and `SECRET`, which
- * holds the credential of the one application, `APPLICATION`, that it has discovered.
+ * Every endpoint that changes something. The service has scanned a vault `kv-one` with a secret `db`, and `SECRET`, which
+ * contains the credential of the discovered application `APPLICATION`.
  */
 export function changingEndpoints(service: Service, token: () => string): ChangingEndpoint[] {
   let number = 0;
@@ -149,7 +149,7 @@ export function changingEndpoints(service: Service, token: () => string): Changi
       ? ("done" as const)
       : ("undone" as const);
 
-  /** A rule that has told of a secret. */
+  /** A rule that has notified of a secret. */
   async function ruleWithAlert(name: string): Promise<string> {
     const { id } = await newRule({ ...mailRule(name), enabled: false });
     const item: TrackedItem = {
@@ -173,13 +173,13 @@ export function changingEndpoints(service: Service, token: () => string): Changi
       ? ("done" as const)
       : ("undone" as const);
 
-  /** A copy of one user under another name, since hashing a password takes its time. */
+  /** A copy of one user under another name, because hashing a password takes time. */
   async function user(): Promise<{ username: string; token: string }> {
     const { tables } = services();
     const read = () => tables.get(User, USERS_PARTITION, "template");
     if (!(await read())) await createUsers(service, [{ username: "template", password: PASSWORD, role: "user" }]);
     const username = `user-${++number}`;
-    // The service's clock follows the store and may be behind this process's: a token of before ends whatever it says.
+    // The service's clock follows the store and may be behind this process's clock, so an earlier token is revoked in any case.
     const tokensValidFrom = new Date(Date.now() - 2 * HOUR_MS).toISOString();
     await tables.insert(User, USERS_PARTITION, username, {
       ...withoutKeys((await read())!),
@@ -209,7 +209,7 @@ export function changingEndpoints(service: Service, token: () => string): Changi
   const withoutOverride = async () =>
     (await performance()).source === "override" ? ("undone" as const) : ("done" as const);
 
-  /** A scan that stays queued, since no message is sent. */
+  /** A scan that stays queued, because no message is sent. */
   async function queuedScan(): Promise<string> {
     const { tables, audit, clock, randomness } = services();
     const quiet = { debug() {}, info() {}, warn() {}, error() {} };
@@ -226,7 +226,7 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     return (await discovery.start({ mode: "force" }, { actor: "admin", requestId: randomUUID() })).scanId;
   }
 
-  /** Waits until no scan runs. One whose start or message was cut off goes on only with the watch, minutes later. */
+  /** Waits until no scan runs. A scan whose start or message was cut off continues only with the watch timer, minutes later. */
   async function scansSettled(): Promise<void> {
     for (let tries = 0; tries < 10; tries++) {
       const { items } = await call("GET", "/api/assets/discovery/scans?limit=3");
@@ -270,7 +270,7 @@ export function changingEndpoints(service: Service, token: () => string): Changi
   });
   const ASSET = { type: "asset", id: "kv-one.secret.db" };
 
-  /** A record that is paused: no run of it is behind what its request does. */
+  /** A paused record, so that no run works in the background of its request. */
   const newRecord = () => ({
     sourceVault: "kv-one",
     sourceSecret: "db",
@@ -296,7 +296,7 @@ export function changingEndpoints(service: Service, token: () => string): Changi
   const forgetPolicy = () => service.call("DELETE", POLICY, { token: token() });
 
   const MATCH = { assetId: `kv-one.secret.${SECRET}` };
-  /** Nothing was proved or said of the match, and as many proofs as ever may be made. */
+  /** Without proofs and confirmations of the match, and with room for as many proofs as allowed. */
   async function forgetMatch(): Promise<void> {
     const { tables } = services();
     await tables.remove(MatchRows, matchPartition(appIdOf(APPLICATION)), matchKey("kv-one", SECRET));
@@ -412,7 +412,7 @@ export function changingEndpoints(service: Service, token: () => string): Changi
           path: "/auth/tokens",
           options: { token: one.token, body: { name: "nightly" } },
           status: 201,
-          // The token was shown to nobody: its name says which one to end.
+          // The token was not returned, so its name identifies the one to revoke.
           settles: [201, 409],
           state: async () => ((await call("GET", `/auth/tokens?user=${one.username}`)).total === 1 ? "done" : "undone"),
           event: "apiToken.created",
@@ -546,7 +546,7 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     {
       endpoint: "DELETE /auth/sso/config",
       async prepare() {
-        // What switches off is seen by the change alone: it was never on.
+        // Turning off is visible only in the change, because it was never turned on.
         const { etag } = await call("PUT", "/auth/sso/config", { loginButtonText: named("sign in") });
         return {
           method: "DELETE",
@@ -662,7 +662,7 @@ export function changingEndpoints(service: Service, token: () => string): Changi
           async state() {
             const { items } = await call("GET", `/alerts/history?rule_id=${id}`);
             if (items.length === 0) return "undone";
-            // The delivery itself says what was sent; the list follows it, at the latest by the next run of the rules.
+            // The delivery itself contains what was sent. The list is updated by the next run of the rules at the latest.
             const entries = await Promise.all(
               items.map((item: { id: string }) => call("GET", `/alerts/history/${item.id}`)),
             );

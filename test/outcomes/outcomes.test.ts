@@ -7,7 +7,7 @@ import { RULE_PREFIX, RULES, RuleSecretRows, Rules, SECRET_PREFIX, secretName } 
 import { entity } from "../../shared/platform/storage/entity.ts";
 import { keyEnd } from "../../shared/platform/storage/keys.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
-import { secretReference } from "../../shared/secrets/kept-secrets.ts";
+import { secretReference } from "../../shared/secrets/stored-secrets.ts";
 import { CONFIGURATION_PREFIX, SYNC } from "../../shared/sync/record.ts";
 import { IS_CAMPAIGN, LONG_MS, SEED } from "../support/cases.ts";
 import { licence } from "../support/licence.ts";
@@ -16,15 +16,15 @@ import type { Fault, FaultedRequest } from "../support/table-proxy.ts";
 import { makeToken } from "../support/users.ts";
 import { APPLICATION, type Change, type ChangingEndpoint, changingEndpoints, LEFT_OUT, SECRET } from "./endpoints.ts";
 
-// Every endpoint that changes something meets faults at the writes to storage that its request makes, and at its calls of the
-// key vault. The status, the state, the key vault and the audit log must then say the same. The suite tries one write of each
-// endpoint with one fault, and storage that goes at one of its last two writes; all in turn, so that every fault is met at some
-// endpoints. A campaign tries every fault at every write.
+// Every endpoint that changes something gets faults at its storage writes and key vault calls. The status, the state, the key
+// vault and the audit log must then be consistent. The suite tests one write of each endpoint with one fault, and a storage
+// outage from one of its last two writes on. The choice rotates, so that every fault is tested at some endpoints. A campaign
+// tests every fault at every write.
 
-/** What one write meets once; the request then succeeds. 500 and 503 after applying take turns. */
+/** Faults of a single write, after which the request must succeed. 500 and 503 after applying alternate. */
 const FAULTS: readonly Fault[] = ["LostRequest", "LostAnswer", "CutAnswer", "ServerBusyApplied", "ServerBusy"];
 
-/** All of them, or the one whose turn it is. */
+/** All faults, or the one whose turn it is. */
 const inTurn = <T>(all: readonly T[], turn: number): readonly T[] => (IS_CAMPAIGN ? all : [all[turn % all.length]!]);
 
 const KEY_VAULT_FAULTS: readonly FaultAction[] = [
@@ -36,15 +36,15 @@ const KEY_VAULT_FAULTS: readonly FaultAction[] = [
 ];
 const SERVICE_VAULT = "kv-lifecycle-service";
 
-/** Writes to the audit log are the same code whatever they enter: for most endpoints each kind of entry is tried at one. */
+/** Writes to the audit log use the same code for all endpoints, so for most endpoints each kind of entry is tested at one. */
 const isAudit = ({ path, body }: FaultedRequest) => /Audit(Entries|Index|Digests)/.test(path + body);
-/** Not of any work: the host's own leases, and a table that is made. */
+/** Requests that don't belong to the work: the host's own leases, and the creation of tables. */
 const isOthers = ({ path }: FaultedRequest) => /^(LocalHost|Tables)/.test(path);
-/** A call's, and none of a timer or of what a message started meanwhile. */
+/** Writes of the call itself, not of a timer or of a message meanwhile. */
 const isWrite = (request: FaultedRequest) =>
   request.method !== "GET" && request.by?.startsWith("call ") === true && !isOthers(request);
 
-// A machine that does ten things at once takes its time.
+// A machine with ten parallel tests is slow.
 vi.setConfig({ testTimeout: LONG_MS, hookTimeout: 300_000 });
 
 let service: Service;
@@ -123,7 +123,7 @@ const send = (change: Change, requestId: string): Promise<Answer> =>
     headers: { "X-Request-Id": requestId, ...change.options?.headers },
   });
 
-/** The outcomes that the audit log has of a request, oldest first. */
+/** Returns the audit outcomes of a request, oldest first. */
 async function outcomesOf(change: Change, requestId: string): Promise<string[]> {
   const { body } = await service.call("GET", `/audit/entries?event_type=${change.event}&limit=20`, { token: admin });
   return (body.items as Entry[])
@@ -133,11 +133,11 @@ async function outcomesOf(change: Change, requestId: string): Promise<string[]> 
     .reverse();
 }
 
-/** What a provider of sync says of its secret, and the note of one that may be in the key vault. */
+/** The secret reference in a sync provider's rows, and the note of one that may be in the key vault. */
 const Configured = entity("Sync", z.object({ secret: secretReference.optional() }));
 const Note = entity("Sync", z.object({}));
 
-/** No secret is in the key vault of which neither a rule nor a note in the table knows, and every rule that posts has its own. */
+/** Every secret in the key vault has a rule or a note in the table, and every rule that posts has its own secret. */
 async function expectSecretsAgree(): Promise<void> {
   const tables = createTables({ connectionString: service.azurite.connectionString() });
   const known = new Set<string>();
@@ -160,18 +160,21 @@ async function expectSecretsAgree(): Promise<void> {
 }
 
 interface Write {
-  /** In words. */
+  /** Description. */
   name: string;
-  /** Its place among all writes of the request. */
+  /** Its position among all writes of the request. */
   position: number;
   audit: boolean;
 }
 
-/** Which writes the request makes, without those to the audit log but at one endpoint. The first ever may make others. */
+/**
+ * Returns the writes of the request, without those to the audit log except at one endpoint. The first request ever may make
+ * other writes.
+ */
 async function writesOf(endpoint: ChangingEndpoint): Promise<Write[]> {
   const change = await endpoint.prepare();
   const seen: Write[] = [];
-  // A fault that never happens sees every request.
+  // A fault that never happens records every request.
   service.tables.fail(["ServerBusy"], (request) => {
     if (isWrite(request)) seen.push({ name: nameOf(request), position: seen.length, audit: isAudit(request) });
     return false;
@@ -192,7 +195,7 @@ function nameOf({ method, path, body }: FaultedRequest): string {
   return `${verbs[0]?.[2]} ${verbs.map(([, verb]) => verb![0]).join("")}`;
 }
 
-/** Matches the write at this position of those that come from now on, once. */
+/** Matches the write at this position from now on, once. */
 function nthWrite(position: number): (request: FaultedRequest) => boolean {
   let count = 0;
   return (request) => isWrite(request) && count++ === position;
@@ -201,7 +204,7 @@ function nthWrite(position: number): (request: FaultedRequest) => boolean {
 const names = [...new Set(changingEndpoints(undefined as never, () => "").map(({ endpoint }) => endpoint))];
 const auditedAt = "POST /subscriptions";
 
-test("every endpoint that changes something is tried here, or left out for a reason", async () => {
+test("every endpoint that changes something is tested here, or excluded for a reason", async () => {
   const { body } = await service.call("GET", "/openapi.json");
   const changing = Object.entries(body.paths as Record<string, object>).flatMap(([path, methods]) =>
     Object.keys(methods)
@@ -213,7 +216,7 @@ test("every endpoint that changes something is tried here, or left out for a rea
 });
 
 describe.each(names)("%s", (name) => {
-  test("succeeds, and is told and entered as a success, whatever one write meets", async () => {
+  test("succeeds, and is returned and recorded as a success, whatever fault one write has", async () => {
     let met = 0;
     const turn = SEED + names.indexOf(name);
     for (const [variant, endpoint] of endpoints.filter((one) => one.endpoint === name).entries()) {
@@ -241,14 +244,14 @@ describe.each(names)("%s", (name) => {
     expect(met, "faults that a write met").toBeGreaterThan(0);
   });
 
-  test("says nothing untrue when storage is gone from one write on, and a repeat settles it", async () => {
+  test("returns no false result when storage fails from one write on, and a repeat completes it", async () => {
     let unclear = 0;
     const turn = SEED + names.indexOf(name);
     for (const [variant, endpoint] of endpoints.filter((one) => one.endpoint === name).entries()) {
       const own = (await writesOf(endpoint)).filter(({ audit }) => !audit);
       const writes = IS_CAMPAIGN ? own : own.slice(-2);
       const drawn = (turn + variant) % writes.length;
-      // The audit log is gone as well, or it answers: then what it is told shows.
+      // The audit log fails too, or it answers: then its entries must match the response.
       const logs = IS_CAMPAIGN ? [true, false] : [(turn + variant) % 2 === 0];
       const ways = [...writes.slice(drawn), ...writes.slice(0, drawn)].flatMap(({ name: write, position }) =>
         logs.flatMap((hasLog) =>
@@ -257,7 +260,7 @@ describe.each(names)("%s", (name) => {
       );
       const open = unclear;
       for (const [at, { write, position, first, hasLog }] of ways.entries()) {
-        // A write is tried both ways. Some leave nothing open: then the next is tried as well.
+        // A write is tested both ways. Some leave nothing open; then the next is tested, too.
         if (!IS_CAMPAIGN && at % 2 === 0 && unclear > open) break;
         const change = await endpoint.prepare();
         const requestId = randomUUID();
@@ -305,7 +308,7 @@ describe("the key vault", () => {
   ];
 
   test.each(cases)(
-    "meets each fault, or two of them in turn, once under %s, and all agree (%s)",
+    "has each fault, or two alternately, once under %s, and all states are consistent (%s)",
     async (name, operation) => {
       const endpoint = endpoints.find((one) => one.endpoint === name)!;
       const turn = cases.findIndex(([one]) => one === name);
@@ -329,7 +332,7 @@ describe("the key vault", () => {
     },
   );
 
-  test.each(cases)("fails for good under %s, and all agree (%s)", async (name, operation) => {
+  test.each(cases)("fails for good under %s, and all states are consistent (%s)", async (name, operation) => {
     const endpoint = endpoints.find((one) => one.endpoint === name)!;
     const deletes = operation === "keyvault.deleteSecret";
     for (const action of [
@@ -352,7 +355,8 @@ describe("the key vault", () => {
         state,
         audit: outcomes.join(", "),
       });
-      // A rule is gone although its secret is not: that is noted and removed later. A rule is never written without one.
+      // A rule may be deleted before its secret: the secret is noted and deleted later. A rule is never written without its
+      // secret.
       expect([status, state], `${action.kind}: ${text}`).toEqual(deletes ? [200, "done"] : [503, "undone"]);
       expect(outcomes).toEqual(["intent", deletes ? "success" : "failure"]);
       await expectSecretsAgree();

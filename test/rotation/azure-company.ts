@@ -9,7 +9,7 @@ import { createResourceManager } from "../../shared/platform/azure/resource-mana
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import type { ConsumersOfSecrets } from "../../shared/rotation/consumer.ts";
 import { IMPATIENT } from "../azure/services.ts";
-import { BOSS, VAULT, type World } from "./room.ts";
+import { BOSS, VAULT, type World } from "./world.ts";
 
 /** How many of each kind the company has: 40 in all. */
 export const KINDS = { webApp: 14, functionApp: 6, slot: 2, apiManagement: 2, containerApp: 11, job: 5 } as const;
@@ -67,7 +67,7 @@ function resource(kind: Kind, name: string, secret: string): CompanyResource {
   }
 }
 
-/** Those who use one secret, with their ids as the resource manager has them. */
+/** Returns the consumers of one secret, with their resource IDs. */
 export class AzureCompany {
   readonly ids: { kind: Kind; id: string }[] = [];
   readonly #world: World;
@@ -131,7 +131,7 @@ export class AzureCompany {
     });
   }
 
-  /** What each now works with; times without a value that works. */
+  /** Returns the value that each consumer now uses, and the times without a working value. */
   working() {
     const { consumers } = this.#world.cloud.control;
     const place = { vault: VAULT, secret: this.#secret };

@@ -9,7 +9,7 @@ import { IS_CAMPAIGN } from "../support/cases.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { AzureCompany, KINDS, type Kind } from "./azure-company.ts";
 import { holds, keepsSecrets } from "./invariants.ts";
-import { BOSS, VAULT, World } from "./room.ts";
+import { BOSS, VAULT, World } from "./world.ts";
 
 /** Full-stack rotation over the stand-in cloud. In a campaign each of the company's consumers fails in turn. */
 const SUBSCRIPTION = "11111111-1111-4111-8111-111111111111";
@@ -38,7 +38,7 @@ afterEach(() => {
   company?.remove();
 });
 
-/** Of each kind some; in a campaign the 40 of `KINDS`. */
+/** Some consumers of each kind. In a campaign the 40 of `KINDS`. */
 const SOME: Partial<Record<Kind, number>> = {
   webApp: 3,
   functionApp: 1,
@@ -67,7 +67,7 @@ const HOW: Record<Kind, "action" | "automatic" | "blind"> = {
   job: "blind",
 };
 
-/** Of each consumer's kind, by its id in lower case. */
+/** Kinds of consumers by ID in lower case. */
 const kindsOf = (all: AzureCompany) => new Map(all.ids.map(({ id, kind }) => [id.toLowerCase(), kind]));
 
 test(`an application's secret that ${total} use is rotated, each ends as its kind says, and none was ever without one that works`, async () => {
@@ -120,7 +120,7 @@ test.each(FAILING)(
     });
     expect(row.failure!.message).toContain(failing.split("/").at(-1));
     touchedAreBack(row);
-    // Those that take it by themselves may have had the new one for a while.
+    // Automatic consumers may have had the new value for a while.
     world.pass(31 * MINUTE_MS);
     const { values, gaps } = all.working();
     for (const { id, value } of values) expect(value, id).toBe(OLD);
@@ -150,7 +150,7 @@ function touchedAreBack({ consumers = [] }: RotationRecord): void {
   for (const { id, touchedAt, state } of consumers) if (touchedAt !== undefined) expect(state, id).toBe("restored");
 }
 
-test("what is left out sees no call, and one that is refused has everything put back", async () => {
+test("an excluded consumer gets no call, and a rejected refresh rolls everything back", async () => {
   const secret = `db-${++names}`;
   const request = world.vaultSecret(secret, OLD, NEW);
   const all = await populated(secret, { webApp: 3, functionApp: 1, apiManagement: 1 });

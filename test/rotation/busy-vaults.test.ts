@@ -5,8 +5,8 @@ import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../shared/platform/time.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { openMatchingRoom } from "./matching-room.ts";
-import { BOSS, VAULT } from "./room.ts";
+import { openMatchingRoom } from "./matching-world.ts";
+import { BOSS, VAULT } from "./world.ts";
 
 /** Two vaults that hold an application's client secret; each is away for a moment at the wrong time. */
 const SECOND = "kv-second";
@@ -95,7 +95,7 @@ test("where the sign-in service gives no clear answer, a plan is 503 and nothing
   expect(places(row)).toEqual([`${VAULT} planned`]);
 });
 
-test("a rotation by policy that meets a busy vault is tried again, and its policy needs nobody", async () => {
+test("an automatic rotation that meets a busy vault is retried, and its policy needs no attention", async () => {
   await room.policy(app.appId);
   for (const vault of [VAULT, SECOND]) room.control.addFault(ofVault(vault, { kind: "fail", status: 503 }));
   await expect(room.tick()).rejects.toMatchObject({ code: expect.stringMatching(/^(unreachable|unavailable)$/) });
@@ -119,7 +119,7 @@ describe("at the end of the overlap", () => {
     ["a vault answers 503", ofVault(SECOND, { kind: "fail", status: 503 })],
     ["Microsoft Graph answers 503", { match: { operation: "graph.*" }, action: { kind: "fail", status: 503 } }],
     ["the sign-in is unclear", { match: { operation: "entra.token" }, action: { kind: "fail", status: 503 } }],
-  ])("where %s, it is checked again within minutes and nobody is asked", async (_, fault) => {
+  ])("if %s, the check is repeated within minutes without attention", async (_, fault) => {
     const rotationId = await overlapping();
     const before = room.world.clock.now().getTime();
     room.control.addFault(fault);
@@ -131,7 +131,7 @@ describe("at the end of the overlap", () => {
     expect(room.world.clock.now().getTime() - before).toBeLessThan(20 * MINUTE_MS);
   });
 
-  test("an outage that lasts is told to people, and the rotation ends by itself within hours of it", async () => {
+  test("a long outage needs attention, and the rotation ends automatically within hours after it", async () => {
     const rotationId = await overlapping();
     const before = room.world.clock.now().getTime();
     room.control.addFault(ofVault(SECOND, { kind: "fail", status: 503 }));

@@ -1,27 +1,27 @@
 import { CloudFailure } from "../../shared/platform/azure/failure.ts";
 import { SECOND_MS } from "../../shared/platform/time.ts";
 import type {
-  ConsumerSight,
+  ConsumerCheck,
   ConsumersOfSecrets,
   PlannedConsumer,
-  WantedVersion,
+  RefreshRequest,
 } from "../../shared/rotation/consumer.ts";
-import { VAULT, type World } from "./room.ts";
+import { VAULT, type World } from "./world.ts";
 
 type How = PlannedConsumer["how"];
 
-/** What goes wrong with a consumer that is acted on. */
+/** Faults of a consumer during a refresh. */
 export type Trouble = "denied" | "throttled" | "never takes it" | "says it can't";
 
 interface Reader {
   planned: PlannedConsumer;
   trouble?: Trouble | undefined;
-  /** What somebody else changes of it while it is acted on. */
+  /** Change that another writer makes during the refresh. */
   changedMeanwhile: string[];
   /** The value and version that it works with. */
   value: string;
   version: string;
-  /** When it takes the current version by itself. */
+  /** When it takes the current version without help. */
   takesAt?: number | undefined;
 }
 
@@ -42,7 +42,7 @@ export class Company implements ConsumersOfSecrets {
     this.#world = world;
   }
 
-  /** One that uses a secret of the vault, on its current version. */
+  /** Creates a consumer of a vault secret, with its current version. */
   add(id: string, secretName: string, how: How, rest: Partial<PlannedConsumer> & { trouble?: Trouble } = {}): void {
     const { trouble, ...others } = rest;
     const planned = { id, kind: "webApp", name: id, vaultName: VAULT, secretName, evidence: "SECRET", how } as const;
@@ -90,7 +90,7 @@ export class Company implements ConsumersOfSecrets {
     return { consumers: [...this.readers.values()].filter(uses).map(({ planned }) => planned), coverage: [] };
   }
 
-  async act({ id }: PlannedConsumer, wanted: WantedVersion): Promise<{ changedMeanwhile: string[] }> {
+  async refresh({ id }: PlannedConsumer, wanted: RefreshRequest): Promise<{ changedMeanwhile: string[] }> {
     const reader = this.readers.get(id)!;
     this.calls.push({ id, call: "act" });
     if (reader.trouble === "denied") throw failure("accessDenied");
@@ -102,7 +102,7 @@ export class Company implements ConsumersOfSecrets {
     return { changedMeanwhile: reader.changedMeanwhile };
   }
 
-  async look({ id }: PlannedConsumer, version: string, _since: Date): Promise<ConsumerSight> {
+  async check({ id }: PlannedConsumer, version: string, _since: Date): Promise<ConsumerCheck> {
     const reader = this.readers.get(id)!;
     this.calls.push({ id, call: "look" });
     this.tick();

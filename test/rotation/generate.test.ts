@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ALPHABETS, generate, leastLength } from "../../shared/rotation/generate.ts";
+import { ALPHABETS, generate, minLength } from "../../shared/rotation/generate.ts";
 
 /** Randomness that gives these bytes, and then begins with them again. */
 function bytesOf(...given: number[]) {
@@ -36,5 +36,5 @@ test.each([
   ["01", 96],
   ["aab", undefined],
 ])("a value of %s has 96 bits from %s characters on", (alphabet, length) => {
-  expect(leastLength(alphabet)).toBe(length);
+  expect(minLength(alphabet)).toBe(length);
 });

@@ -7,7 +7,7 @@ import { IS_CAMPAIGN } from "../support/cases.ts";
 import { licence } from "../support/licence.ts";
 import { movedClock } from "../support/moved-clock.ts";
 import { Service } from "../support/service.ts";
-import { overHttp } from "./over-http.ts";
+import { overHttp } from "./http-client.ts";
 
 /** Processes killed amid a call to the cloud: a campaign tries all of these in the order in which they come, otherwise the second. */
 const KILLS: { at: string; fault: Fault }[] = [
@@ -82,7 +82,7 @@ afterAll(async () => {
   storageClock.remove();
 });
 
-test("a rotation over HTTP: refused where it is wrong, planned, begun once, followed to its end", async () => {
+test("a rotation over HTTP: invalid requests are rejected, a plan changes nothing, and it starts once and runs to its end", async () => {
   const rotate = (body: object) => admin("POST", `${base}/rotate`, body);
   expect((await rotate({})).status).toBe(400);
   expect((await rotate({ appId: "no id", secretId })).status).toBe(400);
@@ -116,7 +116,7 @@ test("a rotation over HTTP: refused where it is wrong, planned, begun once, foll
   expect(history.body).toMatchObject({ total: 1, items: [{ rotationId: id, newKeyId: ended.newKeyId }] });
 });
 
-test("killed amid calls to the cloud, it goes on in another process", async () => {
+test("a rotation killed during calls to the cloud continues in another process", async () => {
   const { control } = service.cloud;
   const { directory } = control;
   for (const secret of places) directory.watchTarget({ appId, vault: VAULT, secret });

@@ -1,7 +1,7 @@
 import { TableClient } from "@azure/data-tables";
 import { expect } from "vitest";
 import { isOver, type RotationRecord } from "../../shared/rotation/rotation.ts";
-import { VAULT, type World } from "./room.ts";
+import { VAULT, type World } from "./world.ts";
 
 interface Rotated {
   appId: string;
@@ -9,7 +9,7 @@ interface Rotated {
   oldValue: string;
 }
 
-/** What holds whatever happened on the way. */
+/** Invariants after every rotation, whatever happened. */
 export async function holds(world: World, app: Rotated, row: RotationRecord): Promise<void> {
   const { control } = world.cloud;
   const secrets = control.directory.secrets(app.appId);

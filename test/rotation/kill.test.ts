@@ -7,9 +7,9 @@ import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { Company } from "./consumers.ts";
 import { holds, keepsSecrets } from "./invariants.ts";
-import { BOSS, type Death, VAULT, World } from "./room.ts";
+import { BOSS, type Death, VAULT, World } from "./world.ts";
 
-/** Every so many calls to storage and the cloud a worker dies. */
+/** Number of calls to storage and the cloud between crashes. */
 const STRIDE = IS_CAMPAIGN ? 1 : 97;
 /** Before the call is sent, after it was carried out, and so that it is carried out after another worker has gone on. */
 const HOW: Death["how"][] = ["before", "after", "late"];
@@ -49,7 +49,7 @@ const scenarios: Scenario[] = [
     directory: lagging,
   },
   {
-    name: "a rotation that is put back",
+    name: "a rotation that is rolled back",
     prepare: (company, place) => {
       company.add("web-good", place, "action", { blast: 1 });
       company.add("web-bad", place, "action", { blast: 2, trouble: "never takes it" });
@@ -59,7 +59,7 @@ const scenarios: Scenario[] = [
   },
 ];
 
-/** Goes through a rotation whose first worker dies; answers whether it got that far. */
+/** Runs a rotation whose first worker crashes. Returns whether it reached the crash. */
 async function dies(scenario: Scenario, death: Death | undefined): Promise<boolean> {
   const name = `${scenarios.indexOf(scenario)}-${death?.how ?? "no"}-${death?.at ?? 0}`;
   world.targets = [];
@@ -78,7 +78,7 @@ async function dies(scenario: Scenario, death: Death | undefined): Promise<boole
   return deaths > 0;
 }
 
-test.each(scenarios)("whoever dies where in $name, it goes on", { timeout: 7_200_000 }, async (scenario) => {
+test.each(scenarios)("$name continues after a crash at any call", { timeout: 7_200_000 }, async (scenario) => {
   const before = world.calls.length;
   await dies(scenario, undefined);
   const calls = world.calls.length - before;
@@ -96,7 +96,7 @@ test.each(scenarios)("whoever dies where in $name, it goes on", { timeout: 7_200
     }
   }
   expect(died).toBeGreaterThan(0);
-  if (IS_CAMPAIGN) console.log(`${scenario.name}: ${died} deaths, ${calls} calls of a rotation without one`);
+  if (IS_CAMPAIGN) console.log(`${scenario.name}: ${died} crashes, ${calls} calls of a rotation without one`);
 });
 
 test("no value was written down on the way", () => keepsSecrets(world, azurite.connectionString(), values));

@@ -142,14 +142,14 @@ const rotate = (name: string) => `/api/assets/dependencies/rotate/${name}`;
 
 test.each<[what: string, id: string, body: object, status: number, code: string]>([
   ["an unknown asset", `${VAULT}.secret.none`, { newValue: NEW }, 404, "notFound"],
-  ["what is no id", "x'y", { newValue: NEW }, 404, "notFound"],
+  ["an invalid ID", "x'y", { newValue: NEW }, 404, "notFound"],
   ["a key", `${VAULT}.key.signing`, { newValue: NEW }, 409, "notRotatable"],
   ["a certificate", `${VAULT}.certificate.web`, { newValue: NEW }, 409, "notRotatable"],
   ["a secret that backs a certificate", `${VAULT}.secret.web`, { newValue: NEW }, 409, "notRotatable"],
   ["the service's own vault", "KV-Lifecycle-Service.secret.x", { newValue: NEW }, 409, "serviceVault"],
   ["a secret without a value", `${VAULT}.secret.db-main`, {}, 400, "valueRequired"],
   [
-    "a made up value nobody accepts",
+    "a generated value without issuerAccepts",
     `${VAULT}.secret.db-main`,
     { generate: { length: 32, alphabet: "hex" } },
     400,
@@ -226,7 +226,7 @@ test("an asset is rotated with those who use it, and no answer, entry or line ha
   }
 });
 
-test("without a licence nothing of it is open", async () => {
+test("without a license all endpoints are denied", async () => {
   for (const [method, path, body] of [
     ["GET", `${BASE}/matches`, undefined],
     ["POST", VERIFY, { assetId: `${VAULT}.secret.shop-api` }],

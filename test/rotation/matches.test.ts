@@ -12,7 +12,7 @@ const DAY = 86_400;
 const NOW = Math.floor(Date.parse("2026-11-21T10:00:00.000Z") / 1000);
 const log = { debug() {}, info() {}, warn() {}, error() {} };
 const unused = () => {
-  throw new Error("No value is read and nobody is asked to find matches.");
+  throw new Error("Finding matches must not read a value or sign in.");
 };
 
 let azurite: TestStorage;
@@ -54,7 +54,7 @@ async function vault(name: string, secrets: Record<string, Parameters<typeof ass
   await writeVault(createInventoryWriter({ tables }), record, assets);
 }
 
-/** What is found, as `vault/secret confidence evidence`. */
+/** Returns matches as `vault/secret confidence evidence`. */
 async function found(): Promise<string[]> {
   await finder.index.update();
   const { matches } = await finder.of(app.appId);
@@ -157,7 +157,7 @@ describe("what only makes it likely or possible", () => {
 });
 
 describe("the index of ids", () => {
-  test("says what it lacks, and follows what changes and what leaves", async () => {
+  test("reports what is missing, and follows changes and deletions", async () => {
     await vault("kv-a", { tagged: { tags: ours() } });
     expect((await finder.of(app.appId)).coverage).toEqual([
       "The index of ids in tags, content types and names is not built yet.",
@@ -218,6 +218,6 @@ test("a word about a credential that is none names those that there are, twenty 
   expect(await saying(ids[0])).toEqual(refusal("it has none"));
 });
 
-test("an application nobody knows of is not found", async () => {
+test("an unknown application is not found", async () => {
   await expect(finder.of(randomUUID())).rejects.toMatchObject({ code: "notFound" });
 });

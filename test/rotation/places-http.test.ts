@@ -5,9 +5,9 @@ import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { licence } from "../support/licence.ts";
 import { movedClock } from "../support/moved-clock.ts";
 import { type Answer, Service } from "../support/service.ts";
-import { overHttp } from "./over-http.ts";
+import { overHttp } from "./http-client.ts";
 
-/** Vaults that the service watches: two of the shop, one of somebody who once saw its secrets, and one that never answers. */
+/** Vaults in scope: two of the shop, one of a person who once saw its secrets, and one that never answers. */
 const [SHOP, SECOND, STRANGER, SLOW] = ["kv-shop", "kv-second", "kv-stranger", "kv-slow"];
 const base = "/api/automation/rotation";
 const secretOf = (name: string, rest: object = {}) => ({
@@ -42,7 +42,7 @@ const company: Company = {
 const storageClock = movedClock();
 let service: Service;
 let http: ReturnType<typeof overHttp>;
-/** A plan of what lies in the slow vault takes a minute and a half, so it is asked for first and looked at last. */
+/** A plan with the slow vault takes a minute and a half, so it is requested first and checked last. */
 let slowPlan: Promise<Answer>;
 
 beforeAll(async () => {
@@ -113,7 +113,7 @@ const validKeys = (app: string) =>
     .secrets(appIdOf(app))
     .flatMap(({ keyId, removedAt }) => (removedAt === undefined ? [keyId] : []));
 
-test("a thief's copy of a secret gets nothing, is told of, and is written only once a person says that it belongs there", async () => {
+test("an unknown copy of a secret is not written and is reported, and is written only after a user confirms it", async () => {
   const app = "Shop API";
   const { control } = service.cloud;
   const sink = service.cloud.controlUrl.replace("/control", "/sink/rotations");
@@ -250,7 +250,7 @@ test("a secret that is rotated by its asset id is written there, though it is ne
   expect([plain.status, plain.body.errors[0].path]).toEqual([400, "body.targets"]);
 });
 
-test("a rotation by policy that meets a busy vault comes again by itself, and its policy needs nobody", async () => {
+test("an automatic rotation that meets a busy vault is retried automatically, and its policy needs no attention", async () => {
   const app = "Auto API";
   const { control } = service.cloud;
   const policy = `${base}/apps/${appIdOf(app)}/policy`;

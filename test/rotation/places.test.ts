@@ -11,8 +11,8 @@ import { liveIn } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { Company } from "./consumers.ts";
-import { openMatchingRoom } from "./matching-room.ts";
-import { BOSS, type Death, VAULT } from "./room.ts";
+import { openMatchingRoom } from "./matching-world.ts";
+import { BOSS, type Death, VAULT } from "./world.ts";
 
 /** Vaults that the service watches, beside `VAULT`. */
 const [STRANGER, SECOND] = ["kv-stranger", "kv-second"];
@@ -63,7 +63,7 @@ const written = ({ publications }: Pick<RotationRecord, "publications">) =>
 const leftOut = ({ notUpdated }: Pick<RotationRecord, "notUpdated">) =>
   notUpdated.map(({ vaultName, confidence, reason }) => `${vaultName} ${confidence} ${reason}`);
 
-/** As an administrator over the API, which tells the rotation of it. */
+/** Confirms as an administrator over the API, which notifies the rotation. */
 async function confirm(app: App): Promise<void> {
   await room.confirm(app);
   await room.rotations.placeConfirmed(app.appId);
@@ -80,7 +80,7 @@ describe("a new place", () => {
     expect(await room.notices("rotationFailed")).toEqual([expect.stringContaining(alert)]);
     const waiting = await until(row.rotationId, waits);
     expect(waiting.reasons).toEqual([
-      `${STRANGER}/${app.name} holds the old secret, is new to this service and was not written. Confirm the match to have it written, or finish the rotation with force to remove the old secret all the same.`,
+      `${STRANGER}/${app.name} holds the old secret, is new to this service and was not written. Confirm the match to have it written, or finish the rotation with force to remove the old secret anyway.`,
     ]);
     expect([keyAt(app), keyAt(app, STRANGER)]).toEqual([waiting.newKeyId, app.keyId]);
     expect(await room.notices("rotationFailed")).toEqual([expect.stringContaining(alert)]);
@@ -89,7 +89,7 @@ describe("a new place", () => {
     expect([ended.status, validKeys(app)]).toEqual(["completed", [ended.newKeyId]]);
     expect(room.control.directory.signsIn(app.appId, room.control.secretValue(STRANGER, app.name)!)).toBe(false);
     expect(await room.notices("rotationFailed")).toEqual([]);
-    // Nobody has said that the copy belongs there: the next rotation does not write it either.
+    // Without a confirmation of the copy, the next rotation does not write it either.
     room.control.putSecret(STRANGER, { name: app.name, value: room.control.secretValue(VAULT, app.name)! });
     const next = { ...app, keyId: ended.newKeyId! };
     const marked = { ...next, contentType: `${app.name}:${app.appId}:${next.keyId}` };
@@ -126,7 +126,7 @@ describe("a new place", () => {
     const { row } = await room.world.run(rotationId);
     expect([row.status, row.reasons, validKeys(app)]).toEqual(["completed", [], [row.newKeyId]]);
     expect([keyAt(app), keyAt(app, SECOND)]).toEqual([row.newKeyId, row.newKeyId]);
-    // The next rotation writes both, though nobody says anything more.
+    // The next rotation writes both without another confirmation.
     const next = { ...app, keyId: row.newKeyId!, contentType: `${app.name}:${app.appId}:${row.newKeyId}` };
     await room.discover(next, { ...next, place: SECOND });
     const again = await begin(next);
@@ -152,7 +152,7 @@ describe("a new place", () => {
     expect(room.control.secretValue(SECOND, app.name)).toBe("something else");
   });
 
-  test("that is confirmed and can't be written as it is waits for a person, who mends it", async () => {
+  test("that is confirmed but can't be written needs attention until a user fixes it", async () => {
     const app = room.application();
     const full = room.copy(app, SECOND);
     const tags = Object.fromEntries(Array.from({ length: 14 }, (_, index) => [`tag-${index}`, "x"]));
@@ -173,7 +173,7 @@ describe("a new place", () => {
   });
 
   const MOMENTS = IS_CAMPAIGN ? 40 : 4;
-  test("that is confirmed is written once, wherever a worker dies", async () => {
+  test("that is confirmed is written once, at whichever call a worker crashes", async () => {
     const once = async (death?: Death) => {
       anew();
       const app = room.application();
@@ -208,7 +208,7 @@ describe("a new place", () => {
   });
 });
 
-describe("where nobody has confirmed a place and no rotation has written one", () => {
+describe("without a confirmed place and a place written by an earlier rotation", () => {
   test("the place that has held the value longest is written, and of two of one second the first by name", async () => {
     const app = room.application();
     const older = room.copy(app, STRANGER, 300);
@@ -225,7 +225,7 @@ describe("where nobody has confirmed a place and no rotation has written one", (
     expect(written(await room.rotations.plan(room.requestFor(twins)))).toEqual([`${VAULT} planned`]);
   });
 
-  test("a confirmed place is written and the older one that nobody confirmed is not", async () => {
+  test("a confirmed place is written, an older unconfirmed one is not", async () => {
     const app = room.application();
     const older = room.copy(app, STRANGER, 300);
     await room.discover(app, older);

@@ -8,8 +8,8 @@ import { isOver } from "../../shared/rotation/rotation.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { IMPATIENT } from "../azure/services.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { openMatchingRoom } from "./matching-room.ts";
-import { BOSS, VAULT } from "./room.ts";
+import { openMatchingRoom } from "./matching-world.ts";
+import { BOSS, VAULT } from "./world.ts";
 
 const DAY_MS = 86_400_000;
 const company: Company = {
@@ -45,7 +45,10 @@ describe("a match is proved", () => {
     const app = room.application();
     await room.discover(app);
     const { match, proof } = await room.matches.verify(app.appId, app, BOSS);
-    expect(proof).toMatchObject({ outcome: "accepted", message: "It signed in: this is a secret of the application." });
+    expect(proof).toMatchObject({
+      outcome: "accepted",
+      message: "The value signed in: this is a secret of the application.",
+    });
     expect(match).toMatchObject({
       verified: "signIn",
       keyId: app.keyId,
@@ -58,7 +61,7 @@ describe("a match is proved", () => {
       "rotation.matchVerified intent",
       "rotation.matchVerified success",
     ]);
-    // Somebody writes another value: what was proved does not hold for it.
+    // Another writer creates a version, so the verification no longer applies.
     room.control.putSecret(VAULT, { name: app.name, value: "something else", contentType: app.contentType });
     expect(await room.matches.targetsOf(await directoryOf(app.appId), app.keyId)).toMatchObject([
       { confidence: "possible" },
@@ -88,7 +91,7 @@ describe("a match is proved", () => {
 });
 
 describe("targets", () => {
-  test("whoever writes tags into a vault of his own does not draw the new secret there", async () => {
+  test("tags in a vault of another owner do not attract the new secret", async () => {
     const app = room.application();
     const bait = { ...app, place: "kv-stranger" };
     const forged = `${secretValueOf(app.name, "old").slice(0, 3)}${"x".repeat(37)}`;
@@ -152,7 +155,7 @@ const directoryOf = async (appId: string) => {
 };
 
 describe("a policy", () => {
-  test("is refused where a rotation could never end by itself", async () => {
+  test("is rejected if a rotation could never complete automatically", async () => {
     const [app, endless, alone] = [room.application(), room.application(), room.application()];
     await room.discover(app, endless);
     const refused = async (change: object, detail: string) =>
@@ -205,7 +208,7 @@ describe("a policy", () => {
     ]);
   });
 
-  test("that somebody wrote into the table is none", async () => {
+  test("that another program wrote into the table is ignored", async () => {
     const app = room.application();
     await room.discover(app);
     const { partitionKey, rowKey } = await room.policy(app.appId);
@@ -221,8 +224,8 @@ describe("a policy", () => {
   });
 });
 
-describe("what is due", () => {
-  test("is begun by itself once, however often the timer and the message come, and ends with a new secret", async () => {
+describe("a due secret", () => {
+  test("is rotated once, however often the timer and the message arrive, and gets a new secret", async () => {
     const [app, later] = [room.application(), room.application({ expiresInDays: 60 })];
     await room.discover(app, later);
     expect(await room.tick()).toEqual([]);
@@ -256,7 +259,7 @@ describe("what is due", () => {
     expect((await room.policies.get(app.appId)).attention).toBeUndefined();
   });
 
-  test("and was deleted by somebody meanwhile is not said to work", async () => {
+  test("and was deleted in the meantime is not reported as working", async () => {
     const app = room.application();
     await room.discover(app);
     await room.confirm(app);
@@ -308,11 +311,13 @@ describe("what is due", () => {
     room.world.pass(DAY_MS);
     await room.tick();
     expect((await room.policies.get(app.appId)).attention).toMatchObject({ code: "lifeTooShort" });
-    expect(await room.notices("rotationFailed")).toEqual([expect.stringContaining("A new secret would live 20 days")]);
+    expect(await room.notices("rotationFailed")).toEqual([
+      expect.stringContaining("A new secret would be valid for 20 days"),
+    ]);
     expect(await room.rotationsOf(app.appId)).toEqual([]);
   });
 
-  test("is not begun without a licence, nor beside a rotation that is not over", async () => {
+  test("is not rotated without a license, nor while another rotation is unfinished", async () => {
     const app = room.application();
     await room.discover(app);
     await room.policy(app.appId);

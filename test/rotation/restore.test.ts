@@ -5,7 +5,7 @@ import type { RotationRecord } from "../../shared/rotation/rotation.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { Company } from "./consumers.ts";
-import { BOSS, VAULT, World } from "./room.ts";
+import { BOSS, VAULT, World } from "./world.ts";
 
 // Tables that an operator restores from a copy are older than the directory and the vaults. A rotation that was in progress
 // in the copy resumes from a record that is no longer true.
@@ -59,7 +59,7 @@ const progressOf = ({ status, attempts, publications, ending, revokingSince, ste
 
 type App = ReturnType<World["application"]>;
 
-/** What happened between the copy and the restore. */
+/** Events between the backup and the restore. */
 interface Situation {
   name: string;
   /** Adds consumers of the application's first place. */
@@ -161,7 +161,7 @@ test("a completed rotation that is restored from a copy taken while it was provi
 });
 
 test.each(situations)(
-  "a rotation $name locks nobody out when the table is restored from any step",
+  "a rotation $name causes no lockout if the table is restored from any step",
   async (situation) => {
     let steps = 0;
     for (let at = 1; ; at++) {

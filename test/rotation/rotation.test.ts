@@ -11,13 +11,13 @@ import { unknownConsumers } from "../../shared/rotation/consumer.ts";
 import { createRotationHistory } from "../../shared/rotation/history.ts";
 import { nextVersion } from "../../shared/rotation/publications.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
-import { createTurn } from "../../shared/rotation/turn.ts";
-import { noLogs } from "../../shared/rotation/usage.ts";
+import { noLogs } from "../../shared/rotation/secret-usage.ts";
+import { createStepContext } from "../../shared/rotation/step-context.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { Company } from "./consumers.ts";
 import { holds } from "./invariants.ts";
-import { BOSS, Died, VAULT, World } from "./room.ts";
+import { BOSS, Died, VAULT, World } from "./world.ts";
 
 const OWN = "kv-lifecycle-service";
 const HANDOVER = "kv-handover";
@@ -208,7 +208,7 @@ test("a secret that never signs in is removed again", async () => {
   await putBack(app, row);
 });
 
-test("an application that can't sign in at all is left as it is", async () => {
+test("an application that can't sign in at all is not changed", async () => {
   const app = world.application(name());
   control().directory.changeApplication(app.appId, { signIn: "disabled" });
   const row = await world.rotate(app.request);
@@ -216,7 +216,7 @@ test("an application that can't sign in at all is left as it is", async () => {
   expect(live(app)).toEqual([app.keyId]);
 });
 
-test("a place that somebody else changed is not overwritten, and the others are put back", async () => {
+test("a place that another writer changed is not overwritten, and the others are rolled back", async () => {
   const app = world.application(name(), { places: 2 });
   const rotationId = await begun(app);
   await world.run(rotationId, { until: ({ publications }) => publications[0]!.state === "written" });
@@ -301,7 +301,7 @@ test("finishing ends the overlap at once, where everything holds the new secret"
   await expect(world.start().finish(rotationId, false, BOSS)).rejects.toEqual(refused("conflict"));
 });
 
-test("what nobody brings to its place needs a person", async () => {
+test("a handed over value needs a user", async () => {
   const { config } = world;
   world.config = { ...config, HANDOVER_KEY_VAULT_URL: world.uriOf(HANDOVER) };
   const app = world.application(name());
@@ -344,7 +344,7 @@ test.each(["planned", "creating", "proving", "publishing", "verifying", "overlap
   },
 );
 
-test("cancelled while a person has to look before the old secret is removed, it is put back", async () => {
+test("a rotation that needs attention before the old secret is removed can be cancelled, which rolls it back", async () => {
   const app = world.application(name());
   const { rotationId } = await overlapping(app);
   await world.run(rotationId, { until: ({ status }) => status === "revoking" });
@@ -355,7 +355,7 @@ test("cancelled while a person has to look before the old secret is removed, it 
   await putBack(app, row);
 });
 
-test("a handed over value whose switching off was not written down is put back all the same", async () => {
+test("a handover whose disabling was not recorded is rolled back nevertheless", async () => {
   const { config } = world;
   world.config = { ...config, HANDOVER_KEY_VAULT_URL: world.uriOf(HANDOVER) };
   const app = world.application(name());
@@ -376,7 +376,7 @@ test("a handed over value whose switching off was not written down is put back a
 });
 
 test("a request that is carried out once everybody took it for lost leaves nothing behind", async () => {
-  // Nobody changed an application just now.
+  // No application was changed recently.
   world.pass(5000);
   const alive = await begun(world.application(name()));
   const before = world.calls.length;
@@ -621,7 +621,7 @@ test("a vault that refuses for good puts everything back", async () => {
   await putBack(app, row);
 });
 
-test("where it goes neither on nor back, a person is told what was done, what is safe and what to do", async () => {
+test("if it can neither continue nor roll back, attention says what was done, what is safe and what to do", async () => {
   const app = world.application(name());
   const { rotationId, newKeyId } = await overlapping(app);
   control().addFault({ match: { operation: "graph.removePassword" }, action: { kind: "deny" } });
@@ -639,7 +639,7 @@ test("where it goes neither on nor back, a person is told what was done, what is
   await expect(world.start().retry(rotationId, BOSS)).rejects.toEqual(refused("conflict"));
 });
 
-test("a person who has to look is told where the rotation stands, whole", async () => {
+test("attention contains the complete state of the rotation", async () => {
   const app = world.application(name());
   const rotationId = await begun(app);
   const told = async (id = rotationId) => {
@@ -650,12 +650,11 @@ test("a person who has to look is told where the rotation stands, whole", async 
   };
   const common = {
     code: "internal",
-    message: "The service failed at this step again and again.",
+    message: "The service failed repeatedly at this step.",
     since: expect.stringMatching(/Z$/),
   };
-  const log =
-    "The service's log has the errors, with this rotation's id beside them. Report them if they don't explain themselves.";
-  const anyWay = `${log} Then retry this rotation, or cancel it, which puts everything back.`;
+  const log = "Find the errors in the service's log by this rotation's ID. Report them if their cause is unclear.";
+  const anyWay = `${log} Then retry this rotation, or cancel it, which rolls everything back.`;
   const { appName } = await world.start().get(rotationId);
   expect(await told()).toEqual({
     ...common,
@@ -666,7 +665,7 @@ test("a person who has to look is told where the rotation stands, whole", async 
   });
   const { newKeyId } = (await world.run(rotationId, { until: ({ status }) => status === "publishing" })).row;
   const added = `The client secret ${newKeyId} was added to ${appName}.`;
-  const kept = `The old client secret ${app.keyId} was not removed. No secret that this rotation did not make is removed while it stands still.`;
+  const kept = `The old client secret ${app.keyId} was not removed. While the rotation waits, it removes no secret that it did not create.`;
   expect(await told()).toEqual({
     ...common,
     done: `${added} No vault holds the new value.`,
@@ -686,9 +685,9 @@ test("a person who has to look is told where the rotation stands, whole", async 
   await world.run(rotationId, { until: ({ publications }) => publications[0]!.state === "restored" });
   expect(await told()).toEqual({
     ...common,
-    done: `${added} No vault holds the new value. ${VAULT}/${app.places[0]} got the value from before again.`,
+    done: `${added} No vault holds the new value. ${VAULT}/${app.places[0]} got the previous value again.`,
     safe: kept,
-    next: `${log} Then retry this rotation, which goes on putting things back.`,
+    next: `${log} Then retry this rotation, which continues the rollback.`,
     resume: "overlapping",
   });
   expect((await world.run(rotationId)).row.status).toBe("cancelled");
@@ -705,7 +704,7 @@ test("a person who has to look is told where the rotation stands, whole", async 
   expect((await world.run(ofVault)).row.status).toBe("completed");
 });
 
-test("an old value that signs in no more is not put back", async () => {
+test("an old value that no longer signs in is not restored", async () => {
   const app = world.application(name());
   const { rotationId, newKeyId } = await overlapping(app);
   control().directory.removeSecret(app.appId, app.keyId);
@@ -718,7 +717,7 @@ test("an old value that signs in no more is not put back", async () => {
   expect(live(app)).toEqual([newKeyId]);
 });
 
-test("a new secret that somebody removed keeps the old one alive", async () => {
+test("a new secret that another party removed keeps the old one from being removed", async () => {
   const app = world.application(name());
   const { rotationId, newKeyId } = await overlapping(app);
   control().directory.removeSecret(app.appId, newKeyId!);
@@ -776,23 +775,23 @@ test("a secret that was rotated before keeps its own tags, and has room for the 
   });
 });
 
-test("whoever would change an application is told how long another one has that right, to the millisecond", async () => {
+test("a worker that wants to change an application gets the remaining time of another worker's lease, to the millisecond", async () => {
   const tables = world.tables();
   const { clock } = world;
   const changed: string[] = [];
-  /** Somebody changes an application, where the store says that the right was given or taken so long ago. */
+  /** Changes an application while the store reports that the lease was taken or released some time ago. */
   const change = async (who: string, ageMs?: number, meanwhile = async () => {}) => {
     const getWithAge: typeof tables.getWithAge = async (...row) => {
       const found = await tables.getWithAge(...row);
       return found && { ...found, ageMs: ageMs ?? found.ageMs };
     };
-    const turn = createTurn(
+    const turn = createStepContext(
       { tables: { ...tables, getWithAge }, clock, randomness: systemRandomness() } as never,
       {} as never,
       who,
       BOSS,
     );
-    return await turn.directory(async () => {
+    return await turn.withDirectoryLease(async () => {
       changed.push(who);
       await meanwhile();
     });
@@ -810,12 +809,12 @@ test("whoever would change an application is told how long another one has that 
       [299_999, 30],
     ] as const)
       await expect(change("meanwhile", ageMs)).rejects.toEqual(later(seconds));
-    await change("after the second died", 5 * MINUTE_MS);
+    await change("after the second crashed", 5 * MINUTE_MS);
   });
-  expect(changed).toEqual(["first", "second", "after the second died"]);
+  expect(changed).toEqual(["first", "second", "after the second crashed"]);
 });
 
-test("whoever dies while a rotation is asked for, it began or it did not", async () => {
+test("after a crash while a rotation is requested, it either started or did not", async () => {
   let begins = 0;
   for (let at = 1; ; at++) {
     const app = world.application(name());
@@ -834,7 +833,7 @@ test("whoever dies while a rotation is asked for, it began or it did not", async
   expect(begins).toBeGreaterThan(2);
 });
 
-test("a write of somebody else's that came in between is told to a person", async () => {
+test("a version of another writer in between needs attention", async () => {
   const app = world.application(name());
   const rotationId = await begun(app);
   await world.run(rotationId, { until: ({ status }) => status === "publishing" });
@@ -960,7 +959,7 @@ const versionOf = (place: string) =>
 const held = async (rotationId: string, until: (row: RotationRecord) => boolean = (row) => row.needsConfirmation) =>
   (await world.run(rotationId, { until })).row;
 
-test("who goes on reading the old version holds the end back, and is named; silence ends nothing early", async () => {
+test("a reader of the old version delays the end and is named; missing reads end nothing early", async () => {
   withLogs();
   const app = world.application(name());
   const [place] = app.places as [string];
@@ -982,7 +981,7 @@ test("who goes on reading the old version holds the end back, and is named; sile
     status: "overlapping",
     reasons: [expect.stringContaining(`${stays} read the old version ${old} of ${VAULT}/${place}`)],
   });
-  // That it is not seen any more is no sign that it has the new one.
+  // Missing reads do not prove that the reader has the new version.
   const now = () => world.clock.now().getTime();
   for (let day = 0; day < 2; day++) {
     world.pass(DAY_MS + HOUR_MS);

@@ -16,7 +16,7 @@ import { ADMIN, type Answer, Service } from "../support/service.ts";
  * the suite one in all.
  */
 const DEATHS = 15;
-/** Every rotation has so many writes and so many calls. */
+/** Number of writes and calls of each rotation. */
 const LEAST_STEPS = 24;
 
 const [VAULT, SECRET, OWN] = ["kv-shop", "db", "kv-lifecycle-service"];
@@ -55,7 +55,7 @@ const resources: CompanyResource[] = [
 
 const dice = new Dice(SEED);
 const storageClock = movedClock();
-/** What all hosts wrote, the dead ones too. */
+/** Logs of all hosts, including crashed ones. */
 const lines: string[][] = [];
 const values = ["value-before-everything"];
 let service: Service;
@@ -156,7 +156,10 @@ class Death {
     return this.#killed !== undefined;
   }
 
-  /** Another host goes on, once all that the dead one held has lapsed. @returns whether one was killed since the last time. */
+  /**
+   * Starts another host after the leases of the crashed one have expired. @returns Whether a host was killed since the last
+   * call.
+   */
   async survived(): Promise<boolean> {
     if (this.#killed === undefined || service.hosts.length > 0) return false;
     await this.#killed;
@@ -177,7 +180,7 @@ class Death {
   }
 }
 
-/** As somebody who does not give up: hosts die while they answer. */
+/** Repeats a request while hosts crash during their responses. */
 async function insist(death: Death, ask: () => Promise<Answer>): Promise<Answer> {
   for (;;) {
     await death.survived();
@@ -210,7 +213,7 @@ async function followed(id: string, death: Death): Promise<Rotation> {
 
 type Outcome = "completed" | "rolledBack";
 
-/** One rotation in which a host dies at the moment, if it comes. */
+/** Runs one rotation in which a host crashes at the given moment, if it is reached. */
 async function rotated(outcome: Outcome, moment: Moment) {
   const { control } = service.cloud;
   const { consumers } = control;
@@ -240,7 +243,7 @@ async function rotated(outcome: Outcome, moment: Moment) {
   }
 }
 
-/** What holds after a rotation, whoever died on the way. */
+/** Checks the invariants after a rotation, whichever host crashed. */
 async function standsAs(value: string, row: Rotation, where: string): Promise<void> {
   const { control } = service.cloud;
   const { consumers } = control;
@@ -251,7 +254,7 @@ async function standsAs(value: string, row: Rotation, where: string): Promise<vo
     else if (how === "action") expect([id, state], where).toEqual([id, "restored"]);
   }
   expect(consumers.calls()[leftOut.toLowerCase()] ?? 0, where).toBe(0);
-  // Those that take it by themselves may have had another one for a while.
+  // Automatic consumers may have had another value for a while.
   await pass(31 * MINUTE_MS);
   const held = consumers.values(PLACE).filter(({ resource }) => !resource.startsWith(leftOut));
   expect(held.length, where).toBe(included.length);
@@ -260,7 +263,7 @@ async function standsAs(value: string, row: Rotation, where: string): Promise<vo
   }
   expect([consumers.gaps(), control.directory.gaps()], where).toEqual([[], []]);
   if (heldNow().length > 0) {
-    // A value that was held by a request that died is removed by the timer.
+    // The timer removes a held copy of a crashed request.
     await pass(2 * 60 * MINUTE_MS);
     await wake();
   }
@@ -298,7 +301,7 @@ const HOW: Moment["how"][] = ["before", "after"];
 
 if (IS_CAMPAIGN) {
   test.each<Outcome>(["completed", "rolledBack"])(
-    `killed at ${DEATHS} moments of one that ends %s, it ends so all the same`,
+    `killed at ${DEATHS} moments of a rotation that ends %s, it ends in the same way`,
     { timeout: 1_800_000 },
     async (outcome) => {
       const { steps } = await rotated(outcome, { of: "write", at: Number.POSITIVE_INFINITY, how: "before" });
@@ -308,7 +311,7 @@ if (IS_CAMPAIGN) {
       while (died.length < DEATHS) {
         expect(++rotations).toBeLessThan(2 * DEATHS);
         const of = died.length % 2 === 0 ? "write" : "call";
-        // Spread over the whole; what came too late to happen is drawn anew.
+        // Spread over the whole rotation. Moments after its end are drawn again.
         const among = steps[`${of}s`];
         const part = Math.ceil(among / DEATHS);
         const at = Math.max(1, Math.floor((died.length * among) / DEATHS) + drawn(part));
@@ -316,12 +319,12 @@ if (IS_CAMPAIGN) {
         if ((await rotated(outcome, moment)).died) died.push(`${moment.how} ${of} ${moment.at}`);
       }
       console.info(
-        `${outcome}: ${died.length} deaths in ${rotations} rotations of ${JSON.stringify(steps)}: ${died.join(", ")}; SEED=${SEED}`,
+        `${outcome}: ${died.length} crashes in ${rotations} rotations of ${JSON.stringify(steps)}: ${died.join(", ")}; SEED=${SEED}`,
       );
     },
   );
 } else {
-  test("killed at a moment, another host goes on to the end", { timeout: 300_000 }, async () => {
+  test("killed at a moment, another host continues to the end", { timeout: 300_000 }, async () => {
     const outcome: Outcome = dice.oneIn(2) ? "completed" : "rolledBack";
     const of = dice.oneIn(2) ? "write" : "call";
     const moment: Moment = { of, at: drawn(LEAST_STEPS), how: HOW[drawn(2) - 1]! };

@@ -8,7 +8,7 @@ import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { Company, type Trouble } from "./consumers.ts";
 import { keepsSecrets } from "./invariants.ts";
-import { BOSS, type Death, VAULT, World } from "./room.ts";
+import { BOSS, type Death, VAULT, World } from "./world.ts";
 
 /** In a campaign workers die at 30 moments of each scenario, and each consumer fails. */
 const OWN = "kv-lifecycle-service";
@@ -48,7 +48,7 @@ const stateOf = (row: RotationRecord, id: string) => row.consumers!.find((one) =
 const refused = (code: string, detail?: RegExp) =>
   expect.objectContaining({ code, ...(detail && { message: expect.stringMatching(detail) }) });
 
-/** Those of one kind after the other: 40 in all. */
+/** Consumers by kind, 40 in all. */
 const KINDS: { how: PlannedConsumer["how"]; number: number }[] = [
   { how: "action", number: 20 },
   { how: "automatic", number: 12 },
@@ -66,7 +66,7 @@ function forty(secretName: string, troubled?: { id: string; trouble: Trouble }):
   }
 }
 
-/** What holds of everybody, however a rotation ended. */
+/** Checks the invariants of all consumers, however a rotation ended. */
 function nobodyWentWithout(request: Asked, row: RotationRecord): void {
   for (const { id, value } of company.worked) expect([OLD, NEW], id).toContain(value);
   const held = control()
@@ -91,7 +91,7 @@ test("a secret that 40 use gets a new value, and each ends as its kind says", as
     expect(state, id).toBe(how === "blind" ? "unverified" : "verified");
   }
   expect(waits.reasons).toHaveLength(8);
-  expect(waits.reasons[0]).toMatch(/Nobody can see what webApp blind-\d holds/);
+  expect(waits.reasons[0]).toMatch(/The service can't see which value webApp blind-\d holds/);
   // Smallest blast first, one after the other, each once.
   expect(company.acted).toEqual(Array.from({ length: 20 }, (_, index) => `action-${19 - index}`));
   expect(company.calls.filter(({ id }) => id.startsWith("blind"))).toEqual([]);
@@ -131,7 +131,7 @@ test.each(FAILING)(
     const { row } = await world.run(await begin(request));
     expect(row).toMatchObject({ status: "rolledBack", failure: { code: "consumerFailed" } });
     expect(row.failure!.message).toContain(troubled.id);
-    // Those before it in the order, and itself unless it refused.
+    // The consumers before it in the order, and the consumer itself unless it rejected the refresh.
     const refusing = troubled.trouble === "denied" || troubled.trouble === "throttled";
     const touched = (refusing ? 19 : 20) - Number(troubled.id.split("-")[1]);
     expect(row.consumers!.filter(({ touchedAt }) => touchedAt !== undefined)).toHaveLength(touched);
@@ -170,7 +170,7 @@ test("only those that are included are touched, and what they would break is ref
   ]);
 });
 
-test("without verification everybody is told once and nobody has it put back", async () => {
+test("without verification each consumer is refreshed once and none is restored", async () => {
   const request = { ...secret(), skipVerification: true };
   company.add("good", request.secret.secretName, "action", { blast: 1 });
   company.add("slow", request.secret.secretName, "action", { blast: 2, trouble: "never takes it" });
@@ -180,7 +180,7 @@ test("without verification everybody is told once and nobody has it put back", a
   expect(company.acted).toEqual(["good", "slow"]);
   company.readers.get("slow")!.trouble = undefined;
   await expect(world.start().finish(rotationId, false, BOSS)).rejects.toEqual(refused("notFinishable"));
-  await company.act(row.consumers![1]!, {
+  await company.refresh(row.consumers![1]!, {
     ...request.secret,
     version: row.publications[0]!.writtenVersion!,
     restart: false,
@@ -202,7 +202,7 @@ test("one that can't be brought back is shown to a person, after all others were
   const { row } = await world.run(rotationId);
   expect(row).toMatchObject({ status: "needsAttention", attention: { code: "consumerNotRestored" } });
   expect(row.attention!.done).toMatch(
-    /Told to take it: webApp first\..*Back on the value from before: webApp second, webApp last/,
+    /Refreshed to take it: webApp first\..*Consumers with the previous value again: webApp second, webApp last/,
   );
   expect(company.valueOf("first")).toBe(NEW);
   company.readers.get("first")!.trouble = undefined;
@@ -259,7 +259,7 @@ test("an application's consumers are refreshed too, and one left out keeps the o
   const used = (id: string) => control().directory.keyIdOf(app.appId, company.valueOf(id));
   expect([used("included"), used("left-out")]).toEqual([row.newKeyId, app.keyId]);
   const left = row.consumers!.find(({ id }) => id === "left-out")!;
-  await company.act(left, {
+  await company.refresh(left, {
     ...left,
     version: row.publications[0]!.writtenVersion!,
     restart: false,
@@ -268,7 +268,7 @@ test("an application's consumers are refreshed too, and one left out keeps the o
   expect((await world.run(rotationId)).row.status).toBe("completed");
 });
 
-test("the new secret of an application outlives a way back while somebody may hold it", async () => {
+test("a rollback keeps the new secret of an application while a consumer may hold it", async () => {
   const live = (appId: string) =>
     control()
       .directory.secrets(appId)
@@ -282,7 +282,7 @@ test("the new secret of an application outlives a way back while somebody may ho
   expect(row).toMatchObject({ status: "rolledBack", attempts: [{ state: "left" }] });
   expect(row.notes.join(" ")).toMatch(/not removed.*nobody-sees/);
   expect(live(app.appId)).toHaveLength(2);
-  // Without the one that nobody sees it goes as soon as the slow one has the old value back.
+  // Without the blind consumer the secret is removed as soon as the slow one has the old value again.
   company.readers.delete("nobody-sees");
   const other = world.application(`slow-${++names}`);
   company.readers.clear();
@@ -337,7 +337,7 @@ test("a value is held before its rotation is written, and removed where that nev
   world.pass(2 * HOUR_MS);
   await world.start().wake();
   expect(held()).toEqual([]);
-  // Whoever holds one may be about to write its rotation: an hour he has.
+  // A request that stored a held copy may be about to store its rotation, for up to an hour.
   for (let at = 1; held().length === 0; at++)
     await world
       .start({ at, how: "after" })
@@ -351,11 +351,11 @@ test("a value is held before its rotation is written, and removed where that nev
   expect(held()).toEqual([]);
 });
 
-/** Moments at which a worker dies; another then goes on. */
+/** Moments at which a worker crashes. Another one then continues. */
 const MOMENTS = IS_CAMPAIGN ? 30 : 2;
 
 test.each(["completed", "rolledBack"] as const)(
-  "whoever dies where, a rotation that ends %s touches everybody as it should",
+  "a rotation that ends %s refreshes all consumers correctly after a crash at any call",
   async (ends) => {
     const once = async (death?: Death) => {
       anew();
@@ -382,7 +382,7 @@ test.each(["completed", "rolledBack"] as const)(
       died += (await once({ at, how: (["before", "after", "late"] as const)[moment % 3]! })).deaths;
     }
     expect(died).toBeGreaterThan(0);
-    if (IS_CAMPAIGN) console.log(`${ends}: ${died} deaths, ${calls} calls of a rotation without one`);
+    if (IS_CAMPAIGN) console.log(`${ends}: ${died} crashes, ${calls} calls of a rotation without one`);
   },
 );
 

@@ -34,17 +34,17 @@ async function failureOf(work: Promise<unknown>): Promise<CloudFailure> {
   throw error;
 }
 
-test("without a store there is none", () => {
+test("without an address there is no store", () => {
   expect(open({})).toBeUndefined();
 });
 
-test("a connection string that is none stops the start and is not repeated", () => {
+test("an invalid connection string stops the start and is not repeated", () => {
   const environment = { APP_CONFIGURATION_CONNECTION_STRING: `Endpoint=http://x;Secret=${secret}` };
   expect(() => open(environment)).toThrow("APP_CONFIGURATION_CONNECTION_STRING must look like");
   expect(() => open(environment)).not.toThrow(secret);
 });
 
-test("the service's own keys without a label are read, signed with the store's key", async () => {
+test("the service's own keys without a label are read with the store's key", async () => {
   server.answer((_, response) =>
     response.writeHead(200, TYPE).end(page({ logLevel: "DEBUG", discoveryMaxWorkers: " 7 " })),
   );
@@ -81,16 +81,16 @@ test.each([
   [403, "accessDenied"],
   [500, "unreachable"],
   [429, "throttled"],
-] as const)("an answer %i is the failure %s, which repeats no secret", async (status, code) => {
+] as const)("with only an address it is read with the service's identity", async (status, code) => {
   server.answer((_, response) => response.writeHead(status, { ...TYPE, "retry-after-ms": "1" }).end("{}"));
   const failure = await failureOf(byKey().read());
   expect(failure.code).toBe(code);
   expect(`${failure.message} ${failure.remedy}`).not.toContain(secret);
-  // One retry at most: requests wait for it.
+  // One retry at most, because requests wait for it.
   expect(server.requests.length).toBeLessThanOrEqual(2);
 });
 
-test("no answer at all is a failure", async () => {
+test("no response is a failure", async () => {
   server.answer((request) => request.socket.destroy());
   expect((await failureOf(byKey().read())).code).toBe("unreachable");
 });

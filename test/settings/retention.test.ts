@@ -29,7 +29,7 @@ function retentionOver(stores: HistoryStore[], clock = stillClock(), audit: Audi
   return { clock, audit, settings, retention: createRetention({ settings, stores, audit, clock }) };
 }
 
-/** A history whose entries are ages in days; a call removes at most `perCall` of them. */
+/** A history whose entries are their ages in days. A call removes at most `perCall` of them. */
 function history(type: HistoryType, ages: number[], clock: { now(): Date }, perCall = 1000): HistoryStore {
   const born = ages.map((age) => clock.now().getTime() - age * DAY_MS);
   return {
@@ -49,7 +49,7 @@ const refusing = (type: HistoryType, error: Error): HistoryStore => ({
   purge: () => Promise.reject(error),
 });
 
-test("each history is kept as long as its setting says, or as the request does", async () => {
+test("each history is kept for the days of its setting, or of the request", async () => {
   const clock = stillClock();
   const ages = [300, 150, 100, 40, 1];
   const stores = (["audit", "rotation", "sync", "alerts", "scans"] as const).map((type) => history(type, ages, clock));
@@ -81,7 +81,7 @@ test("each history is kept as long as its setting says, or as the request does",
   ]);
 });
 
-test("a history that nothing keeps has no entries, and none to purge", async () => {
+test("a history that no module registered has no entries, and none to purge", async () => {
   const { retention } = retentionOver([]);
   expect((await retention.stats()).map((one) => [one.total, one.oldest])).toEqual(Array(5).fill([0, null]));
   expect((await retention.purgeAll(1, admin)).map((one) => [one.removed, one.more, one.problem])).toEqual(
@@ -89,7 +89,7 @@ test("a history that nothing keeps has no entries, and none to purge", async () 
   );
 });
 
-test("the daily run goes on until nothing is due, a call removes what one call can", async () => {
+test("the daily run repeats limited calls until nothing is due", async () => {
   const clock = stillClock();
   const sync = history("sync", [60, 59, 58, 57, 56, 1], clock, 2);
   const { retention } = retentionOver([sync], clock);
@@ -98,7 +98,7 @@ test("the daily run goes on until nothing is due, a call removes what one call c
   expect(reports.find((one) => one.historyType === "sync")).toMatchObject({ removed: 3, more: false });
 });
 
-test("what twenty calls leave of a history is the next day's", async () => {
+test("entries that remain after twenty calls are purged on the next day", async () => {
   const clock = stillClock();
   const { retention } = retentionOver([history("sync", Array(45).fill(60), clock, 2)], clock);
   const daily = async () =>
@@ -108,7 +108,7 @@ test("what twenty calls leave of a history is the next day's", async () => {
   expect(await daily()).toEqual({ ...report, removed: 5, more: false });
 });
 
-test("a history that can't be purged keeps none of the others from it, and says why", async () => {
+test("a history that can't be purged does not stop the others, and reports why", async () => {
   const clock = stillClock();
   const stores = [refusing("audit", new Problem("conflict", "Nothing is sealed.")), history("sync", [100], clock)];
   const { retention } = retentionOver(stores, clock);
@@ -123,7 +123,7 @@ test("a history that can't be purged keeps none of the others from it, and says 
   expect((await problemOf(retention.purge("audit", undefined, admin))).code).toBe("conflict");
 });
 
-test("a history that fails is heard of, after the others were purged", async () => {
+test("a failure of a history is thrown after the others were purged", async () => {
   const clock = stillClock();
   const sync = history("sync", [100], clock);
   const audit = recordingAudit();
@@ -138,13 +138,13 @@ test("a history that fails is heard of, after the others were purged", async () 
   ]);
 });
 
-test("of several that fail each is heard of", async () => {
+test("failures of several histories are all thrown", async () => {
   const failures = [new Error("the table is away"), new Error("the queue is away")] as const;
   const { retention } = retentionOver([refusing("audit", failures[0]), refusing("sync", failures[1])]);
   await expect(retention.runDue(admin)).rejects.toMatchObject({ errors: failures });
 });
 
-test("a purge is entered with what it removed", async () => {
+test("a purge is recorded with the number of removed entries", async () => {
   const clock = stillClock();
   const audit = recordingAudit();
   const { retention } = retentionOver([history("sync", [100], clock)], clock, audit);
@@ -160,7 +160,7 @@ test("a purge is entered with what it removed", async () => {
   ]);
 });
 
-test("the audit log counts what is sealed and what came since, and is never purged before its minimum", async () => {
+test("the audit log counts sealed and newer entries, and is never purged before its minimum retention", async () => {
   const clock = stillClock();
   const config = configWith({
     AUDIT_SIGNING_KEYS: `k1:${Buffer.alloc(32, 2).toString("base64")}`,

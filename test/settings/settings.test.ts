@@ -40,7 +40,7 @@ beforeEach(async () => {
   proxy.requests.length = 0;
 });
 
-/** One instance of the service; instances share the table, and the clock they are given. */
+/** One instance of the service. Instances share the table and the given clock. */
 function instance(given: {
   environment?: Record<string, string>;
   appConfiguration?: AppConfiguration;
@@ -71,7 +71,7 @@ async function described(settings: ReturnType<typeof createSettings>, key: Setti
   return (await settings.describe(DEFINITIONS[key].category)).settings.find((one) => one.key === key)!;
 }
 
-/** Three values of each setting besides its default, all different where it has as many. */
+/** Three values of each setting besides its default, all different if possible. */
 const SAMPLES: Record<SettingKey, [string, string, string | number | boolean]> = {
   discoveryMaxWorkers: ["2", "3", 4],
   discoveryScanTimeout: ["60", "61", 86_400],
@@ -93,7 +93,7 @@ const SAMPLES: Record<SettingKey, [string, string, string | number | boolean]> =
 
 describe("precedence", () => {
   test.each(SETTING_KEYS)(
-    "%s is default, environment, App Configuration or override, the later winning",
+    "%s comes from default, environment, App Configuration or override, the later has precedence",
     async (key) => {
       const [inEnvironment, inAppConfiguration, override] = SAMPLES[key];
       const { category, environmentVariable, default: standard } = DEFINITIONS[key];
@@ -125,7 +125,7 @@ describe("precedence", () => {
     },
   );
 
-  test("a value of App Configuration that does not fit is left out, shown and warned of once, and never repeated", async () => {
+  test("an invalid value of App Configuration is ignored, shown and logged once, and never repeated", async () => {
     const { settings, log, clock } = instance({
       environment: { DISCOVERY_MAX_WORKERS: "5" },
       appConfiguration: store({ discoveryMaxWorkers: "pa55word", enableNotifications: "TRUE", logLevel: "info" }),
@@ -143,7 +143,7 @@ describe("precedence", () => {
     expect(log.lines.join()).not.toContain("pa55word");
   });
 
-  test("a stored override that no longer fits is left out and shown", async () => {
+  test("a stored override that is no longer valid is ignored and shown", async () => {
     const old = { updatedAt: "2025-01-01T00:00:00.000Z", updatedBy: "bo" };
     await tables.put(SettingsRow, SETTINGS_PARTITION, OVERRIDES, {
       overrides: {
@@ -163,7 +163,7 @@ describe("precedence", () => {
 });
 
 describe("changing", () => {
-  test.each(SETTING_KEYS)("%s takes its bounds and nothing beyond them", async (key) => {
+  test.each(SETTING_KEYS)("%s accepts its limits and nothing beyond them", async (key) => {
     const { settings, audit } = instance({});
     const definition = DEFINITIONS[key];
     const [good, bad]: [unknown[], unknown[]] =
@@ -184,7 +184,7 @@ describe("changing", () => {
       expect(problem.errors?.[0]?.path).toBe(`body.${key}`);
     }
     expect(audit.events).toEqual([]);
-    // The thresholds are bound to each other as well: the other one is put out of the way.
+    // The thresholds limit each other, so the other one is set to a value that does not matter.
     const beside =
       key === "criticalExpiryDays"
         ? { warningExpiryDays: 730 }
@@ -195,7 +195,7 @@ describe("changing", () => {
     expect((await settings.values())[key]).toBe(good.at(-1));
   });
 
-  test("all of a request is taken or nothing", async () => {
+  test("a request is applied completely or not at all", async () => {
     const { settings, audit } = instance({});
     await problemOf(settings.update("performance", { discoveryMaxWorkers: 20, discoveryScanTimeout: 1 }, admin));
     await problemOf(settings.update("performance", { discoveryMaxWorkers: 20, logLevel: "DEBUG" }, admin));
@@ -224,7 +224,7 @@ describe("changing", () => {
     expect(await settings.values()).toMatchObject({ criticalExpiryDays: 7, warningExpiryDays: 30 });
   });
 
-  test("two instances that change one threshold each at the same time never leave them contradicting each other", async () => {
+  test("two instances that each change one threshold at the same time never leave a conflict", async () => {
     const [a, b] = [instance({}), instance({})];
     await a.settings.values();
     await b.settings.values();
@@ -237,7 +237,7 @@ describe("changing", () => {
     expect(criticalExpiryDays).toBeLessThan(warningExpiryDays);
   });
 
-  test("changes of two instances at the same time both hold", async () => {
+  test("concurrent changes of two instances are both stored", async () => {
     const [a, b] = [instance({}), instance({})];
     await Promise.all([
       a.settings.update("performance", { discoveryMaxWorkers: 50 }, admin),
@@ -246,7 +246,7 @@ describe("changing", () => {
     expect(await instance({}).settings.values()).toMatchObject({ discoveryMaxWorkers: 50, logLevel: "DEBUG" });
   });
 
-  test("only an override that is there can be removed, under its own category", async () => {
+  test("only an existing override can be removed, under its own category", async () => {
     const { settings } = instance({});
     expect((await problemOf(settings.remove("logging", "logLevel", admin))).code).toBe("notFound");
     expect((await problemOf(settings.remove("logging", "discoveryMaxWorkers", admin))).code).toBe("notFound");
@@ -266,7 +266,7 @@ describe("changing", () => {
     expect(new Set(sources)).toEqual(new Set(["default"]));
   });
 
-  test("a stale etag is refused; a change of another category does not make one stale", async () => {
+  test("a stale ETag is rejected; a change of another category does not make one stale", async () => {
     const { settings } = instance({});
     const { etag } = await settings.describe("performance");
     await settings.update("logging", { logLevel: "DEBUG" }, admin);
@@ -284,7 +284,7 @@ describe("changing", () => {
     expect((await settings.values()).discoveryMaxWorkers).toBe(10);
   });
 
-  test("a change is entered with its old and new values, before and after it is made", async () => {
+  test("a change is recorded with its old and new values, before and after it is made", async () => {
     const { settings, audit } = instance({ environment: { LOG_LEVEL: "ERROR" } });
     await settings.update("logging", { logLevel: "DEBUG" }, admin);
     const entry = {
@@ -309,14 +309,14 @@ describe("changing", () => {
     });
   });
 
-  test("nothing changes when it can't be entered", async () => {
+  test("nothing changes if the change can't be recorded", async () => {
     const { settings, audit } = instance({});
     audit.append = () => Promise.reject(new Error("no audit"));
     await expect(settings.update("logging", { logLevel: "DEBUG" }, admin)).rejects.toThrow("no audit");
     expect((await instance({}).settings.values()).logLevel).toBe("INFO");
   });
 
-  test("listeners hear which settings changed, once each change holds", async () => {
+  test("listeners get the changed settings, after each change is stored", async () => {
     const { settings } = instance({});
     const heard: unknown[] = [];
     settings.onChange(async (keys) => {
@@ -331,7 +331,7 @@ describe("changing", () => {
     ]);
   });
 
-  test("a change whose listener fails holds, and its repeat or the timer tells the listener of it", async () => {
+  test("a change whose listener fails stays, and its repeat or the timer calls the listener", async () => {
     const { settings, audit } = instance({});
     const heard: string[][] = [];
     let failures = 2;
@@ -356,7 +356,7 @@ describe("changing", () => {
     expect(heard).toEqual([["criticalExpiryDays"], ["later", "criticalExpiryDays"]]);
   });
 
-  test("a change that comes while listeners are told of another one is not forgotten", async () => {
+  test("a change during a notification of another one is not lost", async () => {
     const { settings } = instance({});
     const other = instance({}).settings;
     other.onChange(() => Promise.reject(new Error("down")));
@@ -371,7 +371,7 @@ describe("changing", () => {
 });
 
 describe("reading", () => {
-  test("values cost one table request a load, whoever asks meanwhile, and none for 20 seconds after it", async () => {
+  test("values cost one table request per load for all callers, and none for 20 seconds after it", async () => {
     const { settings, clock } = instance({});
     await Promise.all(Array.from({ length: 10 }, () => settings.values()));
     clock.forward(19_000);
@@ -382,7 +382,7 @@ describe("reading", () => {
     expect(proxy.requests).toHaveLength(2);
   });
 
-  test("another instance feels a change within 30 seconds, this one at once and without a restart", async () => {
+  test("another instance applies a change within 30 seconds, this one at once and without a restart", async () => {
     const clock = stillClock();
     const [a, b] = [instance({ clock }), instance({ clock })];
     await b.settings.values();
@@ -393,7 +393,7 @@ describe("reading", () => {
     expect(b.settings.current()?.logLevel).toBe("DEBUG");
   });
 
-  test("a load that read before a change and ends after it does not bring the old values back", async () => {
+  test("a load that read before a change and ends after it does not restore the old values", async () => {
     let release = () => {};
     let hasRead = () => {};
     let held: Promise<void> | undefined;
@@ -426,7 +426,7 @@ describe("reading", () => {
     expect((await settings.values()).logLevel).toBe("DEBUG");
   });
 
-  test("what is known of App Configuration stays in force while it can't be reached", async () => {
+  test("the last values of App Configuration stay in use while it can't be reached", async () => {
     let read: AppConfiguration["read"] = () => Promise.reject(unreachable());
     const { settings, log, clock } = instance({
       environment: { DISCOVERY_MAX_WORKERS: "5" },
@@ -441,7 +441,7 @@ describe("reading", () => {
     read = () => Promise.reject(unreachable());
     clock.forward(20_000);
     expect((await settings.values()).discoveryMaxWorkers).toBe(77);
-    // Who asks for what is in force at this moment is not told what was.
+    // A caller that requests the present values does not get cached ones.
     expect(await settings.fresh()).toBeUndefined();
   });
 
@@ -474,7 +474,7 @@ describe("reading", () => {
       { criticalExpiryDays: 7, warningExpiryDays: 15 },
       { criticalExpiryDays: "environment" },
     ],
-  ])("when sources contradict each other, %s", async (_, environment, inStore, values, ignored) => {
+  ])("if sources conflict, %s", async (_, environment, inStore, values, ignored) => {
     const { settings } = instance({ environment, appConfiguration: store(inStore) });
     expect(await settings.values()).toMatchObject(values);
     const shown = (await settings.describe("compliance-policy")).settings;

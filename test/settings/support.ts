@@ -15,7 +15,7 @@ export function configWith(environment: Record<string, string | undefined> = {})
   });
 }
 
-/** A clock that stands still until it is moved. */
+/** A clock that stands still until a test advances it. */
 export function stillClock(): Clock & { forward(milliseconds: number): void } {
   let now = Date.parse("2026-11-21T10:00:00Z");
   return {
@@ -26,7 +26,7 @@ export function stillClock(): Clock & { forward(milliseconds: number): void } {
   };
 }
 
-/** Keeps what it is told, in order. */
+/** Records log lines in order. */
 export function recordingAudit(): Audit & { events: AuditEvent[] } {
   const events: AuditEvent[] = [];
   const keep = async (event: AuditEvent) => {
@@ -35,7 +35,7 @@ export function recordingAudit(): Audit & { events: AuditEvent[] } {
   return { events, append: keep, refused: keep } as Audit & { events: AuditEvent[] };
 }
 
-/** The problem that the work ends with; anything else fails the test. */
+/** Returns the problem that the work throws. Any other result fails the test. */
 export async function problemOf(work: Promise<unknown>): Promise<Problem> {
   const error = await work.then(
     () => new Error("It succeeded."),

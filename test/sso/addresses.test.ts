@@ -10,7 +10,7 @@ import {
   ORIGIN,
   problemOf,
   startDeployments,
-} from "./room.ts";
+} from "./support.ts";
 
 let deployments: Awaited<ReturnType<typeof startDeployments>>;
 let deployment: Deployment;
@@ -22,7 +22,7 @@ beforeEach(() => {
   deployment = deployments.next();
 });
 
-/** Counts whoever connects, on every address of this machine. */
+/** Counts connections on every address of this machine. */
 let listener: Server;
 let port: number;
 let connected = 0;
@@ -36,7 +36,7 @@ beforeAll(async () => {
 });
 afterAll(() => void listener.close());
 
-/** Connections that were begun to the listener or to the port of https, which nobody listens at here. */
+/** Connections to the listener or to the https port, on which nothing listens here. */
 const attempts: string[] = [];
 const connect = Socket.prototype.connect;
 beforeAll(() => {
@@ -50,7 +50,7 @@ afterAll(() => {
   Socket.prototype.connect = connect;
 });
 
-/** Names of a resolver that somebody else controls. */
+/** Host names of a resolver that an attacker controls. */
 const RESOLVED: Record<string, string[]> = {
   "private.example": ["10.0.0.1"],
   "loopback.example": ["127.0.0.1"],
@@ -59,7 +59,7 @@ const RESOLVED: Record<string, string[]> = {
   "mapped.example": ["::ffff:127.0.0.1"],
   "metadata.example": ["169.254.169.254"],
   "nat64.example": ["64:ff9b::7f00:1"],
-  // That a name is asked for once, and the address that was checked is the one connected to: test/outgoing.
+  // test/outgoing tests that a name is resolved once, and that the checked address is the one connected to.
 };
 const resolve: NonNullable<InstanceOptions["resolve"]> = async (host) =>
   (RESOLVED[host] ?? [host === "localhost" ? "127.0.0.1" : host]).map((address) => ({
@@ -67,7 +67,7 @@ const resolve: NonNullable<InstanceOptions["resolve"]> = async (host) =>
     family: address.includes(":") ? 6 : 4,
   }));
 
-/** Every way to write an address of this machine or its network that a URL takes. */
+/** All URL spellings of an address of this machine or its network. */
 const PRIVATE = [
   "127.0.0.1",
   "127.1",
@@ -100,10 +100,10 @@ const PRIVATE = [
 const issuers = () => PRIVATE.flatMap((host) => [`https://${host}:${port}`, `https://${host}`]);
 
 describe("no packet reaches a private address", () => {
-  test("by looking an issuer up, for anybody", async () => {
+  test("when an anonymous caller reads a discovery document", async () => {
     const instance = deployment.start({
       resolve,
-      // Named for configured providers, which means nothing here.
+      // Configured hosts are allowed for configured providers, but not here.
       config: { PRIVATE_TARGET_HOSTS: [`127.0.0.1:${port}`, `localhost:${port}`, "127.0.0.1:443"] },
     });
     let address = 0;
@@ -115,7 +115,7 @@ describe("no packet reaches a private address", () => {
     expect([connected, attempts]).toEqual([0, []]);
   });
 
-  test("by testing or saving a configuration, but for the hosts that are named", async () => {
+  test("when a configuration is tested or saved, except for the configured hosts", async () => {
     const instance = deployment.start({ resolve });
     const client = { oidcClientId: "c", oidcClientSecret: "s" };
     for (const oidcIssuer of [...issuers(), `http://127.0.0.1:${port}`]) {
@@ -134,13 +134,13 @@ describe("no packet reaches a private address", () => {
     }
     expect([connected, attempts]).toEqual([0, []]);
 
-    // The control: the same address, named.
+    // Control: the same address as a configured host.
     const named = deployment.start({ resolve, config: { PRIVATE_TARGET_HOSTS: [`127.0.0.1:${port}`] } });
     await named.sso.test({ oidcIssuer: `http://127.0.0.1:${port}`, ...client }, ADMINISTRATOR, ORIGIN);
     expect([connected, attempts]).toEqual([1, [`127.0.0.1:${port}`]]);
   });
 
-  test("by plain http once the service itself is reached from elsewhere", async () => {
+  test("over plain http, if the service itself is not on this machine", async () => {
     const { issuer: oidcIssuer } = deployments.cloud.oidc;
     const test = (instance: Instance) => problemOf(instance.sso.test({ oidcIssuer }, ADMINISTRATOR, ORIGIN));
     expect(await test(deployment.start())).toBe("none");
@@ -150,8 +150,8 @@ describe("no packet reaches a private address", () => {
   });
 });
 
-describe("looking an issuer up", () => {
-  test("is done ten times a minute from one address", async () => {
+describe("reading a discovery document", () => {
+  test("is limited to ten times a minute per address", async () => {
     const instance = deployment.start({ resolve });
     const codes: string[] = [];
     for (let call = 0; call < 11; call++) codes.push(await problemOf(instance.sso.discover("https://127.0.0.1", HERE)));
@@ -159,7 +159,7 @@ describe("looking an issuer up", () => {
     expect(await problemOf(instance.sso.discover("https://127.0.0.1", from("192.0.2.77")))).toBe("invalidRequest");
   });
 
-  test("says the same of what is not there, not public and not to be understood", async () => {
+  test("returns the same error for a missing, private or malformed address", async () => {
     const instance = deployment.start({ resolve });
     const told = (issuer: string) =>
       instance.sso.discover(issuer, HERE).then(

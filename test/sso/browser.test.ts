@@ -37,7 +37,7 @@ beforeAll(async () => {
 let addresses = 0;
 beforeEach(async () => {
   await context.clearCookies();
-  // Another address for each test, since sign-ins from one address are limited.
+  // Each test has its own address, because sign-ins from one address are limited.
   await context.setExtraHTTPHeaders({ "X-Forwarded-For": `198.51.100.${++addresses}` });
 });
 afterAll(async () => {
@@ -46,8 +46,8 @@ afterAll(async () => {
 });
 
 /**
- * A page of its own. /docs is where people land here, since its own script may call the service; what it shows is another
- * test's matter, so the large scripts of it are not loaded.
+ * Opens a page. /docs is the page after the sign-in; its scripts may call the service. Its large scripts are not loaded,
+ * because another test covers its content.
  */
 async function newPage(): Promise<Page> {
   const page = await context.newPage();
@@ -66,7 +66,7 @@ async function open(address: string): Promise<Page> {
 
 const choose = (page: Page, name: string) => page.getByRole("button", { name }).click();
 
-/** A request by the page's own script, as the page for people makes them. */
+/** A request by the page's own script. */
 const call = (page: Page, method: string, address: string) =>
   page.evaluate(
     async ([method, address]) => {
@@ -77,7 +77,7 @@ const call = (page: Page, method: string, address: string) =>
     [method, address],
   );
 
-/** What somebody reads who could not be signed in: a page in words, with the request's id, and no session. */
+/** The text of the page after a failed sign-in: with the request's id, and without a session. */
 async function endsOnPage(page: Page, status: number, address: string | RegExp): Promise<void> {
   const [answer] = await Promise.all([
     page.waitForResponse((one) => one.status() === status),
@@ -95,7 +95,7 @@ withBrowser.each([
   ["oidc", /\/authorize\?|\/interaction\//, "cross-site"],
   ["saml", /\/saml\/sso\?/, "cross-site"],
 ] as const)(
-  "by %s somebody signs in, comes to where he wanted to, calls with the cookie and signs out",
+  "with %s a user signs in, reaches the requested page, calls with the cookie and signs out",
   async (protocol, atProvider, site) => {
     await switchTo(protocol);
     const page = await open("/auth/sso/login?returnUrl=/docs");
@@ -121,7 +121,7 @@ withBrowser.each([
 );
 
 withBrowser.each(["oidc", "saml"] as const)(
-  "by %s the first of two tabs, and whoever comes back twice, is told to begin again",
+  "with %s the first of two tabs, and a repeated callback, get a page that asks to sign in again",
   async (protocol) => {
     await switchTo(protocol);
     const first = await open("/auth/sso/login");
@@ -134,13 +134,13 @@ withBrowser.each(["oidc", "saml"] as const)(
     await second.waitForURL(`${base}/docs`);
     await call(second, "POST", "/auth/logout");
     const request = await callback;
-    // Also whoever still has the cookie of that sign-in.
+    // Even with the cookie of that sign-in.
     await context.addCookies(bound);
     const replayed = await newPage();
     if (protocol === "oidc") {
       await Promise.all([endsOnPage(replayed, 400, /callback/), replayed.goto(request.url())]);
     } else {
-      // As the provider's page sends it: a form, from its own site.
+      // Posted like the provider's page does: a form, from its own site.
       await replayed.goto(`${provider}/jwks`);
       const fields = Object.fromEntries(new URLSearchParams(request.postData()!));
       await replayed.setContent(formTo(request.url(), fields));
@@ -173,7 +173,7 @@ withBrowser("an administrator who came in by it switches passwords off, and on a
   await page.close();
 });
 
-withBrowser("a foreign returnUrl, and somebody who refuses, end on a page that says so", async () => {
+withBrowser("a foreign returnUrl, and a user who cancels, end on a page with an explanation", async () => {
   await switchTo("oidc");
   for (const foreign of ["https://elsewhere.example/", "//elsewhere.example/", "/\\elsewhere.example"]) {
     const page = await newPage();
@@ -184,7 +184,7 @@ withBrowser("a foreign returnUrl, and somebody who refuses, end on a page that s
   }
   const page = await open("/auth/sso/login");
   await Promise.all([endsOnPage(page, 400, /callback/), choose(page, "Nobody")]);
-  // What the provider wrote is not shown.
+  // Text of the provider is not shown.
   expect(await page.content()).not.toContain("was chosen");
   await page.close();
 });

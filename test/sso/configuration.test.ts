@@ -17,7 +17,7 @@ import {
   problemOf,
   signIn,
   startDeployments,
-} from "./room.ts";
+} from "./support.ts";
 
 let deployments: Awaited<ReturnType<typeof startDeployments>>;
 let deployment: Deployment;
@@ -45,7 +45,7 @@ const messageOf = (work: Promise<unknown>) =>
     (error: Error) => error.message,
   );
 const system = { actor: "system", requestId: "test" };
-/** The secrets of single sign-on that the vault holds, by their names. */
+/** The secrets of single sign-on in the vault, by their names. */
 const secrets = () =>
   deployment.events
     .concat()
@@ -53,7 +53,7 @@ const secrets = () =>
     .filter(Boolean);
 
 describe("the configuration", () => {
-  test("is there before anybody wrote it, and switched off", async () => {
+  test("exists before it was saved, and is turned off", async () => {
     expect(await instance.sso.configuration()).toMatchObject({
       providerType: "oidc",
       isEnabled: false,
@@ -64,7 +64,7 @@ describe("the configuration", () => {
     expect(await instance.sso.status()).toMatchObject({ enabled: false, ssoOnlyMode: false });
   });
 
-  test("takes any subset, shows no secret, and holds on every instance", async () => {
+  test("accepts any subset, shows no secret, and applies on every instance", async () => {
     await put({ loginButtonText: "Acme" });
     await deployment.configure(other, { allowedEmailDomains: ["acme.example"] });
     const shown = await instance.sso.configuration();
@@ -87,7 +87,7 @@ describe("the configuration", () => {
     );
   });
 
-  test("is not overwritten by who saw an older one, nor by two at once", async () => {
+  test("is not overwritten with a stale ETag, nor by two requests at once", async () => {
     const { etag } = await put({ loginButtonText: "one" });
     await put({ loginButtonText: "two" }, other, etag);
     expect(await problemOf(put({ loginButtonText: "three" }, instance, etag))).toBe("preconditionFailed");
@@ -100,7 +100,7 @@ describe("the configuration", () => {
     for (const code of both) expect(["none", "conflict"]).toContain(code);
   });
 
-  test("is kept when it is switched off, and not found before", async () => {
+  test("is kept when it is turned off, and not found before it was saved", async () => {
     expect(await problemOf(instance.sso.disable(undefined, ADMINISTRATOR))).toBe("notFound");
     await deployment.configure(instance);
     await instance.sso.disable(undefined, ADMINISTRATOR);
@@ -116,14 +116,14 @@ describe("the configuration", () => {
     ["http://lifecycle.acme.example", /https/],
     ["https://lifecycle.acme.example", /^none$/],
     ["http://[::1]:7071", /^none$/],
-  ])("where people reach the service at %s", async (PUBLIC_BASE_URL, message) => {
+  ])("if the service's public address is %s", async (PUBLIC_BASE_URL, message) => {
     const there = deployment.start({ config: { PUBLIC_BASE_URL } });
     const { origin } = new URL(PUBLIC_BASE_URL);
     const change = { loginButtonText: "Sign in" };
     expect(await messageOf(there.sso.configure(change, undefined, ADMINISTRATOR, origin))).toMatch(message);
   });
 
-  test("needs an address of our own, and a key vault for a secret", async () => {
+  test("needs a public address of the service, and a key vault for a secret", async () => {
     expect(await problemOf(instance.sso.configure({}, undefined, ADMINISTRATOR, undefined))).toBe("conflict");
     const bare = deployment.start({ config: { SERVICE_KEY_VAULT_URL: undefined } });
     expect(await problemOf(deployment.configure(bare))).toBe("conflict");
@@ -146,7 +146,7 @@ describe("the configuration", () => {
     [{ oidcIssuer: "https://login.microsoftonline.com/9188040d-6c67-4c5b-b112-36a304b66dad/v2.0" }, /tenant/],
     [{ oidcIssuer: "https://accounts.google.com", autoCreateUsers: true }, /allowedEmailDomains/],
     [{ oidcIssuer: "https://accounts.google.com/", autoCreateUsers: true }, /allowedEmailDomains/],
-  ])("with %j is refused", async (change, message) => {
+  ])("with %j is rejected", async (change, message) => {
     expect(await messageOf(put(change))).toMatch(message);
     expect(await instance.sso.configuration()).toMatchObject({ updatedAt: null });
   });
@@ -155,13 +155,13 @@ describe("the configuration", () => {
     { oidcIssuer: "https://login.microsoftonline.com/11111111-2222-4333-8444-555555555555/v2.0" },
     { oidcIssuer: "https://accounts.google.com", autoCreateUsers: true, allowedEmailDomains: ["acme.example"] },
     { oidcIssuer: "https://accounts.google.com", autoCreateUsers: false },
-  ])("with %j is taken", async (change) => {
+  ])("with %j is accepted", async (change) => {
     expect(await messageOf(put(change))).toBe("none");
   });
 });
 
 describe("a client secret", () => {
-  test("goes to the issuer it was given for, and to no other", async () => {
+  test("is sent to the issuer for which it was entered, and to no other", async () => {
     await deployment.configure(instance);
     const elsewhere = { isEnabled: false, oidcIssuer: "https://login.elsewhere.example" };
     expect(await messageOf(put(elsewhere))).toContain("oidcClientSecret: is needed again");
@@ -169,28 +169,28 @@ describe("a client secret", () => {
     expect(await instance.sso.configuration()).toMatchObject({ oidcClientSecretSet: false });
   });
 
-  test("does not come back with the issuer it was given for", async () => {
+  test("does not return with the issuer for which it was entered", async () => {
     await deployment.configure(instance);
     await put({ isEnabled: false, oidcIssuer: null });
     await put({ oidcIssuer: deployments.cloud.oidc.issuer });
     expect(await instance.sso.configuration()).toMatchObject({ oidcClientSecretSet: false });
   });
 
-  test("is tried before it is saved", async () => {
+  test("is tested before it is saved", async () => {
     const wrong = deployment.configure(instance, { oidcClientSecret: "a wrong secret of the client" });
     expect(await messageOf(wrong)).toContain("oidcClientSecret: does not work");
     expect(await instance.sso.configuration()).toMatchObject({ isEnabled: false, oidcClientSecretSet: false });
     expect(JSON.stringify(deployment.events)).not.toContain("a wrong secret");
   });
 
-  test("that was saved is tried before it comes into use, and with another client", async () => {
+  test("that was saved is tested before it is used, and with another client", async () => {
     const wrong = { isEnabled: false, oidcClientSecret: "a wrong secret of the client" };
     expect(await messageOf(deployment.configure(instance, wrong))).toBe("none");
     expect(await messageOf(put({ isEnabled: true }))).toContain("oidcClientSecret: does not work: It does not know");
     await deployment.configure(instance);
     expect(await messageOf(put({ oidcClientId: "another" }))).toContain("does not work: It does not know this client");
     expect(await instance.sso.configuration()).toMatchObject({ oidcClientId: deployments.cloud.oidc.clientId });
-    // Neither is tried again where nothing of the client changes: the control of it.
+    // Control: neither is tested again if the client does not change.
     deployments.cloud.control.addFault({ match: { operation: "keyvault.getSecret" }, action: { kind: "deny" } });
     expect(
       await messageOf(deployment.start().sso.configure({ defaultRole: null }, undefined, ADMINISTRATOR, ORIGIN)),
@@ -201,7 +201,7 @@ describe("a client secret", () => {
     await expect(fresh.sso.test({}, ADMINISTRATOR, ORIGIN)).rejects.toMatchObject({ name: "CloudFailure" });
   });
 
-  test("that is replaced goes a day later; the one in use stays", async () => {
+  test("that is replaced is deleted a day later; the one in use stays", async () => {
     const events = () => deployment.events.filter(({ type }) => type === "sso.secretRemoved");
     await deployment.configure(instance);
     await deployment.configure(instance);
@@ -217,12 +217,12 @@ describe("a client secret", () => {
     expect(deployments.cloud.control.secretValue("kv-lifecycle-service", removed)).toBeUndefined();
     await other.sso.cleanUp(system);
     expect(events()).toHaveLength(2);
-    // The one in use: the control of it.
+    // Control: the secret in use.
     const { checks } = await other.sso.test({}, ADMINISTRATOR, ORIGIN);
     expect(checks.at(-1)).toMatchObject({ name: "client", passed: true });
   });
 
-  test("whose configuration was never written goes a day later", async () => {
+  test("whose configuration was not saved is deleted a day later", async () => {
     const proxy = await startTableProxy(deployment.connectionString);
     try {
       const broken = deployment.start({ connectionString: proxy.connectionString });
@@ -238,13 +238,13 @@ describe("a client secret", () => {
     }
   });
 
-  test("that the key vault does not take leaves everything as it was", async () => {
+  test("that the key vault does not accept leaves everything unchanged", async () => {
     deployments.cloud.control.addFault({ match: { operation: "keyvault.setSecret" }, action: { kind: "deny" } });
     expect(await problemOf(deployment.configure(instance))).toBe("unavailable");
     expect(await instance.sso.configuration()).toMatchObject({ isEnabled: false, oidcClientSecretSet: false });
   });
 
-  test("that the key vault does not give ends a sign-in on a clear page", async () => {
+  test("that the key vault does not return ends a sign-in on a clear page", async () => {
     await deployment.configure(instance, { autoCreateUsers: true });
     deployments.cloud.control.addFault({ match: { operation: "keyvault.getSecret" }, action: { kind: "deny" } });
     expect(await problemOf(signIn(other, "uma"))).toBe("unavailable");
@@ -253,7 +253,7 @@ describe("a client secret", () => {
     expect(await problemOf(signIn(other, "uma"))).toBe("none");
   });
 
-  test("is told of before it expires, as long as that is known of it", async () => {
+  test("causes an alert before it expires, if its expiry date is known", async () => {
     const soon = async (at = instance) => {
       const found = [];
       for await (const one of at.sso.expiring(new Date(Date.now() + 30 * 24 * HOUR))) found.push(one);
@@ -271,11 +271,11 @@ describe("a client secret", () => {
     expect(await instance.sso.configuration()).toMatchObject({ oidcClientSecretExpiresOn: null });
   });
 
-  test("is named by no other secret of the service", () => {
+  test("has a name that no other secret of the service has", () => {
     expect([SSO_SECRETS.namePrefix, PROVIDER_SECRETS.namePrefix]).toEqual(["sso", "sync"]);
   });
 
-  test("is sent nowhere else by somebody who can change the row: each secret is for one issuer or use", async () => {
+  test("is not sent elsewhere if someone changes the row: each secret is bound to one issuer or use", async () => {
     const rowNow = async () => (await instance.tables.get(Configuration, SSO, CONFIGURATION_KEY))!;
     await put({ oidcIssuer: "https://other.example", oidcClientSecret: "for another issuer" });
     const { oidcClientSecret: foreign } = await rowNow();
@@ -292,7 +292,7 @@ describe("a client secret", () => {
 });
 
 describe("a test", () => {
-  test("of what works says so, and changes nothing", async () => {
+  test("of a working configuration succeeds, and changes nothing", async () => {
     const { isEnabled: _, ...settings } = deployment.settings;
     const result = await instance.sso.test(settings as never, ADMINISTRATOR, ORIGIN);
     expect(result).toMatchObject({ success: true, providerType: "oidc" });
@@ -300,7 +300,7 @@ describe("a test", () => {
     expect(await instance.sso.configuration()).toMatchObject({ updatedAt: null });
   });
 
-  test("names what does not work", async () => {
+  test("names the problem", async () => {
     const failing = async (given: object) => {
       const { success, checks } = await instance.sso.test(given, ADMINISTRATOR, ORIGIN);
       expect(success).toBe(false);
@@ -327,7 +327,7 @@ describe("a test", () => {
     }
   });
 
-  test("asks with all that a request with a code has: some providers look at that before they look at the secret", async () => {
+  test("sends all parameters of a code request: some providers check them before the secret", async () => {
     const asked: URLSearchParams[] = [];
     const server = createServer((request, response) => {
       const issuer = `http://${request.headers.host}`;
@@ -383,7 +383,7 @@ describe("passwords", () => {
     roleMapping: { "Lifecycle.Admin": "admin" },
   } as const;
 
-  /** Single sign-on by which an administrator has signed in, and passwords switched off. */
+  /** Single sign-on with which an administrator has signed in, and passwords turned off. */
   async function switchOff(): Promise<void> {
     await instance.access.users.create({ ...MARIA, role: "user" }, HERE);
     expect(await administrator()).toBe("none");
@@ -392,7 +392,7 @@ describe("passwords", () => {
     await put({ ssoOnlyMode: true });
   }
 
-  test("are switched off for all but the bootstrap administrator, whose use of one is entered", async () => {
+  test("are turned off for all but the bootstrap administrator, whose use is recorded", async () => {
     await switchOff();
     expect(await other.sso.status()).toMatchObject({ ssoOnlyMode: true });
     expect(await password()).toBe("ssoOnly");
@@ -407,16 +407,16 @@ describe("passwords", () => {
     expect(deployment.events.filter(({ type }) => type === "access.breakGlass")).toHaveLength(1);
   });
 
-  test("stay switched on until an administrator has signed in by this very configuration", async () => {
+  test("stay turned on until an administrator has signed in with this configuration", async () => {
     expect(await administrator()).toBe("none");
-    expect(await messageOf(put({ ssoOnlyMode: true }))).toContain("not switched on");
+    expect(await messageOf(put({ ssoOnlyMode: true }))).toContain("not turned on");
     await deployment.configure(instance, mapping);
-    expect(await messageOf(put({ ssoOnlyMode: true }))).toContain("must have signed in");
+    expect(await messageOf(put({ ssoOnlyMode: true }))).toContain("must first sign in");
     await signIn(instance, "uma");
-    expect(await messageOf(put({ ssoOnlyMode: true }))).toContain("must have signed in");
+    expect(await messageOf(put({ ssoOnlyMode: true }))).toContain("must first sign in");
     await signIn(instance, "ada");
     await put({ defaultRole: null });
-    expect(await messageOf(put({ ssoOnlyMode: true }))).toContain("must have signed in");
+    expect(await messageOf(put({ ssoOnlyMode: true }))).toContain("must first sign in");
     await signIn(instance, "ada");
     await put({ loginButtonText: "decides nothing" });
     expect(await messageOf(put({ ssoOnlyMode: true }))).toBe("none");
@@ -429,7 +429,7 @@ describe("passwords", () => {
     { autoCreateUsers: false },
     { oidcScopes: ["openid"] },
     { isEnabled: false },
-  ])("come back with %j, which is refused beside ssoOnlyMode", async (change) => {
+  ])("are turned on again with %j, which is rejected together with ssoOnlyMode", async (change) => {
     await switchOff();
     expect(await problemOf(put({ ...change, ssoOnlyMode: true }))).toBe("conflict");
     expect(await password()).toBe("ssoOnly");
@@ -437,7 +437,7 @@ describe("passwords", () => {
     expect(await password()).toBe("none");
   });
 
-  test("come back with a new client secret", async () => {
+  test("are turned on again with a new client secret", async () => {
     await switchOff();
     const { clientSecret } = deployments.cloud.oidc;
     expect(await problemOf(put({ oidcClientSecret: clientSecret, ssoOnlyMode: true }))).toBe("conflict");
@@ -445,18 +445,18 @@ describe("passwords", () => {
     expect(await password()).toBe("none");
   });
 
-  test("stay switched off while the provider is broken, and the administrator still comes in", async () => {
+  test("stay turned off while the provider is down, and the bootstrap administrator can still sign in", async () => {
     await switchOff();
     deployments.cloud.control.addFault({ match: { operation: "oidc.*" }, action: { kind: "reset" } });
     expect(await problemOf(signIn(deployment.start(), "ada"))).toBe("unavailable");
     expect(await password()).toBe("ssoOnly");
     expect(await administrator()).toBe("none");
-    // And can switch them on again without the provider.
+    // It can also turn them on again without the provider.
     await put({ ssoOnlyMode: false });
     expect(await password()).toBe("none");
   });
 
-  test("work without a licence, and are off again with one", async () => {
+  test("work without a license, and are turned off again with one", async () => {
     await switchOff();
     const lapsed = deployment.start({ tier: "core" });
     expect(await lapsed.sso.status()).toMatchObject({ enabled: false, ssoOnlyMode: false });
@@ -464,7 +464,7 @@ describe("passwords", () => {
     expect(await password()).toBe("ssoOnly");
   });
 
-  test("while they are off, let the bootstrap administrator be neither deleted, disabled nor demoted", async () => {
+  test("that are turned off protect the bootstrap administrator from being deleted, disabled or demoted", async () => {
     await switchOff();
     await instance.access.users.create({ username: "second", password: "another password", role: "admin" }, HERE);
     const { users } = instance.access;
@@ -479,7 +479,7 @@ describe("passwords", () => {
     expect(await problemOf(users.remove("admin", undefined, ADMINISTRATOR))).toBe("none");
   });
 
-  test("work when the bootstrap administrator is gone, disabled or no administrator any more", async () => {
+  test("work if the bootstrap administrator is deleted, disabled or no longer an administrator", async () => {
     await switchOff();
     const row = (await instance.tables.get(User, USERS_PARTITION, "admin"))!;
     for (const change of [{ state: "disabled" }, { role: "user" }, { passwordHash: undefined }] as const) {
@@ -494,7 +494,7 @@ describe("passwords", () => {
     expect(await problemOf(unnamed.access.signIn(MARIA, HERE))).toBe("none");
   });
 
-  test("can't be switched off without a bootstrap administrator", async () => {
+  test("can't be turned off without a bootstrap administrator", async () => {
     const unnamed = deployment.start({ config: { BOOTSTRAP_ADMIN_USERNAME: undefined } });
     await deployment.configure(unnamed, mapping);
     await signIn(unnamed, "ada");

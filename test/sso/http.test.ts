@@ -6,7 +6,7 @@ import { makeToken } from "../support/users.ts";
 
 const ORIGIN = "http://localhost:7071";
 
-/** With two hosts that have a licence, and one that has none. */
+/** Two hosts with a license, and one without. */
 let service: Service;
 let unlicensed: string;
 let settings: Record<string, unknown>;
@@ -34,14 +34,14 @@ afterEach(() => service.cloud.control.setOidcMode("correct"));
 afterAll(() => service.stop());
 
 let addresses = 0;
-/** What a browser sends; each from an address of its own, since sign-ins from one address are limited. */
+/** A request of a browser, each from its own address, because sign-ins from one address are limited. */
 const browser = (address = `198.51.100.${++addresses}`) => ({
   accept: "text/html,application/xhtml+xml,*/*;q=0.8",
   "X-Forwarded-For": address,
 });
 const cookiesOf = ({ headers }: Answer) => headers.getSetCookie().map((cookie) => cookie.split(";")[0]!);
 
-/** Begins a sign-in, and answers where the provider sends the browser back to, with the cookie it has by then. */
+/** Starts a sign-in, and returns the URL to which the provider redirects the browser, with the cookie. */
 async function begin(person: string, returnUrl = "/docs"): Promise<{ path: string; cookie: string }> {
   const query = new URLSearchParams({ returnUrl });
   const begun = await service.call("GET", `/auth/sso/login?${query}`, { headers: browser() });
@@ -52,7 +52,7 @@ async function begin(person: string, returnUrl = "/docs"): Promise<{ path: strin
 }
 
 describe("a browser", () => {
-  test("signs in on one host and goes on with its cookie on the other", async () => {
+  test("signs in on one host and continues with its cookie on the other", async () => {
     const { path, cookie } = await begin("uma");
     const done = await service.call("GET", service.hosts[1]!.url + path, { headers: { ...browser(), cookie } });
     expect([done.status, done.headers.get("location")]).toEqual([302, "/docs"]);
@@ -71,7 +71,7 @@ describe("a browser", () => {
     ["with another's cookie", 400, ({ path }) => ({ path, cookie: `__Host-sso=${"A".repeat(43)}` })],
     ["with its cookie twice", 400, ({ path, cookie }) => ({ path, cookie: `${cookie}; ${cookie}` })],
     ["with nothing", 400, ({ cookie }) => ({ path: "/auth/sso/callback", cookie })],
-  ])("that comes back %s gets a clear page", async (_what, status, change) => {
+  ])("that returns %s gets a clear page", async (_what, status, change) => {
     const { path, cookie } = change(await begin("uma"));
     const answer = await service.call("GET", path, { headers: { ...browser(), ...(cookie && { cookie }) } });
     expect([answer.status, answer.headers.get("content-type")]).toEqual([status, "text/html; charset=utf-8"]);
@@ -81,7 +81,7 @@ describe("a browser", () => {
     expect(answer.headers.getSetCookie()).toEqual([]);
   });
 
-  test("sees nothing of what the provider wrote, nor of what stood in the address", async () => {
+  test("sees no text of the provider or of the URL", async () => {
     const { path, cookie } = await begin("");
     expect(decodeURIComponent(path)).toMatch(/access_denied.*<b>Nobody/);
     const address = `${path}&extra=${encodeURIComponent("<script>alert(1)</script>planted")}`;
@@ -93,13 +93,13 @@ describe("a browser", () => {
   test.each([
     ["/report/ü 日本?q=😀", "/report/%C3%BC%20%E6%97%A5%E6%9C%AC?q=%F0%9F%98%80"],
     ["/a%20b?c=%zz#d", "/a%20b?c=%zz#d"],
-  ])("that wants to be at %s is led there", async (returnUrl, location) => {
+  ])("with the returnUrl %s is redirected there", async (returnUrl, location) => {
     const { path, cookie } = await begin("uma", returnUrl);
     const done = await service.call("GET", path, { headers: { ...browser(), cookie } });
     expect([done.status, done.headers.get("location")]).toEqual([302, location]);
   });
 
-  test("is not led to another site", async () => {
+  test("is not redirected to another site", async () => {
     const answer = await service.call("GET", "/auth/sso/login?returnUrl=https%3A%2F%2Fevil.example%2F", {
       headers: browser(),
     });
@@ -109,7 +109,7 @@ describe("a browser", () => {
 });
 
 describe("callbacks from one address", () => {
-  test("count as sign-ins on both hosts: the eleventh in a minute is told to wait, and can be repeated afterwards", async () => {
+  test("count as sign-ins on both hosts: the eleventh in a minute is rejected, and can be repeated later", async () => {
     const { path, cookie } = await begin("uma");
     const statuses = [];
     for (let call = 0; call < 10; call++) {
@@ -131,7 +131,7 @@ describe("callbacks from one address", () => {
 });
 
 describe("a program", () => {
-  test("gets problem documents at the same addresses", async () => {
+  test("gets problem documents at the same URLs", async () => {
     const stale = await service.call("GET", "/auth/sso/callback?code=x&state=y&session_state=z", {
       headers: { ...browser(), accept: "application/json" },
     });
@@ -153,20 +153,20 @@ describe("a program", () => {
     ["POST", "/auth/sso/discover", { issuerUrl: "https://127.0.0.1" }, 400],
     ["POST", "/auth/sso/discover", { issuerUrl: "file:///etc/passwd" }, 400],
     ["POST", "/auth/sso/discover", {}, 400],
-  ])("that sends %s %s %j is answered %#", async (method, path, body, status) => {
+  ])("that sends %s %s %j gets %#", async (method, path, body, status) => {
     const answer = await service.admin(method, path, body);
     expect(answer.status).toBe(status);
     if (status === 200) expect(answer.body.success).toBe(false);
   });
 
-  test("that looks an issuer up by what is no issuer's address is told which member is wrong", async () => {
+  test("that requests discovery for an invalid issuer gets the name of the wrong member", async () => {
     for (const issuerUrl of ["http://login.example.com", "https://login.example.com:8443"]) {
       const { body } = await service.admin("POST", "/auth/sso/discover", { issuerUrl });
       expect(body).toMatchObject({ code: "invalidRequest", errors: [{ path: "body.issuerUrl" }] });
     }
   });
 
-  test("changes the configuration it saw, and no other", async () => {
+  test("changes the configuration only with its current ETag", async () => {
     const { body, headers } = await service.admin("GET", "/auth/sso/config");
     expect(headers.get("etag")).toBe(body.etag);
     expect(body.allowedEmailDomains).toEqual(["acme.example"]);
@@ -183,7 +183,7 @@ describe("a program", () => {
   });
 });
 
-describe("without a licence", () => {
+describe("without a license", () => {
   test.each<[string, string]>([
     ["GET", "/auth/sso/config"],
     ["PUT", "/auth/sso/config"],
@@ -203,7 +203,7 @@ describe("without a licence", () => {
     }
   });
 
-  test("the status says that it is off, and with one that it is on", async () => {
+  test("the status says that it is turned off, and with one that it is turned on", async () => {
     const off = await service.call("GET", `${unlicensed}/auth/sso/status`);
     expect(off.body).toMatchObject({ enabled: false, providerType: "oidc", ssoOnlyMode: false });
     const on = await service.call("GET", "/auth/sso/status");

@@ -15,7 +15,7 @@ import {
   signIn,
   startDeployments,
   whoIs,
-} from "./room.ts";
+} from "./support.ts";
 
 let deployments: Awaited<ReturnType<typeof startDeployments>>;
 let deployment: Deployment;
@@ -38,7 +38,7 @@ afterEach(() => {
 const MINUTES = 60_000;
 
 describe("a sign-in", () => {
-  test("makes a user, gives a session that holds on every instance, and leads back", async () => {
+  test("creates a user and a session that is valid on every instance, and redirects to the requested page", async () => {
     const arrival = await browse(instance, "uma", "/docs?a=b#c");
     const { location, cookies } = await complete(other, arrival);
     expect(location).toBe("/docs?a=b#c");
@@ -64,7 +64,7 @@ describe("a sign-in", () => {
     });
   });
 
-  test("asks the provider with state, nonce and PKCE, and sends nothing of the way back", async () => {
+  test("sends state, nonce and PKCE to the provider, but not the return URL", async () => {
     const { location, cookies } = await instance.sso.begin("/docs", ORIGIN, HERE);
     const address = new URL(location);
     const asked = Object.fromEntries(address.searchParams);
@@ -80,14 +80,14 @@ describe("a sign-in", () => {
     expect(location).not.toContain(cookies[0]!.value);
   });
 
-  test("keeps the user from one time to the next", async () => {
+  test("keeps the user at the next sign-in", async () => {
     await signIn(instance, "uma");
     await signIn(other, "uma");
     expect(deployment.events.filter(({ type }) => type === "user.created")).toHaveLength(2);
     expect(await instance.sso.configuration()).toMatchObject({ totalSsoLogins: 2 });
   });
 
-  test("works on after the provider changed its keys", async () => {
+  test("works after the provider changed its keys", async () => {
     await signIn(instance, "uma");
     deployments.cloud.control.rollOidcKeys();
     expect(await whoIs(instance, await signIn(instance, "uma"))).toMatchObject({ username: "uma" });
@@ -99,7 +99,7 @@ describe("a sign-in", () => {
     for (let time = 0; time < 3; time++) await signIn(instance, "uma");
     expect(reads() - before).toBe(1);
     deployment.pass(5 * MINUTES + 1);
-    // The provider's clock has not moved, so its tokens have not expired by ours.
+    // The provider's clock has not moved, so its tokens have not expired for the service.
     await signIn(instance, "uma");
     expect(reads() - before).toBe(2);
   });
@@ -118,7 +118,7 @@ describe("a sign-in", () => {
   });
 });
 
-describe("an answer of the provider", () => {
+describe("a response of the provider", () => {
   test.each<[OidcModeName, string]>([
     ["wrongIssuer", "badResponse"],
     ["wrongAudience", "badResponse"],
@@ -137,30 +137,30 @@ describe("an answer of the provider", () => {
     ["foreignKey", "badResponse"],
     ["wrongIssuerParameter", "badResponse"],
     ["missingIssuerParameter", "badResponse"],
-  ])("with the mistake %s signs nobody in", async (mode, reason) => {
+  ])("with the mistake %s is rejected", async (mode, reason) => {
     deployments.cloud.control.setOidcMode(mode);
     expect(await problemOf(signIn(instance, "uma"))).toBe("signInFailed");
     expect(deployment.refusals().at(-1)).toContain(reason);
     expect(deployment.events.some(({ type }) => type === "user.created")).toBe(false);
-    // The control: the same without the mistake.
+    // Control: the same without the mistake.
     deployments.cloud.control.setOidcMode("correct");
     expect(await whoIs(instance, await signIn(instance, "uma"))).toBeDefined();
   });
 
-  test("whose userinfo is somebody else's signs nobody in", async () => {
+  test("whose UserInfo is of another person is rejected", async () => {
     await deployment.configure(instance, { rolesClaim: "only-in-userinfo", roleMapping: { a: "user" } });
     expect(await whoIs(instance, await signIn(instance, "uma"))).toBeDefined();
     deployments.cloud.control.setOidcMode("wrongUserinfoSubject");
     expect(await problemOf(signIn(instance, "uma"))).toBe("signInFailed");
   });
 
-  test("with another state is no sign-in of ours", async () => {
+  test("with an unknown state is rejected", async () => {
     deployments.cloud.control.setOidcMode("wrongState");
     expect(await problemOf(signIn(instance, "uma"))).toBe("signInStale");
     expect(deployment.refusals()).toEqual(["unknownRequest"]);
   });
 
-  test("that refuses is told in our words alone", async () => {
+  test("with an error is shown in the service's own words only", async () => {
     const arrival = await browse(instance, "");
     expect(arrival.parameters.get("error")).toBe("access_denied");
     const refused = await complete(instance, arrival).catch((error: Error) => error);
@@ -170,7 +170,7 @@ describe("an answer of the provider", () => {
     expect(JSON.stringify(deployment.events)).not.toContain("Nobody");
   });
 
-  test("whose code was made for another browser's PKCE is refused by the provider", async () => {
+  test("whose code was issued for another browser's PKCE is rejected by the provider", async () => {
     const [mine, theirs] = [await browse(instance, "ada"), await browse(instance, "uma")];
     const mixed = new URLSearchParams(theirs.parameters);
     mixed.set("code", mine.parameters.get("code")!);
@@ -178,7 +178,7 @@ describe("an answer of the provider", () => {
     expect(deployment.refusals()).toEqual(["badResponse invalid_grant"]);
   });
 
-  test("that does not come is a clear answer, and can be tried again", async () => {
+  test("that does not arrive gives a clear error, and can be retried", async () => {
     const arrival = await browse(instance, "uma");
     deployments.cloud.control.addFault({ match: { operation: "oidc.token" }, action: { kind: "reset" } });
     expect(await problemOf(complete(instance, arrival))).toBe("unavailable");
@@ -192,7 +192,7 @@ describe("an answer of the provider", () => {
   });
 
   test.each(["oidc.discovery", "oidc.token", "oidc.keys"])(
-    "that is answered 101 by %s is a clear answer",
+    "with status 101 from %s gives a clear error",
     { timeout: 60_000 },
     async (operation) => {
       const arrival = await browse(instance, "uma");
@@ -203,7 +203,7 @@ describe("an answer of the provider", () => {
     },
   );
 
-  test("to a client whose secret is no longer right says what to do", async () => {
+  test("to a client with an outdated secret says how to fix it", async () => {
     await deployment.configure(instance, { isEnabled: false, oidcClientSecret: "the secret of last year" });
     const row = (await instance.tables.get(Configuration, SSO, CONFIGURATION_KEY))!;
     await instance.tables.replace(Configuration, { ...row, isEnabled: true });
@@ -223,7 +223,7 @@ describe("a sign-in request", () => {
     expect(deployment.refusals().every((reason) => reason === "used")).toBe(true);
   });
 
-  test("is completed only by the browser that began it", async () => {
+  test("is completed only by the browser that started it", async () => {
     const [mine, theirs] = [await browse(instance, "ada"), await browse(instance, "uma")];
     expect(await problemOf(complete(instance, { ...mine, cookie: theirs.cookie }))).toBe("signInStale");
     expect(await problemOf(complete(instance, { ...mine, cookie: undefined }))).toBe("signInStale");
@@ -231,11 +231,11 @@ describe("a sign-in request", () => {
     expect(await problemOf(complete(instance, mine))).toBe("none");
   });
 
-  test("is over after ten minutes, and gone after the next clean-up", async () => {
+  test("expires after ten minutes, and is deleted by the next clean-up", async () => {
     const arrival = await browse(instance, "uma");
     const [early, late] = [await browse(instance, "uma"), arrival];
     deployment.pass(10 * MINUTES - 5000);
-    // Our clock is ten minutes before the provider's tokens by now: only the request is looked at.
+    // The service's clock is ten minutes behind the provider's tokens here: only the request is tested.
     expect(await problemOf(complete(instance, early))).not.toBe("signInStale");
     deployment.pass(10_000);
     expect(await problemOf(complete(instance, late))).toBe("signInStale");
@@ -245,14 +245,14 @@ describe("a sign-in request", () => {
     expect(deployment.refusals().at(-1)).toBe("unknownRequest");
   });
 
-  test("ends with the configuration it was begun under", async () => {
+  test("expires with the configuration under which it was started", async () => {
     const arrival = await browse(instance, "uma");
     await deployment.configure(instance, { autoCreateUsers: false });
     expect(await problemOf(complete(other, arrival))).toBe("signInStale");
     expect(deployment.refusals()).toEqual(["changedMeanwhile"]);
   });
 
-  test("without a state, or with one that can't be, is none", async () => {
+  test("without a state, or with an invalid one, is unknown", async () => {
     for (const requestId of [undefined, "", "x", "A".repeat(22), "../..", "|configuration"]) {
       const arrival = {
         ...arrivalOf({ location: "", cookies: [{ name: "", value: "x" }] }, new URL(ORIGIN)),
@@ -262,7 +262,7 @@ describe("a sign-in request", () => {
     }
   });
 
-  test("keeps no secret in its row", async () => {
+  test("stores no secret in its row", async () => {
     const { location, cookies } = await instance.sso.begin("/docs", ORIGIN, HERE);
     const asked = new URL(location).searchParams;
     const rows: unknown[] = [];
@@ -283,7 +283,7 @@ describe("a sign-in request", () => {
   });
 });
 
-describe("where a sign-in leads back to", () => {
+describe("the page after a sign-in", () => {
   test.each([
     "//evil.example",
     "/\\evil.example",
@@ -304,15 +304,15 @@ describe("where a sign-in leads back to", () => {
   });
 });
 
-test("nothing begins while it is switched off, without an address of our own, or once deleted", async () => {
+test("no sign-in starts while it is turned off, without a public address, or after it is deleted", async () => {
   expect(await problemOf(instance.sso.begin("/", undefined, HERE))).toBe("conflict");
   await instance.sso.disable(undefined, ADMINISTRATOR);
   expect(await problemOf(other.sso.begin("/", ORIGIN, HERE))).toBe("conflict");
   expect(await problemOf(deployments.next().start().sso.begin("/", ORIGIN, HERE))).toBe("conflict");
 });
 
-test("a browser that was sent to sign in by another site is not signed in as somebody else", async () => {
-  // The attacker begins, signs in as themselves and has the victim open the callback.
+test("a browser that another site sends to the callback is not signed in as someone else", async () => {
+  // The attacker starts a sign-in as themselves and makes the victim open the callback.
   const begun = await instance.sso.begin("/", ORIGIN, HERE);
   const back = new URL(await new ProviderVisitor().choose(begun.location, "uma"));
   const victim = await instance.sso.begin("/", ORIGIN, HERE);

@@ -9,7 +9,7 @@ const config = (change: Partial<SsoConfiguration>): SsoConfiguration => ({ ...UN
 const mapped = (rolesClaim: string, change: Partial<SsoConfiguration> = {}) =>
   config({ rolesClaim, roleMapping: Object.fromEntries(ROLES.map((role) => [`is-${role}`, role])), ...change });
 
-describe("a role by the mapping", () => {
+describe("a mapped role", () => {
   test.each<[readonly string[], Role | string]>([
     [["is-user"], "user"],
     [["is-user", "is-auditor"], "auditor"],
@@ -30,7 +30,7 @@ describe("a role by the mapping", () => {
     ["/realm_access/roles", { realm_access: { roles: ["is-auditor"] } }],
     ["/a~1b/c~0d/1", { "a/b": { "c~d": ["is-admin", "is-auditor"] } }],
     ["http://schemas.example/claims/role", { "http://schemas.example/claims/role": ["is-auditor"] }],
-  ])("is looked for at %s", (rolesClaim, claims) => {
+  ])("is read at %s", (rolesClaim, claims) => {
     expect(roleOf(mapped(rolesClaim), person(claims as Record<string, unknown>), undefined)).toBe("auditor");
   });
 
@@ -39,19 +39,19 @@ describe("a role by the mapping", () => {
     expect(roleOf(refusing, person({ roles: ["is-admin"] }), "user")).toEqual({ refused: "noRole" });
   });
 
-  test("is refused where the provider left the claim out for its length", () => {
+  test("is rejected if the provider left the claim out for its length", () => {
     const claims = { _claim_names: { groups: "src1" }, _claim_sources: {} };
     expect(roleOf(mapped("groups"), person(claims), "admin")).toEqual({ refused: "rolesNotSent" });
   });
 
-  test("is the one there is, else the default, where there is no mapping", () => {
+  test("without a mapping is the current role, else the default", () => {
     expect(roleOf(config({}), person({ roles: ["is-admin"] }), "operator")).toBe("operator");
     expect(roleOf(config({ defaultRole: "auditor" }), person({}), undefined)).toBe("auditor");
     expect(roleOf(config({ defaultRole: undefined as never }), person({}), undefined)).toEqual({ refused: "noRole" });
   });
 });
 
-describe("an address", () => {
+describe("an email address", () => {
   test.each<[Record<string, unknown>, string | undefined]>([
     [{ email: "a@Acme.Example", email_verified: true }, "acme.example"],
     [{ email: "a@acme.example", email_verified: "true" }, "acme.example"],
@@ -66,7 +66,7 @@ describe("an address", () => {
     expect(verifiedDomainOf(person(claims))).toBe(domain);
   });
 
-  test("is read where each protocol has it, and the name before it", () => {
+  test("is read from the claims of each protocol, and its first part is the name", () => {
     const saml = person({
       "http://schemas.xmlsoap.org/ws/2005/05/identity/claims/emailaddress": ["a@acme.example"],
       "http://schemas.xmlsoap.org/ws/2005/05/identity/claims/name": ["ada@acme.example"],

@@ -6,7 +6,7 @@ import { providerView } from "../../shared/sync/api.ts";
 import { CONFIGURED_QUEUE } from "../../shared/sync/record.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { COPIES, caller, HOUR_MS, openRoom, type Room, SOURCE } from "./room.ts";
+import { COPIES, caller, HOUR_MS, openRoom, type Room, SOURCE } from "./sync-fixture.ts";
 
 const REGION = "eu-west-1";
 const DAY_MS = 24 * HOUR_MS;
@@ -78,7 +78,7 @@ describe("a provider's credentials", () => {
     expect(kept.map(({ name }) => cloud.control.secretValue(SERVICE_VAULT, name))).toContainEqual(JSON.stringify(key));
   });
 
-  test("are told of by name once they are saved, at once and again later in case that was lost", async () => {
+  test("are announced by name after they are saved, at once and again later in case the first message was lost", async () => {
     await configure();
     const at = room.clock.now().getTime();
     const told = room.messages.filter(({ queue }) => queue === CONFIGURED_QUEUE);
@@ -88,7 +88,7 @@ describe("a provider's credentials", () => {
     ]);
   });
 
-  test("that don't work are refused, and what was saved stays", async () => {
+  test("that don't work are rejected, and the saved ones stay", async () => {
     await configure();
     const wrong = { ...key, secretAccessKey: "w".repeat(40), region: REGION };
     expect(await problemOf(save(wrong))).toEqual(["invalidRequest", "body"]);
@@ -112,7 +112,7 @@ describe("a provider's credentials", () => {
     expect(await save({ region: REGION, expiresOn: ends })).toMatchObject({ expiresOn: ends });
   });
 
-  test("are told of before they end", async () => {
+  test("are reported before they expire", async () => {
     const soon = async () => {
       const found = [];
       const by = new Date(room.clock.now().getTime() + 30 * DAY_MS);
@@ -167,7 +167,7 @@ describe("a provider's credentials", () => {
     for (const { recordId } of records) expect(await room.sync.get(recordId)).toMatchObject({ state: "inSync" });
   });
 
-  test("that the provider refuses are told of once for each record", async () => {
+  test("that the provider rejects are reported once for each record", async () => {
     await configure();
     const made = await record();
     await room.drainAll();
@@ -181,7 +181,7 @@ describe("a provider's credentials", () => {
     expect(await room.kinds(made.recordId)).toEqual(["failed", "created"]);
   });
 
-  test("whose saving ends in between have the records run all the same", async () => {
+  test("whose save was interrupted start the records nevertheless", async () => {
     await configure();
     const { etag } = (await room.sync.configurations.find("aws"))!;
     await room.sync.configurations.remove("aws", etag, caller);
@@ -237,7 +237,7 @@ describe("a provider's credentials", () => {
     expect(await room.settled(recordId)).toMatchObject({ state: "inSync" });
   });
 
-  test("are not used where somebody wrote the row past this service, until they are sent again", async () => {
+  test("are not used after another program wrote the row, until they are sent again", async () => {
     const { kubernetes } = cloud.control.providers.configurations();
     const cluster = { targetProvider: "kubernetes", targetService: "secret", targetRegion: undefined };
     const configureCluster = () => room.sync.configurations.save("kubernetes", { ...kubernetes }, undefined, caller);
@@ -301,7 +301,7 @@ describe("a provider's credentials", () => {
     },
   );
 
-  test("that name the same place otherwise go on with what is theirs", async () => {
+  test("that name the same place differently keep their targets", async () => {
     const { hashicorp } = cloud.control.providers.configurations();
     await room.sync.configurations.save("hashicorp", { ...hashicorp, mount: undefined }, undefined, caller);
     const made = await room.record({
@@ -326,7 +326,7 @@ describe("a provider's credentials", () => {
 });
 
 describe("a copy in another cloud", () => {
-  test("reads no value when nothing changed, and is mended without one", async () => {
+  test("reads no value if nothing changed, and is restored without one", async () => {
     await configure();
     const made = await record();
     const { recordId, targetName } = await room.settled(made.recordId);

@@ -179,7 +179,7 @@ describe("sync over HTTP", () => {
     expect((await service.admin("GET", `${RECORDS}/${recordId}`)).status).toBe(404);
   });
 
-  test("tells of the providers without their secrets", async () => {
+  test("returns the providers without their secrets", async () => {
     const { body, text } = await service.admin("GET", PROVIDERS);
     expect(body.items.map(({ provider }: { provider: string }) => provider)).toEqual(
       expect.arrayContaining(["aws", "azure"]),
@@ -188,7 +188,7 @@ describe("sync over HTTP", () => {
     expect((await service.admin("POST", `${PROVIDERS}/nowhere`, {})).status).toBe(404);
   });
 
-  test("without a licence tells what tier it needs, and goes on showing what there is", async () => {
+  test("without a license returns the required tier, and existing records stay readable", async () => {
     const host = await service.addHost({ LICENSE_KEY: "" });
     const token = await service.signIn({ username: "admin", password: "correct-horse-battery" });
     const call = (method: string, path: string, body?: unknown) =>

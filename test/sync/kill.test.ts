@@ -6,11 +6,11 @@ import { liveIn } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN, SEED, sampled } from "../support/cases.ts";
 import type { Steps } from "../support/mortal.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
-import { COPIES, openRoom, type Room, SOURCE } from "./room.ts";
+import { COPIES, openRoom, type Room, SOURCE } from "./sync-fixture.ts";
 
-/** Runs of which each is killed several times. */
+/** Number of runs, of which each is killed several times. */
 const RUNS = IS_CAMPAIGN ? 10 : 1;
-/** Longer than a lease, as it takes until somebody takes over. */
+/** Longer than a lease, so that another worker takes over. */
 const TAKEN_OVER_MS = 7 * 60_000;
 
 let storage: MovedStorage;
@@ -34,7 +34,7 @@ afterAll(async () => {
 interface Scenario {
   /** Brings about what a run has to do. Answers the record and what its target then holds. */
   arrange(): Promise<{ recordId: string; targetName: string; expected: string }>;
-  /** What the history says afterwards, the newest first. */
+  /** Kinds of the history entries afterwards, newest first. */
   kinds: string[];
 }
 
@@ -71,7 +71,7 @@ const SCENARIOS: Record<string, Scenario> = {
 
 const writes = () => cloud.control.requests({ operation: "keyvault.setSecret", vault: COPIES }).length;
 
-/** At so many steps, before one and after the next; both at each step in a campaign. */
+/** Returns some steps, before one and after the next. In a campaign, both for each step. */
 const deathsOf = ({ taken }: Steps, count: number) => {
   const steps = Array.from({ length: taken }, (_, at) => at + 1);
   return sampled(steps, count).flatMap((dieAt, place) => {
@@ -80,7 +80,7 @@ const deathsOf = ({ taken }: Steps, count: number) => {
   });
 };
 
-/** Works the record off with a process that dies at a step, and then with one that does not. Answers its writes. */
+/** Runs the record with a process that crashes at a step, and then with one that does not. Returns its writes. */
 async function live(scenario: Scenario, steps: Steps): Promise<number> {
   const { recordId, targetName, expected } = await scenario.arrange();
   const before = writes();
@@ -89,7 +89,7 @@ async function live(scenario: Scenario, steps: Steps): Promise<number> {
   });
   await room.pass(TAKEN_OVER_MS);
   await room.drainAll();
-  // What no message tells of any more, the timer finds.
+  // The timer finds work whose message was lost.
   await room.sync.tick();
   const record = await room.settled(recordId);
   expect([record.state, record.failure, room.value(targetName)]).toEqual(["inSync", undefined, expected]);
@@ -99,7 +99,7 @@ async function live(scenario: Scenario, steps: Steps): Promise<number> {
   return written;
 }
 
-describe("a process that dies at any of its steps, before or after, leaves the target written once", () => {
+describe("a process that crashes at any step, before or after it, leaves the target written once", () => {
   test.each(Object.entries(SCENARIOS))("%s", { timeout: 300_000 }, async (name, scenario) => {
     const whole: Steps = { taken: 0 };
     expect(await live(scenario, whole)).toBe(1);

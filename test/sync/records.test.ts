@@ -5,7 +5,7 @@ import { Problem } from "../../shared/platform/http/problem.ts";
 import type { SyncRecordRow } from "../../shared/sync/record.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { COPIES, caller, HOUR_MS, openRoom, PAGE, type Room, SOURCE } from "./room.ts";
+import { COPIES, caller, HOUR_MS, openRoom, PAGE, type Room, SOURCE } from "./sync-fixture.ts";
 
 const SERVICE = "kv-lifecycle-service";
 
@@ -26,7 +26,7 @@ afterAll(async () => {
 });
 beforeEach(() => room.messages.splice(0));
 
-/** The code of the problem, and what it names. */
+/** Returns the code of the problem and the path of its error. */
 const refused = (work: Promise<unknown>) =>
   work.then(
     () => ["done"],
@@ -37,7 +37,7 @@ const refused = (work: Promise<unknown>) =>
   );
 
 describe("a record", () => {
-  test("answers what was asked for, and waits for its first run", async () => {
+  test("returns the given members, and waits for its first run", async () => {
     const record = await room.record({ targetName: "asked-for", scheduleHours: 12 });
     expect(record).toMatchObject({
       sourceVault: SOURCE,
@@ -188,8 +188,8 @@ test("the list is walked whole by cursor, and filtered", async () => {
   });
 });
 
-describe("a record that somebody wrote into the table", () => {
-  test("is not run; its history says why, once, and people are told when they ask for it", async () => {
+describe("a record that another program wrote into the table", () => {
+  test("is not run; its history has one entry with the reason, and requests for it get a problem", async () => {
     const record = await tamperedAndRun();
     const { recordId, targetName } = record;
     expect(room.value("elsewhere")).toBeUndefined();
@@ -232,7 +232,7 @@ describe("a record that somebody wrote into the table", () => {
     expect(await room.settled(again.recordId)).toMatchObject({ state: "inSync" });
   });
 
-  test("is kept where its row holds again by the time it is deleted, and who asked is told", async () => {
+  test("is kept if its row is valid again when it is deleted, and the caller gets a conflict", async () => {
     const record = await room.record();
     await room.drainAll();
     await tamper(record.rowKey);
@@ -244,12 +244,12 @@ describe("a record that somebody wrote into the table", () => {
     expect(await room.kinds(record.recordId)).toEqual(["created"]);
   });
 
-  test("goes on when its row holds again", async () => {
+  test("continues when its row is valid again", async () => {
     const record = await tamperedAndRun();
     const { recordId, targetName } = record;
     expect(await room.kinds(recordId)).toEqual(["failed", "created"]);
     await tamper(record.rowKey, targetName);
-    // Half an hour later its message would be sent anew; it is looked at once a day.
+    // Half an hour later its message would be sent again. It is checked once a day.
     await room.pass(HOUR_MS);
     await room.sync.tick();
     expect(room.messages.filter(({ message }) => message.recordId === recordId)).toEqual([]);
@@ -346,7 +346,7 @@ describe("a record that somebody wrote into the table", () => {
   }
 });
 
-test("without a licence what there is is seen and deleted, and nothing begins", async () => {
+test("without a license existing records can be read and deleted, and none can be created or run", async () => {
   const record = await room.record({ targetName: "under-a-licence" });
   room.messages.splice(0);
   room.licence.tier = "core";

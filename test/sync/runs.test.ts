@@ -3,7 +3,7 @@ import type { FaultAction } from "simulated-cloud/faults.ts";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { liveIn } from "../azure/live-cloud.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
-import { COPIES, caller, HOUR_MS, openRoom, type Room, SOURCE } from "./room.ts";
+import { COPIES, caller, HOUR_MS, openRoom, type Room, SOURCE } from "./sync-fixture.ts";
 
 let storage: MovedStorage;
 let cloud: Cloud;
@@ -28,7 +28,7 @@ afterEach(async () => {
   await room.clear();
 });
 
-/** What the vaults of source and copies were asked for while something was done. */
+/** Requests to the vaults of source and copies during an action. */
 async function asked(work: () => Promise<unknown>): Promise<Record<string, number>> {
   cloud.control.resetCounts();
   await work();
@@ -112,8 +112,8 @@ describe("a run", () => {
   });
 });
 
-describe("a target that was changed by somebody else", () => {
-  test("is seen without reading its value, and mended", async () => {
+describe("a target that another writer changed", () => {
+  test("is detected without reading its value, and restored", async () => {
     const record = await room.settled((await room.record()).recordId);
     cloud.control.putSecret(COPIES, { name: record.targetName, value: "by-others" });
     const counts = await asked(async () => {
@@ -126,7 +126,7 @@ describe("a target that was changed by somebody else", () => {
     expect(await room.kinds(record.recordId)).toEqual(["mended", "created"]);
   });
 
-  test("is only reported where the record says so, once, until it is mended", async () => {
+  test("is only reported if the record says so, once, until it is restored", async () => {
     const { recordId, targetName } = await room.record({ onDrift: "report" });
     const record = await room.settled(recordId);
     cloud.control.putSecret(COPIES, { name: targetName, value: "by-others" });
@@ -176,7 +176,7 @@ describe("a target that is not ours", () => {
   test.each([
     ["without what its tags say of an owner", "<b>call 0900</b>".padEnd(256, "!")],
     ["with the record that its tags name", "01J00000000000000000000000"],
-  ])("is told of %s", async (_how, owner) => {
+  ])("reports %s", async (_how, owner) => {
     const targetName = room.fresh("tagged");
     const tags = { "managed-by": "credential-lifecycle", "sync-record": owner };
     cloud.control.putSecret(COPIES, { name: targetName, value: "theirs", tags });
@@ -255,7 +255,7 @@ describe("what fails", () => {
     },
   );
 
-  test("after the write was done is looked into before anything is said", async () => {
+  test("after the write was carried out is checked before a result is stored", async () => {
     const { recordId, targetName } = await room.record();
     cloud.control.addFault({
       match: { vault: COPIES, operation: "keyvault.setSecret" },
@@ -324,7 +324,7 @@ test("a value over the target's size is refused before it is sent", async () => 
   expect(await room.settled(record.recordId)).toMatchObject({ failure: { code: "tooLarge", side: "target" } });
 });
 
-test("what is due is sent once, and again when nothing comes of it", async () => {
+test("a due record gets one message, and another one if it had no effect", async () => {
   const record = await room.settled((await room.record()).recordId);
   await room.dueAgain(record);
   const mine = () => room.messages.filter(({ message }) => message.recordId === record.recordId);

@@ -5,7 +5,7 @@ import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import { Records, type SyncRecordRow } from "../../shared/sync/record.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { COPIES, caller, HOUR_MS, openRoom, type Room, SOURCE } from "./room.ts";
+import { COPIES, caller, HOUR_MS, openRoom, type Room, SOURCE } from "./sync-fixture.ts";
 
 const NAMES = Array.from({ length: 40 }, (_, at) => `vaults${String(at).padStart(2, "0")}`);
 let storage: TestStorage;
@@ -110,7 +110,7 @@ describe.each(REPLACEMENTS)("a key vault %s", (_how, replace) => {
     expect(await room.kinds(record.recordId)).toEqual(["mended", "failed", "created"]);
   });
 
-  test("is not read as a source, and the copy keeps what it holds, until a person confirms it", async () => {
+  test("is not read as a source, and the copy keeps its value, until a user confirms it", async () => {
     const record = await made();
     await replace(SOURCE);
     room.secret("value-of-a-stranger", record.sourceSecret);

@@ -1,4 +1,4 @@
-/** What a collector gets: one trace for each scan, the figures, and nothing secret. */
+/** Tests what a telemetry collector gets: one trace for each scan, metrics, and no secrets. */
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
@@ -82,7 +82,7 @@ beforeAll(async () => {
     action: { kind: "throttle" },
     times: 1,
   });
-  // Of a vault that no scan has seen: it is ignored.
+  // An event of a vault that no scan has seen is ignored.
   const connectionString = service.azurite.connectionString();
   await service.cloud.control.deliverEvents({ connectionString, queue: "vault-events" });
   service.cloud.control.sendExpiry("kv-one", "secrets", "one", "NearExpiry");
@@ -112,7 +112,7 @@ async function collected(isThere: () => unknown): Promise<void> {
 }
 
 const SCAN = "POST /api/assets/discovery/scan";
-/** Spans come as they end, which may be the followers first. */
+/** Spans arrive as they end, so followers may come first. */
 function isTraceWhole(): boolean {
   const trace = spans.filter(({ traceId }) => traceId === span(SCAN)?.traceId);
   const ids = new Set(trace.map(({ spanId }) => spanId));
@@ -121,7 +121,7 @@ function isTraceWhole(): boolean {
   return isThere && trace.every((one) => one.name === SCAN || ids.has(one.parentSpanId ?? ""));
 }
 
-test("a scan is one trace, from its request to the alerts that follow it", async () => {
+test("a scan is one trace, from its request to its alerts", async () => {
   const root = span(SCAN)!;
   const trace = spans.filter(({ traceId }) => traceId === root.traceId);
   const names = trace.map(({ name }) => name);
@@ -130,7 +130,7 @@ test("a scan is one trace, from its request to the alerts that follow it", async
   expect(vaults.sort()).toEqual(["kv-denied", "kv-one", "kv-two"]);
   expect(vaults).toHaveLength(VAULTS);
 
-  // What a span belongs to is in the trace, too; of the first one the host's own, which tells another collector.
+  // Parent spans are in the trace, too. The parent of the first one is the host's own, which is sent to another collector.
   const ids = new Set(trace.map(({ spanId }) => spanId));
   expect(trace.filter(({ parentSpanId = "" }) => !ids.has(parentSpanId))).toEqual([root]);
   expect(attributeOf(root, "http.response.status_code")).toBe(201);
@@ -138,14 +138,14 @@ test("a scan is one trace, from its request to the alerts that follow it", async
   expect(text).toContain('"partial"');
 });
 
-test("a caller's trace goes on, and can't be left out", async () => {
+test("a caller's trace continues, and sampling can't exclude it", async () => {
   const trace = "0af7651916cd43dd8448eb211c80319c";
   await service.call("GET", "/auth/me", { token, headers: { traceparent: `00-${trace}-b7ad6b7169203331-00` } });
   await collected(() => spans.some(({ traceId }) => traceId === trace));
   expect(spans.find(({ traceId }) => traceId === trace)).toMatchObject({ name: "GET /auth/me" });
 });
 
-test("the figures are those of the scan", () => {
+test("the metrics are those of the scan", () => {
   const duration = points.get("scan.duration")!.filter(({ count }) => Number(count) > 0);
   expect(duration).toHaveLength(1);
   expect(attributeOf(duration[0]!, "status")).toBe("partial");
@@ -154,26 +154,26 @@ test("the figures are those of the scan", () => {
   expect(events).toContainEqual({ key: "outcome", value: { stringValue: "ignored" } });
   expect(sumOf("throttled")).toBe(1);
   expect(sumOf("alerts.sent")).toBe(1);
-  // Of each series the last value.
+  // The last value of each series.
   const byStatus = new Map(points.get("assets.by_status")!.map((one) => [JSON.stringify(one.attributes), one]));
   const assets = [...byStatus.values()].reduce((sum, one) => sum + Number(one.asInt ?? one.asDouble), 0);
   expect(assets).toBe(2);
   expect(Number(points.get("score")!.at(-1)!.asDouble)).toBeGreaterThan(0);
 });
 
-test("the log's lines say which trace they belong to", () => {
+test("log lines contain the id of their trace", () => {
   const { traceId } = span(SCAN)!;
   const line = service.hosts[0]!.lines.find((one) => one.includes("A scan is over"));
   expect(line).toContain(`"traceId":"${traceId}"`);
 });
 
-test("nothing secret is collected, and nobody's name", () => {
+test("no secrets and no names are collected", () => {
   const all = bodies.join("\n");
   for (const planted of [VALUE, RECIPIENT, ADMIN.password, token, token.split(".")[2]!])
     expect(all).not.toContain(planted);
   expect(all).toContain("kv-denied");
 });
 
-test("without a collector no message is changed", () => {
+test("without a collector messages are unchanged", () => {
   expect(traceContext()).toEqual({});
 });

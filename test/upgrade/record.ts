@@ -20,11 +20,11 @@ import { TEST_APP } from "../support/test-app.ts";
 import type { Recording } from "./recording.ts";
 
 /**
- *     node test/upgrade/record.ts FILE
+ * node test/upgrade/record.ts FILE
  *
- * Records the store of the version it is run in: copy this folder into a checkout of that version and run it there. The
- * service works for half an hour of moved time, then a process is killed in the middle of a scan; what it leaves in tables,
- * queues and the cloud goes into FILE (gzipped JSON) beside what its API answered shortly before.
+ * Records the store of the version in which it runs: copy this folder into a checkout of that version and run it there. The
+ * service works for half an hour of simulated time, then a process is killed in the middle of a scan. FILE (gzipped JSON)
+ * contains the tables, queues and the cloud, and the API responses shortly before.
  */
 const file = process.argv[2];
 if (file === undefined || file.startsWith("-")) {
@@ -38,7 +38,7 @@ const ADMIN = { username: "admin", password: "correct-horse-battery" };
 const READER = { username: "reader", password: "quiet-library-window" };
 const HALF_AN_HOUR_MS = 30 * 60_000;
 const VAULTS = 8;
-/** The application's secret lies in one of them; the other one takes the copy. */
+/** The application's secret is in one of them; the other one gets the copy. */
 const AUTOMATED = [
   {
     name: "kv-app",
@@ -196,7 +196,7 @@ try {
     await admin<{ items: { subscriptionId: string }[] }>("GET", "/api/assets/discovery/vaults")
   ).items)
     await admin("POST", "/subscriptions", { subscription_id: subscription.subscriptionId, name: "Recorded" }).catch(
-      () => undefined, // named by an earlier vault already
+      () => undefined, // an earlier vault already has the name
     );
   await fire("evaluateAlerts");
   await delay(3000);
@@ -227,10 +227,10 @@ try {
     auditVerification: await admin<object>("GET", "/audit/verify"),
   };
 
-  // What only tags changed of crosses no threshold: nothing is to be told of it.
+  // A change of tags only crosses no threshold, so it causes no alert.
   for (let vault = 0; vault < VAULTS; vault++)
     for (const name of ["secret-0", "secret-5", "secret-11"]) putWithTag(`kv-rec-${vault}`, name);
-  // A mail that is held back when the process dies: its delivery waits, with its message.
+  // A mail in progress when the process is killed: its delivery and its message wait.
   await admin("POST", "/alerts/rules", {
     name: "Waiting",
     alertType: "expiration",
@@ -254,7 +254,7 @@ try {
   });
   const scanId = await startScan("full").catch(() => "");
   await killed;
-  await delay(3000); // the messages it held can be seen again
+  await delay(3000); // the messages in progress become visible again
 
   const recording: Recording = {
     recordedAt: new Date().toISOString(),
@@ -297,7 +297,7 @@ try {
 }
 process.exit(0);
 
-/** Copies a secret, and rotates the application's until the old one is only still there. */
+/** Copies a secret, and rotates the application's secret up to the overlap period. */
 async function automate(): Promise<NonNullable<Recording["automation"]>> {
   const automation = "/api/automation";
   const until = async (at: string, isSo: (answer: { state?: string; status?: string }) => boolean) => {
@@ -339,12 +339,12 @@ async function sessionOf(user: typeof ADMIN): Promise<string> {
   return cookie.split(";")[0]!;
 }
 
-/** A new version that differs in its tags alone. */
+/** A new version with different tags only. */
 function putWithTag(vault: string, name: string): void {
   const expiry = () => cloud.control.items(vault, "secrets").find((item) => item.name === name)!.expires;
   const expires = expiry();
   do {
-    // The cloud rounds down to seconds: half of one more gives the same again, unless the machine pauses between the two.
+    // The cloud rounds down to seconds: adding half a second gives the same time, unless the machine pauses in between.
     const days = expires ? { expiresInDays: (Date.parse(expires) + 500 - Date.now()) / 86_400_000 } : {};
     cloud.control.putSecret(vault, { name, ...days, tags: { changed: "yes" } });
   } while (expiry() !== expires);

@@ -1,14 +1,17 @@
-/** A store as an earlier version left it, and what that version's API answered; made by record.ts. */
+/** The store of an earlier version, and the API responses of that version; created by record.ts. */
 export interface Recording {
   /** ISO 8601. */
   recordedAt: string;
-  /** Signing keys made for the recording alone. */
+  /** Signing keys made for the recording only. */
   environment: Record<"JWT_SIGNING_KEYS" | "AUDIT_SIGNING_KEYS", string>;
-  /** Valid for an hour from `recordedAt`; `ended` was signed out. `api` is the administrator's API token, where the version had them. */
+  /**
+   * Tokens, valid for an hour from `recordedAt`; `ended` was revoked. `api` is the administrator's API token, if the version
+   * had them.
+   */
   tokens: { admin: string; reader: string; ended: string; api?: string };
-  /** The cookie of the reader's session, where the version had them. */
+  /** The cookie of the reader's session, if the version had them. */
   session?: string;
-  /** The scan in whose middle the process was killed; "" when its start was never answered. */
+  /** The scan that was interrupted; "" if the response to its start was lost. */
   scanId: string;
   answers: {
     assets: object[];
@@ -20,14 +23,14 @@ export interface Recording {
     auditExport: object;
     auditVerification: object;
   };
-  /** What began under a licence, where the version had it: a copy that is in sync, and a rotation in its overlap. */
+  /** Licensed work, if the version had it: a copy that is in sync, and a rotation in its overlap period. */
   automation?: { sync: { recordId: string }; rotation: { rotationId: string } };
-  /** Messages that had gone out. */
+  /** Sent messages. */
   told: { mails: number; posts: number };
-  /** Every row by table, as the SDK reads it without converting types. */
+  /** Every row by table, as the SDK reads it without type conversion. */
   tables: Record<string, object[]>;
   /** Every message's text by queue. */
   queues: Record<string, string[]>;
-  /** The stand-in cloud's files. */
+  /** The simulated cloud's files. */
   cloud: Record<string, string>;
 }

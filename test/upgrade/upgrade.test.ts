@@ -22,16 +22,16 @@ const ENDS_MS = 150_000;
 // biome-ignore lint/suspicious/noExplicitAny: a test says what it expects by looking
 type Json = any;
 
-/** The stores that these commits' own builds left, in the middle of a scan; see record.ts. */
+/** Stores of the builds of these commits, in the middle of a scan; see record.ts. */
 describe.each(["d7e4a4b", "0e6c2c3", "6f40339"])(
   "the store of the earlier version %s, upgraded in place",
   (version) => {
     const recording = JSON.parse(
       gunzipSync(readFileSync(new URL(`../fixtures/store-${version}.json.gz`, import.meta.url))).toString(),
     ) as Recording;
-    /** It watched what was added to it and nothing else, and counted whether a vault is recoverable twice. */
+    /** This version watched only added subscriptions, and counted twice whether a vault is recoverable. */
     const isBeforeScope = version !== "6f40339";
-    /** Of the one between them only its sessions and its rotation are in a form that neither of the others has. */
+    /** Of the version in between, only sessions and the rotation have a format that the others don't have. */
     const testOfRest = IS_CAMPAIGN || version !== "0e6c2c3" ? test : () => {};
     const folder = mkdtempSync(path.join(tmpdir(), "upgrade-"));
     let azurite: Azurite;
@@ -40,7 +40,7 @@ describe.each(["d7e4a4b", "0e6c2c3", "6f40339"])(
     let host: RunningHost;
 
     beforeAll(async () => {
-      // Ten minutes after the recording, by the clocks of storage, cloud and service.
+      // Ten minutes after the recording, for the clocks of storage, cloud and service.
       const clock = {
         MOVED_CLOCK_FILE: path.join(folder, "clock"),
         NODE_OPTIONS: `--import=${new URL("../../infra/local/moved-clock.mjs", import.meta.url).href}`,
@@ -112,15 +112,15 @@ describe.each(["d7e4a4b", "0e6c2c3", "6f40339"])(
       }
     };
 
-    test("tokens go on as they were: two hold, the one signed out does not", async () => {
+    test("tokens are unchanged: two are valid, the revoked one is not", async () => {
       expect((await get("/auth/me")).body).toMatchObject({ username: "admin", role: "admin" });
       expect((await get("/auth/me", recording.tokens.reader)).body).toMatchObject({ username: "reader", role: "user" });
       expect((await get("/auth/me", recording.tokens.ended)).status).toBe(401);
     });
 
-    // The first of them had neither.
+    // The first version had neither.
     if (recording.tokens.api !== undefined)
-      test("API tokens and sessions of browsers go on as well", async () => {
+      test("API tokens and browser sessions stay valid", async () => {
         expect((await get("/auth/me", recording.tokens.api)).body).toMatchObject({ username: "admin", role: "user" });
         const answer = await fetch(`${host.url}/auth/me`, { headers: { Cookie: recording.session! } });
         expect(await answer.json()).toMatchObject({ username: "reader", role: "user" });
@@ -159,7 +159,7 @@ describe.each(["d7e4a4b", "0e6c2c3", "6f40339"])(
           else expect(tags ?? null).toEqual(old.tags ?? null);
         }
         expect(changed).toBe(24);
-        // By expiry, and in each vault's own lists, the same.
+        // The same by expiry, and in each vault's own lists.
         const byExpiry = (await get("/api/assets/discovery/assets?limit=1000&sort=expiresOn")).body.items;
         expect(byExpiry.map((asset: Json) => asset.id).sort()).toEqual([...before.keys()].sort());
         for (let vault = 0; vault < 8; vault++) {
@@ -171,7 +171,7 @@ describe.each(["d7e4a4b", "0e6c2c3", "6f40339"])(
     );
 
     testOfRest(
-      "what is watched stays as it was: the subscriptions that were added, and no more where none may come",
+      "the monitored scope is unchanged: the added subscriptions, and no more where none may be added",
       async () => {
         const watchAll = (await get("/api/settings/features")).body.find(({ key }: Json) => key === "watchAll");
         expect(watchAll).toMatchObject(
@@ -185,7 +185,7 @@ describe.each(["d7e4a4b", "0e6c2c3", "6f40339"])(
           ["Recorded", "api", true],
           ["Recorded", "api", true],
         ]);
-        // Nobody counted owners at first. The scan did, of vaults that did not change too.
+        // The first version did not count owners. The scan did, even for unchanged vaults.
         const { owners, outOfScope } = (await get("/api/assets/summary?source=keyVault")).body;
         expect([outOfScope, owners.notCounted]).toEqual([{ vaults: 0, assets: 0 }, 0]);
       },
@@ -202,7 +202,7 @@ describe.each(["d7e4a4b", "0e6c2c3", "6f40339"])(
     });
 
     testOfRest(
-      "the violations are as they were, but for findings told more than once; exemptions stand, and the score follows",
+      "violations are unchanged except for duplicate findings; exemptions stay, and the score follows",
       async () => {
         await fire("evaluateDueCompliance");
         const old = (recording.answers.violations as Json).items as Json[];
@@ -232,7 +232,7 @@ describe.each(["d7e4a4b", "0e6c2c3", "6f40339"])(
       },
     );
 
-    testOfRest("nothing is told again: only the mail that waited goes out, once", async () => {
+    testOfRest("no notification is repeated: only the waiting mail is sent, once", async () => {
       await fire("evaluateAlerts");
       const end = performance.now() + ENDS_MS;
       while ((await get("/alerts/history?status=pending&limit=1")).body.total > 0) {
@@ -248,25 +248,22 @@ describe.each(["d7e4a4b", "0e6c2c3", "6f40339"])(
       expect(told(items)).toEqual(told([...recording.answers.history, { ruleName: "Waiting", status: "delivered" }]));
     });
 
-    testOfRest(
-      "the audit log verifies from its beginning, goes on being sealed, and holds every old entry",
-      async () => {
-        await fire("sealAudit");
-        const { body } = await get("/audit/verify");
-        expect(body).toMatchObject({ intact: true, findings: [], anchor: { state: "matches" } });
-        const old: Json = recording.answers.auditVerification;
-        expect(body.checkedFrom).toBe(old.checkedFrom);
-        expect(body.digests).toBeGreaterThanOrEqual(old.digests);
-        const { items } = (await get("/audit/entries?limit=1000")).body;
-        const known = new Map(items.map((entry: Json) => [entry.id, entry]));
-        for (const entry of recording.answers.audit as Json[]) expect(known.get(entry.id)).toEqual(entry);
-      },
-    );
+    testOfRest("the audit log verifies from its beginning, is still sealed, and contains every old entry", async () => {
+      await fire("sealAudit");
+      const { body } = await get("/audit/verify");
+      expect(body).toMatchObject({ intact: true, findings: [], anchor: { state: "matches" } });
+      const old: Json = recording.answers.auditVerification;
+      expect(body.checkedFrom).toBe(old.checkedFrom);
+      expect(body.digests).toBeGreaterThanOrEqual(old.digests);
+      const { items } = (await get("/audit/entries?limit=1000")).body;
+      const known = new Map(items.map((entry: Json) => [entry.id, entry]));
+      for (const entry of recording.answers.audit as Json[]) expect(known.get(entry.id)).toEqual(entry);
+    });
 
-    // The first of them had no such things.
+    // The first version did not have these.
     const { automation } = recording;
     if (automation) {
-      test("a copy that was in sync is known as it was, and nothing is written anew", async () => {
+      test("a copy that was in sync is recognized, and nothing is rewritten", async () => {
         const at = `/api/automation/sync/records/${automation.sync.recordId}`;
         expect((await get(`${at}/status`)).body).toMatchObject({ state: "inSync", drift: "none" });
         const { lastCheckedAt } = (await get(at)).body;
@@ -276,7 +273,7 @@ describe.each(["d7e4a4b", "0e6c2c3", "6f40339"])(
         expect((await get(`${at}/history`)).body.items.map(({ kind }: Json) => kind)).toEqual(["created"]);
       });
 
-      test("a rotation in its overlap is finished, and the application has the new secret alone", async () => {
+      test("a rotation in its overlap period completes, and the application has only the new secret", async () => {
         const at = `/api/automation/rotation/rotations/${automation.rotation.rotationId}`;
         const { body: before } = await get(at);
         expect(before).toMatchObject({ status: "overlapping", attention: null });
@@ -299,7 +296,7 @@ describe.each(["d7e4a4b", "0e6c2c3", "6f40339"])(
   },
 );
 
-/** The port of the first vault that a text names. */
+/** Returns the port of the first vault in a text. */
 const portOf = (text: string): string => /vault\.localhost:(\d+)/.exec(text)![1]!;
 
 async function restore(connection: string, recording: Recording): Promise<void> {
@@ -318,7 +315,7 @@ async function restore(connection: string, recording: Recording): Promise<void> 
     const queue = queues.getQueueClient(name);
     await queue.createIfNotExists();
     for (const message of messages) await queue.sendMessage(message);
-    // The process that died had them in hand: what comes next is another delivery.
+    // The killed process had received them: the next delivery is a redelivery.
     const [numberOfMessages, visibilityTimeout] = [32, 1];
     if (messages.length > 0) await queue.receiveMessages({ numberOfMessages, visibilityTimeout });
   }

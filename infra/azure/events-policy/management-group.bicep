@@ -1,8 +1,9 @@
-// Makes every key vault below a management group, present and later ones, send its events to the service. docs/permissions.md says
-// what it may do, docs/deploy.md how the vaults that are there already are seen to: Azure re-evaluates no management group at once.
+// Makes every key vault below a management group, existing and future, send its events to the service. docs/permissions.md
+// lists the permissions, docs/deploy.md explains the remediation of existing vaults: Azure does not re-evaluate management
+// groups immediately.
 targetScope = 'managementGroup'
 
-@description('As given to the service, at most 20 characters.')
+@description('The environmentName of the service\'s deployment, at most 20 characters.')
 @maxLength(20)
 param environmentName string
 
@@ -20,7 +21,7 @@ resource managementGroupPolicy 'Microsoft.Authorization/policyDefinitions@2023-0
     policyType: 'Custom'
     mode: 'Indexed'
     displayName: 'Key vaults send their events to Credential Lifecycle (${environmentName})'
-    description: 'Makes an Event Grid topic for each key vault, which delivers to the queue of the service by its own identity.'
+    description: 'Creates an Event Grid topic for each key vault, which delivers to the queue of the service with its own identity.'
     parameters: policy.parameters
     policyRule: policy.policyRule
   }
@@ -40,7 +41,7 @@ resource managementGroupPolicyAssignment 'Microsoft.Authorization/policyAssignme
   }
 }
 
-// Makes topics beside the vaults.
+// Creates topics for the vaults.
 resource managementGroupTopicsRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(managementGroup().id, managementGroupPolicyAssignment.name, 'EventGrid Contributor')
   properties: {

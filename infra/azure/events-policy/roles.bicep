@@ -1,4 +1,4 @@
-// What the policy may do in the service's own resource group. docs/permissions.md says for which call.
+// Permissions of the policy in the service's own resource group. docs/permissions.md lists the call for each.
 param environmentName string
 param storageAccountId string
 param principalId string
@@ -17,7 +17,7 @@ resource vaultEventsQueue 'Microsoft.Storage/storageAccounts/queueServices/queue
   name: 'vault-events'
 }
 
-// Lets each new topic send to the queue. The condition leaves it no other role to give.
+// Allows each new topic to send to the queue. The condition forbids assigning any other role.
 resource policyAccessRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(vaultEventsQueue.id, principalId, 'Role Based Access Control Administrator')
   scope: vaultEventsQueue
@@ -33,14 +33,14 @@ resource policyAccessRole 'Microsoft.Authorization/roleAssignments@2022-04-01' =
   }
 }
 
-// The deployment that gives that role runs in this resource group, and who names a queue as a destination needs write access to its
-// account: https://learn.microsoft.com/azure/event-grid/security-authorization
+// The deployment that assigns that role runs in this resource group, and specifying a queue as a destination needs write access
+// to its account: https://learn.microsoft.com/azure/event-grid/security-authorization
 resource eventDeployerDefinition 'Microsoft.Authorization/roleDefinitions@2022-04-01' = {
   name: guid(resourceGroup().id, environmentName, 'Credential Lifecycle Event Deployer')
   properties: {
-    // Unique in the tenant.
+    // Role names are unique in the tenant.
     roleName: 'Credential Lifecycle Event Deployer (${environmentName}, ${subscription().subscriptionId})'
-    description: 'Lets the policy for the events of key vaults name the queue of the service as their destination.'
+    description: 'Allows the policy for key vault events to specify the queue of the service as their destination.'
     type: 'CustomRole'
     permissions: [
       {

@@ -1,7 +1,8 @@
-// Makes every key vault of a subscription, present and later ones, send its events to the service. docs/permissions.md says what it may do.
+// Makes every key vault of a subscription, existing and future, send its events to the service. docs/permissions.md lists the
+// permissions.
 targetScope = 'subscription'
 
-@description('As given to the service, at most 20 characters.')
+@description('The environmentName of the service\'s deployment, at most 20 characters.')
 @maxLength(20)
 param environmentName string
 
@@ -19,7 +20,7 @@ resource subscriptionPolicy 'Microsoft.Authorization/policyDefinitions@2023-04-0
     policyType: 'Custom'
     mode: 'Indexed'
     displayName: 'Key vaults send their events to Credential Lifecycle (${environmentName})'
-    description: 'Makes an Event Grid topic for each key vault, which delivers to the queue of the service by its own identity.'
+    description: 'Creates an Event Grid topic for each key vault, which delivers to the queue of the service with its own identity.'
     parameters: policy.parameters
     policyRule: policy.policyRule
   }
@@ -39,7 +40,7 @@ resource subscriptionPolicyAssignment 'Microsoft.Authorization/policyAssignments
   }
 }
 
-// Makes topics beside the vaults.
+// Creates topics for the vaults.
 resource subscriptionTopicsRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(subscription().id, subscriptionPolicyAssignment.name, 'EventGrid Contributor')
   properties: {
@@ -61,7 +62,7 @@ module roles 'roles.bicep' = {
   }
 }
 
-// For the vaults that are there already. Later ones are seen to when they are made.
+// Remediates existing vaults. The policy covers future vaults when they are created.
 resource subscriptionPolicyRemediation 'Microsoft.PolicyInsights/remediations@2024-10-01' = {
   name: 'evt-${environmentName}'
   properties: {

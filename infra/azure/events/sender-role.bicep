@@ -1,4 +1,4 @@
-// A topic may put messages into the one queue, and do nothing else.
+// Allows a topic to send messages to the one queue, and nothing else.
 param storageAccountId string
 param principalId string
 

@@ -1,7 +1,8 @@
-// Tells the service between scans when a key vault of one subscription is written or deleted. docs/deploy.md says how it is switched on.
+// Notifies the service between scans when a key vault of one subscription is written or deleted. docs/deploy.md explains how to
+// turn it on.
 targetScope = 'subscription'
 
-@description('As given to the service.')
+@description('The environmentName of the service\'s deployment.')
 param environmentName string
 
 @description('Region of the resource group. The topic itself has none.')
@@ -12,7 +13,7 @@ param tags object = {}
 @description('Storage account of the service, as an id (output SERVICE_STORAGE_ACCOUNT_ID).')
 param storageAccountId string
 
-// Event Grid takes a topic only in the subscription that its events come from.
+// Event Grid requires that a topic is in the subscription of its events.
 resource eventsGroup 'Microsoft.Resources/resourceGroups@2025-04-01' = {
   name: 'rg-${environmentName}-events'
   location: location

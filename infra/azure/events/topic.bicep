@@ -1,4 +1,4 @@
-// One topic for the resource manager's events of a subscription, which is all that Event Grid allows of one source.
+// The system topic for Resource Manager events of a subscription. Event Grid allows only one topic per source.
 param environmentName string
 param tags object
 param storageAccountId string
@@ -7,7 +7,8 @@ resource topic 'Microsoft.EventGrid/systemTopics@2025-02-15' = {
   name: 'evgt-${environmentName}'
   location: 'global'
   tags: tags
-  // Only an identity of the topic's own passes a storage firewall: https://learn.microsoft.com/azure/event-grid/handler-storage-queues
+  // Only a topic with its own identity passes a storage firewall:
+  // https://learn.microsoft.com/azure/event-grid/handler-storage-queues
   identity: { type: 'SystemAssigned' }
   properties: {
     source: subscription().id
@@ -23,7 +24,7 @@ module senderRole 'sender-role.bicep' = {
   }
 }
 
-// What can't be delivered within a day is dropped: a scan has seen by then what it would have told.
+// Drop events that can't be delivered within a day: a scan has found the changes by then.
 resource eventSubscription 'Microsoft.EventGrid/systemTopics/eventSubscriptions@2025-02-15' = {
   parent: topic
   name: 'lifecycle-${environmentName}'

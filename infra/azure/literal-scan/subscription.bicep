@@ -1,11 +1,12 @@
-// What the service may read in one subscription to find copies of secrets in settings. docs/permissions.md says for which call.
+// Permissions of the service in one subscription to find copies of secrets in settings. docs/permissions.md lists the call for
+// each.
 targetScope = 'subscription'
 
 @description('Object id of the identity of the service (output SERVICE_IDENTITY_PRINCIPAL_ID).')
 param principalId string
 param environmentName string
 
-// The values of the secrets of every vault that goes by roles.
+// Reads the values of the secrets of every vault that uses Azure RBAC.
 resource secretsUserRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(subscription().id, principalId, 'Key Vault Secrets User')
   properties: {
@@ -18,12 +19,12 @@ resource secretsUserRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = 
   }
 }
 
-// The settings of apps with their values (PRO). Website Contributor and Container Apps Contributor would do, but may also
-// change and deploy them.
+// Reads the settings of apps with their values (PRO). Website Contributor and Container Apps Contributor would suffice, but can
+// also change and deploy apps.
 resource literalScannerDefinition 'Microsoft.Authorization/roleDefinitions@2022-04-01' = {
   name: guid(subscription().id, environmentName, 'Credential Lifecycle Literal Scanner')
   properties: {
-    // Unique in the tenant.
+    // Role names are unique in the tenant.
     roleName: 'Credential Lifecycle Literal Scanner (${environmentName}, ${subscription().subscriptionId})'
     description: 'Lists the settings of web apps, function apps, Container Apps and jobs with their values.'
     type: 'CustomRole'

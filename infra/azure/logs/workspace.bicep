@@ -1,5 +1,5 @@
-// What the service may read of one Log Analytics workspace: who reads the key vaults, and which applications sign in. docs/permissions.md
-// says for which call. Deployed by itself to the workspace's resource group.
+// Permissions of the service in one Log Analytics workspace, to find out who reads the key vaults and which applications sign
+// in. docs/permissions.md lists the call for each. Deploy it separately to the workspace's resource group.
 targetScope = 'resourceGroup'
 
 @description('Object id of the identity of the service (output SERVICE_IDENTITY_PRINCIPAL_ID).')
@@ -13,11 +13,11 @@ resource workspace 'Microsoft.OperationalInsights/workspaces@2025-02-01' existin
   name: workspaceName
 }
 
-// Three tables (PRO). Log Analytics Data Reader would do, but may read every table of the workspace.
+// Reads three tables (PRO). Log Analytics Data Reader would suffice, but can read every table of the workspace.
 resource logReaderDefinition 'Microsoft.Authorization/roleDefinitions@2022-04-01' = {
   name: guid(resourceGroup().id, environmentName, 'Credential Lifecycle Log Reader')
   properties: {
-    // Unique in the tenant.
+    // Role names are unique in the tenant.
     roleName: 'Credential Lifecycle Log Reader (${environmentName}, ${subscription().subscriptionId}, ${resourceGroup().name})'
     description: 'Queries who reads key vaults and which applications sign in.'
     type: 'CustomRole'

@@ -1,4 +1,4 @@
-// Tells the operators when the service itself has a problem. docs/operate.md says what to do about each.
+// Alerts operators when the service itself has a problem. docs/operate.md explains how to respond to each alert.
 param environmentName string
 param location string
 param tags object
@@ -76,8 +76,8 @@ resource poisonQueuesAlert 'Microsoft.Insights/scheduledQueryRules@2023-12-01' =
   }
 }
 
-// The query returns one row with the number of scans, so that no scan is a 0. A service that is younger than a day has no row, which
-// never fires: hence the time range of two days, the longest that Azure Monitor allows.
+// The query returns one row with the number of scans, so that no scan counts as 0. A service that is younger than a day has no
+// row and never fires the alert, hence the time range of two days, the maximum of Azure Monitor.
 resource noScanAlert 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = {
   name: 'alert-${environmentName}-no-scan'
   location: location

@@ -1,4 +1,4 @@
-// The functions app on Flex Consumption, and the settings it reads (shared/platform/config/config.ts).
+// The function app on Flex Consumption, and its settings (shared/platform/config/config.ts).
 param environmentName string
 param suffix string
 param location string
@@ -66,7 +66,8 @@ resource plan 'Microsoft.Web/serverfarms@2024-11-01' = {
   properties: { reserved: true }
 }
 
-// The user-assigned identity makes the service's calls; the app's own one only resolves the references to the vault.
+// The user-assigned identity makes the service's calls. The app's system-assigned identity only resolves the key vault
+// references.
 resource functionApp 'Microsoft.Web/sites@2024-11-01' = {
   name: name
   location: location
@@ -130,7 +131,7 @@ resource appSettings 'Microsoft.Web/sites/config@2024-11-01' = {
   properties: union(
     additionalSettings,
     {
-      // What the C library keeps of freed memory for threads of its own is a tenth of an instance of 512 MB (BENCHMARKS.md).
+      // Freed memory that the C library retains for its threads is a tenth of an instance of 512 MB (BENCHMARKS.md).
       MALLOC_ARENA_MAX: '2'
       MALLOC_TRIM_THRESHOLD_: '131072'
       AzureWebJobsStorage__blobServiceUri: blobEndpoint

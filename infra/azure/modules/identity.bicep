@@ -1,4 +1,4 @@
-// Who the service is, in Azure: every call it makes is made as this identity.
+// The identity of the service in Azure, with which it makes every call.
 param name string
 param location string
 param tags object

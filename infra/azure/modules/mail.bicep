@@ -1,4 +1,4 @@
-// Mail by identity, from a domain that Azure manages (DoNotReply@….azurecomm.net).
+// Mail with the service's identity, from a domain that Azure manages (DoNotReply@….azurecomm.net).
 param name string
 param tags object
 param mailDataLocation string
@@ -32,7 +32,8 @@ resource communicationService 'Microsoft.Communication/communicationServices@202
   }
 }
 
-// Wider than sending: this resource honours no custom role, and no built-in one is narrower. It is given here alone.
+// Broader than sending: this resource supports no custom role, and no built-in role is narrower. Assigned for this resource
+// only.
 resource mailRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(communicationService.id, principalId, 'Communication and Email Service Owner')
   scope: communicationService

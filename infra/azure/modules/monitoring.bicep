@@ -1,4 +1,5 @@
-// Logs and metrics of the service, and a workbook to read them. Written by identity: local sign-in is off.
+// Logs and metrics of the service, and a workbook to view them. Written with the service's identity: local authentication is
+// off.
 param environmentName string
 param location string
 param tags object
@@ -56,5 +57,5 @@ resource workbook 'Microsoft.Insights/workbooks@2023-06-01' = {
 
 output logAnalyticsWorkspaceId string = logAnalyticsWorkspace.id
 output applicationInsightsId string = applicationInsights.id
-// An address, not a credential, since local sign-in is off.
+// An address, not a credential, because local authentication is off.
 output applicationInsightsConnectionString string = applicationInsights.properties.ConnectionString

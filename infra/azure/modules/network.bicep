@@ -13,7 +13,8 @@ resource virtualNetwork 'Microsoft.Network/virtualNetworks@2024-07-01' = {
   }
 }
 
-// The app's instances come and go here: https://learn.microsoft.com/azure/azure-functions/flex-consumption-how-to#enable-virtual-network-integration
+// The subnet of the app's instances:
+// https://learn.microsoft.com/azure/azure-functions/flex-consumption-how-to#enable-virtual-network-integration
 resource functionSubnet 'Microsoft.Network/virtualNetworks/subnets@2024-07-01' = {
   parent: virtualNetwork
   name: 'functions'
@@ -32,7 +33,7 @@ resource privateEndpointSubnet 'Microsoft.Network/virtualNetworks/subnets@2024-0
   parent: virtualNetwork
   name: 'private-endpoints'
   properties: { addressPrefix: cidrSubnet(networkAddressPrefix, 26, 1) }
-  // Azure changes the subnets of one network one at a time.
+  // Azure can change only one subnet of a network at a time.
   dependsOn: [functionSubnet]
 }
 

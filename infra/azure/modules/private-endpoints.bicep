@@ -1,4 +1,4 @@
-// A private address in the virtual network, and the name that leads to it, for each service the app uses.
+// A private endpoint and its DNS record for each service that the app uses.
 param environmentName string
 param location string
 param tags object
@@ -32,8 +32,8 @@ resource privateDnsZone 'Microsoft.Network/privateDnsZones@2024-06-01' = [
   }
 ]
 
-// A watched vault or another store with a private endpoint elsewhere has no record in these zones: its public address is used then
-// (https://learn.microsoft.com/azure/dns/private-dns-fallback).
+// A monitored vault or another store with a private endpoint elsewhere has no record in these zones. Its public address is used
+// then (https://learn.microsoft.com/azure/dns/private-dns-fallback).
 resource virtualNetworkLink 'Microsoft.Network/privateDnsZones/virtualNetworkLinks@2024-06-01' = [
   for (endpoint, index) in endpoints: {
     parent: privateDnsZone[index]

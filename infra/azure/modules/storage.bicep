@@ -1,4 +1,4 @@
-// The service's state (tables), its work (queues) and its package (one blob container). Reached by identity only.
+// The service's state (tables), its work (queues) and its package (one blob container). Accessible with Entra identities only.
 param name string
 param location string
 param tags object
@@ -48,13 +48,13 @@ resource queueService 'Microsoft.Storage/storageAccounts/queueServices@2025-01-0
   name: 'default'
 }
 
-// The service makes its queues itself; Event Grid asks for this one before the service has run.
+// The service creates its queues itself, but Event Grid needs this one before the service has run.
 resource vaultEventsQueue 'Microsoft.Storage/storageAccounts/queueServices/queues@2025-01-01' = {
   parent: queueService
   name: 'vault-events'
 }
 
-// The host keeps its locks and the platform its package in blobs.
+// Blobs contain the host's locks and the platform's package.
 resource blobRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(storageAccount.id, principalId, 'Storage Blob Data Owner')
   scope: storageAccount

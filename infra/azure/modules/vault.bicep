@@ -41,7 +41,7 @@ resource vaultRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   }
 }
 
-// Who read and wrote the service's own secrets.
+// Logs of reads and writes of the service's own secrets.
 resource vaultDiagnostics 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
   name: 'audit'
   scope: vault

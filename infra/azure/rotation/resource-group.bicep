@@ -1,18 +1,19 @@
-// What the service may do in one resource group, so that what is in it takes a rotated value. docs/permissions.md says for which call.
+// Permissions of the service in one resource group, so that its resources load a rotated value. docs/permissions.md lists the
+// call for each.
 targetScope = 'resourceGroup'
 
 @description('Object id of the identity of the service (output SERVICE_IDENTITY_PRINCIPAL_ID).')
 param principalId string
 param environmentName string
 
-// What has an app or a named value read its secret again (PRO). Website Contributor and API Management Service Contributor would
-// do, but may also deploy, delete and read secrets. It reads nothing: that is what the Dependency Reader may do.
+// Makes an app or a named value reload its secret (PRO). Website Contributor and API Management Service Contributor would
+// suffice, but can also deploy, delete and read secrets. Reading is left to the Dependency Reader role.
 resource rotationOperatorDefinition 'Microsoft.Authorization/roleDefinitions@2022-04-01' = {
   name: guid(resourceGroup().id, environmentName, 'Credential Lifecycle Rotation Operator')
   properties: {
-    // Unique in the tenant.
+    // Role names are unique in the tenant.
     roleName: 'Credential Lifecycle Rotation Operator (${environmentName}, ${subscription().subscriptionId}, ${resourceGroup().name})'
-    description: 'Has apps and named values of API Management take the current version of their secrets.'
+    description: 'Makes apps and named values of API Management load the current version of their secrets.'
     type: 'CustomRole'
     permissions: [
       {

@@ -1,7 +1,7 @@
 /**
- * Makes the service's signing keys and the first administrator's password: after `azd provision` (azure.yaml) and after
- * `terraform apply`. They are written through the resource manager, so that it works where the vault has no public access,
- * and only where the secret does not exist: a further deployment changes none. No value is printed, or kept anywhere else.
+ * Creates the service's signing keys and the first administrator's password, after `azd provision` (azure.yaml) and after
+ * `terraform apply`. Writes them through Resource Manager, so that it works without public access to the vault, and only if the
+ * secret does not exist, so that a further deployment changes none. Values are neither printed nor stored elsewhere.
  */
 import { randomBytes } from "node:crypto";
 import { cloudEndpoints } from "../../../shared/platform/config/clouds.ts";
@@ -24,10 +24,12 @@ const VAULT_ID =
   /^\/subscriptions\/([^/]+)\/resourceGroups\/([^/]+)\/providers\/Microsoft\.KeyVault\/vaults\/([^/]+)$/i;
 const APP_ID = /^\/subscriptions\/[^/]+\/resourceGroups\/[^/]+\/providers\/Microsoft\.Web\/sites\/[^/]+$/i;
 
-/** `kid:base64`, as config.ts reads it. The name is random, so that a key made anew is never taken for the one before. */
+/**
+ * `kid:base64`, the format that config.ts reads. The name is random, so that a new key is never confused with an earlier one.
+ */
 const signingKey = (): string => `${randomBytes(4).toString("hex")}:${randomBytes(32).toString("base64")}`;
 
-/** By the names that the app's settings refer to. */
+/** Secrets by their names in the app's settings. */
 const SECRETS: Record<string, () => string> = {
   "jwt-signing-keys": signingKey,
   "audit-signing-keys": signingKey,
@@ -46,7 +48,7 @@ const { DefaultAzureCredential } = await import("@azure/identity");
 const { KeyVaultManagementClient } = await import("@azure/arm-keyvault");
 const credential = new DefaultAzureCredential({
   authorityHost: cloud.authorityHost,
-  // The public cloud knows nothing of an authority that was named by hand.
+  // For an authority that was configured by hand, the cloud is not known to be the public one.
   disableInstanceDiscovery: Boolean(AZURE_AUTHORITY_HOST),
 });
 const { secrets } = new KeyVaultManagementClient(credential, subscriptionId!, { endpoint: cloud.resourceManager });
@@ -54,14 +56,14 @@ const { secrets } = new KeyVaultManagementClient(credential, subscriptionId!, { 
 let made = 0;
 for (const [name, value] of Object.entries(SECRETS)) {
   if (await exists(name)) {
-    console.log(`${name}: is there, left as it is.`);
+    console.log(`${name}: exists, unchanged.`);
     continue;
   }
   await secrets.createOrUpdate(group!, vault!, name, { properties: { value: value(), contentType: "text/plain" } });
   made++;
   console.log(`${name}: made.`);
 }
-// Also when nothing was made: a run before this one may have ended between the two.
+// Even if nothing was created: an earlier run may have stopped in between.
 await refreshReferences();
 console.log(made > 0 ? "The app reads them now." : "Nothing was changed.");
 if (process.env.ALERTS_NOTIFY_NOBODY === "true") {
@@ -80,7 +82,7 @@ async function exists(name: string): Promise<boolean> {
   }
 }
 
-/** The platform keeps what it found behind a reference for a day, also that there was nothing. */
+/** The platform caches the result of a reference for a day, even a missing secret. */
 async function refreshReferences(): Promise<void> {
   const { token } = await credential.getToken(`${cloud.resourceManager}/.default`);
   const address = `${cloud.resourceManager}${appId}/config/configreferences/appsettings/refresh?api-version=${APP_VERSION}`;

@@ -1,11 +1,12 @@
-// What the service may read in every subscription of a management group, later ones too. docs/permissions.md says for which call.
+// Permissions of the service in every subscription of a management group, also future ones. docs/permissions.md lists the call
+// for each.
 targetScope = 'managementGroup'
 
 @description('Object id of the identity of the service (output SERVICE_IDENTITY_PRINCIPAL_ID).')
 param principalId string
 param environmentName string
 
-// Vaults, and the properties of what is in them. No value of a secret.
+// Reads vaults, and the properties of their contents. Never the value of a secret.
 resource keyVaultReaderRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(managementGroup().id, principalId, 'Key Vault Reader')
   properties: {
@@ -18,11 +19,11 @@ resource keyVaultReaderRole 'Microsoft.Authorization/roleAssignments@2022-04-01'
   }
 }
 
-// The built-in roles that may read the first and the last may read everything in the management group.
+// The built-in roles with the first and the last permission can read everything in the management group.
 resource inventoryReaderDefinition 'Microsoft.Authorization/roleDefinitions@2022-04-01' = {
   name: guid(managementGroup().id, environmentName, 'Credential Lifecycle Inventory Reader')
   properties: {
-    // Unique in the tenant.
+    // Role names are unique in the tenant.
     roleName: 'Credential Lifecycle Inventory Reader (${environmentName}, ${managementGroup().name})'
     description: 'Reads the subscriptions, their key vaults and the diagnostic settings of their resources.'
     type: 'CustomRole'
@@ -48,11 +49,12 @@ resource inventoryReaderRole 'Microsoft.Authorization/roleAssignments@2022-04-01
   }
 }
 
-// What uses the vaults (PRO). Reader would do, but may read everything in the management group. No value of a setting or secret.
+// Reads consumers of the vaults (PRO). Reader would suffice, but can read everything in the management group. Never the value
+// of a setting or secret.
 resource dependencyReaderDefinition 'Microsoft.Authorization/roleDefinitions@2022-04-01' = {
   name: guid(managementGroup().id, environmentName, 'Credential Lifecycle Dependency Reader')
   properties: {
-    // Unique in the tenant.
+    // Role names are unique in the tenant.
     roleName: 'Credential Lifecycle Dependency Reader (${environmentName}, ${managementGroup().name})'
     description: 'Reads the resources that may use key vaults, and who may read which vault.'
     type: 'CustomRole'

@@ -1,11 +1,11 @@
-// What the service may read in one subscription. docs/permissions.md says for which call.
+// Permissions of the service in one subscription. docs/permissions.md lists the call for each.
 targetScope = 'subscription'
 
 @description('Object id of the identity of the service (output SERVICE_IDENTITY_PRINCIPAL_ID).')
 param principalId string
 param environmentName string
 
-// Vaults, and the properties of what is in them. No value of a secret.
+// Reads vaults, and the properties of their contents. Never the value of a secret.
 resource keyVaultReaderRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(subscription().id, principalId, 'Key Vault Reader')
   properties: {
@@ -18,11 +18,11 @@ resource keyVaultReaderRole 'Microsoft.Authorization/roleAssignments@2022-04-01'
   }
 }
 
-// The built-in roles that may read the first and the last may read everything in the subscription.
+// The built-in roles with the first and the last permission can read everything in the subscription.
 resource inventoryReaderDefinition 'Microsoft.Authorization/roleDefinitions@2022-04-01' = {
   name: guid(subscription().id, environmentName, 'Credential Lifecycle Inventory Reader')
   properties: {
-    // Unique in the tenant.
+    // Role names are unique in the tenant.
     roleName: 'Credential Lifecycle Inventory Reader (${environmentName}, ${subscription().subscriptionId})'
     description: 'Reads the subscription, its key vaults and the diagnostic settings of its resources.'
     type: 'CustomRole'
@@ -48,11 +48,12 @@ resource inventoryReaderRole 'Microsoft.Authorization/roleAssignments@2022-04-01
   }
 }
 
-// What uses the vaults (PRO). Reader would do, but may read everything in the subscription. No value of a setting or secret.
+// Reads consumers of the vaults (PRO). Reader would suffice, but can read everything in the subscription. Never the value of a
+// setting or secret.
 resource dependencyReaderDefinition 'Microsoft.Authorization/roleDefinitions@2022-04-01' = {
   name: guid(subscription().id, environmentName, 'Credential Lifecycle Dependency Reader')
   properties: {
-    // Unique in the tenant.
+    // Role names are unique in the tenant.
     roleName: 'Credential Lifecycle Dependency Reader (${environmentName}, ${subscription().subscriptionId})'
     description: 'Reads the resources that may use key vaults, and who may read which vault.'
     type: 'CustomRole'

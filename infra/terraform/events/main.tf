@@ -1,5 +1,5 @@
-# Tells the service between scans when a key vault of one subscription is written or deleted: of the provider's subscription, since
-# Event Grid takes a topic only in the subscription that its events come from, and one alone. docs/deploy.md says how it is switched on.
+# Notifies the service between scans when a key vault of the provider's subscription is written or deleted. Event Grid requires
+# that a topic is in the subscription of its events, and allows only one per source. docs/deploy.md explains how to turn it on.
 data "azurerm_client_config" "current" {}
 
 resource "azurerm_resource_group" "events_group" {
@@ -16,13 +16,14 @@ resource "azurerm_eventgrid_system_topic" "topic" {
   source_resource_id  = "/subscriptions/${data.azurerm_client_config.current.subscription_id}"
   topic_type          = "Microsoft.Resources.Subscriptions"
 
-  # Only an identity of the topic's own passes a storage firewall: https://learn.microsoft.com/azure/event-grid/handler-storage-queues
+  # Only a topic with its own identity passes a storage firewall:
+  # https://learn.microsoft.com/azure/event-grid/handler-storage-queues
   identity {
     type = "SystemAssigned"
   }
 }
 
-# A topic may put messages into the one queue, and do nothing else.
+# Allows a topic to send messages to the one queue, and nothing else.
 resource "azurerm_role_assignment" "topic_sender_role" {
   scope                = var.vault_events_queue_id
   role_definition_name = "Storage Queue Data Message Sender"
@@ -30,7 +31,7 @@ resource "azurerm_role_assignment" "topic_sender_role" {
   principal_type       = "ServicePrincipal"
 }
 
-# What can't be delivered within a day is dropped: a scan has seen by then what it would have told.
+# Drop events that can't be delivered within a day: a scan has found the changes by then.
 resource "azurerm_eventgrid_system_topic_event_subscription" "event_subscription" {
   name                  = "lifecycle-${var.environment_name}"
   system_topic          = azurerm_eventgrid_system_topic.topic.name

@@ -1,5 +1,5 @@
 variable "environment_name" {
-  description = "As given to the service's own module."
+  description = "The environment_name of the service's own module."
   type        = string
 }
 
@@ -9,7 +9,7 @@ variable "location" {
 }
 
 variable "tags" {
-  description = "Tags of what is made."
+  description = "Tags of the created resources."
   type        = map(string)
   default     = {}
 }

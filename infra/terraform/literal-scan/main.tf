@@ -1,6 +1,7 @@
-# What the service may read in one subscription to find copies of secrets in settings. docs/permissions.md says for which call.
+# Permissions of the service in one subscription to find copies of secrets in settings. docs/permissions.md lists the call for
+# each.
 
-# The values of the secrets of every vault that goes by roles.
+# Reads the values of the secrets of every vault that uses Azure RBAC.
 resource "azurerm_role_assignment" "secrets_user_role" {
   scope                = var.scope
   role_definition_name = "Key Vault Secrets User"
@@ -8,10 +9,10 @@ resource "azurerm_role_assignment" "secrets_user_role" {
   principal_type       = "ServicePrincipal"
 }
 
-# The settings of apps with their values (PRO). Website Contributor and Container Apps Contributor would do, but may also
-# change and deploy them.
+# Reads the settings of apps with their values (PRO). Website Contributor and Container Apps Contributor would suffice, but can
+# also change and deploy apps.
 resource "azurerm_role_definition" "literal_scanner_definition" {
-  # Unique in the tenant.
+  # Role names are unique in the tenant.
   name              = "Credential Lifecycle Literal Scanner (${var.environment_name}, ${var.scope_name})"
   description       = "Lists the settings of web apps, function apps, Container Apps and jobs with their values."
   scope             = var.scope

@@ -1,5 +1,5 @@
-# What the service may read of one Log Analytics workspace: who reads the key vaults, and which applications sign in. docs/permissions.md
-# says for which call.
+# Permissions of the service in one Log Analytics workspace, to find out who reads the key vaults and which applications sign
+# in. docs/permissions.md lists the call for each.
 
 locals {
   # /subscriptions/<subscription>/resourceGroups/<name>/providers/Microsoft.OperationalInsights/workspaces/<workspace>
@@ -7,9 +7,9 @@ locals {
   resource_group_id = "/subscriptions/${local.parts[2]}/resourceGroups/${local.parts[4]}"
 }
 
-# Three tables (PRO). Log Analytics Data Reader would do, but may read every table of the workspace.
+# Reads three tables (PRO). Log Analytics Data Reader would suffice, but can read every table of the workspace.
 resource "azurerm_role_definition" "log_reader_definition" {
-  # Unique in the tenant.
+  # Role names are unique in the tenant.
   name              = "Credential Lifecycle Log Reader (${var.environment_name}, ${local.parts[2]}, ${local.parts[4]})"
   description       = "Queries who reads key vaults and which applications sign in."
   scope             = local.resource_group_id

@@ -1,5 +1,5 @@
 variable "workspace_id" {
-  description = "The Log Analytics workspace, as a resource id."
+  description = "Resource id of the Log Analytics workspace."
   type        = string
 
   validation {
@@ -14,6 +14,6 @@ variable "principal_id" {
 }
 
 variable "environment_name" {
-  description = "As given to the service's own module."
+  description = "The environment_name of the service's own module."
   type        = string
 }

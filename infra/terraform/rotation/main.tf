@@ -1,16 +1,17 @@
-# What the service may do in one resource group, so that what is in it takes a rotated value. docs/permissions.md says for which call.
+# Permissions of the service in one resource group, so that its resources load a rotated value. docs/permissions.md lists the
+# call for each.
 
 locals {
   # /subscriptions/<subscription>/resourceGroups/<name>
   parts = split("/", var.scope)
 }
 
-# What has an app or a named value read its secret again (PRO). Website Contributor and API Management Service Contributor would
-# do, but may also deploy, delete and read secrets. It reads nothing: that is what the Dependency Reader may do.
+# Makes an app or a named value reload its secret (PRO). Website Contributor and API Management Service Contributor would
+# suffice, but can also deploy, delete and read secrets. Reading is left to the Dependency Reader role.
 resource "azurerm_role_definition" "rotation_operator_definition" {
-  # Unique in the tenant.
+  # Role names are unique in the tenant.
   name              = "Credential Lifecycle Rotation Operator (${var.environment_name}, ${local.parts[2]}, ${local.parts[4]})"
-  description       = "Has apps and named values of API Management take the current version of their secrets."
+  description       = "Makes apps and named values of API Management load the current version of their secrets."
   scope             = var.scope
   assignable_scopes = [var.scope]
 

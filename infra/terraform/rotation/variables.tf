@@ -1,5 +1,5 @@
 variable "scope" {
-  description = "The resource group, as an id: /subscriptions/.../resourceGroups/..."
+  description = "Id of the resource group: /subscriptions/.../resourceGroups/..."
   type        = string
 
   validation {
@@ -14,6 +14,6 @@ variable "principal_id" {
 }
 
 variable "environment_name" {
-  description = "As given to the service's own module."
+  description = "The environment_name of the service's own module."
   type        = string
 }

@@ -1,7 +1,7 @@
-# What the service may read in one subscription, or in every subscription of a management group, later ones too.
-# docs/permissions.md says for which call.
+# Permissions of the service in one subscription, or in every subscription of a management group, also future ones.
+# docs/permissions.md lists the call for each.
 
-# Vaults, and the properties of what is in them. No value of a secret.
+# Reads vaults, and the properties of their contents. Never the value of a secret.
 resource "azurerm_role_assignment" "key_vault_reader_role" {
   scope                = var.scope
   role_definition_name = "Key Vault Reader"
@@ -9,9 +9,9 @@ resource "azurerm_role_assignment" "key_vault_reader_role" {
   principal_type       = "ServicePrincipal"
 }
 
-# The built-in roles that may read the first and the last may read everything in the scope.
+# The built-in roles with the first and the last permission can read everything in the scope.
 resource "azurerm_role_definition" "inventory_reader_definition" {
-  # Unique in the tenant.
+  # Role names are unique in the tenant.
   name              = "Credential Lifecycle Inventory Reader (${var.environment_name}, ${var.scope_name})"
   description       = "Reads the subscription, its key vaults and the diagnostic settings of its resources."
   scope             = var.scope
@@ -33,9 +33,10 @@ resource "azurerm_role_assignment" "inventory_reader_role" {
   principal_type     = "ServicePrincipal"
 }
 
-# What uses the vaults (PRO). Reader would do, but may read everything in the scope. No value of a setting or secret.
+# Reads consumers of the vaults (PRO). Reader would suffice, but can read everything in the scope. Never the value of a setting
+# or secret.
 resource "azurerm_role_definition" "dependency_reader_definition" {
-  # Unique in the tenant.
+  # Role names are unique in the tenant.
   name              = "Credential Lifecycle Dependency Reader (${var.environment_name}, ${var.scope_name})"
   description       = "Reads the resources that may use key vaults, and who may read which vault."
   scope             = var.scope

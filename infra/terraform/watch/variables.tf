@@ -1,5 +1,5 @@
 variable "scope" {
-  description = "The subscription or management group, as an id: /subscriptions/... or /providers/Microsoft.Management/managementGroups/..."
+  description = "Id of the subscription or management group: /subscriptions/... or /providers/Microsoft.Management/managementGroups/..."
   type        = string
 
   validation {
@@ -19,6 +19,6 @@ variable "principal_id" {
 }
 
 variable "environment_name" {
-  description = "As given to the service's own module."
+  description = "The environment_name of the service's own module."
   type        = string
 }

@@ -5,24 +5,27 @@ import { isIntervalName } from "../interval.ts";
 import { isPlausible } from "./chain.ts";
 import { Beginning, DigestName } from "./digest.ts";
 
-/** What is remembered of the chain: its newest digest, and where it begins. */
-export const Remembered = DigestName.extend({ beginning: Beginning.optional() });
-export type Remembered = z.infer<typeof Remembered>;
+/** The part of the chain that is stored outside the tables: its newest digest and its beginning. */
+export const AnchorState = DigestName.extend({ beginning: Beginning.optional() });
+export type AnchorState = z.infer<typeof AnchorState>;
 
 /**
- * The ends of the chain, kept where whoever can change the tables can't: so that cutting off the newest digests with
- * their entries is found, and the oldest ones too.
+ * Stores the newest digest and the beginning of the chain where someone who can change the tables can't change them. So the
+ * deletion of the newest or oldest digests with their entries is detected.
  */
 export interface Anchor {
-  /** Undefined before the first write; `unreadable` when it holds something else than `write` wrote. */
-  read(): Promise<Remembered | "unreadable" | undefined>;
-  write(remembered: Remembered): Promise<void>;
+  /** Returns the anchor. Undefined before the first write; `unreadable` if the stored value was not written by `write`. */
+  read(): Promise<AnchorState | "unreadable" | undefined>;
+  write(remembered: AnchorState): Promise<void>;
 }
 
-/** The secret of an earlier version, which several deployments with one key vault shared. */
+/** Name of the secret of an earlier version, which several deployments with one key vault shared. */
 const SHARED_SECRET = "audit-newest-digest";
 
-/** The secret whose tags are a deployment's anchor: named by its storage account, since that is what the log lies in. */
+/**
+ * Name of the secret whose tags contain a deployment's anchor. It contains the name of the storage account, because the log is
+ * stored there.
+ */
 export function anchorSecret(storageAccount: string): string {
   const name = /^[0-9a-zA-Z-]{1,60}$/.test(storageAccount)
     ? storageAccount
@@ -41,7 +44,10 @@ const Tags = z.object({
   beginningHash: z.string().optional(),
 });
 
-/** The anchor of the deployment with that storage account. Until its first write, what an earlier version remembered. */
+/**
+ * Returns the anchor of the deployment with that storage account. Before its first write it reads the anchor of an earlier
+ * version.
+ */
 export function keyVaultAnchor(vault: ServiceKeyVault, storageAccount: string): Anchor {
   const secret = anchorSecret(storageAccount);
   return {

@@ -2,21 +2,21 @@ import type { Clock } from "../../platform/runtime.ts";
 import type { Tables } from "../../platform/storage/tables.ts";
 import { DAY_MS, HOUR_MS } from "../../platform/time.ts";
 import { INTERVAL_MS, type Interval, intervalFrom, intervalName, intervalOf } from "../interval.ts";
-import { readRow, readRows } from "../read.ts";
+import { readRow, readRows } from "../read-rows.ts";
 import { DIGESTS_PARTITION, DigestRow } from "../rows.ts";
 import { type Beginning, type Digest, type DigestName, type FoundDigest, readDigest } from "./digest.ts";
 import type { Purges } from "./purge-record.ts";
 import type { PublicKeys } from "./signing.ts";
 
-/** The end of the chain, where sealing goes on. */
+/** The end of the chain, where sealing continues. */
 export interface ChainEnd {
   interval: Interval;
   number: number;
   total: number;
   hash: string;
-  /** Where the chain begins, as this digest says; an earlier version's don't. */
+  /** The beginning of the chain according to this digest. Absent from digests of an earlier version. */
   beginning: Beginning | undefined;
-  /** False when no trusted key signed it and the key vault does not remember it: it only holds its place. */
+  /** False if no trusted key signed the digest and the key vault does not store it. Then only its position is used. */
   verified: boolean;
 }
 
@@ -26,27 +26,27 @@ export interface ChainDependencies {
   keys: PublicKeys;
 }
 
-/** How far back the newest digest is looked for at first, and how much further each time. */
-const FIRST_LOOK_MS = HOUR_MS;
-const LOOK_FURTHER = 8;
-/** Digests of the future are none, but for those of a clock that was ahead when it sealed. */
+/** The first range to search for the newest digest, and the factor of each next range. */
+const FIRST_SEARCH_MS = HOUR_MS;
+const SEARCH_FACTOR = 8;
+/** Digests of future intervals are ignored, except within this tolerance for the clock that sealed. */
 const CLOCK_AHEAD_MS = DAY_MS;
-/** No digest was written before this service was. */
+/** Earlier than any digest: this service did not exist before. */
 const EARLIEST: Interval = Date.parse("2020-01-01T00:00:00Z");
 
 /**
- * The newest digest that a trusted key signed, or that the key vault remembers. Nothing else is believed: what anyone wrote
- * beside it does not move the end. Looks back from now, so that it costs one request however long the chain is, where the
- * last one was sealed within the hour.
+ * Returns the newest digest that a trusted key signed or that the key vault stores. Other rows are ignored, so a forged row
+ * can't move the end. Searches backwards from now, so it costs one request, however long the chain is, if the last interval was
+ * sealed within the hour.
  *
- * Where there is no such digest at all, the newest one of another key is taken, unverified, so that a chain goes on, and
- * nothing of it is replaced, after all keys were replaced at once.
+ * If no such digest exists, returns the newest digest of another key as unverified. So a chain continues and is not overwritten
+ * after all keys were replaced at once.
  */
 export async function chainEnd(deps: ChainDependencies, remembered?: DigestName): Promise<ChainEnd | undefined> {
   const horizon = intervalOf(deps.clock.now().getTime()) + CLOCK_AHEAD_MS;
   let before = horizon;
   let unknown: ChainEnd | undefined;
-  for (let look = FIRST_LOOK_MS + CLOCK_AHEAD_MS; before > EARLIEST; look *= LOOK_FURTHER) {
+  for (let look = FIRST_SEARCH_MS + CLOCK_AHEAD_MS; before > EARLIEST; look *= SEARCH_FACTOR) {
     const from = Math.max(EARLIEST, intervalOf(horizon - look));
     const found = await newestIn(deps, { from, before }, remembered);
     if (found.verified) return found.verified;
@@ -91,7 +91,9 @@ const endOf = (digest: Digest, hash: string, verified: boolean): ChainEnd => ({
   verified,
 });
 
-/** Every interval has one digest, so its number can't be higher than the intervals since the service exists. */
+/**
+ * The highest possible digest number: every interval has one digest, so it is the number of intervals since the service exists.
+ */
 export const isPlausible = ({ number, interval }: { number: number; interval: string }): boolean =>
   number <= (intervalFrom(interval) - EARLIEST) / INTERVAL_MS;
 
@@ -102,8 +104,8 @@ async function anyBefore(tables: Tables, interval: Interval): Promise<boolean> {
 }
 
 /**
- * Where a chain begins whose digests don't say it yet: where the first purge began, else by the number of the oldest
- * digest that a trusted key signed, since each interval has one.
+ * Returns the beginning of a chain whose digests don't contain it (earlier versions): the start of the first purge, else
+ * computed from the number of the oldest trusted digest, since each interval has one digest.
  */
 export async function oldestBeginning(
   { tables, keys }: Pick<ChainDependencies, "tables" | "keys">,
@@ -122,19 +124,19 @@ export async function oldestBeginning(
   return undefined;
 }
 
-/** Where a chain with such a digest begins, since each interval has one. */
+/** Computes the beginning of the chain from a digest's number, since each interval has one digest. */
 export const beginningByNumber = ({ number, interval }: { number: number; interval: string }): Beginning => ({
   interval: intervalName(intervalFrom(interval) - (number - 1) * INTERVAL_MS),
   hash: null,
 });
 
-/** What stands where a digest is to be; undefined when nothing does. */
+/** Reads the row in a digest's place. Undefined if there is none. */
 export async function digestAt(tables: Tables, interval: string, keys: PublicKeys): Promise<FoundDigest | undefined> {
   const row = await readRow(tables, DigestRow, DIGESTS_PARTITION, interval);
   return row && readDigest(interval, row.value?.digest, keys);
 }
 
-/** The end of a chain of which retention removed every digest: the last one that it removed. */
+/** Returns the end of a chain whose digests were all purged: the last purged digest. */
 export function purgedEnd(purges: Purges): ChainEnd | undefined {
   const record = purges.records.at(-1)?.record;
   if (!record) return undefined;

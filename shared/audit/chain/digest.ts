@@ -3,52 +3,52 @@ import { sha256 } from "../canonical.ts";
 import { isIntervalName } from "../interval.ts";
 import { claimsOf, type PublicKeys, readStatement } from "./signing.ts";
 
-/** A digest by its number, its interval and the SHA-256 of its statement. */
+/** A digest's number, its interval and the SHA-256 of its statement. */
 export const DigestName = z.object({ number: z.int().min(1), interval: z.string(), hash: z.string() });
 export type DigestName = z.infer<typeof DigestName>;
 
-/** Where the chain begins: the interval of digest 1, and its hash, null where that digest is not known any more. */
+/** The beginning of the chain: the interval of digest 1, and its hash, null if that digest is no longer known. */
 export const Beginning = z.object({ interval: z.string(), hash: z.string().nullable() });
 export type Beginning = z.infer<typeof Beginning>;
 
-/** What a digest says of its interval. The members that it may lack tell what sealing found wrong at that time. */
+/** The signed content of a digest. The optional members record problems that sealing found. */
 export const Digest = z.object({
-  /** One more for every interval since the first. */
+  /** Increases by one for every interval since the first. */
   number: z.int().min(1),
   interval: z.string(),
   minutes: z.int(),
   entries: z.int().min(0),
-  /** Entries in all intervals up to this one, since the first. */
+  /** Number of entries in all intervals from the first up to this one. */
   total: z.int().min(0),
   /** SHA-256 of the manifest: 26 characters of id and 32 bytes of hash per entry, in order of their ids. */
   manifest: z.string(),
-  /** SHA-256 of the digest before, null for the first. */
+  /** SHA-256 of the previous digest, null for the first. */
   previous: z.string().nullable(),
   sealedAt: z.string(),
-  /** Where the chain begins. Digest 1 can't hold its own hash. Absent from digests of an earlier version. */
+  /** The beginning of the chain. Digest 1 can't contain its own hash. Absent from digests of an earlier version. */
   beginning: Beginning.optional(),
-  /** The newest digest the service remembered outside the tables, where it was no longer in them. */
+  /** The newest digest that the key vault stored, if it was missing from the tables. */
   lost: DigestName.optional(),
-  /** SHA-256 of what stood in this digest's place and was not signed with a trusted key. */
+  /** SHA-256 of a row in this digest's place that no trusted key had signed. */
   replaced: z.string().optional(),
-  /** The digest before this one, where no trusted key signed that. */
+  /** The previous digest, if no trusted key signed it. */
   unverified: DigestName.optional(),
-  /** The key vault remembered no digest's name, or that the log began elsewhere. */
+  /** True if the anchor in the key vault was unreadable or named another beginning. */
   anchorChanged: z.literal(true).optional(),
 });
 export type Digest = z.infer<typeof Digest>;
 
-/** What stands in a digest's place. */
+/** The state of the row in a digest's place. */
 export type FoundDigest =
   | { state: "genuine"; digest: Digest; hash: string; kid: string }
-  /** `claims` is what it says of itself, which nobody vouches for. */
+  /** `claims` is the unverified content. */
   | { state: "unknownKey"; claims: Digest; hash: string }
-  /** Signed for another interval. */
+  /** Signed, but for another interval. */
   | { state: "moved"; digest: Digest; hash: string }
-  /** `claims` where it says something of this interval after all. */
+  /** `claims` is set if the unverified content names this interval. */
   | { state: "changed"; claims: Digest | undefined; hash: string };
 
-/** @param statement - Undefined when the row could not be read. */
+/** @param statement - Undefined if the row could not be read. */
 export function readDigest(interval: string, statement: string | undefined, keys: PublicKeys): FoundDigest {
   const hash = sha256(statement ?? "");
   if (statement === undefined || !isIntervalName(interval)) return { state: "changed", claims: undefined, hash };

@@ -4,6 +4,7 @@ import type { Digest } from "./digest.ts";
 import { type Fingerprint, manifestHash } from "./manifest.ts";
 import type { PurgeRecord } from "./purge-record.ts";
 
+/** Kinds of problems that a verification of the audit log can find. */
 export const FindingKind = z.enum([
   "entryChanged",
   "entryRemoved",
@@ -29,53 +30,56 @@ export const FindingKind = z.enum([
 
 export const DETAILS = {
   entryChanged: "The entry differs from the sealed one.",
-  entryRemoved: "The entry was sealed and is gone.",
-  entryInserted: "The entry was not there when the interval was sealed.",
+  entryRemoved: "The sealed entry is missing.",
+  entryInserted: "The entry was added after the interval was sealed.",
 } as const;
 
 export const Finding = z
   .object({
-    kind: FindingKind.meta({ description: "What is wrong." }),
-    interval: z.string().optional().meta({ description: "The start of the ten minutes it lies in." }),
-    digestNumber: z.int().optional().meta({ description: "The digest that it is about." }),
+    kind: FindingKind.meta({ description: "Kind of the problem." }),
+    interval: z.string().optional().meta({ description: "Start of the ten-minute interval of the finding." }),
+    digestNumber: z.int().optional().meta({ description: "Number of the digest concerned." }),
     entryId: z.string().optional(),
     detail: z.string().meta({ description: "Description of the finding.", example: DETAILS.entryChanged }),
   })
   .meta({ id: "AuditFinding" });
 export type Finding = z.infer<typeof Finding>;
 
-/** What sealing itself found wrong and said in the digest it signed. */
+/** Problems that sealing found and recorded in the digest that it signed. */
 export function findingsIn(digest: Digest): Finding[] {
   const place = { interval: digest.interval, digestNumber: digest.number };
   const { lost, replaced, unverified, anchorChanged } = digest;
   const findings: Finding[] = [];
   if (lost) {
-    const detail = `When this was sealed, the digests up to number ${lost.number} (${lost.interval}) had been cut off with their entries.`;
+    const detail = `When this was sealed, the digests up to number ${lost.number} (${lost.interval}) were missing with their entries.`;
     findings.push({ ...place, kind: "digestsCut", detail });
   }
   if (replaced !== undefined) {
-    const detail = `When this was sealed, something that no trusted key had signed stood in its place (SHA-256 ${replaced}).`;
+    const detail = `When this was sealed, a row without a trusted signature was in its place (SHA-256 ${replaced}).`;
     findings.push({ ...place, kind: "digestReplaced", detail });
   }
   if (unverified) {
-    const detail = `When this was sealed, no trusted key had signed the digest before it, number ${unverified.number} (${unverified.interval}).`;
+    const detail = `When this was sealed, the previous digest had no trusted signature: number ${unverified.number} (${unverified.interval}).`;
     findings.push({ ...place, kind: "digestUnverifiable", detail });
   }
   if (anchorChanged) {
-    const detail = "When this was sealed, the key vault remembered what this service had not written there.";
+    const detail = "When this was sealed, the anchor in the key vault had not been written by this service.";
     findings.push({ ...place, kind: "anchorChanged", detail });
   }
   return findings;
 }
 
-/** Digests that are missing from `start` on up to `end`. */
+/** Returns a finding for the missing digests from `start` up to `end`. */
 export function missingDigests(start: Interval, end: Interval): Finding {
   const count = (end - start) / INTERVAL_MS;
   const which = count === 1 ? "The digest of this interval is" : `${count} digests, up to ${intervalName(end)}, are`;
   return { kind: "digestMissing", interval: intervalName(start), detail: `${which} missing.` };
 }
 
-/** Purge records that are missing: together they reach from where the log began to where it begins now. */
+/**
+ * Returns findings for missing purge records. Together the records must reach from the original beginning of the log to its
+ * present beginning.
+ */
 export function missingPurges(beginning: string | undefined, records: readonly PurgeRecord[]): Finding[] {
   const findings: Finding[] = [];
   let expected = beginning;
@@ -89,12 +93,12 @@ export function missingPurges(beginning: string | undefined, records: readonly P
   return findings;
 }
 
-/** What differs between an interval's fingerprints as they were sealed and its entries as they are. */
+/** Differences between the sealed fingerprints of an interval and its present entries. */
 export interface Comparison {
   differences: { kind: "entryChanged" | "entryRemoved" | "entryInserted"; entryId: string }[];
-  /** More differences than are listed. */
+  /** Number of further differences that are not listed. */
   total: number;
-  /** Hashes of both sides: the sealed one must be the digest's. */
+  /** Hashes of both sides. The sealed one must be equal to the digest's. */
   sealedHash: string;
   foundHash: string;
   entries: number;
@@ -102,7 +106,7 @@ export interface Comparison {
 
 type Fingerprints = Iterable<Fingerprint> | AsyncIterable<Fingerprint>;
 
-/** Compares both sides in one pass; each must be in the order of its ids. At most `limit` differences are listed. */
+/** Compares both sides in one pass. Each must be in the order of its ids. Lists at most `limit` differences. */
 export async function compare(sealed: Fingerprints, found: Fingerprints, limit: number): Promise<Comparison> {
   const [sealedHash, foundHash] = [manifestHash(), manifestHash()];
   const left = iterate(sealed);
@@ -135,5 +139,5 @@ export async function compare(sealed: Fingerprints, found: Fingerprints, limit: 
 
 async function* iterate(fingerprints: Fingerprints): AsyncGenerator<Fingerprint, Fingerprint> {
   yield* fingerprints;
-  return ["", ""]; // never looked at: `done` says that it is over
+  return ["", ""]; // unused: `done` marks the end
 }

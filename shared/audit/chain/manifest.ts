@@ -2,26 +2,27 @@ import { createHash } from "node:crypto";
 import type { Tables } from "../../platform/storage/tables.ts";
 import { sha256 } from "../canonical.ts";
 import { type Interval, intervalFrom, intervalName, isIntervalName } from "../interval.ts";
-import { readRows } from "../read.ts";
+import { readRows } from "../read-rows.ts";
 import { MANIFESTS_PARTITION, ManifestRow } from "../rows.ts";
-import type { StoredEntry } from "../stored.ts";
+import type { StoredEntry } from "../stored-entries.ts";
 
 /** An entry's id and the hash of its text, in base64url. */
 export type Fingerprint = readonly [id: string, hash: string];
 
+/** Returns the fingerprint of a stored entry. */
 export const fingerprintOf = ({ id, text }: StoredEntry): Fingerprint => [id, sha256(text ?? "")];
 
 const ID_BYTES = 26;
 const HASH_BYTES = 32;
-/** Entries per row: 58,000 bytes, one column. */
+/** Entries per row: 58,000 bytes fit into one column. */
 const FINGERPRINTS_PER_ROW = 1_000;
-/** At most 5.8 MB a page, and for most logs many intervals in one. */
+/** Rows per page: at most 5.8 MB, and for most logs many intervals. */
 const ROWS_PER_PAGE = 100;
 
 const fingerprintBytes = ([id, hash]: Fingerprint): Buffer =>
   Buffer.concat([Buffer.from(id, "latin1"), Buffer.from(hash, "base64url")], ID_BYTES + HASH_BYTES);
 
-/** Hashes a manifest as its fingerprints come by. */
+/** Hashes a manifest incrementally. */
 export function manifestHash(): { add(fingerprint: Fingerprint): void; digest(): string } {
   const hash = createHash("sha256");
   return {
@@ -30,7 +31,7 @@ export function manifestHash(): { add(fingerprint: Fingerprint): void; digest():
   };
 }
 
-/** Keeps an interval's fingerprints; doing it again writes the same. */
+/** Stores the fingerprints of an interval. Idempotent. */
 export async function writeManifest(
   tables: Tables,
   interval: Interval,
@@ -62,8 +63,8 @@ export interface Sealed {
 const PART = /\|\d{6}$/;
 
 /**
- * The fingerprints the intervals `from <= interval < to` were sealed with, in order of interval and id. A row that is no
- * part of a manifest yields none; where one was among the sealed, the hash of the whole tells.
+ * Yields the fingerprints with which the intervals `from <= interval < to` were sealed, in the order of interval and id. Skips
+ * rows that are not part of a manifest. If a sealed row was damaged, the hash of the whole manifest differs.
  */
 export async function* readManifests(
   tables: Tables,

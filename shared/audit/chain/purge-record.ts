@@ -1,19 +1,19 @@
 import * as z from "zod";
 import type { Tables } from "../../platform/storage/tables.ts";
 import { type Interval, intervalFrom } from "../interval.ts";
-import { readRows } from "../read.ts";
+import { readRows } from "../read-rows.ts";
 import { PURGES_PARTITION, RecordRow } from "../rows.ts";
 import { DigestName } from "./digest.ts";
 import { type PublicKeys, readStatement } from "./signing.ts";
 
-/** What a purge leaves behind, signed and for good: the chain after it goes on from `last`. */
+/** The signed record of a purge, which is never deleted. The chain continues from its `last` digest. */
 export const PurgeRecord = z
   .object({
     from: z.string().meta({ description: "The start of the first interval that was removed." }),
     to: z.string().meta({ description: "The end of the last interval that was removed." }),
     digests: z.int().meta({ description: "Number of digests that were removed with the entries." }),
     entries: z.int(),
-    /** Entries in all intervals up to the last one removed, since the first. */
+    /** Number of entries in all intervals from the first up to the last purged one. */
     total: z.int(),
     last: DigestName.meta({ description: "The last digest that was removed." }),
     retentionDays: z.int().meta({ description: "Days that were kept." }),
@@ -24,14 +24,15 @@ export const PurgeRecord = z
   .meta({ id: "AuditPurge" });
 export type PurgeRecord = z.infer<typeof PurgeRecord>;
 
+/** All purge records of a log. */
 export interface Purges {
-  /** Genuine records, oldest first. */
+  /** Records with a trusted signature, oldest first. */
   records: { record: PurgeRecord; statement: string }[];
   /** Row keys of records that no trusted key signed. */
   changed: string[];
 }
 
-/** One row per purge that removed anything, so about one a day. */
+/** Reads all purge records. There is one per purge that removed something, so about one a day. */
 export async function readPurges(tables: Tables, keys: PublicKeys): Promise<Purges> {
   const purges: Purges = { records: [], changed: [] };
   for await (const page of readRows(tables, RecordRow, { partitionKey: PURGES_PARTITION })) {
@@ -45,7 +46,7 @@ export async function readPurges(tables: Tables, keys: PublicKeys): Promise<Purg
   return purges;
 }
 
-/** Up to where entries were purged; undefined when they never were. */
+/** Returns the end of the purged range. Undefined if nothing was purged. */
 export const purgedTo = ({ records }: Purges): Interval | undefined => {
   const last = records.at(-1);
   return last && intervalFrom(last.record.to);

@@ -3,8 +3,9 @@ import * as z from "zod";
 import { canonicalJson } from "../canonical.ts";
 
 /**
- * Everything the audit log asserts (digests, closed intervals, purges, exports and their cursors, older keys) is a compact JWS (RFC 7515) signed with Ed25519
- * (RFC 8037), so that any library can check it. `typ` says what it asserts, so that one can't stand in for another.
+ * Signatures of the audit log. All its statements (digests, closed intervals, purges, exports and their cursors, older keys)
+ * are compact JWS (RFC 7515) with Ed25519 (RFC 8037), which any library can verify. `typ` names the kind of statement, so that
+ * one kind can't be passed off as another.
  */
 export type StatementType =
   | "audit-digest"
@@ -26,17 +27,17 @@ const KEY_BYTES = 32;
 /** PKCS #8 of an Ed25519 private key up to its 32 bytes (RFC 8410 §7). */
 const PKCS8_PREFIX = Buffer.from("302e020100300506032b657004220420", "hex");
 
-/** The key whose seed is one of `AUDIT_SIGNING_KEYS`, which the configuration holds to 32 bytes. */
+/** Returns the signing key of a seed in `AUDIT_SIGNING_KEYS`. The configuration ensures 32 bytes. */
 export const signingKey = ({ kid, key }: { kid: string; key: Uint8Array }): SigningKey => ({
   kid,
   privateKey: createPrivateKey({ key: Buffer.concat([PKCS8_PREFIX, key]), format: "der", type: "pkcs8" }),
 });
 
-/** A public key as people pass it around: its 32 bytes in base64. */
+/** Formats a public key for people: its 32 bytes in base64. */
 export const publicKeyText = (key: KeyObject): string =>
   Buffer.from(key.export({ format: "jwk" }).x!, "base64url").toString("base64");
 
-/** @throws Error when the text is not 32 bytes in base64 or base64url. */
+/** Parses a public key. @throws Error if the text is not 32 bytes in base64 or base64url. */
 export function publicKeyFrom(text: string): KeyObject {
   const bytes = Buffer.from(text, "base64");
   if (bytes.length !== KEY_BYTES) throw new Error("An Ed25519 public key is 32 bytes in base64.");
@@ -45,12 +46,13 @@ export function publicKeyFrom(text: string): KeyObject {
 
 const base64url = (text: string): string => Buffer.from(text).toString("base64url");
 
-/** By which people compare a key with the one they trust: SHA-256 of its 32 bytes, in hexadecimal. */
+/** Returns the fingerprint of a public key, by which people compare keys: SHA-256 of its 32 bytes, in hexadecimal. */
 export const keyFingerprint = (key: KeyObject): string =>
   createHash("sha256")
     .update(Buffer.from(key.export({ format: "jwk" }).x!, "base64url"))
     .digest("hex");
 
+/** Signs a statement as a compact JWS. */
 export function signStatement(typ: StatementType, payload: object, { kid, privateKey }: SigningKey): string {
   const input = `${base64url(canonicalJson({ alg: "EdDSA", kid, typ }))}.${base64url(canonicalJson(payload))}`;
   return `${input}.${sign(null, Buffer.from(input), privateKey).toString("base64url")}`;
@@ -60,7 +62,7 @@ const Header = z.object({ alg: z.literal("EdDSA"), kid: z.string(), typ: z.strin
 
 export type Statement<T> = { payload: T; kid: string } | { problem: "malformed" | "unknownKey" | "badSignature" };
 
-/** What a statement says when a trusted key signed it, else why it can't be believed. */
+/** Returns the content of a statement that a trusted key signed, else the reason why it is not trusted. */
 export function readStatement<S extends z.ZodType>(
   typ: StatementType,
   schema: S,
@@ -80,7 +82,7 @@ export function readStatement<S extends z.ZodType>(
   return signed ? { payload: body.data, kid: head.data.kid } : { problem: "badSignature" };
 }
 
-/** What a statement claims, whoever wrote it: nothing to go by without a further check. */
+/** Returns the content of a statement without verifying its signature. */
 export function claimsOf<S extends z.ZodType>(schema: S, statement: string): z.output<S> | undefined {
   return schema.safeParse(json(statement.split(".")[1] ?? "")).data;
 }

@@ -2,7 +2,7 @@ import { createPublicKey } from "node:crypto";
 import * as z from "zod";
 import type { Config } from "../../platform/config/config.ts";
 import type { Tables } from "../../platform/storage/tables.ts";
-import { readRows } from "../read.ts";
+import { readRows } from "../read-rows.ts";
 import { KEYS_PARTITION, RecordRow } from "../rows.ts";
 import {
   type PublicKeys,
@@ -14,17 +14,24 @@ import {
   signStatement,
 } from "./signing.ts";
 
-/** A key vouching for an older one, so that what that one signed can be verified after it has left the configuration. */
+/**
+ * A statement by which a key vouches for an older one, so that signatures of the older key stay valid after it was removed from
+ * the configuration.
+ */
 export const VouchedKey = z.object({ kid: z.string(), publicKey: z.string() });
 
+/** The signing key, and the public keys that are trusted. */
 export interface Trust {
-  /** The key that signs; undefined when `AUDIT_SIGNING_KEYS` is not set, and then nothing is sealed. */
+  /** The signing key. Undefined if `AUDIT_SIGNING_KEYS` is not set; then nothing is sealed. */
   readonly signer: SigningKey | undefined;
-  /** The configured keys and those they vouch for, directly or through one another. */
+  /** Returns the configured keys and the keys that they vouch for, directly or through other keys. */
   keys(): Promise<PublicKeys>;
-  /** The same, with the statements that vouch, as an export carries them, and the row keys of those that don't hold. */
+  /**
+   * Returns the same keys with the statements that vouch for them (exports contain these), and the row keys of invalid
+   * statements.
+   */
   vouched(): Promise<{ keys: PublicKeys; statements: string[]; changed: string[] }>;
-  /** Keeps the signer's word for every other key it knows. */
+  /** Stores a statement of the signing key for every other known key. */
   vouch(): Promise<void>;
 }
 
@@ -74,7 +81,7 @@ export function createTrust(tables: Tables, ring: Config["AUDIT_SIGNING_KEYS"]):
 
 const readVoucher = (statement: string, keys: PublicKeys) => readStatement("audit-key", VouchedKey, statement, keys);
 
-/** The trusted keys and every key that one of them vouches for. A kid that is trusted already is never replaced. */
+/** Returns the trusted keys and every key that one of them vouches for. A trusted `kid` is never replaced. */
 export function withVouched(trusted: PublicKeys, statements: readonly string[]): PublicKeys {
   const keys = new Map(trusted);
   for (let before = -1; before < keys.size; ) {

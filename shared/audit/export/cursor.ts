@@ -2,25 +2,25 @@ import * as z from "zod";
 import { decodeCursor, encodeCursor } from "../../platform/http/paging.ts";
 import { type PublicKeys, readStatement, type SigningKey, signStatement } from "../chain/signing.ts";
 
-/** Where an export goes on, and what came before. */
+/** The position of an export, and totals of the parts so far. */
 export const Cursor = z.object({
   query: z.string(),
   part: z.int().min(2),
   end: z.int(),
   interval: z.int(),
   rowKey: z.string(),
-  /** The export's id, and the entries of all parts so far. Absent in cursors of an earlier version. */
+  /** The export's id, and the number of entries in all parts so far. Absent from cursors of an earlier version. */
   exportId: z.string().max(256).optional(),
   entries: z.int().min(0).optional(),
 });
 export type Cursor = z.infer<typeof Cursor>;
 
-/** Signed where the service can, since the log will say how many entries were exported. */
+/** Encodes a cursor. Signed if a key is configured, because the log will record the number of exported entries. */
 export const signCursor = (cursor: Cursor, signer: SigningKey | undefined): string =>
   signer ? signStatement("audit-cursor", cursor, signer) : encodeCursor(cursor);
 
 /**
- * What a cursor says. One that is not signed leads on as well, but nothing is taken from it that the log would repeat.
+ * Decodes a cursor. An unsigned cursor gives only the position, and none of the totals that the log would record.
  *
  * @throws {Problem} invalidCursor
  */

@@ -1,58 +1,60 @@
 import { Problem } from "../../platform/http/problem.ts";
-import { chainState, type ReadingDependencies } from "../chain/state.ts";
+import { chainState, type ReadingDependencies } from "../chain/chain-state.ts";
 import type { AuditEntry } from "../entry.ts";
 import { INTERVAL_MS, intervalOf } from "../interval.ts";
 import { type AuditQuery, queryName, refuseOtherQuery } from "../list.ts";
-import { firstInterval } from "../seal/begin.ts";
+import { firstInterval } from "../seal/first-interval.ts";
 import { auditCsv } from "./csv.ts";
 import { type Cursor, readCursor, signCursor } from "./cursor.ts";
+import { matchesFilter, type Position, walkEntries } from "./entry-pages.ts";
 import { createJsonPart } from "./json.ts";
 import type { PartWriter } from "./part.ts";
 import { createSink } from "./sink.ts";
-import { type Position, passes, walkEntries } from "./walk.ts";
 
 /**
- * What one answer holds at most; the platform collects an answer in memory before it sends it. Under these an export of
- * 250,000 entries stays below 300 MB resident (BENCHMARKS.md).
+ * Maximum size of one response, because the platform collects a response in memory. With these limits an export of 250,000
+ * entries stays below 300 MB resident (BENCHMARKS.md).
  */
 export const PART_LIMITS = { entries: 25_000, bytes: 4 * 1024 * 1024 };
-/** A longer PDF is nothing anyone reads. */
+/** Maximum number of entries of a PDF. A longer document would not be readable. */
 export const MAX_PDF_ENTRIES = 5_000;
 
 export type ExportFormat = "json" | "csv" | "pdf";
 
+/** A request for one part of an export. */
 export interface ExportRequest {
   format: ExportFormat;
   query: AuditQuery;
   cursor: string | undefined;
-  /** Whether the caller takes gzip. */
+  /** True if the client accepts gzip. */
   gzip: boolean;
 }
 
+/** One part of an export as a file. */
 export interface ExportPart {
   mediaType: string;
   data: Uint8Array;
   gzipped: boolean;
   fileName: string;
-  /** Send it as cursor for the next part. */
+  /** The `cursor` parameter of the next part. */
   nextCursor: string | null;
 }
 
-/** What is known of a part beyond its file. */
+/** Details of a part beside its file. */
 export interface MadePart extends ExportPart {
   /** 1 for the first part. */
   part: number;
-  /** Entries in this part and all before it; undefined where the cursor did not come signed from this service. */
+  /** Number of entries in this and all earlier parts. Undefined if the cursor was not signed by this service. */
   entries: number | undefined;
-  /** The first part's export id. */
+  /** The export id of the first part. */
   exportId: string;
 }
 
 /**
- * One part of an export, oldest entry first, from the primary rows alone. Every part is a valid file by itself; walking
- * them by `nextCursor` yields every entry of the period once. Memory is bounded by the part, not by the log.
+ * Returns one part of an export, oldest entry first, from the primary rows only. Every part is a valid file. Following
+ * `nextCursor` yields every entry of the period once. Memory is limited by the part's size, not by the log.
  *
- * @param exportId - Names the export if this is its first part.
+ * @param exportId - Id of the export, if this is its first part.
  * @throws {Problem} invalidCursor; invalidRequest for a PDF over its limit.
  */
 export async function exportPart(
@@ -69,7 +71,7 @@ export async function exportPart(
   if (cursor && format === "pdf") throw new Problem("invalidCursor", "A PDF comes in one part. Send no cursor.");
 
   const keptFrom = state.keptFrom ?? (await firstInterval(tables, clock));
-  // An export without an end ends now; its later parts end with the first one.
+  // Without `end_date`, an export ends at the time of its first part, also in later parts.
   const end = Math.min(cursor?.end ?? query.end?.getTime() ?? Number.POSITIVE_INFINITY, horizon());
   const start = Math.min(end, Math.max(query.start?.getTime() ?? 0, keptFrom ?? end));
   if (cursor && !(cursor.interval >= intervalOf(start) && cursor.interval < end)) {
@@ -112,7 +114,7 @@ export async function exportPart(
     walked += taken.length;
     const end = taken.at(-1);
     if (end) last = { interval: end.row.interval, rowKey: end.row.rowKey };
-    const passing = taken.filter(({ entry }) => entry === undefined || passes(entry, query));
+    const passing = taken.filter(({ entry }) => entry === undefined || matchesFilter(entry, query));
     entries += passing.filter(({ entry }) => entry !== undefined).length;
     await writer.write(passing);
     if (taken.length < page.length) {
@@ -138,17 +140,17 @@ export async function exportPart(
     return { query: queryName(query), part: part + 1, end, exportId: known.exportId, entries, ...last };
   }
 
-  /** The end of the newest interval there can be entries in: now, or the end of the chain if a clock was ahead. */
+  /** Returns the end of the newest interval that can contain entries: now, or the end of the chain if a clock was ahead. */
   function horizon(): number {
     return Math.max(clock.now().getTime() + 1, state.end ? state.end.interval + INTERVAL_MS : 0);
   }
 }
 
-/** @throws {Problem} invalidRequest when there are more than a PDF holds. */
+/** @throws {Problem} invalidRequest for more entries than a PDF can hold. */
 async function pdfEntries(pages: ReturnType<typeof walkEntries>, query: AuditQuery): Promise<AuditEntry[]> {
   const entries: AuditEntry[] = [];
   for await (const page of pages) {
-    for (const { entry } of page) if (entry && passes(entry, query)) entries.push(entry);
+    for (const { entry } of page) if (entry && matchesFilter(entry, query)) entries.push(entry);
     if (entries.length > MAX_PDF_ENTRIES) {
       const detail = `A PDF holds at most ${MAX_PDF_ENTRIES} entries and this period has more. Choose a shorter period or more filters, or format=csv or format=json, which have no limit.`;
       throw new Problem("invalidRequest", detail, { errors: [{ path: "query.format", message: detail }] });

@@ -1,25 +1,25 @@
+import type { ChainState, ReadingDependencies } from "../chain/chain-state.ts";
 import type { Finding } from "../chain/findings.ts";
 import { fingerprintOf, manifestHash, readManifests, type Sealed } from "../chain/manifest.ts";
 import { signStatement } from "../chain/signing.ts";
-import type { ChainState, ReadingDependencies } from "../chain/state.ts";
 import { INTERVAL_MS, type Interval, intervalFrom, intervalName, intervalOf, isIntervalName } from "../interval.ts";
 import type { AuditQuery } from "../list.ts";
-import { readRow, readRows } from "../read.ts";
+import { readRow, readRows } from "../read-rows.ts";
 import { DIGESTS_PARTITION, DigestRow } from "../rows.ts";
-import { byInterval } from "../stored.ts";
-import { findStrays } from "../verify/strays.ts";
+import { byInterval } from "../stored-entries.ts";
+import { findUnexpectedRows } from "../verify/unexpected-rows.ts";
+import { type Position, positionText } from "./entry-pages.ts";
 import type { PartWriter } from "./part.ts";
 import { EXPORT_FORMAT, type ExportStatement } from "./statement.ts";
-import { type Position, positionText } from "./walk.ts";
 
-/** Rows that are no entries, of which one part tells. */
+/** Maximum number of invalid rows that one part reports. */
 const MAX_STRAYS = 1000;
-/** Text is handed on in pieces of about this many characters. */
+/** Approximate number of characters per piece of output. */
 const PIECE_CHARACTERS = 65_536;
 
 /**
- * A part of a JSON export, with everything that verifies it elsewhere: the digests of the intervals it touches with the
- * fingerprints they sealed, the digest before, purges, older keys, and a signed statement about this very part.
+ * Writes a part of a JSON export with everything that its verification needs: the digests of its intervals with the sealed
+ * fingerprints, the previous digest, purges, older keys, and a signed statement about this part.
  */
 export function createJsonPart(
   deps: ReadingDependencies,
@@ -51,7 +51,7 @@ export function createJsonPart(
           fingerprints.add(fingerprintOf(row));
           texts.push(row.text!);
         } else if (state.end && row.interval <= state.end.interval && strays.length < MAX_STRAYS) {
-          const detail = "The row is no entry that this service wrote.";
+          const detail = "The row is not an entry that this service wrote.";
           strays.push({ kind: "entryInserted", interval: intervalName(row.interval), entryId: row.id, detail });
         }
       }
@@ -105,7 +105,7 @@ export function createJsonPart(
   async function statement(upTo: Position | undefined): Promise<string | null> {
     if (!trust.signer) return null;
     const { end: newest, keptFrom, beginning, remembered } = state;
-    const outside = part.after ? [] : await findStrays(deps, state);
+    const outside = part.after ? [] : await findUnexpectedRows(deps, state);
     const findings = [...outside, ...strays];
     const payload: ExportStatement = {
       exportedAt: clock.now().toISOString(),

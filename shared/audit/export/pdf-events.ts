@@ -1,19 +1,19 @@
 import { canonicalJson } from "../canonical.ts";
 import type { AuditEntry } from "../entry.ts";
 
-/** Longest text of what changed, in characters: the other formats have it in full. */
+/** Maximum length of a description of changes, in characters. The other formats contain it in full. */
 const MAX_CHANGE_CHARACTERS = 400;
-/** A list is shown in full up to this many characters, else its first members. */
+/** Maximum length of a list in characters. A longer one is shortened to its first members. */
 const MAX_LIST_CHARACTERS = 60;
 const MAX_LISTED = 3;
 const MAX_DEPTH = 3;
 
-/** One line of the document: an entry, or an intent and its outcome together. */
+/** One line of the document: an entry, or an intent together with its outcome. */
 export interface PdfEvent {
   at: string;
-  /** When it happened, where it was entered under a later instant. */
+  /** Time of the event, if the entry has a later time. */
   happenedAt: string | undefined;
-  /** When its intent was entered, or happened where that is earlier; undefined where that is no other entry. */
+  /** Time of the intent, or of its event if that is earlier. Undefined if there is no separate intent. */
   begunAt: string | undefined;
   eventType: string;
   actor: string;
@@ -24,7 +24,7 @@ export interface PdfEvent {
   changes: string;
 }
 
-/** The entries as events, in the order in which they ended. An outcome is joined with its intent by request, type and target. */
+/** Converts entries to lines in the order of their ends. Joins an outcome with its intent by request, type and target. */
 export function eventsOf(entries: readonly AuditEntry[]): PdfEvent[] {
   const open = new Map<string, AuditEntry[]>();
   const events: { entry: AuditEntry; intent: AuditEntry | undefined }[] = [];
@@ -56,7 +56,7 @@ function eventOf(entry: AuditEntry, intent: AuditEntry | undefined): PdfEvent {
   };
 }
 
-/** What changed, in words: only the members that differ. */
+/** Describes the changes: only members that differ. */
 function changesOf({ before, after, details }: Pick<AuditEntry, "before" | "after" | "details">): string {
   const [old, now] = [flat(before), flat(after)];
   const parts: string[] = [];
@@ -74,7 +74,7 @@ function changesOf({ before, after, details }: Pick<AuditEntry, "before" | "afte
 
 const named = (name: string, value: string): string => (name === "" ? value : `${name}: ${value}`);
 
-/** The members of a value by their paths, each as short text. */
+/** Returns the members of a value by their paths, each as short text. */
 function flat(value: unknown, path = "", depth = 0): Map<string, string> {
   if (value === undefined) return new Map();
   if (typeof value !== "object" || value === null || depth === MAX_DEPTH) return new Map([[path, textOf(value)]]);

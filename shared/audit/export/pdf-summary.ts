@@ -2,7 +2,7 @@ import { ALARM, type Column, GOOD, HEADING, MARGIN, MUTED, type Sheet } from "..
 import type { Verification } from "../api.ts";
 import type { PdfEvent } from "./pdf-events.ts";
 
-/** What a document is of. */
+/** The content of a document: filters, period and verification. */
 export interface PdfAbout {
   start: Date;
   /** Exclusive. */
@@ -10,17 +10,17 @@ export interface PdfAbout {
   actor: string | undefined;
   eventType: string | undefined;
   createdAt: Date;
-  /** What was verified of the period, in one answer or several. */
+  /** Results of the verification of the period, one or more. */
   verified: readonly Verification[];
 }
 
-/** Lines of a table of counts; what is rarer is told together. */
+/** Maximum number of lines in a table of counts. The rest share one line. */
 const MAX_COUNTED = 14;
-/** Findings in full; GET /audit/verify has all. */
+/** Maximum number of findings in the document. GET /audit/verify returns all. */
 const MAX_SHOWN_FINDINGS = 25;
 const TOP = 9;
 
-/** What a document says of itself. */
+/** The data of the first page. */
 export interface PdfAbout {
   start: Date;
   /** Exclusive. */
@@ -28,7 +28,7 @@ export interface PdfAbout {
   actor: string | undefined;
   eventType: string | undefined;
   createdAt: Date;
-  /** What was verified of the period, in one answer or several. */
+  /** Results of the verification of the period, one or more. */
   verified: readonly Verification[];
 }
 
@@ -38,7 +38,7 @@ export const instant = (date: Date | string): string => new Date(date).toISOStri
 export const periodText = ({ start, end }: Pick<PdfAbout, "start" | "end">): string =>
   `${instant(start)} to ${instant(end)} UTC (exclusive)`;
 
-/** The first page: what the document is of, what was verified, and how often what happened. */
+/** Draws the first page: the document's content, the verification, and counts of events. */
 export function writeSummary(sheet: Sheet, entries: number, events: readonly PdfEvent[], about: PdfAbout): void {
   sheet.text("Audit log", { size: 18, style: "bold", color: HEADING });
   sheet.y -= 2;
@@ -62,7 +62,7 @@ function filters({ actor, eventType }: PdfAbout): string {
   return parts.flat().join(", ") || "none";
 }
 
-/** What was verified when the document was made, with which key and up to where. */
+/** Describes the verification when the document was created: its result, the key, and the verified period. */
 function writeVerification(sheet: Sheet, { verified }: PdfAbout): void {
   sheet.text("What was verified", { size: 12, style: "bold", color: HEADING });
   const [first, last] = [verified[0], verified.at(-1)];
@@ -142,7 +142,7 @@ const COUNTS: { title: string; x: number; width: number; of(event: PdfEvent): st
   { title: "Outcome", x: MARGIN + 510, width: 180, of: ({ outcome }) => outcome },
 ];
 
-/** Three tables beside one another: by event, by actor, by outcome. Repeats of a refusal count each. */
+/** Draws three tables side by side: by event, by actor, by outcome. Repeats of a rejected request count individually. */
 function writeCounts(sheet: Sheet, events: readonly PdfEvent[]): void {
   sheet.text("What happened", { size: 12, style: "bold", color: HEADING });
   if (events.length === 0) {
@@ -171,7 +171,7 @@ function writeCounts(sheet: Sheet, events: readonly PdfEvent[]): void {
   sheet.y = bottom;
 }
 
-/** The most frequent first. */
+/** Sorts the most frequent first. */
 function counted(events: readonly PdfEvent[], of: (event: PdfEvent) => string): [string, number][] {
   const times = new Map<string, number>();
   for (const event of events) times.set(of(event), (times.get(of(event)) ?? 0) + event.count);

@@ -1,18 +1,18 @@
 import { createDocument } from "../../platform/pdf/document.ts";
 import { ALARM, type Cell, CONTENT_BOTTOM, type Column, MARGIN, MUTED, type Sheet } from "../../platform/pdf/sheet.ts";
 import type { Verification } from "../api.ts";
-import type { ReadingDependencies } from "../chain/state.ts";
+import type { ReadingDependencies } from "../chain/chain-state.ts";
 import type { AuditEntry } from "../entry.ts";
 import type { AuditQuery } from "../list.ts";
 import { verifySealed } from "../verify/verify.ts";
 import { eventsOf, type PdfEvent } from "./pdf-events.ts";
 import { instant, type PdfAbout, periodText, writeSummary } from "./pdf-summary.ts";
 
-/** Answers of the verification that one document takes at most: over a year of intervals. */
+/** Maximum number of verification responses for one document: more than a year of intervals. */
 const MAX_VERIFICATIONS = 3;
 const SIZE = 7;
 
-/** The document of an export, with what was verified of its period just now. */
+/** Creates the PDF document of an export, including a new verification of its period. */
 export async function pdfOf(
   deps: ReadingDependencies,
   entries: AuditEntry[],
@@ -30,7 +30,7 @@ export async function pdfOf(
   return await createPdf(entries, { start, end, actor, eventType, createdAt: deps.clock.now(), verified }, unicodeFont);
 }
 
-/** The entries as a document to file: a summary and what was verified, then a line for each event. */
+/** Creates a PDF document: a summary with the verification, then a line for each event. */
 export async function createPdf(
   entries: AuditEntry[],
   about: PdfAbout,

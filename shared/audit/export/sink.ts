@@ -1,10 +1,10 @@
 import { once } from "node:events";
 import { createGzip } from "node:zlib";
 
-/** Collects one answer, compressed as it is made where the caller takes that. */
+/** Collects one response, compressed on the fly if the client accepts that. */
 export interface Sink {
   write(text: string): Promise<void>;
-  /** Bytes of the answer so far. Compressed ones lag behind a little. */
+  /** Bytes of the response so far. The compressed size lags behind a little. */
   readonly bytes: number;
   end(): Promise<Uint8Array>;
 }

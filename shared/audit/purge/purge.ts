@@ -3,32 +3,33 @@ import type { Clock } from "../../platform/runtime.ts";
 import type { Tables } from "../../platform/storage/tables.ts";
 import { DAY_MS } from "../../platform/time.ts";
 import { audited } from "../audited.ts";
+import { chainState } from "../chain/chain-state.ts";
 import { type Digest, readDigest } from "../chain/digest.ts";
 import { type PurgeRecord, purgedTo } from "../chain/purge-record.ts";
 import { type PublicKeys, type SigningKey, signStatement } from "../chain/signing.ts";
-import { chainState } from "../chain/state.ts";
 import type { Trust } from "../chain/trust.ts";
 import type { Appender, AuditEvent } from "../event.ts";
 import { INTERVAL_MS, type Interval, intervalFrom, intervalName, intervalOf } from "../interval.ts";
-import { readRows } from "../read.ts";
+import { readRows } from "../read-rows.ts";
 import { DIGESTS_PARTITION, DigestRow, PURGES_PARTITION, RecordRow } from "../rows.ts";
 import { removeUpTo } from "./remove.ts";
 
-/** One call removes at most this much, so that it ends well within the platform's 230 seconds. */
+/** Maximum work of one call, so that it ends well within the platform's limit of 230 seconds. */
 export const MAX_PURGED_ENTRIES = 100_000;
 export const MAX_PURGED_INTERVALS = 5_000;
 
+/** Result of one call of a purge. */
 export interface PurgeResult {
-  /** Entries and digests this call removed. */
+  /** Number of entries and digests that this call removed. */
   entries: number;
   digests: number;
-  /** Days that were kept: what was asked for, or the least that may be kept. */
+  /** The applied retention in days: the requested one, or the minimum if that is longer. */
   retentionDays: number;
-  /** The end of what is removed by now; null when nothing ever was. */
+  /** End of the purged range; null if nothing was purged. */
   purgedTo: string | null;
-  /** Whether there is more to remove: call again. */
+  /** True if there is more to remove. Call again. */
   more: boolean;
-  /** The interval purging stopped at, since its digest is missing or not genuine: what was tampered with is kept. */
+  /** The interval at which purging stopped because its digest is missing or not genuine. Evidence of tampering is kept. */
   stoppedAt: string | null;
 }
 
@@ -40,10 +41,10 @@ export interface PurgeDependencies extends Appender {
 }
 
 /**
- * Removes whole sealed intervals that are older than the retention. A signed record of what goes is kept first, then the
- * rows are removed; a run that died is finished by the next one.
+ * Removes sealed intervals that are older than the retention. First stores a signed record, then deletes the rows. The next
+ * call completes an interrupted purge.
  *
- * @throws {Problem} conflict when nothing is sealed since `AUDIT_SIGNING_KEYS` is not set.
+ * @throws {Problem} conflict if nothing is sealed because `AUDIT_SIGNING_KEYS` is not set.
  */
 export async function purgeSealed(
   deps: PurgeDependencies,
@@ -53,13 +54,13 @@ export async function purgeSealed(
   const { tables, clock, trust } = deps;
   const { signer } = trust;
   if (!signer) {
-    throw new Problem("conflict", "Only sealed entries are purged, and nothing is sealed: set AUDIT_SIGNING_KEYS.");
+    throw new Problem("conflict", "Only sealed entries can be purged, and nothing is sealed: set AUDIT_SIGNING_KEYS.");
   }
   const retentionDays = Math.max(askedDays, deps.minimumRetentionDays);
   const before = intervalOf(clock.now().getTime() - retentionDays * DAY_MS);
   const { keys, purges, keptFrom } = await chainState({ tables, clock, trust, anchor: undefined });
   const done = purgedTo(purges);
-  // What a run that died left behind, before its record is followed by another.
+  // Complete an interrupted purge before its record is followed by another.
   if (done !== undefined) await removeUpTo(tables, done);
 
   const plan = await planned(tables, keys, { start: keptFrom ?? before, end: before });
@@ -105,7 +106,9 @@ async function remove(
   );
 }
 
-/** Whole intervals from `start` on whose digests are genuine: what was tampered with is not swept away. */
+/**
+ * Selects the intervals to purge: from `start` on, as long as their digests are genuine, so that evidence of tampering is kept.
+ */
 async function planned(tables: Tables, keys: PublicKeys, { start, end }: { start: Interval; end: Interval }) {
   const range = { partitionKey: DIGESTS_PARTITION, from: intervalName(start), before: intervalName(end) };
   let [entries, digests, more] = [0, 0, false];

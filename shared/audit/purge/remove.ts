@@ -14,11 +14,11 @@ import {
   ManifestRow,
   Mark,
 } from "../rows.ts";
-import { entryOfRow, storedEntries } from "../stored.ts";
+import { entryOfRow, storedEntries } from "../stored-entries.ts";
 
 /**
- * Removes what is still there of the intervals before `end`: their index rows, entries, marks and fingerprints, and last
- * the digests, by which a run that died knows where to go on.
+ * Deletes the remaining rows of the intervals before `end`: index rows, entries, marks and fingerprints, and last the digests,
+ * which show an interrupted purge where to continue.
  */
 export async function removeUpTo(tables: Tables, end: Interval): Promise<void> {
   const from = await earliest(tables, end);
@@ -39,7 +39,7 @@ export async function removeUpTo(tables: Tables, end: Interval): Promise<void> {
   await removeRange(tables, DigestRow, { partitionKey: DIGESTS_PARTITION, ...digests });
 }
 
-/** The first interval before `end` whose digest is still there. */
+/** Returns the first interval before `end` that still has a digest. */
 async function earliest(tables: Tables, end: Interval): Promise<Interval | undefined> {
   const digests = { partitionKey: DIGESTS_PARTITION, before: intervalName(end), pageSize: 10 };
   for await (const page of tables.pages(DigestRow, { ...digests, select: [] })) {

@@ -3,7 +3,7 @@ import type { Clock, Logger } from "../../platform/runtime.ts";
 import { isConflict } from "../../platform/storage/conflict.ts";
 import { insert, type Operation, replace, type Tables } from "../../platform/storage/tables.ts";
 import { sha256 } from "../canonical.ts";
-import type { Anchor, Remembered } from "../chain/anchor.ts";
+import type { Anchor, AnchorState } from "../chain/anchor.ts";
 import { beginningByNumber, type ChainEnd, chainEnd, oldestBeginning, purgedEnd } from "../chain/chain.ts";
 import { type Beginning, type Digest, DigestName, readDigest } from "../chain/digest.ts";
 import { type Fingerprint, fingerprintOf, writeManifest } from "../chain/manifest.ts";
@@ -20,28 +20,29 @@ import {
   intervalsByDay,
   SEAL_DELAY_MS,
 } from "../interval.ts";
-import { etagOf, readRows } from "../read.ts";
+import { etagOf, readRows } from "../read-rows.ts";
 import { DIGESTS_PARTITION, DigestRow } from "../rows.ts";
-import { byInterval, entryOfRow, type StoredEntry, storedEntries } from "../stored.ts";
-import { firstInterval } from "./begin.ts";
-import { close } from "./close.ts";
-import { mendIndex } from "./mend-index.ts";
+import { byInterval, entryOfRow, type StoredEntry, storedEntries } from "../stored-entries.ts";
+import { closeIntervals } from "./close-intervals.ts";
+import { firstInterval } from "./first-interval.ts";
+import { repairIndex } from "./repair-index.ts";
 
 /** Digests per transaction: half a day. */
 const BATCH = 72;
-/** Intervals one call seals at most, sixty days of them: what is left is the next call's. */
+/** Maximum number of intervals per call: sixty days. The next call seals the rest. */
 const MAX_INTERVALS = 8_640;
-/** Entries whose index rows are looked for together. */
-const MENDED_AT_ONCE = 1_000;
+/** Entries whose index rows are checked together. */
+const REPAIR_BATCH = 1_000;
 
+/** Result of one call of the sealer. */
 export interface Sealing {
-  /** False when `AUDIT_SIGNING_KEYS` is not set: then nothing can be sealed. */
+  /** False if `AUDIT_SIGNING_KEYS` is not set. Then nothing can be sealed. */
   configured: boolean;
-  /** Digests this call wrote. */
+  /** Number of digests that this call wrote. */
   sealed: number;
-  /** Whether intervals are still due. */
+  /** True if more intervals are due. */
   more: boolean;
-  /** The newest digest the service remembered, where the tables no longer hold it. */
+  /** The newest digest in the key vault, if it is missing from the tables. */
   lost?: DigestName;
 }
 
@@ -51,16 +52,16 @@ export interface SealDependencies {
   log: Logger;
   trust: Trust;
   anchor: Anchor | undefined;
-  /** Enters what sealing does beside sealing. */
+  /** Records an event of the sealing itself. */
   enter(event: AuditEvent): Promise<void>;
 }
 
 /**
- * Seals every interval that is over: closes it for writers, keeps the fingerprints of its entries, mends the index where a
- * writer died, and adds its digest to the chain. May run twice at once and die at any line: closing and fingerprints give
- * the same again, and a digest is inserted once.
+ * Creates the function that seals every completed interval: it closes the interval for writers, stores the fingerprints of its
+ * entries, writes index rows that a crashed writer left out, and adds a digest to the chain. It can run twice at once and can
+ * crash at any point: closing and fingerprints are idempotent, and a digest is inserted once.
  *
- * What others wrote among the digests does not stop it: a row in a digest's place is replaced, and the digest says so.
+ * Foreign rows among the digests don't stop it. A row in a digest's place is replaced, and the digest records that.
  */
 export function createSealer(deps: SealDependencies): () => Promise<Sealing> {
   const { tables, clock, log, trust, anchor } = deps;
@@ -70,7 +71,7 @@ export function createSealer(deps: SealDependencies): () => Promise<Sealing> {
     if (!signer) return { configured: false, sealed: 0, more: false };
     await trust.vouch();
     const keys = await trust.keys();
-    const start = await whereToGoOn(deps, keys);
+    const start = await findContinuation(deps, keys);
     const { end, remembered, beginning, lost } = start;
     if (lost) log.error("The audit log's newest digest is gone from the tables", { digest: lost.number });
     if (start.anchorChanged) log.error("The audit log's anchor in the service's own key vault was changed");
@@ -83,27 +84,27 @@ export function createSealer(deps: SealDependencies): () => Promise<Sealing> {
       return { configured: true, sealed: 0, more: false, ...found };
     }
     const due = Math.floor((limit - first) / INTERVAL_MS) + 1;
-    if (start.adopted) await enterAdoption(deps, start.adopted);
+    if (start.adopted) await recordAdoption(deps, start.adopted);
     let chain: Chain = start;
     let sealed = 0;
     for (const batch of intervalsByDay(first, first + Math.min(due, MAX_INTERVALS) * INTERVAL_MS, BATCH)) {
       const operations: Operation[] = [];
-      const occupied = await inTheWay(tables, keys, batch);
+      const occupied = await foreignRows(tables, keys, batch);
       if (occupied === "genuine") return { configured: true, sealed, more: true, ...found };
-      const born = await close(tables, batch, signer);
+      const born = await closeIntervals(tables, batch, signer);
       const range = { from: batch[0]!, to: batch.at(-1)! + INTERVAL_MS };
       const entries = byInterval(born ? storedEntries(tables, range) : nothing());
       for (const interval of batch) {
         const manifest = await writeManifest(tables, interval, fingerprints(tables, entries.of(interval)));
         const inPlace = occupied.get(intervalName(interval));
-        const link = extended(chain, { interval, manifest, replaced: inPlace?.hash }, signer, clock);
-        operations.push(place(link.statement, intervalName(interval), inPlace?.etag));
+        const link = appendDigest(chain, { interval, manifest, replaced: inPlace?.hash }, signer, clock);
+        operations.push(digestOperation(link.statement, intervalName(interval), inPlace?.etag));
         chain = link.chain;
       }
       try {
         await tables.transaction(DigestRow.table, DIGESTS_PARTITION, operations);
       } catch (error) {
-        // Another sealer was faster. It goes on with the rest and remembers its own newest digest.
+        // Another sealer was faster. It continues with the remaining intervals and stores its own newest digest.
         if (isConflict(error)) return { configured: true, sealed, more: true, ...found };
         throw error;
       }
@@ -116,14 +117,14 @@ export function createSealer(deps: SealDependencies): () => Promise<Sealing> {
   async function remember(
     end: ChainEnd,
     beginning: Beginning | undefined,
-    known: Remembered | undefined,
+    known: AnchorState | undefined,
   ): Promise<void> {
     if (!anchor || (known?.number === end.number && (known.beginning || !beginning))) return;
     await anchor.write({ number: end.number, interval: intervalName(end.interval), hash: end.hash, beginning });
   }
 }
 
-/** The chain as far as it goes, with what the next digest has to tell of it. */
+/** The chain so far, with the problems that the next digest must record. */
 interface Chain {
   end: ChainEnd | undefined;
   beginning: Beginning | undefined;
@@ -131,8 +132,8 @@ interface Chain {
   anchorChanged: boolean;
 }
 
-/** Where sealing goes on, by signatures and the anchor alone. */
-async function whereToGoOn(deps: SealDependencies, keys: PublicKeys) {
+/** Finds where sealing continues, based on signatures and the anchor only. */
+async function findContinuation(deps: SealDependencies, keys: PublicKeys) {
   const { tables, clock, anchor } = deps;
   const read = await anchor?.read();
   const remembered = read === "unreadable" ? undefined : read;
@@ -153,14 +154,14 @@ async function whereToGoOn(deps: SealDependencies, keys: PublicKeys) {
   return { end, beginning, adopted, remembered, lost, anchorChanged };
 }
 
-/** Where a chain begins whose digests, of an earlier version, don't say it. */
+/** The beginning of a chain of an earlier version, whose digests don't contain it. */
 interface Adopted {
   end: ChainEnd;
   beginning: Beginning;
-  remembered: Remembered | undefined;
+  remembered: AnchorState | undefined;
 }
 
-async function enterAdoption({ enter }: SealDependencies, { end, beginning, remembered }: Adopted): Promise<void> {
+async function recordAdoption({ enter }: SealDependencies, { end, beginning, remembered }: Adopted): Promise<void> {
   const { number, interval, hash } = end;
   await enter({
     type: "audit.beginningAdopted",
@@ -178,17 +179,17 @@ async function enterAdoption({ enter }: SealDependencies, { end, beginning, reme
 const beginsElsewhere = (remembered: Beginning | undefined, signed: Beginning | undefined): boolean =>
   remembered !== undefined && signed !== undefined && remembered.interval !== signed.interval;
 
-/** The tables end before the digest that was remembered, or hold another one in its place. */
+/** Returns true if the tables end before the stored digest, or contain a different digest in its place. */
 const isLost = (remembered: DigestName, end: ChainEnd | undefined): boolean =>
   end === undefined ||
   remembered.number > end.number ||
   (remembered.number === end.number && remembered.hash !== end.hash);
 
 /**
- * What stands where a batch's digests are to be and is not signed with a trusted key, by row key. `genuine` when another
- * sealer's digests stand there.
+ * Returns the rows in the places of a batch's digests that no trusted key signed, by row key. Returns `genuine` if another
+ * sealer has already written digests there.
  */
-async function inTheWay(tables: Tables, keys: PublicKeys, batch: Interval[]) {
+async function foreignRows(tables: Tables, keys: PublicKeys, batch: Interval[]) {
   const rows = new Map<string, { hash: string; etag: string | undefined }>();
   const names = new Set(batch.map(intervalName));
   const range = { from: intervalName(batch[0]!), before: intervalName(batch.at(-1)! + INTERVAL_MS) };
@@ -203,20 +204,20 @@ async function inTheWay(tables: Tables, keys: PublicKeys, batch: Interval[]) {
   return rows;
 }
 
-function place(statement: string, rowKey: string, etag: string | undefined): Operation {
+function digestOperation(statement: string, rowKey: string, etag: string | undefined): Operation {
   const value = { digest: statement };
   return etag === undefined ? insert(DigestRow, rowKey, value) : replace(DigestRow, rowKey, value, etag);
 }
 
-/** The next digest, and the chain with it. */
-function extended(
+/** Returns the next digest, and the chain with it. */
+function appendDigest(
   { end, beginning, lost, anchorChanged }: Chain,
   sealed: { interval: Interval; manifest: { entries: number; hash: string }; replaced: string | undefined },
   signer: SigningKey,
   clock: Clock,
 ): { statement: string; chain: Chain } {
   const { interval, manifest, replaced } = sealed;
-  const begun: Beginning = beginning ?? { interval: intervalName(interval), hash: null };
+  const chainBeginning: Beginning = beginning ?? { interval: intervalName(interval), hash: null };
   const digest: Digest = {
     number: Math.max(end?.number ?? 0, lost?.number ?? 0) + 1,
     interval: intervalName(interval),
@@ -226,7 +227,7 @@ function extended(
     manifest: manifest.hash,
     previous: end?.hash ?? null,
     sealedAt: clock.now().toISOString(),
-    beginning: begun,
+    beginning: chainBeginning,
     ...(lost && { lost }),
     ...(replaced !== undefined && { replaced }),
     ...(end &&
@@ -240,10 +241,10 @@ function extended(
     number: digest.number,
     total: digest.total,
     hash,
-    beginning: begun,
+    beginning: chainBeginning,
     verified: true,
   };
-  const known = digest.number === 1 ? { ...begun, hash } : begun;
+  const known = digest.number === 1 ? { ...chainBeginning, hash } : chainBeginning;
   return { statement, chain: { end: next, beginning: known, lost: undefined, anchorChanged: false } };
 }
 
@@ -251,13 +252,13 @@ async function* fingerprints(tables: Tables, rows: AsyncIterable<StoredEntry>): 
   let pending: AuditEntry[] = [];
   for await (const row of rows) {
     const entry = entryOfRow(row);
-    if (!entry) continue; // nothing this service wrote: verification reports it
+    if (!entry) continue; // not written by this service: verification reports it
     yield fingerprintOf(row);
-    if (pending.push(entry) < MENDED_AT_ONCE) continue;
-    await mendIndex(tables, pending);
+    if (pending.push(entry) < REPAIR_BATCH) continue;
+    await repairIndex(tables, pending);
     pending = [];
   }
-  await mendIndex(tables, pending);
+  await repairIndex(tables, pending);
 }
 
 async function* nothing(): AsyncGenerator<StoredEntry[]> {}

@@ -4,18 +4,19 @@ import { chainEnd, oldestBeginning, purgedEnd } from "../chain/chain.ts";
 import { purgedTo, readPurges } from "../chain/purge-record.ts";
 import type { Trust } from "../chain/trust.ts";
 import { INTERVAL_MS, intervalFrom } from "../interval.ts";
-import { firstInterval } from "./begin.ts";
+import { firstInterval } from "./first-interval.ts";
 
+/** Size and time range of the log. */
 export interface AuditStatistics {
-  /** Sealed entries that are kept; those of the last minutes are not counted yet. */
+  /** Number of sealed entries that are not purged. Entries of the last minutes are not counted yet. */
   entries: number;
-  /** ISO 8601: nothing older is kept; null when nothing was ever entered. */
+  /** Start of the retained log, ISO 8601. Null if the log is empty. */
   keptFrom: string | null;
-  /** ISO 8601: everything before it is sealed; null when nothing is. */
+  /** Time up to which the log is sealed, ISO 8601. Null if nothing is sealed. */
   sealedTo: string | null;
 }
 
-/** From what sealing and purging wrote down: costs the same however long the log is. */
+/** Reads statistics from the records of sealing and purging. The cost does not depend on the log's length. */
 export async function statistics(deps: { tables: Tables; clock: Clock; trust: Trust }): Promise<AuditStatistics> {
   const { tables, clock, trust } = deps;
   const needed = { tables, clock, keys: await trust.keys() };

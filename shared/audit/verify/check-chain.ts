@@ -1,36 +1,37 @@
 import type { Tables } from "../../platform/storage/tables.ts";
 import type { Verification } from "../api.ts";
 import { sha256 } from "../canonical.ts";
+import type { ChainState } from "../chain/chain-state.ts";
 import { type Digest, readDigest } from "../chain/digest.ts";
 import { compare, DETAILS, findingsIn, missingDigests } from "../chain/findings.ts";
 import { type Fingerprint, fingerprintOf, readManifests, type Sealed } from "../chain/manifest.ts";
-import type { ChainState } from "../chain/state.ts";
 import { INTERVAL_MS, type Interval, intervalFrom, intervalName, isIntervalName } from "../interval.ts";
-import { readRow, readRows } from "../read.ts";
+import { readRow, readRows } from "../read-rows.ts";
 import { DIGESTS_PARTITION, DigestRow } from "../rows.ts";
-import { type ByInterval, byInterval, type StoredEntry } from "../stored.ts";
-import type { Found } from "./found.ts";
+import { type ByInterval, byInterval, type StoredEntry } from "../stored-entries.ts";
+import type { FindingList } from "./finding-list.ts";
 
-/** Findings listed for one interval; the rest is told as a number. */
+/** Maximum number of findings listed for one interval. The rest is only counted. */
 const MAX_FINDINGS_PER_INTERVAL = 100;
 
+/** Result of checking a range of the chain. */
 export interface ChainCheck {
-  /** The end of the last interval that was checked. */
+  /** End of the last interval that was checked. */
   to: Interval;
   digests: number;
   entries: number;
-  /** Whether the limits ended it before the range did. */
+  /** True if the limits stopped the check before the end of the range. */
   more: boolean;
-  /** The last digest that a trusted key signed; null when there was none. */
+  /** The last digest that a trusted key signed; null if there is none. */
   lastDigest: Verification["lastDigest"];
 }
 
-/** What the next digest must name; a number where that is known. */
+/** The digest that the next one must name; only its number is known in some cases. */
 type Previous = { hash: string | null; number: number | undefined } | undefined;
 
 /**
- * Checks the digests of `from <= interval <= last` one after the other, and compares each interval's entries with the
- * fingerprints it was sealed with, in flat memory.
+ * Checks the digests of `from <= interval <= last` in order, and compares each interval's entries with its sealed fingerprints,
+ * in constant memory.
  *
  * @param stored - The entries of that range.
  */
@@ -39,7 +40,7 @@ export async function checkChain(
   state: ChainState,
   range: { from: Interval; last: Interval },
   stored: AsyncIterable<StoredEntry[]>,
-  found: Found,
+  found: FindingList,
   limits: { entries: number; intervals: number },
 ): Promise<ChainCheck> {
   const { from, last } = range;
@@ -55,7 +56,7 @@ export async function checkChain(
 
   for await (const { rowKey, value } of digestRows(tables, range)) {
     if (!isIntervalName(rowKey)) {
-      const detail = `The row ${rowKey} among the digests is none of this service's.`;
+      const detail = `The row ${rowKey} among the digests was not written by this service.`;
       found.add({ kind: "digestInserted", detail });
       continue;
     }
@@ -81,18 +82,18 @@ export async function checkChain(
     const { digest, hash } = read;
     found.add(...findingsIn(digest));
     if (previous && !follows(digest, previous)) {
-      const detail = "It does not name the digest before it.";
+      const detail = "The digest does not name the previous digest.";
       found.add({ kind: "chainBroken", interval: rowKey, digestNumber: digest.number, detail });
     }
     if (digest.beginning && digest.beginning.interval !== state.beginning?.interval) {
-      const detail = `It says that the log began at ${digest.beginning.interval}, other digests ${state.beginning?.interval}.`;
+      const detail = `By this digest the log starts at ${digest.beginning.interval}, by other digests at ${state.beginning?.interval}.`;
       found.add({ kind: "chainBroken", interval: rowKey, digestNumber: digest.number, detail });
     }
     previous = { hash, number: digest.number };
     lastDigest = { number: digest.number, interval: rowKey, hash, sealedAt: digest.sealedAt, kid: read.kid };
     entries += await checkEntries(digest, sides, found);
   }
-  // The range may end with digests that are gone while later ones are there.
+  // The last digests of the range may be missing although later ones exist.
   if (expected <= last) found.add(missingDigests(expected, last + INTERVAL_MS));
   return { to: Math.max(expected, last + INTERVAL_MS), digests, entries, more: false, lastDigest };
 }
@@ -111,13 +112,13 @@ function problemOf(read: Exclude<ReturnType<typeof readDigest>, { state: "genuin
   return "The digest is not what this service signed.";
 }
 
-/** After a cut the numbers go on behind what was lost. */
+/** After a lost digest the numbers continue after it. */
 function follows(digest: Digest, previous: NonNullable<Previous>): boolean {
   if (previous.hash !== digest.previous) return false;
   return previous.number === undefined || digest.lost !== undefined || previous.number + 1 === digest.number;
 }
 
-/** What the first digest of a range must name; undefined when that can't be known. */
+/** Returns the digest that the first digest of a range must name. Undefined if it is not known. */
 async function predecessor(tables: Tables, { purges, beginning }: ChainState, from: Interval): Promise<Previous> {
   const purge = purges.records.at(-1)?.record;
   if (purge && intervalFrom(purge.to) === from) return { hash: purge.last.hash, number: purge.last.number };
@@ -126,11 +127,11 @@ async function predecessor(tables: Tables, { purges, beginning }: ChainState, fr
   return row && { hash: sha256(row.value?.digest ?? ""), number: undefined };
 }
 
-/** @returns How many entries were compared. */
+/** Compares the entries of one interval. @returns The number of compared entries. */
 async function checkEntries(
   digest: Digest,
   sides: { sealed: ByInterval<Sealed>; stored: ByInterval<StoredEntry> },
-  found: Found,
+  found: FindingList,
 ): Promise<number> {
   const interval = intervalFrom(digest.interval);
   const place = { interval: digest.interval, digestNumber: digest.number };

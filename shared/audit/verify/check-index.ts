@@ -4,23 +4,30 @@ import { newestFirst } from "../../platform/ulid.ts";
 import type { Finding } from "../chain/findings.ts";
 import type { AuditEntry } from "../entry.ts";
 import { type Interval, intervalName, intervalOf } from "../interval.ts";
-import { readRows } from "../read.ts";
+import { readRows } from "../read-rows.ts";
 import { INDEX_PARTITION, IndexRow, indexKeys, indexPrefix, indexRange, instantOf, position } from "../rows.ts";
-import { entryOfRow, type StoredEntry } from "../stored.ts";
-import type { Found } from "./found.ts";
+import { entryOfRow, type StoredEntry } from "../stored-entries.ts";
+import type { FindingList } from "./finding-list.ts";
 
-/** Filters that are checked for one answer. Beyond this they are those of guessed usernames, an entry each. */
+/**
+ * Maximum number of filters checked per response. More filters come only from sign-ins with guessed usernames, one entry each.
+ */
 const MAX_FILTERS = 500;
 const FILTERS_AT_ONCE = 4;
-/** Rows of one filter that are told. */
+/** Maximum number of rows reported per filter. */
 const MAX_DIFFERENCES = 100;
 
-/** Compares the index, which lists walk through, with the entries of a range. */
+/** Compares the index, which lists are based on, with the entries of a range. */
 export interface IndexCheck {
-  /** Passes the entries on, and remembers where each must stand. */
+  /** Passes the entries through, and records their expected positions. */
   watch(pages: AsyncIterable<StoredEntry[]>): AsyncGenerator<StoredEntry[]>;
-  /** Compares those of `from <= interval < to`, which must have been watched. A request per filter and 1,000 of its entries. */
-  check(range: { from: Interval; to: Interval }, found: Found): Promise<{ filters: number; filtersChecked: number }>;
+  /**
+   * Compares the index with the recorded entries of `from <= interval < to`. Costs one request per filter and 1,000 entries.
+   */
+  check(
+    range: { from: Interval; to: Interval },
+    found: FindingList,
+  ): Promise<{ filters: number; filtersChecked: number }>;
 }
 
 export function createIndexCheck(tables: Tables): IndexCheck {
@@ -74,7 +81,7 @@ export function createIndexCheck(tables: Tables): IndexCheck {
       for (const { rowKey, value } of page) {
         const at = rowKey.slice(prefix.length);
         if (!missing.has(at)) inserted.push(at);
-        // Rows of an earlier version have no id, but the entry's text, of which nothing is shown.
+        // Rows of an earlier version have no id, but the entry's text, which is not used.
         else if (value && (value.id === undefined || value.id === idAt.get(at))) missing.delete(at);
       }
     }
@@ -84,7 +91,10 @@ export function createIndexCheck(tables: Tables): IndexCheck {
     ].slice(0, MAX_DIFFERENCES);
   }
 
-  /** One per entry, but none for an entry that the chain told of already: its index rows only follow. */
+  /**
+   * Returns one finding per entry, but none for an entry that the chain already reported, because its index rows differ as a
+   * consequence.
+   */
   function findingsOf(all: Difference[], reported: readonly Finding[]): Finding[] {
     const known = new Set(reported.flatMap(({ entryId }) => (entryId === undefined ? [] : randomPart(entryId))));
     const byEntry = Map.groupBy(all, ({ kind, at }) => `${kind}|${at}`);
@@ -101,12 +111,12 @@ export function createIndexCheck(tables: Tables): IndexCheck {
   }
 }
 
-/** A row that the index lacks or has too many. */
+/** An index row that is missing or superfluous. */
 interface Difference {
   kind: "indexEntryMissing" | "indexEntryInserted";
   at: string;
   prefix: string;
 }
 
-/** What an entry's id and its position have in common, whatever its instant. */
+/** The part that an entry's id and its position have in common, independent of the time. */
 const randomPart = (id: string): string => id.slice(10);

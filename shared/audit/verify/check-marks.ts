@@ -2,13 +2,20 @@ import { pMapIterable } from "p-map";
 import type { Tables } from "../../platform/storage/tables.ts";
 import { type Interval, intervalName, intervalsByDay } from "../interval.ts";
 import { bornMark, entriesPartition, openMark } from "../rows.ts";
-import { marksOf } from "../seal/close.ts";
-import type { Found } from "./found.ts";
+import { marksOf } from "../seal/close-intervals.ts";
+import type { FindingList } from "./finding-list.ts";
 
 const DAYS_AT_ONCE = 4;
 
-/** Whether the sealed intervals of `from <= interval < to` are closed for writers, and stay so. A request per day. */
-export async function checkMarks(tables: Tables, range: { from: Interval; to: Interval }, found: Found): Promise<void> {
+/**
+ * Checks that the sealed intervals of `from <= interval < to` are closed for writers and stay closed. Costs one request per
+ * day.
+ */
+export async function checkMarks(
+  tables: Tables,
+  range: { from: Interval; to: Interval },
+  found: FindingList,
+): Promise<void> {
   const unclosed = async (day: Interval[]) => {
     const marks = await marksOf(tables, entriesPartition(day[0]!));
     return day.filter((interval) => !marks.has(bornMark(interval)) || marks.has(openMark(interval)));
@@ -16,7 +23,7 @@ export async function checkMarks(tables: Tables, range: { from: Interval; to: In
   const days = intervalsByDay(range.from, range.to);
   for await (const intervals of pMapIterable(days, unclosed, { concurrency: DAYS_AT_ONCE })) {
     for (const interval of intervals) {
-      const detail = "The marks that keep entries out of this sealed interval were changed.";
+      const detail = "The marks that close this sealed interval were changed.";
       found.add({ kind: "markChanged", interval: intervalName(interval), detail });
     }
   }

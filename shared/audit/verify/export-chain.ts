@@ -8,33 +8,38 @@ import type { ExportFile, ExportStatement } from "../export/statement.ts";
 import { INTERVAL_MS, type Interval, intervalFrom, intervalOf, isIntervalName } from "../interval.ts";
 import { compareText, type Findings, type Part } from "./export-parts.ts";
 
+/** A verified digest of an export with the fingerprints that it sealed. */
 export interface ExportedDigest {
   digest: Digest;
   fingerprints: Fingerprint[];
 }
 
-/** What the next digest must name; a number where that is known. */
+/** The digest that the next one must name; only its number is known in some cases. */
 type Previous = { hash: string | null; number: number | undefined } | undefined;
 
-/** The digests of all parts, those of an interval that two parts share once, in order. */
+/** Returns the digests of all parts in order. The digest of an interval that two parts share occurs once. */
 export function mergedDigests(parts: readonly Part[], findings: Findings): ExportFile["digests"] {
   const merged = new Map<string, ExportFile["digests"][number]>();
   for (const digest of parts.flatMap(({ file }) => file.digests)) {
     const known = merged.get(digest.interval);
     if (!isIntervalName(digest.interval)) {
-      const detail = `The row ${digest.interval} among the digests is none of the service's.`;
+      const detail = `The row ${digest.interval} among the digests was not written by the service.`;
       findings.add({ kind: "digestInserted", detail });
       continue;
     }
     if (known && known.digest !== digest.digest) {
-      findings.add({ kind: "digestChanged", interval: digest.interval, detail: "Two parts hold different digests." });
+      findings.add({
+        kind: "digestChanged",
+        interval: digest.interval,
+        detail: "Two parts contain different digests.",
+      });
     }
     merged.set(digest.interval, digest);
   }
   return [...merged.values()].sort((a, b) => compareText(a.interval, b.interval));
 }
 
-/** The digests that a trusted key signed; whether they follow one another without a gap is checked. */
+/** Returns the digests that a trusted key signed, and checks that they follow one another without a gap. */
 export function checkDigests(
   digests: ExportFile["digests"],
   about: {
@@ -71,7 +76,7 @@ export function checkDigests(
     }
     const { digest, hash } = read;
     findings.add(...findingsIn(digest));
-    if (previous && !follows(digest, previous)) broken(digest, "It does not name the digest before it.");
+    if (previous && !follows(digest, previous)) broken(digest, "The digest does not name the previous digest.");
     if (beginsElsewhere(digest, beginning)) {
       broken(
         digest,
@@ -88,7 +93,7 @@ export function checkDigests(
   }
 }
 
-/** After a cut the numbers go on behind what was lost. */
+/** After a lost digest the numbers continue after it. */
 function follows(digest: Digest, previous: NonNullable<Previous>): boolean {
   if (previous.hash !== digest.previous) return false;
   return previous.number === undefined || digest.lost !== undefined || previous.number + 1 === digest.number;
@@ -97,7 +102,7 @@ function follows(digest: Digest, previous: NonNullable<Previous>): boolean {
 const beginsElsewhere = (digest: Digest, beginning: Beginning | undefined): boolean =>
   beginning !== undefined && digest.beginning !== undefined && digest.beginning.interval !== beginning.interval;
 
-/** What the first digest must name; undefined when that can't be known. */
+/** Returns the digest that the first digest must name. Undefined if it is not known. */
 function predecessorOf(
   interval: string,
   statement: ExportStatement | undefined,
@@ -110,13 +115,13 @@ function predecessorOf(
   return predecessor === null ? undefined : { hash: sha256(predecessor), number: undefined };
 }
 
-/** The interval the first digest must be of; undefined where nothing was sealed. */
+/** Returns the interval of the first expected digest. Undefined if nothing was sealed. */
 function firstInterval({ after, start, newest }: ExportStatement): Interval | undefined {
   if (newest === null) return undefined;
   return after === null ? intervalOf(Date.parse(start)) : intervalAt(after);
 }
 
-/** Whether the digests go as far as the tables did, and those as far as the key vault remembers. */
+/** Checks that the exported digests reach the newest one in the tables, and that this is the newest one in the key vault. */
 export function checkEnd(
   digests: ExportFile["digests"],
   statements: readonly ExportStatement[],
@@ -153,6 +158,6 @@ function checkAnchor(
   });
 }
 
-/** The interval of a position; NaN behind a row that is none of the service's. */
+/** The interval of a position. NaN if the service did not write the row. */
 export const intervalAt = (position: string): Interval =>
   intervalFrom(`${position.slice(0, 10)}T${position.slice(11, 16)}Z`);

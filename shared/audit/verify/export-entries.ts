@@ -4,14 +4,14 @@ import { isUlid } from "../../platform/ulid.ts";
 import { canonicalJson, sha256 } from "../canonical.ts";
 import { compare, DETAILS, type Finding } from "../chain/findings.ts";
 import type { Fingerprint } from "../chain/manifest.ts";
+import { positionText } from "../export/entry-pages.ts";
 import type { ExportStatement } from "../export/statement.ts";
-import { positionText } from "../export/walk.ts";
 import { INTERVAL_MS, type Interval, intervalFrom, intervalOf } from "../interval.ts";
 import { entryKey } from "../rows.ts";
 import type { ExportedDigest } from "./export-chain.ts";
 import { compareText, type Findings, isFiltered, type Part } from "./export-parts.ts";
 
-/** The fingerprints of the entries of all parts, by interval. */
+/** Returns the fingerprints of the entries of all parts, by interval. */
 export function entriesByInterval(parts: readonly Part[]): Map<Interval, Fingerprint[]> {
   const byInterval = new Map<Interval, Fingerprint[]>();
   for (const { file } of parts) {
@@ -26,14 +26,14 @@ export function entriesByInterval(parts: readonly Part[]): Map<Interval, Fingerp
   return byInterval;
 }
 
-/** Rows that the service found in an entry's place, by interval and id: the export leaves them out. */
+/** Rows in an entry's place that the service could not read, by interval and id. Exports skip them. */
 export type Unreadable = Map<string, Finding>;
 
 export const placeOf = (interval: string | undefined, entryId: string | undefined): string => `${interval}|${entryId}`;
 
 /**
- * Compares an interval's entries with the fingerprints that its digest sealed. What stands unreadable in the place of one
- * of them is taken out of `unreadable`.
+ * Compares an interval's entries with the fingerprints that its digest sealed. Removes sealed entries that could not be read
+ * from `unreadable`.
  */
 export async function checkEntries(
   { digest, fingerprints }: ExportedDigest,
@@ -46,7 +46,7 @@ export async function checkEntries(
   const result = await compare(fingerprints, entries, Number.POSITIVE_INFINITY);
   const place = { interval: digest.interval, digestNumber: digest.number };
   if (result.sealedHash !== digest.manifest) {
-    const detail = "The fingerprints are not those that were sealed.";
+    const detail = "The fingerprints differ from the sealed ones.";
     findings.add({ ...place, kind: "fingerprintsChanged", detail });
   }
   if (result.foundHash === digest.manifest) return;
@@ -58,7 +58,7 @@ export async function checkEntries(
   }
 }
 
-/** Whether one of the parts must hold this entry. */
+/** Returns true if one of the parts must contain this entry. */
 function isExpected(statements: readonly ExportStatement[], interval: Interval, id: string): boolean {
   if (statements.some(isFiltered) || !isUlid(id)) return false;
   const earliest = decodeTime(id);
@@ -74,8 +74,8 @@ function isExpected(statements: readonly ExportStatement[], interval: Interval, 
 }
 
 /**
- * An entry is of its id's instant, unless it counts several events: then its id is the start of its window, which is a
- * minute for refusals, and for readings a quarter of an hour or what of it lies in the interval.
+ * Returns true if the entry's time is the time of its id. An entry that counts several events has the id of its window's start:
+ * a minute for rejected requests, 15 minutes for readings, or the part of it in the interval.
  */
 function latestOf(id: number, interval: Interval): number {
   if (id % (5 * MINUTE_MS) === 0) return interval + INTERVAL_MS - 1;

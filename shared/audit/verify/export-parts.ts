@@ -7,13 +7,13 @@ import { withVouched } from "../chain/trust.ts";
 import { ExportFile, ExportStatement } from "../export/statement.ts";
 import { INTERVAL_MS, intervalFrom, intervalName } from "../interval.ts";
 
-/** One file of an export; without a statement where its signature does not hold. */
+/** One file of an export. `statement` is absent if its signature is not valid. */
 export interface Part {
   file: ExportFile;
   statement: ExportStatement | undefined;
 }
 
-/** Collects findings, each once: the service may have told of one already in what it signed. */
+/** Collects findings without duplicates: a signed statement may already contain one. */
 export interface Findings {
   readonly all: Finding[];
   add(...findings: readonly Finding[]): void;
@@ -35,7 +35,7 @@ export function createFindings(): Findings {
   };
 }
 
-/** The parts in their order, each checked against its signed statement. */
+/** Returns the parts in order, each verified against its signed statement. */
 export function readParts(files: readonly unknown[], trusted: PublicKeys, findings: Findings): Part[] {
   const parts = files.flatMap((file, index) => readPart(file, index + 1, trusted, findings) ?? []);
   return parts.sort((a, b) => compareText(a.statement?.after ?? "", b.statement?.after ?? ""));
@@ -71,8 +71,8 @@ function readPart(value: unknown, index: number, trusted: PublicKeys, findings: 
   return { file, statement };
 }
 
-/** What the files leave out: parts of the export, entries by a filter, time before and after. */
-export function notesOn(statements: readonly ExportStatement[]): string[] {
+/** Describes what the files don't cover: missing parts, filters, and the time before and after. */
+export function coverageNotes(statements: readonly ExportStatement[]): string[] {
   const notes: string[] = [];
   if (statements.some(isFiltered)) notes.push("The export was filtered, so missing entries can't be detected.");
   for (const [index, { after, start, end }] of statements.entries()) {
@@ -101,7 +101,7 @@ export function notesOn(statements: readonly ExportStatement[]): string[] {
   return notes;
 }
 
-/** Entries that say that they happened before the instant they stand under. */
+/** Returns the entries whose event happened before the entry's time. */
 export function lateNotes(parts: readonly Part[]): string[] {
   const late = parts.flatMap(({ file }) => file.entries).filter(({ happenedAt }) => happenedAt !== undefined);
   if (late.length === 0) return [];
@@ -114,7 +114,7 @@ export function lateNotes(parts: readonly Part[]): string[] {
 export const isFiltered = ({ actor, eventType }: ExportStatement): boolean =>
   actor !== undefined || eventType !== undefined;
 
-/** The purge records of all parts, oldest first. */
+/** Returns the purge records of all parts, oldest first. */
 export function purgeRecords(parts: readonly Part[], keys: PublicKeys, findings: Findings): PurgeRecord[] {
   const records = new Map<string, PurgeRecord>();
   for (const statement of new Set(parts.flatMap(({ file }) => file.purges))) {

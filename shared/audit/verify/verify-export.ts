@@ -6,30 +6,31 @@ import { withVouched } from "../chain/trust.ts";
 import { intervalFrom } from "../interval.ts";
 import { checkDigests, checkEnd, mergedDigests } from "./export-chain.ts";
 import { checkEntries, entriesByInterval, placeOf, type Unreadable } from "./export-entries.ts";
-import { createFindings, lateNotes, notesOn, purgeRecords, readParts } from "./export-parts.ts";
+import { coverageNotes, createFindings, lateNotes, purgeRecords, readParts } from "./export-parts.ts";
 
+/** Result of verifying an export offline. */
 export interface ExportVerification {
-  /** `nothingSealed`: nothing was found wrong, but no digest of a trusted key is among what was exported. */
+  /** `nothingSealed`: no problems were found, but the export contains no digest of a trusted key. */
   verdict: "intact" | "notIntact" | "nothingSealed";
-  /** True for the verdict `intact` alone. */
+  /** True for the verdict `intact` only. */
   intact: boolean;
   findings: Finding[];
   entries: number;
-  /** Digests that a trusted key signed. */
+  /** Number of digests that a trusted key signed. */
   digests: number;
-  /** The interval of the first and the last of them. */
+  /** Intervals of the first and last of these digests. */
   sealedFrom: string | null;
   sealedUpTo: string | null;
-  /** Entries that no digest covers yet; the signature of the export does. */
+  /** Number of entries that no digest covers yet. The signature of the export covers them. */
   unsealed: number;
   purges: PurgeRecord[];
-  /** What could not be checked, in words. */
+  /** Descriptions of what could not be checked. */
   notes: string[];
 }
 
 /**
- * Checks the parts of a JSON export against public keys that were learned some other way; keys that the export itself
- * brings count only when a trusted one vouches for them.
+ * Verifies the parts of a JSON export against public keys from a trusted source. A key in the export is trusted only if a
+ * trusted key vouches for it.
  */
 export async function verifyExport(files: readonly unknown[], trusted: PublicKeys): Promise<ExportVerification> {
   const findings = createFindings();
@@ -72,6 +73,6 @@ export async function verifyExport(files: readonly unknown[], trusted: PublicKey
     sealedUpTo: sealed.at(-1)?.digest.interval ?? null,
     unsealed: count(unsealed),
     purges,
-    notes: [...notesOn(statements), ...lateNotes(parts)],
+    notes: [...coverageNotes(statements), ...lateNotes(parts)],
   };
 }

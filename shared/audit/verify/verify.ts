@@ -2,24 +2,24 @@ import * as z from "zod";
 import { decodeCursor, encodeCursor } from "../../platform/http/paging.ts";
 import type { Verification } from "../api.ts";
 import { digestAt } from "../chain/chain.ts";
+import { type ChainState, chainState, type ReadingDependencies } from "../chain/chain-state.ts";
 import { keyFingerprint, publicKeyText } from "../chain/signing.ts";
-import { type ChainState, chainState, type ReadingDependencies } from "../chain/state.ts";
 import { INTERVAL_MS, type Interval, intervalFrom, intervalName, intervalOf, isIntervalName } from "../interval.ts";
-import { firstInterval } from "../seal/begin.ts";
-import { storedEntries } from "../stored.ts";
+import { firstInterval } from "../seal/first-interval.ts";
+import { storedEntries } from "../stored-entries.ts";
 import { checkChain } from "./check-chain.ts";
 import { createIndexCheck } from "./check-index.ts";
 import { checkMarks } from "./check-marks.ts";
-import { createFound, type Found } from "./found.ts";
-import { createLateCheck } from "./late.ts";
-import { findStrays } from "./strays.ts";
+import { createFindingList, type FindingList } from "./finding-list.ts";
+import { createLateCheck } from "./late-entries.ts";
+import { findUnexpectedRows } from "./unexpected-rows.ts";
 
-/** One answer reads at most this much, so that it comes well within the platform's 230 seconds. */
+/** Maximum work of one call, so that it ends well within the platform's limit of 230 seconds. */
 export const VERIFY_LIMITS = { entries: 200_000, intervals: 20_000 };
 
 const Cursor = z.object({ from: z.string().refine(isIntervalName), end: z.int().nullable() });
 
-/** Which sealed intervals to check: every one that overlaps `start <= instant < end`. */
+/** The sealed intervals to check: all that overlap `start <= instant < end`. */
 export interface VerifyRequest {
   start?: Date | undefined;
   end?: Date | undefined;
@@ -27,8 +27,8 @@ export interface VerifyRequest {
 }
 
 /**
- * Checks the chain of digests, compares every entry with the fingerprint it was sealed with and the index with the entries,
- * one interval after the other. The first answer also tells what was changed outside the intervals asked for.
+ * Checks the chain of digests, and compares every entry with its sealed fingerprint and the index with the entries, interval by
+ * interval. The first response also reports changes outside the requested intervals.
  *
  * @throws {Problem} invalidCursor
  */
@@ -41,7 +41,7 @@ export async function verifySealed(
   const cursor = request.cursor === undefined ? undefined : decodeCursor(Cursor, request.cursor);
   const state = await chainState(deps);
   const { end, purges, keptFrom = 0 } = state;
-  const found = createFound();
+  const found = createFindingList();
 
   const asked = cursor ? intervalFrom(cursor.from) : request.start ? intervalOf(request.start.getTime()) : keptFrom;
   const from = Math.max(keptFrom, asked);
@@ -50,13 +50,13 @@ export async function verifySealed(
   const last = Math.min(newest, Number.isFinite(until) ? intervalOf(until - 1) : Number.POSITIVE_INFINITY);
   const range = { from, to: Math.max(from, last + INTERVAL_MS) };
 
-  if (!cursor) found.add(...(await findStrays(deps, state)));
+  if (!cursor) found.add(...(await findUnexpectedRows(deps, state)));
   const anchor = await checkAnchor(deps, state, found);
   const index = createIndexCheck(tables);
   const late = createLateCheck();
   const stored = late.watch(index.watch(storedEntries(tables, range)));
   const checked = await checkChain(tables, state, { from, last }, stored, found, limits);
-  // Entries of intervals whose digest does not hold were passed over.
+  // Entries of intervals without a valid digest were skipped.
   for await (const page of stored) if (checked.more && page.at(-1)!.interval >= checked.to) break;
   const done = { from, to: checked.more ? checked.to : range.to };
   await checkMarks(tables, done, found);
@@ -96,11 +96,11 @@ export async function verifySealed(
 const instant = (interval: Interval | undefined): string | null =>
   interval === undefined ? null : new Date(interval).toISOString();
 
-/** Whole tables may have been set back together; what lies in the key vault was not. */
+/** Detects that all tables were restored to an earlier state together: the digest in the key vault is newer. */
 async function checkAnchor(
   deps: ReadingDependencies,
   state: ChainState,
-  found: Found,
+  found: FindingList,
 ): Promise<Verification["anchor"]> {
   const { remembered, keptFrom = 0, end } = state;
   if (!deps.anchor) return { state: "notConfigured" };

@@ -3,14 +3,19 @@ import type { Randomness } from "../../platform/runtime.ts";
 import { entryOf, entryText } from "../entry.ts";
 import type { Appender, AuditEvent } from "../event.ts";
 import { IntervalSealed, intervalOf } from "../interval.ts";
-import { asReading, asRefusal, createCounter } from "./counted.ts";
-import { createEntryWriter, type EntryWriterDependencies, MAX_CLOSED } from "./entries.ts";
+import { asReading, asRefusal, createCounter } from "./counted-entries.ts";
+import { createEntryWriter, type EntryWriterDependencies, MAX_CLOSED } from "./entry-writer.ts";
 
-/** Enters events. */
+/** Records events in the audit log. */
 export interface Writer extends Appender {
-  /** As `append`, but repeats of one refusal (actor, address, type, target) within a minute are one entry with a count. */
+  /**
+   * Like `append`, but repeats of one rejected request (actor, address, type, target) within a minute share an entry with a
+   * count.
+   */
   refused(event: AuditEvent): Promise<void>;
-  /** As `append`, but readings of one kind (type) and filter (target) by one actor in 15 minutes are one entry with a count. */
+  /**
+   * Like `append`, but readings of one kind (type) and filter (target) by one actor in 15 minutes share an entry with a count.
+   */
   reading(event: AuditEvent): Promise<void>;
 }
 
@@ -19,7 +24,7 @@ export function createWriter(deps: EntryWriterDependencies & { randomness: Rando
   const writer = createEntryWriter(deps);
   const count = createCounter({ ...deps, writer });
 
-  /** An entry of that id that is there already is this very event's. */
+  /** Records an event under its own id. An existing entry with that id is the entry of this event. */
   async function appendUnder(id: string, event: AuditEvent): Promise<void> {
     const at = decodeTime(id);
     const entry = entryOf(event, id, at);
@@ -33,7 +38,7 @@ export function createWriter(deps: EntryWriterDependencies & { randomness: Rando
       if (event.id !== undefined) return await appendUnder(event.id, event);
       let notBefore = 0;
       for (let attempt = 0; attempt < MAX_CLOSED; attempt++) {
-        // The entry's instant is its id's: a factory of monotonic ids may be a little ahead of the clock.
+        // The entry's time is the time of its id: a generator of monotonic ids may be slightly ahead of the clock.
         const now = clock.now().getTime();
         const id = randomness.ulid(new Date(Math.max(now, notBefore)));
         const at = decodeTime(id);

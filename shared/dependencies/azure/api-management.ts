@@ -18,12 +18,15 @@ const properties = z.object({
     .nullish(),
 });
 
-/** https://learn.microsoft.com/azure/api-management/api-management-howto-properties: "regularly within 4 hours" */
+/**
+ * Interval at which API Management refreshes named values: "regularly within 4 hours".
+ * https://learn.microsoft.com/azure/api-management/api-management-howto-properties
+ */
 const SLOWEST = 4 * HOUR_SECONDS;
 
 /**
- * API Management: named values, which it reads again when it is told to, and the certificates of backends and host names.
- * Neither named values nor certificates are in Resource Graph.
+ * Finds references of API Management services: named values, which can be refreshed on request, and certificates of backends
+ * and host names. Neither is in Resource Graph.
  */
 export const apiManagement: Finder = {
   types: ["microsoft.apimanagement/service"],
@@ -35,7 +38,7 @@ export const apiManagement: Finder = {
     const automatic = { how: "automatic", slowestSeconds: SLOWEST } as const;
     const places: Place[] = [];
     for (const { hostName, keyVaultId } of propertiesOf(row, properties).hostnameConfigurations ?? []) {
-      // Despite its name it is the address of a secret.
+      // Despite its name this is the address of a secret.
       places.push({ evidence: `hostnameConfigurations/${hostName ?? "?"}`, text: keyVaultId, refresh: automatic });
     }
     const lists = await Promise.allSettled([

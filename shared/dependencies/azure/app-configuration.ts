@@ -4,8 +4,8 @@ import { type Finder, propertiesOf, usesIn } from "./finder.ts";
 const properties = z.object({ endpoint: z.string() });
 
 /**
- * App Configuration stores: key-values that refer to a key vault. When an app reads such a secret again its own library
- * decides. The key-values are not in the resource manager.
+ * Finds references of App Configuration stores: key-values that refer to a key vault. The library of each app decides when it
+ * reads such a secret again. The key-values are not in Azure Resource Manager.
  */
 export const appConfiguration: Finder = {
   types: ["microsoft.appconfiguration/configurationstores"],

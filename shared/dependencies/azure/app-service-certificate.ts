@@ -6,10 +6,13 @@ import { ASSET_NAME, ofVaultId } from "./key-vault-names.ts";
 const text = z.string().nullish();
 const properties = z.object({ keyVaultId: text, keyVaultSecretName: text, keyVaultSecretStatus: text });
 
-/** https://learn.microsoft.com/rest/api/appservice/certificates: `KeyVaultSecretStatus`; the others say what is wrong. */
+/**
+ * Healthy values of `KeyVaultSecretStatus`. The other values name a problem.
+ * https://learn.microsoft.com/rest/api/appservice/certificates
+ */
 const RESOLVED = new Set(["Initialized", "Succeeded", "WaitingOnCertificateOrder"]);
 
-/** Certificates of web apps that come from a key vault. App Service takes a new one within a day. */
+/** Finds certificates of web apps that come from a key vault. App Service reads a new version within a day. */
 export const appServiceCertificate: Finder = {
   types: ["microsoft.web/certificates"],
   kind: () => "appServiceCertificate",

@@ -1,12 +1,12 @@
 import { DAY_SECONDS } from "../../platform/time.ts";
 import { type Finder, usesIn } from "./finder.ts";
 
-/** `Initialized` is a reference that has not been read yet. */
+/** Status of a reference that has not been read yet. */
 const RESOLVED = new Set(["Resolved", "Initialized"]);
 
 /**
- * Web apps, function apps and their slots: app settings and connection strings that refer to a key vault. App Service reads
- * the references of app settings again when it is told to; all of them once a day.
+ * Finds references of web apps, function apps and their slots: app settings and connection strings that refer to a key vault.
+ * App Service refreshes the references of app settings on request, and all references once a day.
  * https://learn.microsoft.com/azure/app-service/app-service-key-vault-references
  */
 export const appService: Finder = {

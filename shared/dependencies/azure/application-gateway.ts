@@ -12,7 +12,10 @@ const certificates = z
   .nullish();
 const properties = z.object({ sslCertificates: certificates, trustedRootCertificates: certificates });
 
-/** Application gateways look for new certificates every four hours: https://learn.microsoft.com/azure/application-gateway/key-vault-certs */
+/**
+ * Application gateways check for new certificates every four hours:
+ * https://learn.microsoft.com/azure/application-gateway/key-vault-certs
+ */
 export const applicationGateway: Finder = {
   types: ["microsoft.network/applicationgateways"],
   kind: () => "applicationGateway",

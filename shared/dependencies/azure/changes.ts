@@ -6,14 +6,16 @@ import { changesSince, isVault } from "./queries.ts";
 const change = z.object({ target: z.string(), changeType: z.string(), at: z.string() });
 
 interface ChangedTargets {
-  /** Ids of resources that were made or changed, or of which a part was. */
+  /** IDs of resources that were created or changed, themselves or in a part. */
   changed: string[];
   deleted: string[];
-  /** Who may read them may have changed. */
+  /** Whether access to vaults may have changed. */
   vaultsChanged: boolean;
 }
 
-/** What changed since then, by the last change of each. A row that can't be read, or is of no such resource, counts for nothing. */
+/**
+ * Returns the changes since a time, each resource by its last change. Skips rows that can't be read or concern other resources.
+ */
 export async function changedTargets(
   query: (text: string) => AsyncGenerator<unknown[]>,
   since: Date,
@@ -30,7 +32,7 @@ export async function changedTargets(
       const key = id.toLowerCase();
       const before = last.get(key);
       if (before && before.at > when) continue;
-      // When a part is deleted the resource is still there.
+      // If a part was deleted, its resource still exists.
       last.set(key, { id, at: when, isDeleted: id === target && /^delete$/i.test(changeType) });
     }
   }
@@ -42,7 +44,7 @@ export async function changedTargets(
   };
 }
 
-/** The resource that is looked into: the target, or the one that it is part of. */
+/** Returns the resource to read: the changed resource, or the one that contains it. */
 function resourceOf(target: string): string | undefined {
   const segments = target.split("/");
   for (let length = segments.length; length > 8; length -= 2) {

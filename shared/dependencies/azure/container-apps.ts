@@ -11,8 +11,8 @@ const properties = z.object({
 const certificate = z.object({ certificateKeyVaultProperties: z.object({ keyVaultUrl: text }).nullish() });
 
 /**
- * Container apps: secrets that come from a key vault. The platform reads them every half hour and then restarts all active
- * revisions: https://learn.microsoft.com/azure/container-apps/manage-secrets
+ * Finds references of container apps: secrets that come from a key vault. The platform reads them every half hour and then
+ * restarts all active revisions: https://learn.microsoft.com/azure/container-apps/manage-secrets
  */
 export const containerApp: Finder = {
   types: ["microsoft.app/containerapps"],
@@ -21,7 +21,7 @@ export const containerApp: Finder = {
   find: (row, { names }) => secretsOf(row, names, { how: "automatic", slowestSeconds: 30 * MINUTE_SECONDS }),
 };
 
-/** Jobs: nothing says when the next execution gets a new value. */
+/** Finds references of jobs. It is not documented when the next execution gets a new value. */
 export const containerAppJob: Finder = {
   types: ["microsoft.app/jobs"],
   kind: () => "containerAppJob",
@@ -29,7 +29,7 @@ export const containerAppJob: Finder = {
   find: (row, { names }) => secretsOf(row, names, { how: "blind" }),
 };
 
-/** Certificates of Container Apps environments: nothing says when a new one is taken. */
+/** Finds certificates of Container Apps environments. It is not documented when a new version is read. */
 export const containerAppsCertificate: Finder = {
   types: ["microsoft.app/managedenvironments/certificates"],
   kind: () => "containerAppsCertificate",

@@ -4,8 +4,8 @@ import { type Finder, type Place, usesIn } from "./finder.ts";
 import { ASSET_NAME, type KeyVaultNames, type NamedAsset } from "./key-vault-names.ts";
 
 /**
- * Data factories: linked services whose fields are secrets of a key vault. A run reads them when it begins.
- * https://learn.microsoft.com/azure/data-factory/store-credentials-in-key-vault
+ * Finds references of data factories: linked services whose fields are secrets of a key vault. Each run reads them when it
+ * starts. https://learn.microsoft.com/azure/data-factory/store-credentials-in-key-vault
  */
 export const dataFactory: Finder = {
   types: ["microsoft.datafactory/factories"],
@@ -28,7 +28,7 @@ export const dataFactory: Finder = {
   },
 };
 
-/** The linked services that are key vaults, by name. */
+/** Returns the linked services that are key vaults, by name. */
 function vaultsOf(services: readonly LinkedService[], names: KeyVaultNames): Map<string, string> {
   const found = new Map<string, string>();
   for (const { name, type, typeProperties } of services) {
@@ -38,10 +38,10 @@ function vaultsOf(services: readonly LinkedService[], names: KeyVaultNames): Map
   return found;
 }
 
-/** Objects are looked into so deep; linked services are far flatter. */
+/** Maximum depth of the search. Linked services are much flatter. */
 const DEEPEST = 12;
 
-/** Each field that is a secret of a key vault, however deep. */
+/** Returns the fields that are secrets of a key vault, at any depth. */
 function secretsIn(value: unknown, field = "", depth = 0): { field: string; secret: Record<string, unknown> }[] {
   if (typeof value !== "object" || value === null || depth > DEEPEST) return [];
   if ("type" in value && value.type === "AzureKeyVaultSecret") {
@@ -52,7 +52,7 @@ function secretsIn(value: unknown, field = "", depth = 0): { field: string; secr
   );
 }
 
-/** The whole vault where only a run can work out the name of the secret. */
+/** Names the whole vault if only a run can evaluate the name of the secret. */
 function assetOf(secret: Record<string, unknown>, vaults: Map<string, string>): NamedAsset | undefined {
   const {
     store,
@@ -71,7 +71,7 @@ function assetOf(secret: Record<string, unknown>, vaults: Map<string, string>): 
   return { vaultName, type: "secret", name, ...(isPinned && { version }) };
 }
 
-/** https://learn.microsoft.com/azure/data-factory/control-flow-expression-language-functions */
+/** Matches expressions: https://learn.microsoft.com/azure/data-factory/control-flow-expression-language-functions */
 const isExpression = (value: unknown): boolean =>
   typeof value === "string"
     ? value.startsWith("@")

@@ -9,8 +9,8 @@ const properties = z.object({
 });
 
 /**
- * Disk encryption sets. The key's version is always named; with automatic rotation a new one is taken within an hour:
- * https://learn.microsoft.com/azure/virtual-machines/disk-encryption
+ * Finds keys of disk encryption sets. The key's version is always named. With automatic rotation a new version is used within
+ * an hour: https://learn.microsoft.com/azure/virtual-machines/disk-encryption
  */
 export const diskEncryptionSet: Finder = {
   types: ["microsoft.compute/diskencryptionsets"],

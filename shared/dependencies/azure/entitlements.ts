@@ -4,36 +4,37 @@ import { CloudFailure } from "../../platform/azure/failure.ts";
 import type { RoleAssignment, RoleAssignments, RoleDefinition } from "../../platform/azure/role-assignments.ts";
 import { type NamedAsset, ofVaultId } from "./key-vault-names.ts";
 
-/** Assets that someone may read, and the role or access policy that says so. */
+/** Assets that a principal may read, with the role or access policy that grants it. */
 export interface EntitledAsset {
-  /** A whole vault, all of a type in it, or one. */
+  /** A whole vault, all assets of one type in it, or one asset. */
   asset: NamedAsset;
-  /** The name of the role, or `access policy`. */
+  /** Name of the role, or `access policy`. */
   role: string;
 }
 
 export interface Entitlements {
-  /** By object id, in lower case. */
+  /** Principals by object ID in lower case. */
   principals: Map<string, Principal>;
-  /** Why some of it could not be read. */
+  /** Why some of the assignments could not be read. */
   failures: CloudFailure[];
 }
 
 export interface Principal {
-  /** `User`, `Group`, `ServicePrincipal` …; undefined where only an access policy names it. */
+  /** `User`, `Group`, `ServicePrincipal` …. Undefined if only an access policy names the principal. */
   type?: string;
   assets: EntitledAsset[];
 }
 
-/** A vault as far as it says who may read it. */
+/** The properties of a vault that define access to it. */
 export interface VaultAccess {
   id: string;
   properties: unknown;
 }
 
 /**
- * Who may read the assets of a subscription's vaults: role assignments at, above and below it, for vaults that go by roles;
- * access policies for the others. Of a group its members may; roles that can only be activated are not among them.
+ * Reads who may read the assets of a subscription's vaults: from role assignments at, above and below the subscription for
+ * vaults with RBAC, and from access policies for the others. Groups are not resolved into members. Eligible roles (PIM) are not
+ * included.
  */
 export async function readEntitlements(
   subscriptionId: string,
@@ -112,7 +113,7 @@ async function addAssignment(
   const covered = vaults.filter(({ id }) => isAbove || id === at || id.startsWith(`${at}/`));
   const around = vaults.find(({ id }) => at.startsWith(`${id}/`));
   if (covered.length === 0 && !around) return;
-  // What a role allows is looked at once, not for each vault: an assignment may cover thousands.
+  // The permissions of a role are evaluated once, not for each vault, because an assignment may cover thousands.
   const { name: role, permissions } = await definitions(roleDefinitionId);
   const types = typesRead({
     secrets: allows(permissions, "microsoft.keyvault/vaults/secrets/getsecret/action"),
@@ -126,14 +127,14 @@ async function addAssignment(
   for (const asset of assets) add(principalId, principalType, { asset, role });
 }
 
-/** Who reads secrets reads certificates with their private keys too: each backs one. */
+/** Each certificate has a secret with its private key, so reading secrets includes certificates. */
 const typesRead = ({ secrets, keys }: { secrets: boolean; keys: boolean }): AssetType[] =>
   ASSET_TYPES.filter((type) => (type === "key" ? keys : secrets));
 
 const assetsOf = (vaultName: string, types: readonly AssetType[]): NamedAsset[] =>
   types.length === ASSET_TYPES.length ? [{ vaultName }] : types.map((type) => ({ vaultName, type }));
 
-/** The one asset at whose scope a role is given: `secrets/<name>`. */
+/** Returns the asset at whose scope a role is assigned: `secrets/<name>`. */
 function oneOf(vaultName: string, [collection, name]: readonly string[], types: readonly AssetType[]): NamedAsset[] {
   return name ? types.filter((type) => `${type}s` === collection).map((type) => ({ vaultName, type, name })) : [];
 }
@@ -146,7 +147,10 @@ function allows(permissions: RoleDefinition["permissions"], action: string): boo
 export const permits = (patterns: readonly string[], exceptions: readonly string[], action: string): boolean =>
   patterns.some((pattern) => matches(pattern, action)) && !exceptions.some((pattern) => matches(pattern, action));
 
-/** `*` is any text. Looked for part by part: a regular expression of many `*` may never come to an end. */
+/**
+ * Matches a pattern in which `*` stands for any text, part by part. A regular expression with many `*` could take exponential
+ * time.
+ */
 function matches(pattern: string, action: string): boolean {
   const [first = "", ...parts] = pattern.toLowerCase().split("*");
   const last = parts.pop();

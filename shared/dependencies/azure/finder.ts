@@ -12,37 +12,37 @@ import type { ConsumerKind, Edge, Refresh } from "../edge.ts";
 import type { EntitledAsset } from "./entitlements.ts";
 import type { KeyVaultNames, NamedAsset } from "./key-vault-names.ts";
 
-/** A resource as Resource Graph has it. */
+/** A resource as Resource Graph returns it. */
 export interface ResourceRow {
   id: string;
   /** In lower case. */
   type: string;
   name: string;
-  /** Such as `functionapp,linux`. */
+  /** Kind, for example `functionapp,linux`. */
   kind: string;
   tags: Record<string, string>;
-  /** The name of its pricing tier, where it has one. */
+  /** Name of the pricing tier, if there is one. */
   sku: string;
   properties: unknown;
 }
 
-/** One use of one asset, or of a whole vault, by the resource. */
+/** One use of an asset, or of a whole vault, by a resource. */
 export interface Use {
   asset: NamedAsset;
   evidence: string;
   refresh: Refresh;
-  /** Default `references`. */
+  /** Default: `references`. */
   strength?: Edge["strength"];
   state?: Edge["state"];
 }
 
 export interface Found {
   uses: Use[];
-  /** Why some of its configuration could not be read. */
+  /** Why some of the configuration could not be read. */
   failures?: CloudFailure[];
 }
 
-/** What finders ask beside the row itself. */
+/** Services that finders use in addition to the row. */
 export interface FinderContext {
   names: KeyVaultNames;
   appService: AppService;
@@ -51,29 +51,29 @@ export interface FinderContext {
   dataFactory: DataFactory;
   frontDoor: FrontDoor;
   sql: Sql;
-  /** Which vault a connection of Logic Apps opens, by its resource id; undefined for any other connection. */
+  /** Returns the vault that a Logic Apps connection opens, by resource ID; undefined for other connections. */
   vaultOfConnection(connectionId: string): Promise<string | undefined>;
-  /** What an identity may read, by its object id. */
+  /** Returns the assets that an identity may read, by object ID. */
   entitledTo(principalId: string): Promise<EntitledAsset[]>;
   signal?: AbortSignal | undefined;
 }
 
-/** Finds out what one kind of resource uses. */
+/** Finds the assets that resources of one kind use. */
 export interface Finder {
-  /** Types of the resource manager, in lower case. */
+  /** Resource types of Azure Resource Manager, in lower case. */
   types: readonly string[];
-  /** Other types below these: when one changes, the resource that it is part of is looked into again. */
+  /** Types of child resources. When a child changes, its parent is read again. */
   parts?: readonly string[];
   kind(row: ResourceRow): ConsumerKind;
-  /** Which properties it is asked with. `namingVault`: with all, and one whose properties name no vault uses none. */
+  /** Properties to query. `namingVault`: all properties, only of resources whose properties name a vault. */
   properties: "none" | "all" | "namingVault";
-  /** @throws {CloudFailure} when the resource can't be looked into. */
+  /** @throws {CloudFailure} if the resource can't be read. */
   find(row: ResourceRow, context: FinderContext): Found | Promise<Found>;
 }
 
 /**
- * The resource's properties, as `schema` describes them.
- * @throws {CloudFailure} badResponse when they are not what the service documents.
+ * Returns the resource's properties, validated by `schema`.
+ * @throws {CloudFailure} badResponse if they differ from the documentation of the service.
  */
 export function propertiesOf<T>(row: ResourceRow, schema: z.ZodType<T>): T {
   const { success, data, error } = schema.safeParse(row.properties ?? {});
@@ -81,20 +81,20 @@ export function propertiesOf<T>(row: ResourceRow, schema: z.ZodType<T>): T {
   throw undocumented({ operation: "read the properties", resource: resourceName(row.id) }, error);
 }
 
-/** A place of a resource's configuration that may name an asset. */
+/** A location in a resource's configuration that may reference an asset. */
 export interface Place {
-  /** Such as `appsettings/DB_PASSWORD`: the list and the name in it. */
+  /** List and name, such as `appsettings/DB_PASSWORD`. */
   evidence: string;
-  /** What stands there; nothing: it names none. */
+  /** The value. Empty values reference nothing. */
   text: unknown;
-  /** What becomes of a reference that follows the newest version; one that names a version stays with it. */
+  /** How an unpinned reference gets a new version. Pinned references keep their version. */
   refresh: Refresh;
-  /** It follows the newest version although it names one. */
+  /** Whether the reference follows the newest version although it names one. */
   follows?: boolean | null | undefined;
   state?: Edge["state"];
 }
 
-/** The uses that these places name. Those in a spelling that is none are a failure, which hides none of the others. */
+/** Returns the uses in these locations. Invalid references give one failure and do not hide the others. */
 export function usesIn(
   row: ResourceRow,
   places: readonly Place[],
@@ -117,17 +117,16 @@ export function usesIn(
   return { uses, failures: wrong.length > 0 ? [unreadableReferences(row, wrong)] : [] };
 }
 
-/** The failure does not show the text: people put secrets in the place of references. */
+/** The failure does not contain the text, because people put secrets in place of references. */
 function unreadableReferences(row: ResourceRow, places: readonly string[]): CloudFailure {
   const named = places.slice(0, 5).join(", ").slice(0, 500);
   const rest = places.length > 5 ? ` and ${places.length - 5} more` : "";
   const resource = resourceName(row.id);
   return new CloudFailure(
     "invalidReference",
-    `Could not read the key vault reference in ${named}${rest} (${resource}): it names no asset of a key vault of this cloud.`,
+    `Could not read the key vault reference in ${named}${rest} (${resource}): it does not name an asset of a key vault of this cloud.`,
     {
-      remedy:
-        "Correct the reference, or remove it. The documentation of the service that reads it shows how it is written.",
+      remedy: "Correct or remove the reference. The documentation of the service that reads it describes the notation.",
     },
   );
 }

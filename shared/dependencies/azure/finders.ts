@@ -15,7 +15,7 @@ import { sqlServer } from "./sql-server.ts";
 import { storageAccount } from "./storage-account.ts";
 import { virtualMachine, virtualMachineExtension, virtualMachineScaleSet } from "./virtual-machine.ts";
 
-/** All kinds of resources that are looked into. */
+/** The finders of all supported kinds of resources. */
 export const FINDERS: readonly Finder[] = [
   appService,
   appServiceCertificate,
@@ -39,7 +39,7 @@ export const FINDERS: readonly Finder[] = [
   machineLearning,
 ];
 
-/** By the type of the resource manager, in lower case. */
+/** Finders by resource type in lower case. */
 export const FINDER_OF: ReadonlyMap<string, Finder> = new Map(
   FINDERS.flatMap((finder) => finder.types.map((type) => [type, finder] as const)),
 );

@@ -2,10 +2,10 @@ import { DAY_SECONDS } from "../../platform/time.ts";
 import { type Finder, usesIn } from "./finder.ts";
 import { type NamedAsset, ofVaultId } from "./key-vault-names.ts";
 
-/** https://learn.microsoft.com/azure/frontdoor/standard-premium/how-to-configure-https-custom-domain: up to three days */
+/** Up to three days: https://learn.microsoft.com/azure/frontdoor/standard-premium/how-to-configure-https-custom-domain */
 const SLOWEST = 3 * DAY_SECONDS;
 
-/** Front Door standard and premium: certificates from a key vault. They are not in Resource Graph. */
+/** Finds certificates of Front Door Standard and Premium. They are not in Resource Graph. */
 export const frontDoor: Finder = {
   types: ["microsoft.cdn/profiles"],
   parts: ["microsoft.cdn/profiles/secrets"],
@@ -13,7 +13,7 @@ export const frontDoor: Finder = {
   properties: "none",
 
   async find(row, { frontDoor, signal }) {
-    // The same type holds profiles of the older CDN, which have no secrets.
+    // Profiles of the older CDN have the same type but no secrets.
     if (row.sku !== "" && !/AzureFrontDoor$/i.test(row.sku)) return { uses: [] };
     const { entries, unreadable } = await frontDoor.secrets(row.id, signal);
     const places = entries.map(({ name, secretSource, useLatestVersion, secretVersion }) => ({
@@ -32,7 +32,7 @@ interface Source {
   secretVersion: string | undefined;
 }
 
-/** The id of a vault's secret, which may go on with its version. */
+/** Matches the ID of a vault's secret, with or without a version. */
 function sourceOf({ secretSource, secretVersion }: Source): NamedAsset | undefined {
   const [, id = secretSource, own] = /^(.*\/secrets\/[^/]+)\/([0-9a-f]{32})$/i.exec(secretSource) ?? [];
   const asset = ofVaultId(id);

@@ -1,6 +1,6 @@
 import type { AssetType } from "../../inventory/asset.ts";
 
-/** What a text in a resource's configuration names: a vault, or an asset of it, or one version of that. */
+/** The vault, asset or version that a text in a resource's configuration names. */
 export interface NamedAsset {
   vaultName: string;
   type?: AssetType;
@@ -8,27 +8,39 @@ export interface NamedAsset {
   version?: string;
 }
 
-/** Reads the spellings in which Azure's services name assets of key vaults. Each answers undefined for any other text. */
+/**
+ * Parses the notations in which Azure services reference assets of key vaults. Each method returns undefined for other texts.
+ */
 export interface KeyVaultNames {
-  /** `https://<vault>.<domain>/secrets|keys|certificates/<name>[/<version>][/]`, the vault in this cloud's domain. */
+  /** `https://<vault>.<domain>/secrets|keys|certificates/<name>[/<version>][/]`, with the vault domain of this cloud. */
   ofUrl(text: unknown): NamedAsset | undefined;
   /** `https://<vault>.<domain>[/]` */
   ofVaultUrl(text: unknown): NamedAsset | undefined;
-  /** `@Microsoft.KeyVault(SecretUri=…)` or `@Microsoft.KeyVault(VaultName=…;SecretName=…[;SecretVersion=…])`: App Service. */
+  /**
+   * App Service references: `@Microsoft.KeyVault(SecretUri=…)` or
+   * `@Microsoft.KeyVault(VaultName=…;SecretName=…[;SecretVersion=…])`.
+   */
   ofReference(text: unknown): NamedAsset | undefined;
 }
 
-/** Longer texts are no reference: an address is at most 24 + 127 + 32 characters and a domain. */
+/** Longer texts are no references: an address has at most 24 + 127 + 32 characters plus the domain. */
 const MOST_CHARACTERS = 2_000;
 
-/** https://learn.microsoft.com/azure/key-vault/general/about-keys-secrets-certificates#vault-name-and-object-name */
+/**
+ * Names of vaults and objects:
+ * https://learn.microsoft.com/azure/key-vault/general/about-keys-secrets-certificates#vault-name-and-object-name
+ */
 export const VAULT_NAME = /^[A-Za-z][0-9A-Za-z-]{1,126}$/;
 export const ASSET_NAME = /^[0-9A-Za-z-]{1,127}$/;
 const VERSION = /^[0-9a-f]{32}$/i;
 
 const COLLECTIONS: Record<string, AssetType> = { secrets: "secret", keys: "key", certificates: "certificate" };
 
-/** @param suffix - Domain of the cloud's vaults, such as `vault.azure.net`. */
+/**
+ * Creates the parser.
+ *
+ * @param suffix - Domain of the cloud's vaults, such as `vault.azure.net`.
+ */
 export function keyVaultNames(suffix: string): KeyVaultNames {
   function addressOf(text: unknown): { vaultName: string; segments: string[] } | undefined {
     if (typeof text !== "string" || text.length > MOST_CHARACTERS) return undefined;
@@ -85,11 +97,11 @@ export function keyVaultNames(suffix: string): KeyVaultNames {
 
 const MEMBERS = new Set(["secreturi", "vaultname", "secretname", "secretversion"]);
 
-/** A key of a managed HSM, which is no vault and is not looked into: it is left out. */
+/** Matches keys of a managed HSM, which are ignored because an HSM is no vault. */
 export const unlessManagedHsm = (address: string | null | undefined): string | undefined =>
   address && !/^https:\/\/[^/]+\.managedhsm\.[^/]+(\/|$)/i.test(address) ? address : undefined;
 
-/** The vault whose resource id this is, or of which this is a secret. */
+/** Returns the vault of a resource ID of a vault or of a vault's secret. */
 export function ofVaultId(text: unknown): NamedAsset | undefined {
   if (typeof text !== "string" || text.length > MOST_CHARACTERS) return undefined;
   const [, vaultName, name] =

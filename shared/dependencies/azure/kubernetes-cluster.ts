@@ -19,8 +19,8 @@ const properties = z.object({
 });
 
 /**
- * Kubernetes clusters: the key that encrypts their secrets, and what their pods may mount. Which secrets they mount stands in
- * the cluster alone.
+ * Finds keys and vaults of Kubernetes clusters: the key that encrypts their secrets, and the vaults their add-on identity may
+ * read. Which secrets pods mount is only known inside the cluster.
  */
 export const kubernetesCluster: Finder = {
   types: ["microsoft.containerservice/managedclusters"],

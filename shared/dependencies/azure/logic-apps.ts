@@ -16,10 +16,10 @@ const connection = z.object({
   alternativeParameterValues: parameters,
 });
 
-/** A connection or a run reads a secret whenever it needs it. */
+/** A connection or a run reads a secret each time it needs it. */
 const REFRESH = { how: "automatic", slowestSeconds: MINUTE_SECONDS } as const;
 
-/** The vault that a connection of the connector Azure Key Vault opens. */
+/** Returns the vault that a connection of the Azure Key Vault connector opens. */
 export function vaultOfConnection(properties: unknown): string | undefined {
   const { api, parameterValues, alternativeParameterValues } = connection.safeParse(properties).data ?? {};
   if (!/(^|\/)keyvault$/i.test(api?.name ?? api?.id ?? "")) return undefined;
@@ -27,7 +27,7 @@ export function vaultOfConnection(properties: unknown): string | undefined {
   return typeof name === "string" && VAULT_NAME.test(name) ? name : undefined;
 }
 
-/** Connections of the connector Azure Key Vault: they open a whole vault. */
+/** Finds connections of the Azure Key Vault connector. They open a whole vault. */
 export const apiConnection: Finder = {
   types: ["microsoft.web/connections"],
   kind: () => "apiConnection",
@@ -39,7 +39,7 @@ export const apiConnection: Finder = {
   },
 };
 
-/** Logic Apps (Consumption): actions that get a secret of such a connection's vault. */
+/** Finds references of Logic Apps (Consumption): actions that get a secret through such a connection. */
 export const logicApp: Finder = {
   types: ["microsoft.logic/workflows"],
   kind: () => "logicApp",
@@ -64,10 +64,10 @@ export const logicApp: Finder = {
 
 type Inputs = Record<string, unknown>;
 
-/** Scopes and loops hold actions of their own; deeper than this the designer allows none (8), nor does this look. */
+/** Maximum depth of nested actions. The designer allows 8. */
 const DEEPEST = 40;
 
-/** Every action of a workflow with inputs, however deep. */
+/** Returns all actions of a workflow that have inputs, at any depth. */
 function actionsOf(definition: unknown, depth = 0): { name: string; inputs: Inputs }[] {
   if (typeof definition !== "object" || definition === null || depth > DEEPEST) return [];
   return Object.entries(definition).flatMap(([name, inner]) => {
@@ -77,15 +77,15 @@ function actionsOf(definition: unknown, depth = 0): { name: string; inputs: Inpu
   });
 }
 
-/** The name of the parameter from which an action takes its connection. */
+/** Returns the name of the parameter that contains the connection of an action. */
 function connectionOf({ host }: Inputs): string {
   const name = (host as { connection?: { name?: unknown } } | null | undefined)?.connection?.name;
   return (typeof name === "string" && /^@parameters\('\$connections'\)\['([^']+)'\]/.exec(name)?.[1]) || "";
 }
 
 /**
- * `/secrets/@{encodeURIComponent('name')}/value`, with `versions/<version>` before `value` where it is pinned. The whole
- * vault where only a run can work out the name.
+ * Parses `/secrets/@{encodeURIComponent('name')}/value`, with `versions/<version>` before `value` if it is pinned. Names the
+ * whole vault if only a run can evaluate the name.
  */
 function assetOf(text: unknown): NamedAsset | undefined {
   const { vaultName, path } = text as { vaultName: string; path: string };
@@ -99,6 +99,6 @@ function assetOf(text: unknown): NamedAsset | undefined {
     : undefined;
 }
 
-/** A segment that is an expression of a text alone, as the designer writes it, or plain. */
+/** Returns a path segment: plain, or from an expression with a literal text, as the designer writes it. */
 const literal = (segment: string): string =>
   /^@\{(?:encodeURIComponent\()*'([^']*)'\)*\}$/.exec(segment)?.[1] ?? segment;

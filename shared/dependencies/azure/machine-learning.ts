@@ -4,7 +4,7 @@ import { ofVaultId } from "./key-vault-names.ts";
 
 const properties = z.object({ keyVault: z.string().nullish() });
 
-/** Machine Learning workspaces: each has a vault of its own, in which it keeps the secrets of its connections. */
+/** Finds vaults of Machine Learning workspaces. Each workspace has its own vault for the secrets of its connections. */
 export const machineLearning: Finder = {
   types: ["microsoft.machinelearningservices/workspaces"],
   kind: () => "machineLearning",

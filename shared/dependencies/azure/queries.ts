@@ -2,7 +2,7 @@ import { quoted } from "../../platform/azure/resource-graph.ts";
 import type { Finder } from "./finder.ts";
 import { FINDERS } from "./finders.ts";
 
-/** What Resource Graph is asked: https://learn.microsoft.com/azure/governance/resource-graph/concepts/query-language */
+/** Queries for Resource Graph: https://learn.microsoft.com/azure/governance/resource-graph/concepts/query-language */
 
 const VAULTS = "microsoft.keyvault/vaults";
 const CONNECTIONS = "microsoft.web/connections";
@@ -13,25 +13,25 @@ const typesWith = (properties: Finder["properties"]): readonly string[] =>
 
 const ROW = "id, type, kind, tags, sku = tostring(sku.name)";
 
-/** Resources that are asked without their properties, which are long. */
+/** Queries resources without their properties, which are large. */
 export const RESOURCES_WITHOUT_PROPERTIES = `resources
 | where type in~ (${list(typesWith("none"))})
 | project ${ROW}
 | order by id asc`;
 
-/** Resources with their properties. `has` finds whole terms only, and no vault in `Microsoft.KeyVault`. */
+/** Queries resources with their properties. `has` matches whole terms, so `Microsoft.KeyVault` does not match a vault. */
 export const RESOURCES_WITH_PROPERTIES = `resources
 | where type in~ (${list(typesWith("all"))}) or (type in~ (${list(typesWith("namingVault"))}) and tostring(properties) contains 'vault')
 | project ${ROW}, properties
 | order by id asc`;
 
-/** Resources of these types, in lower case. */
+/** Queries resources of these types, given in lower case. */
 export const resourcesOfTypes = (types: readonly string[], { properties = false } = {}): string => `resources
 | where type in~ (${list(types)})
 | project ${ROW}${properties ? ", properties" : ""}
 | order by id asc`;
 
-/** The vaults, for who may read them, and the connections of Logic Apps, for which vault they open. */
+/** Queries the vaults, for access to them, and the Logic Apps connections, for the vaults they open. */
 export const VAULTS_AND_CONNECTIONS = `resources
 | where type in~ (${list([VAULTS, CONNECTIONS])})
 | project id, type, properties
@@ -43,7 +43,7 @@ export const resourcesById = (ids: readonly string[]): string => `resources
 | project ${ROW}, properties
 | order by id asc`;
 
-/** https://learn.microsoft.com/azure/governance/resource-graph/changes/get-resource-changes */
+/** Queries changes: https://learn.microsoft.com/azure/governance/resource-graph/changes/get-resource-changes */
 export const changesSince = (since: Date): string => `resourcechanges
 | extend target = tostring(properties.targetResourceId), changeType = tostring(properties.changeType)
 | where todatetime(properties.changeAttributes.timestamp) >= datetime(${since.toISOString()})

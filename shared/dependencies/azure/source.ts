@@ -15,7 +15,8 @@ import type { Config } from "../../platform/config/config.ts";
 import type { Clock } from "../../platform/runtime.ts";
 import { DAY_MS, HOUR_MS } from "../../platform/time.ts";
 import { type Edge, principalId, type Resource } from "../edge.ts";
-import type { EdgeSource, ReadingItem } from "../source.ts";
+import type { EdgeSource, ReadingItem } from "../edge-source.ts";
+import { createReach } from "./access-check.ts";
 import { changedTargets } from "./changes.ts";
 import { readEntitlements, type VaultAccess } from "./entitlements.ts";
 import type { FinderContext, Found, ResourceRow, Use } from "./finder.ts";
@@ -29,8 +30,7 @@ import {
   resourcesById,
   VAULTS_AND_CONNECTIONS,
 } from "./queries.ts";
-import { createReach } from "./reach.ts";
-import { notSeenOf, readRow, resourceOf, unreadableRow } from "./rows.ts";
+import { notSeenOf, readRow, resourceOf, unreadableRow } from "./resource-rows.ts";
 
 interface AzureEdgesDeps {
   config: Config;
@@ -38,36 +38,37 @@ interface AzureEdgesDeps {
   arm: Arm;
   appConfiguration: AppConfigurationReferences;
   resourceManager: ResourceManager;
-  /** The subscriptions that are watched; with `all` every one that the identity may see. */
+  /** Monitored subscriptions. With `all`, all that the identity can see. */
   watched(): Promise<{ all: boolean; named: readonly string[] }>;
-  /** Of the identity's principal: what role assignments name. */
+  /** Object ID of the identity's principal, as role assignments name it. */
   ownObjectId?: (() => Promise<string | undefined>) | undefined;
 }
 
 /**
- * Resources looked into at a time. The resource manager lets an identity read 25 times a second in a subscription:
- * https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling
+ * Number of resources that are read concurrently. Azure Resource Manager allows an identity 25 reads a second in a
+ * subscription: https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling
  */
 const AT_ONCE = 4;
 
-/** Resource Graph keeps changes for 14 days, and has kept them for 7: further back, everything is read. */
+/** Resource Graph keeps changes for 14 days, and formerly for 7. For older times everything is read. */
 const CHANGES_KEPT_MS = 6 * DAY_MS;
 
-/** Of one query, so that it stays short. */
+/** Maximum number of IDs in one query, to keep it short. */
 const IDS_PER_QUERY = 200;
 
-/** What roles allow changes seldom; those that are built in never do. */
+/** Cache time of role definitions. Custom roles change rarely, built-in roles practically never. */
 const DEFINITIONS_KEPT_MS = HOUR_MS;
 
-/** What may pass by itself. */
+/** Transient failures. */
 const PASSING: ReadonlySet<FailureCode> = new Set(["throttled", "unreachable", "timedOut"]);
 
 /**
- * What uses the assets of key vaults in the watched subscriptions of Azure; each is a unit. Reading a whole subscription
- * takes some five calls, the further pages of Resource Graph, and one or two for each resource whose references are not in
- * Resource Graph; an unchanged one two calls.
+ * Source of dependencies in Azure: resources that use assets of key vaults, with one unit for each monitored subscription.
+ * Reading a whole subscription takes about five calls, the further pages of Resource Graph, and one or two for each resource
+ * whose references are not in Resource Graph. An unchanged subscription takes two calls.
  *
- * Changes of role assignments, and of what is not in Resource Graph without its resource changing, show when all is read.
+ * Incremental runs do not see changes of role assignments, and of configuration outside of Resource Graph whose resource did
+ * not change.
  */
 export function createAzureEdges({
   config,
@@ -92,7 +93,7 @@ export function createAzureEdges({
   };
   const definitions = createDefinitions(roles.definition, clock);
 
-  /** One reading of a subscription. */
+  /** Creates one run over a subscription. */
   function reading(subscriptionId: string, isFull: boolean, signal: AbortSignal | undefined) {
     const query = (text: string) => resourceGraph.query(text, [subscriptionId], signal);
 
@@ -118,7 +119,10 @@ export function createAzureEdges({
       entitledTo: async (id) => (await entitlements()).principals.get(id.toLowerCase())?.assets ?? [],
     };
 
-    /** What is to be told of one resource. A reading of changes is not over while one of them can't be looked into for now. */
+    /**
+     * Reads one resource. In an incremental run a transient failure ends the run, so that the next run reads the same changes
+     * again.
+     */
     async function look(row: ResourceRow): Promise<ReadingItem[]> {
       const finder = FINDER_OF.get(row.type);
       if (!finder) return [];
@@ -140,7 +144,7 @@ export function createAzureEdges({
     }
 
     let rowsSeen = 0;
-    /** @param after - The id of the last resource that was looked into already, in the order of the query. */
+    /** @param after - ID of the last resource that an earlier part has read, in the order of the query. */
     async function* lookAt(
       text: string,
       placeOf?: (id: string) => string,
@@ -167,11 +171,11 @@ export function createAzureEdges({
           if (placeOf) yield { place: placeOf(id) };
         }
       }
-      // It was deleted meanwhile, so that nobody knows what came behind it.
+      // The resource was deleted in the meantime, so the position after it is unknown. Starts again.
       if (!isBehind) yield* lookAt(text, placeOf);
     }
 
-    /** What an earlier part of the reading told of. */
+    /** Reports the resources that an earlier part of this run has read. */
     async function* earlierOf(text: string): AsyncGenerator<ReadingItem> {
       for await (const page of query(text)) {
         rowsSeen += page.length;
@@ -182,7 +186,7 @@ export function createAzureEdges({
       }
     }
 
-    /** Who may read. A principal has rows in each subscription of its own. */
+    /** Reports the principals with access. A principal has rows in each subscription. */
     async function* principals(): AsyncGenerator<ReadingItem> {
       const { principals, failures } = await entitlements();
       for (const [id, { type, assets }] of principals) {
@@ -257,7 +261,7 @@ export function createAzureEdges({
     },
 
     async *read(unit, { since, signal, after }) {
-      // Of a subscription that may not be read Resource Graph answers nothing at all; the resource manager refuses its lists.
+      // For a subscription without access Resource Graph returns no rows, but Azure Resource Manager rejects its lists.
       await reach.require(unit, signal);
       const isFull = since === undefined || clock.now().getTime() - since.getTime() > CHANGES_KEPT_MS;
       const one = reading(unit, since === undefined, signal);
@@ -266,12 +270,12 @@ export function createAzureEdges({
   };
 }
 
-/** What the ids of principals begin with. */
+/** Prefix of the IDs of principals. */
 const PRINCIPALS = "entra";
 
 const mayPass = ({ code }: CloudFailure): boolean => PASSING.has(code);
 
-/** Asks at most once, and again only after a failure. */
+/** Calls `ask` once and shares the result. Calls it again only after a failure. */
 function once<T>(ask: () => Promise<T>): () => Promise<T> {
   let asked: Promise<T> | undefined;
   return () => {
@@ -283,7 +287,7 @@ function once<T>(ask: () => Promise<T>): () => Promise<T> {
   };
 }
 
-/** Definitions of roles by their own id, which is the same in every subscription. */
+/** Caches role definitions by their own ID, which is the same in every subscription. */
 function createDefinitions(read: (id: string) => Promise<RoleDefinition>, clock: Clock) {
   const kept = new Map<string, { at: number; definition: () => Promise<RoleDefinition> }>();
   return (id: string): Promise<RoleDefinition> => {

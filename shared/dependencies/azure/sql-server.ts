@@ -3,8 +3,8 @@ import { type Finder, usesIn } from "./finder.ts";
 import { unlessManagedHsm } from "./key-vault-names.ts";
 
 /**
- * SQL servers whose databases are encrypted with a key of a vault. Its version is always named; with automatic rotation a new
- * one is taken within a day. The protector is not in Resource Graph.
+ * Finds keys of SQL servers whose databases are encrypted with a vault's key. The version is always named. With automatic
+ * rotation a new one is used within a day. The protector is not in Resource Graph.
  */
 export const sqlServer: Finder = {
   types: ["microsoft.sql/servers"],

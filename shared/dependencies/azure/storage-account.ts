@@ -9,7 +9,7 @@ const properties = z.object({
   encryption: z.object({ keySource: text, keyvaultproperties: keyVault.nullish() }).nullish(),
 });
 
-/** Storage accounts encrypted with a key of a vault; without a version they look for a new one every day. */
+/** Finds keys of encrypted storage accounts. Without a version they check for a new one every day. */
 export const storageAccount: Finder = {
   types: ["microsoft.storage/storageaccounts"],
   kind: () => "storageAccount",

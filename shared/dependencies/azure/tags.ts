@@ -1,4 +1,4 @@
-/** What a resource's tags say of where it belongs. Azure compares the names of tags without regard to case. */
+/** Reads a resource's environment and managing tool from its tags. Azure compares tag names case-insensitively. */
 export function tagsSay(tags: Record<string, string>): { environment?: string; managedBy?: string } {
   const byName = new Map(Object.entries(tags).map(([name, value]) => [name.toLowerCase(), value.trim()]));
   const environment = ["environment", "env", "stage"].map((name) => byName.get(name)).find(Boolean);
@@ -11,7 +11,7 @@ export function tagsSay(tags: Record<string, string>): { environment?: string; m
   };
 }
 
-/** Tags in which tools of infrastructure as code, or those who use them, name the tool. */
+/** Tags that name an infrastructure-as-code tool, set by the tool or by its users. */
 const TOOL_TAGS = [
   "managed-by",
   "managedby",

@@ -36,7 +36,7 @@ const scaleSet = z.object({
     .nullish(),
 });
 
-/** Virtual machines: certificates that were put into them when they were made. */
+/** Finds certificates that were installed on virtual machines at their creation. */
 export const virtualMachine: Finder = {
   types: ["microsoft.compute/virtualmachines"],
   kind: () => "virtualMachine",
@@ -44,7 +44,10 @@ export const virtualMachine: Finder = {
   find: (row, { names }) => usesIn(row, certificatesOf(propertiesOf(row, machine).osProfile), names.ofUrl),
 };
 
-/** The extension that keeps a machine's certificates up to date: https://learn.microsoft.com/azure/virtual-machines/extensions/key-vault-linux */
+/**
+ * Finds certificates of the extension that keeps them up to date:
+ * https://learn.microsoft.com/azure/virtual-machines/extensions/key-vault-linux
+ */
 export const virtualMachineExtension: Finder = {
   types: ["microsoft.compute/virtualmachines/extensions"],
   kind: () => "virtualMachine",
@@ -66,7 +69,7 @@ export const virtualMachineScaleSet: Finder = {
   },
 };
 
-/** Such a certificate stays as it was when the machine was made, also without a version. */
+/** Certificates of the machine profile stay unchanged after its creation, even without a version. */
 function certificatesOf(profile: z.infer<typeof osProfile>): Place[] {
   const urls = (profile?.secrets ?? []).flatMap(({ vaultCertificates }) => vaultCertificates ?? []);
   return urls.map(({ certificateUrl }, index) => ({

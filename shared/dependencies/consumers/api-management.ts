@@ -1,21 +1,21 @@
 import type { ApiManagement, NamedValue } from "../../platform/azure/api-management.ts";
 import { unlessMissing } from "../../platform/azure/failure.ts";
 import { MINUTE_MS } from "../../platform/time.ts";
-import type { ConsumerSight, PlannedConsumer } from "../../rotation/consumer.ts";
+import type { ConsumerCheck, PlannedConsumer } from "../../rotation/consumer.ts";
 import type { KeyVaultNames } from "../azure/key-vault-names.ts";
-import { afterPart, type KindOfConsumer, namesIn, namesSecret } from "./kind.ts";
+import { afterPart, type KindOfConsumer, namesIn, namesSecret } from "./consumer-kind.ts";
 
-/** By how much the service's clock may differ from ours: it says itself when it read a secret. */
+/** Largest assumed difference between the clocks of this service and of API Management, which reports when it read a secret. */
 const CLOCKS_DIFFER_MS = 2 * MINUTE_MS;
 const SUCCESS = "Success";
 const LIST = "namedValues";
 
 /**
- * Named values of API Management: https://learn.microsoft.com/rest/api/apimanagement/named-value/refresh-secret. When each was
- * read last is noted before it is told to read again, so that another time shows that it has.
+ * Refreshes named values of API Management: https://learn.microsoft.com/rest/api/apimanagement/named-value/refresh-secret. The
+ * time of the last read is stored before the refresh, so that a later time proves it.
  */
 export function apiManagementConsumers(apiManagement: ApiManagement, names: KeyVaultNames): KindOfConsumer {
-  /** Those that still take the secret without a version. */
+  /** Returns the named values that still reference the secret without a version. */
   async function used(consumer: PlannedConsumer): Promise<NamedValue[]> {
     const found: NamedValue[] = [];
     for (const name of namesIn(consumer, LIST)) {
@@ -29,7 +29,7 @@ export function apiManagementConsumers(apiManagement: ApiManagement, names: KeyV
   return {
     sees: ({ evidence }) => evidence.startsWith(`${LIST}/`),
 
-    async act(consumer) {
+    async refresh(consumer) {
       const values = await used(consumer);
       for (const [index, { id }] of values.entries()) {
         const refreshed = apiManagement.refreshSecret(id);
@@ -39,10 +39,10 @@ export function apiManagementConsumers(apiManagement: ApiManagement, names: KeyV
       return { changedMeanwhile: [], mark: JSON.stringify(Object.fromEntries(readAt)) };
     },
 
-    async look(consumer, _version, since) {
+    async check(consumer, _version, since) {
       const values = await used(consumer);
       const before = consumer.mark === undefined ? {} : (JSON.parse(consumer.mark) as Record<string, string>);
-      const sights = values.map(({ id, name, keyVault }): ConsumerSight => {
+      const sights = values.map(({ id, name, keyVault }): ConsumerCheck => {
         const { code, at } = keyVault?.lastStatus ?? {};
         if (at === undefined) return { holds: "unknown" };
         const readBefore = before[id.toLowerCase()];

@@ -3,17 +3,17 @@ import { type CloudFailure, failure, unlessMissing } from "../../platform/azure/
 import { resourceName } from "../../platform/azure/resource-id.ts";
 import type { PlannedConsumer } from "../../rotation/consumer.ts";
 import type { KeyVaultNames } from "../azure/key-vault-names.ts";
-import { afterPart, type KindOfConsumer, NOTHING_CHANGED, namesSecret } from "./kind.ts";
+import { afterPart, type KindOfConsumer, NOTHING_CHANGED, namesSecret } from "./consumer-kind.ts";
 
 const RESOLVED = "Resolved";
 
 /**
- * Web and function apps and their slots. App Service reads the references again when it is told to, and a restart gives them
- * to the app, which mostly reads its settings only when it starts. A restart alone reads nothing again:
+ * Refreshes web apps, function apps and their slots. App Service refreshes references on request. Then a restart is needed,
+ * because most apps read their settings only when they start. A restart alone refreshes nothing:
  * https://learn.microsoft.com/azure/app-service/app-service-key-vault-references#rotation
  */
 export function appServiceConsumers(appService: AppService, names: KeyVaultNames): KindOfConsumer {
-  /** The references to the secret that follow its current version; undefined when there is no such site. */
+  /** Returns the unpinned references to the secret; undefined if the site does not exist. */
   async function references(consumer: PlannedConsumer): Promise<KeyVaultReference[] | undefined> {
     const found = await unlessMissing(appService.references(consumer.id));
     return found?.entries.filter(({ reference }) => {
@@ -25,11 +25,11 @@ export function appServiceConsumers(appService: AppService, names: KeyVaultNames
   return {
     sees: () => true,
 
-    async act(consumer, { version, restart }) {
+    async refresh(consumer, { version, restart }) {
       await appService.refresh(consumer.id);
       if (!restart) return NOTHING_CHANGED;
       const held = await references(consumer).catch(afterPart);
-      // Started again, an app would find nothing where a reference can't be followed, or the value from before.
+      // After a restart the app would get no value for an unresolved reference, or the previous value.
       const late = held?.filter(
         ({ status, activeVersion = version }) => status !== RESOLVED || activeVersion !== version,
       );
@@ -38,7 +38,7 @@ export function appServiceConsumers(appService: AppService, names: KeyVaultNames
       return NOTHING_CHANGED;
     },
 
-    async look(consumer, version) {
+    async check(consumer, version) {
       const held = await references(consumer);
       if (held === undefined || held.length === 0) return { holds: "gone" };
       const unresolved = held.find(({ status }) => status !== RESOLVED);

@@ -14,17 +14,17 @@ import { applicationHolder, type ConsumerKind, type Edge } from "../edge.ts";
 import type { FoundEdge } from "../query.ts";
 import { apiManagementConsumers } from "./api-management.ts";
 import { appServiceConsumers } from "./app-service.ts";
+import { joinedEvidence, type KindOfConsumer } from "./consumer-kind.ts";
 import { containerAppConsumers } from "./container-apps.ts";
 import { serviceConnectionConsumers, variableGroupConsumers } from "./devops.ts";
-import { joinedEvidence, type KindOfConsumer } from "./kind.ts";
 import { syncConsumers } from "./sync-records.ts";
 
-/** Of what could not be looked into so much stands in a plan; GET /api/assets/dependencies/coverage has all. */
+/** Maximum number of coverage items in a plan. GET /api/assets/dependencies/coverage lists all. */
 const MAX_COVERAGE = 20;
-/** A weight of the blast radius is no integer. */
+/** Converts a weight of the blast radius, which is not an integer. */
 const BLAST_PER_WEIGHT = 100;
 
-/** Who uses secrets, by the dependencies that are known, and how each kind takes a new value. */
+/** Finds the consumers of secrets from the known dependencies, and refreshes them by their kind. */
 export function createConsumersOfSecrets(deps: {
   dependencies: Pick<Dependencies, "edgesOf" | "coverage">;
   arm: Arm;
@@ -52,18 +52,18 @@ export function createConsumersOfSecrets(deps: {
     return found;
   };
 
-  /** What becomes of one use when the secret gets a new version. */
+  /** Returns how a consumer gets a new version of the secret. */
   function howOf({ resource, evidence, pinned, refresh: { how } }: Edge): PlannedConsumer["how"] {
     if (pinned !== undefined) return "willBreak";
     const kind = kinds[resource.kind];
     if (how === "automatic") return kind?.sees({ evidence }) ? how : "blind";
-    return how === "action" && kind?.act === undefined ? "blind" : how;
+    return how === "action" && kind?.refresh === undefined ? "blind" : how;
   }
 
   async function usersOf(place: { vaultName: string; secretName: string }) {
     const { vaultName, secretName: name } = place;
     const { edges, more } = await dependencies.edgesOf({ vaultName, type: "secret", name });
-    // Of those whom a log alone has seen, `SecretUsage` tells what they read.
+    // For readers known only from a log, `SecretUsage` reports what they read.
     const uses = edges.filter(({ edge }) => edge.strength === "references");
     const named = uses.filter(({ edge }) => edge.name !== undefined);
     const consumers = consumersOf(named).map(({ resource, weight, edges: found }): PlannedConsumer => {
@@ -109,20 +109,20 @@ export function createConsumersOfSecrets(deps: {
       };
     },
 
-    async act(consumer, wanted) {
-      const { act } = kindOf(consumer);
-      if (act === undefined) throw new Error(`A ${consumer.kind} can't be refreshed.`);
-      return await act(consumer, wanted);
+    async refresh(consumer, wanted) {
+      const { refresh } = kindOf(consumer);
+      if (refresh === undefined) throw new Error(`A ${consumer.kind} can't be refreshed.`);
+      return await refresh(consumer, wanted);
     },
 
-    look: (consumer, version, since) => kindOf(consumer).look(consumer, version, since),
+    check: (consumer, version, since) => kindOf(consumer).check(consumer, version, since),
   };
 }
 
-/** Of several uses of a secret by one resource the worst counts. */
+/** If a resource uses a secret several times, the worst effect counts. */
 const HOW_BY_HARM = ["willBreak", "blind", "automatic", "action"] as const;
 
-/** They may use any secret of the vault, and nothing tells whether they use this one. */
+/** These consumers may use any secret of the vault. It is unknown whether they use this one. */
 function wholeVault(uses: readonly FoundEdge[]): string[] {
   const found = uses.filter(({ edge }) => edge.name === undefined);
   const named = [...new Set(found.map(({ edge }) => `${edge.resource.kind} ${edge.resource.name}`))];

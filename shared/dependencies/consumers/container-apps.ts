@@ -3,14 +3,14 @@ import { unlessMissing } from "../../platform/azure/failure.ts";
 import type { Clock } from "../../platform/runtime.ts";
 import { MINUTE_MS } from "../../platform/time.ts";
 import type { KeyVaultNames } from "../azure/key-vault-names.ts";
-import { type KindOfConsumer, namesSecret } from "./kind.ts";
+import { type KindOfConsumer, namesSecret } from "./consumer-kind.ts";
 
-/** The platform reads secrets every half hour, and restarts all active revisions when one has changed. */
+/** The platform reads secrets every half hour, and restarts all active revisions if one has changed. */
 const TICK_MS = 30 * MINUTE_MS;
 
 /**
- * Container apps. Nothing shows which version one holds, so it is judged by its replicas: once the platform must have read the
- * secret, none may be older than the version. https://learn.microsoft.com/azure/container-apps/manage-secrets
+ * Checks container apps. Their version is not visible, so the check uses the age of the replicas: once the platform must have
+ * read the secret, none may be older than the version. https://learn.microsoft.com/azure/container-apps/manage-secrets
  */
 export function containerAppConsumers(
   containerApps: ContainerApps,
@@ -20,7 +20,7 @@ export function containerAppConsumers(
   return {
     sees: () => true,
 
-    async look(consumer, _version, since) {
+    async check(consumer, _version, since) {
       const app = await unlessMissing(containerApps.app(consumer.id));
       const named = app?.secrets.map(({ keyVaultUrl }) => names.ofUrl(keyVaultUrl));
       const used = named?.filter((one) => namesSecret(one, consumer)) ?? [];

@@ -1,23 +1,23 @@
 import type { Devops, DevopsOrganization } from "../../devops/devops.ts";
-import type { VariablePlace } from "../../devops/places.ts";
+import type { VariablePlace } from "../../devops/secret-locations.ts";
 import { type CallTarget, type CloudFailure, failure } from "../../platform/azure/failure.ts";
-import type { ConsumerSight, PlannedConsumer } from "../../rotation/consumer.ts";
+import type { ConsumerCheck, PlannedConsumer } from "../../rotation/consumer.ts";
 import { devopsPlace } from "../devops/ids.ts";
-import { afterPart, type KindOfConsumer } from "./kind.ts";
+import { afterPart, type KindOfConsumer } from "./consumer-kind.ts";
 
 interface DevopsDeps {
   devops: Pick<Devops, "organization">;
 }
 
-const NOT_CONFIGURED: ConsumerSight = { holds: "unknown", problem: "Its organization is not configured any more." };
+const NOT_CONFIGURED: ConsumerCheck = { holds: "unknown", problem: "Its organization is no longer configured." };
 
-/** DevOps says the same of what was deleted and of what the identity may not see. */
-const NOT_SEEN: ConsumerSight = {
+/** DevOps gives the same answer for deleted objects and for missing permissions. */
+const NOT_SEEN: ConsumerCheck = {
   holds: "unknown",
-  problem: "It is not there any more, or the service's identity may not see it.",
+  problem: "It no longer exists, or the service's identity has no access to it.",
 };
 
-/** Undefined where it is of another organization than the one that is configured now. */
+/** Returns undefined for an object of another organization than the configured one. */
 async function placeOf({ devops }: DevopsDeps, { id }: PlannedConsumer) {
   const place = devopsPlace(id);
   const organization = await devops.organization();
@@ -25,8 +25,8 @@ async function placeOf({ devops }: DevopsDeps, { id }: PlannedConsumer) {
 }
 
 /**
- * Variable groups. Of one that is linked to a key vault each run of a pipeline reads the current version; another holds
- * copies, in the variables that an administrator named.
+ * Refreshes variable groups. If a group is linked to a key vault, each pipeline run reads the current version. Other groups
+ * store copies, in variables that an administrator listed.
  */
 export function variableGroupConsumers(deps: DevopsDeps): KindOfConsumer {
   async function groupOf(consumer: PlannedConsumer) {
@@ -39,10 +39,10 @@ export function variableGroupConsumers(deps: DevopsDeps): KindOfConsumer {
   return {
     sees: () => true,
 
-    async act(consumer, { value }) {
+    async refresh(consumer, { value }) {
       const found = await groupOf(consumer);
       if (found === undefined) throw notConfigured(consumer);
-      // Those that are said to be copies now: a word may have been taken back since the plan.
+      // Uses the variables that are listed as copies now, because the list may have changed since the plan.
       const copies = copiesOf(found.organization, found.place, consumer);
       if (copies.length === 0) throw notDeclared(consumer);
       const secret = await value();
@@ -55,7 +55,7 @@ export function variableGroupConsumers(deps: DevopsDeps): KindOfConsumer {
       return { changedMeanwhile };
     },
 
-    async look(consumer) {
+    async check(consumer) {
       const found = await groupOf(consumer);
       if (found === undefined) return NOT_CONFIGURED;
       const { organization, place } = found;
@@ -67,7 +67,7 @@ export function variableGroupConsumers(deps: DevopsDeps): KindOfConsumer {
           Object.keys(group.variables ?? {}).some((name) => same(name, consumer.secretName));
         return { holds: linked ? "new" : "gone" };
       }
-      // Nobody can read a copy: that DevOps took it is all there is to know.
+      // A stored copy can't be read. The successful answer of DevOps is the only evidence.
       const copies = copiesOf(organization, place, consumer);
       const there = await Promise.all(copies.map((one) => organization.hasSecretVariable(one)));
       return { holds: there.includes(true) ? "new" : "gone" };
@@ -75,7 +75,7 @@ export function variableGroupConsumers(deps: DevopsDeps): KindOfConsumer {
   };
 }
 
-/** Service connections that sign in with a copy of an application's client secret. */
+/** Refreshes service connections that sign in with a copy of an application's client secret. */
 export function serviceConnectionConsumers(deps: DevopsDeps): KindOfConsumer {
   async function connectionOf(consumer: PlannedConsumer) {
     const found = await placeOf(deps, consumer);
@@ -87,7 +87,7 @@ export function serviceConnectionConsumers(deps: DevopsDeps): KindOfConsumer {
   return {
     sees: () => true,
 
-    async act(consumer, { value }) {
+    async refresh(consumer, { value }) {
       const found = await connectionOf(consumer);
       if (found === undefined) throw notConfigured(consumer);
       const { organization, place } = found;
@@ -95,7 +95,7 @@ export function serviceConnectionConsumers(deps: DevopsDeps): KindOfConsumer {
       return { changedMeanwhile: meanwhile };
     },
 
-    async look(consumer) {
+    async check(consumer) {
       const found = await connectionOf(consumer);
       if (found === undefined) return NOT_CONFIGURED;
       const works = await found.organization.signsIn(found.place, credentialOf(consumer));
@@ -108,7 +108,7 @@ export function serviceConnectionConsumers(deps: DevopsDeps): KindOfConsumer {
 
 const same = (one: string, other: string): boolean => one.toLowerCase() === other.toLowerCase();
 
-/** The variables of a group that are said to hold a copy of the secret. */
+/** Returns the variables of a group that are listed as copies of the secret. */
 const copiesOf = (
   { copies }: DevopsOrganization,
   { projectId, groupId }: Pick<VariablePlace, "projectId" | "groupId">,
@@ -122,7 +122,7 @@ const copiesOf = (
       same(copy.secretName, secretName),
   );
 
-/** `entra.<tenant id>` and the client id stand in place of vault and secret. */
+/** In place of vault and secret there are `entra.<tenant id>` and the client ID. */
 const credentialOf = ({ vaultName, secretName }: PlannedConsumer) => ({
   appId: secretName.toLowerCase(),
   tenantId: vaultName.slice(vaultName.indexOf(".") + 1).toLowerCase(),
@@ -131,11 +131,11 @@ const credentialOf = ({ vaultName, secretName }: PlannedConsumer) => ({
 const targetOf = ({ name }: PlannedConsumer): CallTarget => ({ operation: "give a new value", resource: name });
 
 const notConfigured = (consumer: PlannedConsumer): CloudFailure =>
-  failure("refused", targetOf(consumer), "its organization is not configured any more", {
+  failure("refused", targetOf(consumer), "its organization is no longer configured", {
     remedy: "Configure it with PUT /api/settings/integrations/devops, or change the value in Azure DevOps.",
   });
 
 const notDeclared = (consumer: PlannedConsumer): CloudFailure =>
-  failure("refused", targetOf(consumer), "no variable of the group is said to be a copy of this secret any more", {
+  failure("refused", targetOf(consumer), "no variable of the group is listed as a copy of this secret anymore", {
     remedy: "PUT copies to /api/settings/integrations/devops/copies, or leave the group out.",
   });

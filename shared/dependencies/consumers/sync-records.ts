@@ -2,9 +2,9 @@ import { failure } from "../../platform/azure/failure.ts";
 import { Problem } from "../../platform/http/problem.ts";
 import type { Sync } from "../../sync/sync.ts";
 import { recordIdOf } from "../sync-source.ts";
-import { type KindOfConsumer, NOTHING_CHANGED } from "./kind.ts";
+import { type KindOfConsumer, NOTHING_CHANGED } from "./consumer-kind.ts";
 
-/** Copies that this service keeps: the record is run, and says which version its target has. */
+/** Refreshes copies that this service syncs: runs the sync record and reads the version of its target. */
 export function syncConsumers(sync: Pick<Sync, "get" | "trigger">): KindOfConsumer {
   const unlessGone = async <T>(work: Promise<T>): Promise<T | undefined> =>
     await work.catch((error: unknown) => {
@@ -15,7 +15,7 @@ export function syncConsumers(sync: Pick<Sync, "get" | "trigger">): KindOfConsum
   return {
     sees: () => true,
 
-    async act(consumer) {
+    async refresh(consumer) {
       const triggered = sync.trigger(recordIdOf(consumer.id), { actor: "system", requestId: "rotation" });
       await unlessGone(triggered).catch((error: unknown) => {
         if (!(error instanceof Problem)) throw error;
@@ -25,7 +25,7 @@ export function syncConsumers(sync: Pick<Sync, "get" | "trigger">): KindOfConsum
       return NOTHING_CHANGED;
     },
 
-    async look(consumer, version) {
+    async check(consumer, version) {
       const record = await unlessGone(sync.get(recordIdOf(consumer.id)));
       if (record === undefined) return { holds: "gone" };
       if (record.lastSourceVersion === version && record.state === "inSync") return { holds: "new" };

@@ -1,11 +1,11 @@
-/** Ids of what Azure DevOps has, as resources of the dependencies: its system first, then the path. All in lower case. */
+/** IDs of Azure DevOps objects as resources of dependencies: system, then path. All in lower case. */
 
 const GUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}";
 const PATTERN = new RegExp(
   `^devops:/([a-z0-9-]+)/(${GUID})/(?:variablegroups/([1-9]\\d{0,9})|serviceconnections/(${GUID}))$`,
 );
 
-/** What the ids of a project's groups begin with. */
+/** Returns the ID prefix of a project's groups. */
 export const groupsOf = (organization: string, projectId: string): string =>
   `devops:/${organization}/${projectId}/variablegroups`.toLowerCase();
 export const connectionsOf = (organization: string, projectId: string): string =>
@@ -16,7 +16,7 @@ export const groupId = (organization: string, projectId: string, id: number): st
 export const connectionId = (organization: string, projectId: string, id: string): string =>
   `${connectionsOf(organization, projectId)}/${id.toLowerCase()}`;
 
-/** What an id names; undefined when it is none of these. */
+/** Parses an ID; undefined for other texts. */
 export function devopsPlace(
   id: string,
 ): { organization: string; projectId: string; groupId?: number; connectionId?: string } | undefined {

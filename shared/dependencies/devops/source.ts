@@ -4,18 +4,19 @@ import { isSecret } from "../../devops/variable-groups.ts";
 import { CloudFailure } from "../../platform/azure/failure.ts";
 import { toSingleLine } from "../../platform/http/single-line.ts";
 import { applicationHolder, type Edge, type Resource } from "../edge.ts";
-import type { EdgeSource, NotSeen, ReadingItem } from "../source.ts";
+import type { EdgeSource, NotSeen, ReadingItem } from "../edge-source.ts";
 import { connectionId, connectionsOf, groupId, groupsOf } from "./ids.ts";
 
-/** https://learn.microsoft.com/azure/key-vault/general/about-keys-secrets-certificates#object-identifiers */
+/** Names of secrets: https://learn.microsoft.com/azure/key-vault/general/about-keys-secrets-certificates#object-identifiers */
 const VAULT_NAME = /^[A-Za-z][A-Za-z0-9-]{1,22}[A-Za-z0-9]$/;
 const SECRET_NAME = /^[0-9A-Za-z-]{1,127}$/;
 
 /**
- * What Azure DevOps uses: variable groups that are linked to a key vault, and service connections that sign in as an
- * application. A unit is a project's id. DevOps has no list of changes, and a project costs two requests: it is read whole.
+ * Source of dependencies in Azure DevOps: variable groups that are linked to a key vault, and service connections that sign in
+ * as an application. The units are project IDs. DevOps has no list of changes and a project takes two requests, so projects are
+ * always read completely.
  *
- * @param deps.tenantId - The one whose applications are looked for.
+ * @param deps.tenantId - The tenant whose applications are considered.
  */
 export function devopsSource(deps: { devops: Pick<Devops, "organization">; tenantId(): Promise<string> }): EdgeSource {
   return {
@@ -44,7 +45,7 @@ interface Place {
   signal?: AbortSignal | undefined;
 }
 
-/** One list of a project. What the identity may not see is told; a failure that passes by itself ends the reading. */
+/** Reads one list of a project. Missing permissions become coverage items. A transient failure ends the run. */
 async function* listed<T>(
   { organization, projectId, signal }: Place,
   list: "variableGroups" | "connections",
@@ -67,7 +68,7 @@ async function* listed<T>(
   for (const one of unreadable) yield { notSeen: one };
 }
 
-/** They concern this list alone, and stay until a person mends them. */
+/** Failures that concern only this list and stay until a user fixes them. */
 const LASTING = new Set<CloudFailure["code"]>(["accessDenied", "notFound", "refused", "badResponse"]);
 
 const notSeen = (scope: string, { code, message, remedy }: CloudFailure): NotSeen => ({ scope, code, message, remedy });
@@ -90,7 +91,7 @@ function itemsOfGroup(at: Place, group: VariableGroup): ReadingItem[] {
   return [{ resource, edges: names.map((name) => linkedEdge(resource, vaultName, name, group)) }];
 }
 
-/** Each run of a pipeline reads the secret that is current then: a name is all that the group has of it. */
+/** Each pipeline run reads the current secret. The group stores only its name. */
 function linkedEdge(resource: Resource, vaultName: string, name: string, group: VariableGroup): Edge {
   const disabled = group.variables![name]!.enabled === false;
   return {
@@ -105,7 +106,7 @@ function linkedEdge(resource: Resource, vaultName: string, name: string, group: 
   };
 }
 
-/** The variables that an administrator says are copies. One that is not there, or is none that is kept secret, holds none. */
+/** Returns the variables that an administrator listed as copies. Variables that do not exist or are not secret are skipped. */
 function copiesIn({ organization, projectId }: Place, resource: Resource, group: VariableGroup): Edge[] {
   return organization.copies
     .filter((copy) => copy.groupId === group.id && copy.projectId === projectId.toLowerCase())
@@ -129,7 +130,7 @@ function itemsOfConnection(at: Place, connection: ServiceConnection, tenantId: s
     name: toSingleLine(connection.name),
   };
   const signIn = signInOf(connection);
-  // With a certificate, a federated credential or a managed identity there is no secret that could be missing.
+  // Connections with a certificate, a federated credential or a managed identity have no secret.
   if (signIn?.with !== "secret" || signIn.tenantId !== tenantId) return [{ resource, edges: [] }];
   const edge: Edge = {
     vaultName: applicationHolder(tenantId),

@@ -4,16 +4,16 @@ import type { ContainerApps } from "../../platform/azure/container-apps.ts";
 import { CloudFailure } from "../../platform/azure/failure.ts";
 import type { ResourceRow } from "../azure/finder.ts";
 
-/** A setting of an app with its value: for local variables only. */
+/** An app setting with its value. Never log, store or return it. */
 export interface Setting {
-  /** The list and the name in it, such as `appsettings/DB_PASSWORD`. */
+  /** List and name, such as `appsettings/DB_PASSWORD`. */
   evidence: string;
   value: string;
 }
 
 export interface Settings {
   settings: Setting[];
-  /** Why some of its lists could not be read. */
+  /** Why some of the lists could not be read. */
   failures: CloudFailure[];
 }
 
@@ -22,11 +22,14 @@ export interface SettingsClients {
   containerApps: Pick<ContainerApps, "givenSecrets">;
 }
 
-/** Whose settings are read with their type alone, and whose with their properties. In lower case. */
+/**
+ * Resource types in lower case: the settings of the first are read from the App Service API, those of the second are properties
+ * in Resource Graph.
+ */
 export const SITE_TYPES = ["microsoft.web/sites", "microsoft.web/sites/slots"];
 export const CONTAINER_APP_TYPES = ["microsoft.app/containerapps", "microsoft.app/jobs"];
 
-/** What the settings of one app are. @throws {CloudFailure} notFound when there is no such app. */
+/** Reads the settings of one app. @throws {CloudFailure} notFound if the app does not exist. */
 export async function settingsOf(
   row: ResourceRow,
   clients: SettingsClients,
@@ -48,7 +51,7 @@ export async function settingsOf(
   return { ...given, settings: [...given.settings, ...variablesOf(row)] };
 }
 
-/** Each list with what became of it: one that can't be read hides no other. */
+/** Reads each list. A failure of one list does not hide the others. */
 async function lists(read: Record<string, () => Promise<[name: string, value: string][]>>): Promise<Settings> {
   const found: Settings = { settings: [], failures: [] };
   for (const [list, entries] of Object.entries(read)) {
@@ -72,7 +75,7 @@ const containers = z
   .nullish();
 const properties = z.object({ template: z.object({ containers, initContainers: containers }).nullish() });
 
-/** The environment variables that its containers are given as they are, which Resource Graph has. */
+/** Returns the plain environment variables of the containers, from Resource Graph. */
 function variablesOf(row: ResourceRow): Setting[] {
   const { template } = properties.safeParse(row.properties ?? {}).data ?? {};
   return [...(template?.containers ?? []), ...(template?.initContainers ?? [])].flatMap(({ name: container, env }) =>

@@ -12,36 +12,35 @@ import type { Config } from "../../platform/config/config.ts";
 import type { Randomness } from "../../platform/runtime.ts";
 import type { Tables } from "../../platform/storage/tables.ts";
 import { MINUTE_MS } from "../../platform/time.ts";
+import { createReach } from "../azure/access-check.ts";
 import type { ResourceRow } from "../azure/finder.ts";
 import { FINDER_OF } from "../azure/finders.ts";
 import { resourcesOfTypes } from "../azure/queries.ts";
-import { createReach } from "../azure/reach.ts";
-import { notSeenOf, readRow, resourceOf, unreadableRow } from "../azure/rows.ts";
+import { notSeenOf, readRow, resourceOf, unreadableRow } from "../azure/resource-rows.ts";
 import type { Edge } from "../edge.ts";
-import type { EdgeSource, ReadingItem } from "../source.ts";
+import type { EdgeSource, ReadingItem } from "../edge-source.ts";
 import { CONTAINER_APP_TYPES, SITE_TYPES, settingsOf } from "./settings.ts";
 import { readVaultValues, type VaultValues } from "./vault-values.ts";
 
-/** Apps looked into at a time: see the same of the resource manager's own source. */
+/** Number of apps that are read concurrently, for the same reason as in `azure/source.ts`. */
 const AT_ONCE = 4;
 
-/** Reading the values may take so long, of the 20 minutes of a unit. */
+/** Maximum time for reading the values, out of the 20 minutes of a unit. */
 const VALUES_MS = 12 * MINUTE_MS;
 
-/** What is kept of the values is forgotten so long after the last subscription began, which takes 20 minutes at most. */
+/** Time after which the hashes are dropped, counted from the start of the last subscription, which takes at most 20 minutes. */
 const KEPT_MS = 30 * MINUTE_MS;
 
 const OFF = {
   code: "switchedOff",
-  message: "Settings are not compared with the values of secrets: a copy that people made by hand is not seen.",
-  remedy:
-    "To have them compared set DEPENDENCY_LITERAL_SCAN to true and give the roles that it takes (docs/permissions.md).",
+  message: "Plaintext-secret detection is off: copies of secrets in app settings are not found.",
+  remedy: "To turn it on, set DEPENDENCY_LITERAL_SCAN to true and assign the required roles (docs/permissions.md).",
 };
 
 /**
- * Copies: settings of web apps, function apps, slots, Container Apps and jobs whose value is that of a secret which the identity
- * may read. Off unless `DEPENDENCY_LITERAL_SCAN` says otherwise, and done with readings of everything only. A process reads the
- * values once in a run, keeps hashes of them with a key of its own, and forgets these; that it read them is in the audit log.
+ * Source of plaintext copies: settings of web apps, function apps, slots, Container Apps and jobs whose value equals a secret
+ * that the identity may read. Off unless `DEPENDENCY_LITERAL_SCAN` is true, and part of full runs only. A process reads the
+ * values once per run, stores their HMACs under an in-memory key, and drops them afterwards. The audit log records the read.
  */
 export function createLiteralSource(deps: {
   config: Config;
@@ -51,9 +50,9 @@ export function createLiteralSource(deps: {
   vaults: VaultSecretsClients;
   audit: Appender;
   randomness: Randomness;
-  /** The subscriptions that are watched. @throws {CloudFailure} */
+  /** Returns the monitored subscriptions. @throws {CloudFailure} */
   units(): Promise<string[]>;
-  /** Of the identity's principal: what role assignments name. */
+  /** Returns the object ID of the identity's principal, as role assignments name it. */
   ownObjectId(): Promise<string | undefined>;
 }): EdgeSource {
   const { config, arm, audit } = deps;
@@ -63,7 +62,7 @@ export function createLiteralSource(deps: {
   let kept: { runId: string; values: Promise<VaultValues> } | undefined;
   let forget: NodeJS.Timeout | undefined;
 
-  /** Those of this run. */
+  /** Returns the hashes of this run. */
   function valuesOf(runId: string): Promise<VaultValues> {
     clearTimeout(forget);
     forget = setTimeout(() => {
@@ -72,7 +71,7 @@ export function createLiteralSource(deps: {
     if (kept?.runId !== runId) {
       const values = readValues(runId);
       kept = { runId, values };
-      // Read anew by the next subscription.
+      // The next subscription reads the values again.
       values.catch(() => {
         if (kept?.values === values) kept = undefined;
       });
@@ -92,7 +91,7 @@ export function createLiteralSource(deps: {
       ({ counts }) => ({ details: { ...counts } }),
     );
 
-  /** What is to be told of one app. */
+  /** Reads one app and compares its settings. */
   async function look(row: ResourceRow, values: VaultValues, signal: AbortSignal | undefined): Promise<ReadingItem[]> {
     const finder = FINDER_OF.get(row.type);
     if (!finder) return [];

@@ -10,8 +10,8 @@ import type { Config } from "../../platform/config/config.ts";
 import type { Randomness } from "../../platform/runtime.ts";
 import { keyEnd } from "../../platform/storage/keys.ts";
 import type { Tables } from "../../platform/storage/tables.ts";
-import type { NotSeen } from "../source.ts";
-import { candidatesIn, isTelling } from "./comparable.ts";
+import type { NotSeen } from "../edge-source.ts";
+import { candidatesIn, isTelling } from "./comparable-values.ts";
 
 /** A secret of a key vault. */
 interface SecretPlace {
@@ -19,44 +19,50 @@ interface SecretPlace {
   name: string;
 }
 
-/** What was read, in numbers. */
+/** Counts of the values that were read. */
 interface ValueCounts {
   vaults: number;
-  /** Values that were read, those among them that are too short or too regular to be looked for, and vaults not read to the end. */
+  /**
+   * Values that were read, values among them that are too short or too regular to compare, and vaults that were not read
+   * completely.
+   */
   values: number;
   leftOut: number;
   vaultsNotRead: number;
 }
 
-/** The values of secrets, as hashes with a key that nobody has but this object: it answers where a text stands, and no value. */
+/** HMACs of secret values under an in-memory key. Texts can be looked up, values cannot be read back. */
 export interface VaultValues {
   readonly counts: ValueCounts;
-  /** Something could not be read that may be the next time. */
+  /** Whether a read failed that may succeed in the next run. */
   readonly incomplete: boolean;
-  /** The secrets whose value stands in a setting. */
+  /** Returns the secrets whose value occurs in a setting. */
   heldIn(setting: string): SecretPlace[];
-  /** The vaults of a subscription whose values could not all be read. */
+  /** Returns the vaults of a subscription whose values could not all be read. */
   notSeenIn(subscriptionId: string): NotSeen[];
 }
 
 type Vault = Pick<VaultRecord, "id" | "name" | "source" | "vaultUri" | "subscriptionId">;
 
 const VAULTS_AT_ONCE = 4;
-/** Of one vault. https://learn.microsoft.com/azure/key-vault/general/service-limits: 4,000 in 10 seconds a vault and region. */
+/**
+ * Number of concurrent reads of one vault. Key Vault allows 4,000 in 10 seconds for a vault and region:
+ * https://learn.microsoft.com/azure/key-vault/general/service-limits
+ */
 const SECRETS_AT_ONCE = 4;
-/** Each takes some 200 bytes. */
+/** Maximum number of values in memory. Each takes about 200 bytes. */
 const MOST_VALUES = 200_000;
-/** A vault of which so many secrets are denied, and none is not, is left. Roles may be given for single secrets. */
+/** Skip the rest of a vault after this many denials if no secret could be read. Roles may be assigned for single secrets. */
 const DENIALS = 10;
 /** Characters of a hash: 132 bits. */
 const HASH_LENGTH = 22;
 
-/** What may pass by itself. */
+/** Transient failures. */
 const PASSING: ReadonlySet<FailureCode> = new Set(["throttled", "unreachable", "timedOut"]);
 
 /**
- * Reads the current value of every enabled secret that the identity may read of the inventory's key vaults in these
- * subscriptions, the service's own vault left out. A request per 1,000 vaults and per 1,000 secrets of a vault, and a call for each secret.
+ * Reads the current values of all enabled secrets that the identity may read in these subscriptions' vaults, except the
+ * service's own vault. Makes one request per 1,000 vaults, one per 1,000 secrets of a vault, and one for each secret.
  */
 export async function readVaultValues(
   deps: {
@@ -95,7 +101,7 @@ export async function readVaultValues(
     notSeen.set(subscription, [...(notSeen.get(subscription) ?? []), { scope: id, code, message, remedy }]);
   }
 
-  /** @returns Why it was left before its end, or why some of its secrets could not be read. */
+  /** @returns Why the vault was skipped, or why some of its secrets could not be read. */
   async function readVault(vault: Vault, secrets: VaultSecrets): Promise<CloudFailure | "tooMany" | undefined> {
     let [denied, read] = [0, 0];
     let failure: CloudFailure | undefined;
@@ -130,7 +136,7 @@ export async function readVaultValues(
 
   async function readOne(vault: Vault): Promise<void> {
     if (sourceOf(vault) !== "keyVault" || isServiceVault(config, vault.name)) return;
-    // What left the scope stays in the inventory for a while.
+    // Vaults that are out of scope stay in the inventory for a while.
     if (!watched.has(vault.subscriptionId.toLowerCase())) return;
     counts.vaults++;
     let failure: CloudFailure | "tooMany" | undefined;

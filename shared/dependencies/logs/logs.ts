@@ -7,36 +7,36 @@ import type { Clock, Randomness } from "../../platform/runtime.ts";
 import type { Tables } from "../../platform/storage/tables.ts";
 import type { SettingValues } from "../../settings/settings.ts";
 import { keyVaultNames } from "../azure/key-vault-names.ts";
-import type { EdgeSource } from "../source.ts";
-import { createExpectedReaders } from "./expected.ts";
+import type { EdgeSource } from "../edge-source.ts";
+import { createExpectedReaders } from "./expected-readers.ts";
 import { createWorkspaceReader } from "./read-workspace.ts";
 import { createLogSource } from "./source.ts";
-import { createUnusedSecrets, type KnownSecret, type UnusedSecrets } from "./unused.ts";
+import { createUnusedSecrets, type KnownSecret, type UnusedSecrets } from "./unused-secrets.ts";
 import { createUsage, type Usage } from "./usage.ts";
 
-/** What the logs of vaults and of sign-ins tell. */
+/** Results of the vault and sign-in logs. */
 export interface Logs {
-  /** Readers as consumers. */
+  /** Source of dependencies: readers as consumers. */
   source: EdgeSource;
-  /** Who read what, when last. */
+  /** Last reads of assets. */
   usage: Usage;
-  /** Secrets that nobody read for long. */
+  /** Secrets without reads for a long time. */
   unused: Pick<UnusedSecrets, "of">;
 }
 
 /**
- * Use that logs have seen: of vaults' assets, and of applications' credentials. The Log Analytics workspaces that the
- * configuration names are each asked once an hour at most, whoever wants to know, and what they say is kept.
+ * Reads use of vault assets and of application credentials from logs. Each configured Log Analytics workspace is queried at
+ * most once an hour, and the results are stored.
  */
 export function createLogs(deps: {
   tables: Tables;
   config: Config;
   logAnalytics: LogAnalytics;
-  /** Of the service. @throws {CloudFailure} */
+  /** Returns the object ID of the service's identity. @throws {CloudFailure} */
   ownObjectId(): Promise<string | undefined>;
   settings: { values(): Promise<Pick<SettingValues, "unusedSecretDays">> };
   inventory: Pick<Inventory, "moment"> & { assets: Pick<AssetQueries, "list"> };
-  /** Has compliance look at a vault again, and at these of its assets (`<type>.<name>`). */
+  /** Requests a compliance evaluation of these assets of a vault (`<type>.<name>`). */
   unusedChanged: (vaultName: string, assets: string[]) => Promise<void>;
   clock: Clock;
   randomness: Randomness;

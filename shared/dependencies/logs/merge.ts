@@ -3,15 +3,15 @@ import { DAY_MS } from "../../platform/time.ts";
 import type { SignInLine, UseLine, VaultLine } from "./query.ts";
 import { type AssetUseRecord, type Reader, readersOf, type SignInRecord, type VaultUseRecord } from "./rows.ts";
 
-// What a reading adds to what is known. Everything is a latest instant, or the count of a whole day that a later reading counts
-// again: the same rows may be read any number of times.
+// Merges the result of a query into the stored state. Values are latest times, or counts of whole days that a later query
+// counts again, so the same rows can be merged any number of times.
 
-/** Readers of one asset that are kept: those that read last. */
+/** Maximum number of readers that are stored for one asset, most recent first. */
 const MAX_READERS = 200;
-/** Versions of one reader, and days of its counts. */
+/** Maximum number of versions of one reader, and of days of its counts. */
 const MAX_VERSIONS = 10;
 export const DAYS_COUNTED = 30;
-/** Vaults are listed by every scan, some times a day: after so long without an event the log has a gap. */
+/** Scans list each vault several times a day, so a longer time without events is a gap in the log. */
 const LONGEST_SILENCE_MS = 2 * DAY_MS;
 
 export function mergedAsset(
@@ -36,7 +36,11 @@ export function mergedAsset(
   };
 }
 
-/** @param lines - All of the reader that this reading has of the asset. */
+/**
+ * Merges one reader.
+ *
+ * @param lines - All lines of this query for the reader and the asset.
+ */
 function mergedReader(
   before: Reader | undefined,
   lines: readonly UseLine[],
@@ -62,7 +66,7 @@ function mergedReader(
   };
 }
 
-/** The most that any reading has counted of a day: each reads days from their beginning. */
+/** Keeps the larger count of each day. Queries always count whole days. */
 function mergedDays(before: Reader["days"], lines: readonly UseLine[]): Reader["days"] {
   const days = new Map(before);
   for (const [day, own] of Map.groupBy(lines, (line) => line.day)) {
@@ -95,7 +99,7 @@ export const mergedSignIn = (before: SignInRecord | undefined, lines: readonly S
   lastAt: latest(before?.lastAt, ...lines.map(({ lastAt }) => lastAt)),
 });
 
-/** ISO texts of one zone sort. */
+/** ISO texts of one time zone sort by time. */
 export const latest = (...instants: (string | undefined)[]): string =>
   instants
     .filter((one) => one !== undefined)

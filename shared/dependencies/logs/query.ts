@@ -3,8 +3,8 @@ import type { AssetType } from "../../inventory/asset.ts";
 import type { KeyVaultNames } from "../azure/key-vault-names.ts";
 
 /**
- * Operations of Key Vault that use an asset. https://learn.microsoft.com/azure/key-vault/general/logging#interpret-your-key-vault-logs
- * A list shows names alone, so it is no use.
+ * Operations of Key Vault that count as use of an asset. A list returns only names, so it does not count.
+ * https://learn.microsoft.com/azure/key-vault/general/logging#interpret-your-key-vault-logs
  */
 export const USES = [
   "SecretGet",
@@ -19,14 +19,14 @@ export const USES = [
 ] as const;
 
 /**
- * What a workspace's logs come to in a span, by day: who used which version of which asset, when each vault wrote to the log at
- * all, and which credentials of applications signed in. One row for each, however many the log has.
+ * Returns the query that summarizes a workspace's logs by day: who used which version of which asset, when each vault wrote to
+ * the log, and which application credentials signed in. The result has one row for each, however many events there are.
  *
- * A vault's events lie in `AZKVAuditLogs`, or in `AzureDiagnostics` where its diagnostic setting is an older one; where a table is
- * missing the others answer. https://learn.microsoft.com/azure/azure-monitor/reference/tables/azkvauditlogs,
+ * Events of vaults are in `AZKVAuditLogs`, or in `AzureDiagnostics` for older diagnostic settings. A missing table does not
+ * fail the query. https://learn.microsoft.com/azure/azure-monitor/reference/tables/azkvauditlogs,
  * https://learn.microsoft.com/azure/azure-monitor/reference/tables/aadserviceprincipalsigninlogs
  *
- * @param own - The object id of the service, whose own reads are no use.
+ * @param own - Object ID of this service, whose own reads do not count.
  */
 export const summaryQuery = (own: readonly string[]): string => `let Uses = dynamic(${JSON.stringify(USES)});
 let Own = dynamic(${JSON.stringify(own.filter((id) => GUID.test(id)))});
@@ -67,26 +67,26 @@ union
 
 const GUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-/** Uses of one version of an asset by one caller on one day. Instants are ISO 8601. */
+/** Uses of one version of an asset by one caller on one day. Times are ISO 8601. */
 export interface UseLine {
   vaultName: string;
   type: AssetType;
   name: string;
-  /** Absent where the log does not say which. */
+  /** Absent if the log does not contain it. */
   version?: string;
   operation: string;
-  /** The object id; of a log without one the client id or the user's name. */
+  /** Object ID. If the log has none, the client ID or user name. */
   callerId: string;
   appId?: string;
   userName?: string;
-  /** The resource whose managed identity it is. */
+  /** The resource whose managed identity the caller is. */
   identityOf?: string;
   day: string;
   lastAt: string;
   rows: number;
 }
 
-/** That a vault wrote to the log on a day. */
+/** First and last event of a vault on a day. */
 export interface VaultLine {
   vaultName: string;
   firstAt: string;
@@ -129,10 +129,10 @@ const Line = z.object({
   Rows: z.coerce.number().int().nonnegative(),
 });
 
-/** Names of callers are anybody's to choose: so much of one is kept. */
+/** Names of callers can have any length, so they are cut. */
 const MAX_NAME = 200;
 
-/** What names no asset of a vault in this cloud is left out, as a request for another's is. */
+/** Parses the rows of the query. Skips rows that name no vault asset of this cloud. */
 export function summaryOf(rows: readonly unknown[], names: KeyVaultNames): Summary {
   const found: Summary = { uses: [], vaults: [], signIns: [] };
   for (const row of rows) {

@@ -8,7 +8,7 @@ import { pack } from "../../platform/storage/packed-members.ts";
 import { type Fence, insert, type Operation, put, remove, type Tables } from "../../platform/storage/tables.ts";
 import { DAY_MS, HOUR_MS, SECOND_MS } from "../../platform/time.ts";
 import type { KeyVaultNames } from "../azure/key-vault-names.ts";
-import type { ExpectedReaders } from "./expected.ts";
+import type { ExpectedReaders } from "./expected-readers.ts";
 import { latest, mergedAsset, mergedSignIn, mergedVault } from "./merge.ts";
 import { type Summary, summaryOf, summaryQuery } from "./query.ts";
 import {
@@ -32,26 +32,26 @@ import {
   type WorkspaceRecord,
   WorkspaceRows,
 } from "./rows.ts";
-import { unexpectedReaderOperation } from "./unexpected.ts";
+import { unexpectedReaderOperation } from "./unexpected-readers.ts";
 
-/** What arrives so late is still read. A log has an event after some minutes; hours are known of. */
+/** Events that arrive this late are still read. Logs usually lag by minutes. Hours have been observed. */
 const LATE_MS = 6 * HOUR_MS;
-/** So far back the first reading goes. After a longer time without one, what is between is not read any more. */
+/** Period of the first query. After a longer time without a query, the gap is not read. */
 const LONGEST_SPAN_MS = 7 * DAY_MS;
-/** After so many failures in a row the span is the shortest: a longer one may be why. */
+/** After this many consecutive failures the shortest period is queried, because a long one may be the cause. */
 const FAILURES_BEFORE_SHORT = 3;
-/** The log's clock may be ahead of ours. */
+/** The log's clock may be ahead of this service's. */
 const AHEAD_MS = 10 * 60 * SECOND_MS;
-/** How long it is kept that a reader was unexpected: far longer than anybody takes to tell of it. */
+/** Retention of events about unexpected readers, much longer than alerts need. */
 const KEEP_NEWS_MS = 30 * DAY_MS;
-/** What nobody did for so long is forgotten. */
+/** Retention of unused entries. */
 const FORGOTTEN_MS = 400 * DAY_MS;
 
-/** Reads the workspaces that are named. */
+/** Queries the configured workspaces. */
 export interface WorkspaceReader {
   /**
-   * Asks a workspace, unless that was done within this hour, and writes what it says. Answers how far it was read; a failure of
-   * the workspace stands in there.
+   * Queries a workspace, unless that was done within this hour, and stores the result. Returns the workspace's state, including
+   * a failure.
    */
   read(workspaceId: string, signal?: AbortSignal): Promise<WorkspaceRecord>;
 }
@@ -59,10 +59,10 @@ export interface WorkspaceReader {
 export interface WorkspaceReaderDeps {
   tables: Tables;
   logAnalytics: LogAnalytics;
-  /** The service's own. @throws {CloudFailure} */
+  /** Returns the object ID of the service's identity. @throws {CloudFailure} */
   ownObjectId(): Promise<string | undefined>;
   names: KeyVaultNames;
-  /** The service's own key vault is never a subject. */
+  /** The service's own key vault is excluded. */
   isServiceVault: (vaultName: string) => boolean;
   expected: ExpectedReaders;
   clock: Clock;
@@ -74,7 +74,10 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
 
   const find = (workspaceId: string) => tables.get(WorkspaceRows, WORKSPACES, workspaceId);
 
-  /** The workspace's row, once this hour's query is this worker's; undefined when it is somebody else's, or was sent. */
+  /**
+   * Claims the query of this hour and returns the workspace's row. Returns undefined if another worker has claimed it, or it
+   * was already sent.
+   */
   async function claimed(workspaceId: string, now: Date): Promise<Row<WorkspaceRecord> | undefined> {
     const hour = new Date(Math.floor(now.getTime() / HOUR_MS) * HOUR_MS).toISOString();
     const before = await find(workspaceId);
@@ -113,7 +116,8 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
       await repeatOnConflict(async (attempt) => {
         if (attempt > 1) {
           await fence.take();
-          // A taking may have come late. Whoever reads a later hour claims it before he takes the fence: then this fails.
+          // The fence may have been taken by a delayed worker of an earlier hour. A worker of a later hour claims the row
+          // first: then this write fails.
           held = await tables.replace(WorkspaceRows, held);
         }
         await write(workspaceId, summary, fence, now);
@@ -155,8 +159,8 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
   }
 
   /**
-   * Looks who was not expected, where that was not known yet. What is to be told is written before the row that says it was
-   * looked at: who dies between writes it once more, under the same id.
+   * Decides which new readers are unexpected. The event is written before the row that stores the decision: after a crash in
+   * between, the event is written again with the same ID.
    */
   function judged(workspaceId: string, now: Date) {
     const look = deps.expected.reading();
@@ -180,14 +184,14 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
       try {
         if (row) await readClaimed(row, now, signal);
       } catch (error) {
-        // Another worker reads it for a later hour.
+        // Another worker reads the workspace for a later hour.
         if (!isConflict(error)) throw error;
       }
       return withoutKeys((await find(workspaceId))!);
     },
   };
 
-  /** Merges what a reading brings with the rows of one kind, page by page, and takes away what is forgotten. */
+  /** Merges the result of a query into the rows of one kind, page by page, and deletes rows past their retention. */
   async function bringUpToDate<R extends { lastAt: string }, L>(
     { workspaceId, fence, forgotten }: Walk,
     prefix: string,
@@ -221,11 +225,11 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
   }
 }
 
-/** One reading's way through the rows of a workspace. */
+/** Context of one query's pass over the rows of a workspace. */
 interface Walk {
   workspaceId: string;
   fence: Fence;
-  /** What was seen last before this instant leaves. */
+  /** Rows last seen before this time are deleted. */
   forgotten: string;
 }
 
@@ -233,7 +237,7 @@ async function writeAll(fence: Fence, operations: readonly Operation[]): Promise
   if (operations.length > 0) await fence.write(operations);
 }
 
-/** From the beginning of a day, so that the counts of its days are whole. */
+/** Returns the period to query. It starts at the beginning of a day, so that the counts of its days are complete. */
 function spanOf({ readTo, failures }: WorkspaceRecord, now: Date): { from: Date; to: Date } {
   const shortest = now.getTime() - LATE_MS;
   const longest = now.getTime() - LONGEST_SPAN_MS;
@@ -242,7 +246,7 @@ function spanOf({ readTo, failures }: WorkspaceRecord, now: Date): { from: Date;
   return { from: new Date(Math.floor(from / DAY_MS) * DAY_MS), to: new Date(now.getTime() + AHEAD_MS) };
 }
 
-/** What a reading changes of the workspace's own row. */
+/** Returns the changes of the workspace's own row. */
 function progress(
   before: WorkspaceRecord,
   { from }: { from: Date },

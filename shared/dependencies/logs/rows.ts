@@ -7,8 +7,8 @@ import { fenceEntity } from "../../platform/storage/tables.ts";
 import { Failure } from "../rows.ts";
 
 /**
- * Rows of what logs have seen. Each workspace has a partition, so that what one reading brings is written under its fence; the
- * workspaces' own rows have one together.
+ * Rows of log results. Each workspace has a partition, so that one query's results are written under its fence. The workspaces'
+ * own rows share one partition.
  */
 export const TABLE = "Usage";
 export const WORKSPACES = "workspaces";
@@ -16,43 +16,43 @@ export const WORKSPACES = "workspaces";
 export const UsageFences = fenceEntity(TABLE);
 export const FENCE_KEY = "f";
 
-/** How far a workspace was read. */
+/** State of a workspace. */
 export const WorkspaceRecord = z.object({
   workspaceId: z.string(),
-  /** The hour, as an ISO 8601 instant, in which it was last asked: once an hour at most, whatever came of it. */
+  /** Start of the hour, ISO 8601, of the last query. There is at most one query an hour, whatever the result. */
   askedHour: z.string(),
-  /** It is not asked before, since it said so. */
+  /** No query before this time, from the workspace's Retry-After. */
   notBefore: z.string().optional(),
-  /** All from here on was read without a gap … */
+  /** Start of the period that was read without gaps. */
   readFrom: z.string().optional(),
-  /** … up to here. What arrives in the log later is read for some hours more. */
+  /** End of that period. Events that arrive late are still read for some hours. */
   readTo: z.string().optional(),
-  /** The last sign-in of an application that it has. */
+  /** Last sign-in of any application in the log. */
   signInAt: z.string().optional(),
-  /** Failures in a row. */
+  /** Number of consecutive failures. */
   failures: z.int(),
   failure: Failure.extend({ at: z.string() }).optional(),
 });
 export type WorkspaceRecord = z.infer<typeof WorkspaceRecord>;
 export const WorkspaceRows = entity(TABLE, WorkspaceRecord);
 
-/** Who uses an asset, as a log has seen it. */
+/** A user of an asset, from a log. */
 export const Reader = z.object({
-  /** The object id; of a log without one the client id or the user's name. In lower case. */
+  /** Object ID. If the log has none, the client ID or user name. In lower case. */
   id: z.string(),
   appId: z.string().optional(),
-  /** A person. */
+  /** User name, if the reader is a person. */
   userName: z.string().optional(),
-  /** Of an application, as its sign-ins name it. */
+  /** Name of the application, from its sign-ins. */
   name: z.string().optional(),
   identityOf: z.string().optional(),
   operations: z.array(z.string()),
   lastAt: z.string(),
-  /** Uses by day, the newest last. */
+  /** Uses by day, latest last. */
   days: z.array(z.tuple([z.string(), z.int()])),
-  /** When each version was used last, the newest last. */
+  /** Last use of each version, latest last. */
   versions: z.array(z.tuple([z.string(), z.string()])),
-  /** Whether it was a known consumer, or entitled, when that was looked at; absent until it could be. */
+  /** Whether the reader was a known consumer or had access when this was decided. Absent while undecided. */
   expected: z.boolean().optional(),
 });
 export type Reader = z.infer<typeof Reader>;
@@ -62,15 +62,15 @@ export const AssetUseRecord = z.object({
   type: z.enum(ASSET_TYPES),
   name: z.string(),
   lastAt: z.string(),
-  /** `Reader`s, deflated. */
+  /** `Reader`s, compressed. */
   readers: z.instanceof(Uint8Array),
-  /** Others were seen before those; the last to read are kept. */
+  /** Whether there were more readers. The most recent are stored. */
   more: z.boolean().optional(),
 });
 export type AssetUseRecord = z.infer<typeof AssetUseRecord>;
 export const AssetUses = entity(TABLE, AssetUseRecord);
 
-/** Since when a vault's events are in the log without a gap. */
+/** Start of a vault's events in the log without a gap. */
 export const VaultUseRecord = z.object({ vaultName: z.string(), since: z.string(), lastAt: z.string() });
 export type VaultUseRecord = z.infer<typeof VaultUseRecord>;
 export const VaultUses = entity(TABLE, VaultUseRecord);
@@ -79,7 +79,7 @@ export const SignInRecord = z.object({ appId: z.string(), keyId: z.string(), nam
 export type SignInRecord = z.infer<typeof SignInRecord>;
 export const SignIns = entity(TABLE, SignInRecord);
 
-/** Somebody nobody expected has read an asset, for who tells people of it. */
+/** An event for alerts: an unexpected reader of an asset. */
 export const UnexpectedReader = z.object({
   at: z.string(),
   vaultName: z.string(),
@@ -93,19 +93,19 @@ export type UnexpectedReader = z.infer<typeof UnexpectedReader>;
 export const UnexpectedReaders = entity(TABLE, UnexpectedReader);
 
 /**
- * Of which secrets of a vault compliance was told whether they are used, as `<type>.<name>`, and the day of the last look. Of a
- * vault with many the further ones are in rows of their own.
+ * The unused secrets of a vault (`<type>.<name>`) as last reported to compliance, with the day. If there are many, the others
+ * are in further rows.
  */
 const ReportedUnusedRecord = z.object({
   lookedOn: z.string(),
   assets: z.instanceof(Uint8Array),
-  /** How many rows there are of the vault; absent: this one. */
+  /** Number of rows of the vault. Absent: only this one. */
   rows: z.int().optional(),
 });
 export type ReportedUnusedRecord = z.infer<typeof ReportedUnusedRecord>;
 export const ReportedUnused = entity(TABLE, ReportedUnusedRecord);
 export const UNUSED = "unused";
-/** The names of so many secrets, deflated, stay below the 1 MiB of a row: one has 127 characters at most. */
+/** Maximum number of names in one row. With up to 127 characters each, compressed, they stay below the 1 MiB of a row. */
 export const NAMES_PER_ROW = 5000;
 export const furtherUnusedKey = (vaultKey: string, index: number): string =>
   index === 0 ? vaultKey : `${vaultKey}|${index}`;
@@ -114,7 +114,7 @@ const text = (part: string): string => keyText(part.toLowerCase());
 export const ASSET_USES = "a|";
 export const VAULT_USES = "v|";
 export const SIGN_INS = "s|";
-/** By the time they were noticed. */
+/** Returns the key of an event, sorted by time. */
 export const UNEXPECTED = "n|";
 export const assetUseKey = ({ vaultName, type, name }: { vaultName: string; type: AssetType; name: string }): string =>
   `${ASSET_USES}${text(vaultName)}|${type}|${text(name)}`;
@@ -122,7 +122,7 @@ export const vaultUseKey = (vaultName: string): string => VAULT_USES + text(vaul
 export const signInKey = (appId: string, keyId: string): string => `${SIGN_INS}${text(appId)}|${text(keyId)}`;
 export const under = (partitionKey: string, prefix: string) => ({ partitionKey, from: prefix, before: keyEnd(prefix) });
 
-/** @throws StorageCorrupt when the row of the use in the workspace holds no readers. */
+/** Returns the readers of an asset in a workspace. @throws StorageCorrupt if the row contains no readers. */
 export const readersOf = (workspaceId: string, use: AssetUseRecord): Reader[] =>
   withCorruptRowErrors(AssetUses, { partitionKey: workspaceId, rowKey: assetUseKey(use) }, "readers", () =>
     unpackBytes(use.readers, z.array(Reader)),

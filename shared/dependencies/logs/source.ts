@@ -2,16 +2,19 @@ import { withoutKeys } from "../../platform/storage/entity.ts";
 import type { Tables } from "../../platform/storage/tables.ts";
 import { DAY_MS } from "../../platform/time.ts";
 import { type Edge, principalId, type Resource } from "../edge.ts";
-import type { EdgeSource, ReadingItem } from "../source.ts";
+import type { EdgeSource, ReadingItem } from "../edge-source.ts";
 import type { WorkspaceReader } from "./read-workspace.ts";
 import { ASSET_USES, type AssetUseRecord, AssetUses, type Reader, readersOf, under } from "./rows.ts";
-import { nameOfReader } from "./unexpected.ts";
-import type { UnusedSecrets } from "./unused.ts";
+import { nameOfReader } from "./unexpected-readers.ts";
+import type { UnusedSecrets } from "./unused-secrets.ts";
 
-/** A use that no log has seen for longer is no dependency any more. */
+/** A use that is missing from all logs for longer is no dependency anymore. */
 const KEPT_MS = 90 * DAY_MS;
 
-/** Who reads assets, as the vaults' logs in the named workspaces show it. What is known stays while a workspace can't be read. */
+/**
+ * Source of dependencies from logs: readers of assets in the configured workspaces. Known readers stay while a workspace can't
+ * be read.
+ */
 export function createLogSource(deps: {
   tables: Tables;
   workspaceIds: readonly string[];

@@ -4,7 +4,7 @@ import type { Clock } from "../../platform/runtime.ts";
 import { withoutKeys } from "../../platform/storage/entity.ts";
 import type { Tables } from "../../platform/storage/tables.ts";
 import { DAY_MS, HOUR_MS } from "../../platform/time.ts";
-import type { OldVersionRead, SecretUsage } from "../../rotation/usage.ts";
+import type { OldVersionRead, SecretUsage } from "../../rotation/secret-usage.ts";
 import { DAYS_COUNTED, latest } from "./merge.ts";
 import type { WorkspaceReader } from "./read-workspace.ts";
 import {
@@ -21,46 +21,46 @@ import {
   type WorkspaceRecord,
   WorkspaceRows,
 } from "./rows.ts";
-import { nameOfReader, unexpectedSince } from "./unexpected.ts";
+import { nameOfReader, unexpectedSince } from "./unexpected-readers.ts";
 
-/** A log that was read this long ago is read as far as now: it is read once an hour, and a worker may be late. */
+/** A log that was read within this time counts as current: it is read once an hour, and a worker may be late. */
 const STALE_MS = 3 * HOUR_MS;
 
-/** One who uses an asset, as the named logs have seen it. */
+/** A user of an asset, from all configured logs. */
 export interface SeenReader extends Omit<Reader, "days" | "versions"> {
-  /** The name of the person or application, or its id. */
+  /** Name of the person or application, or its ID. */
   title: string;
-  /** Uses in the last 30 days that the logs have. */
+  /** Number of uses in the last 30 days, as far as the logs cover them. */
   uses: number;
   versions: { version: string; lastAt: string }[];
 }
 
-/** Of one asset. */
+/** Logged use of one asset. */
 export interface AssetUsage {
   lastAt: string | undefined;
-  /** The last to read first. */
+  /** Most recent first. */
   readers: SeenReader[];
-  /** There were others, longer ago. */
+  /** Whether there were more readers, longer ago. */
   more: boolean;
-  /** How far each named workspace was read. */
+  /** State of each configured workspace. */
   logs: LogState[];
 }
 
 export interface LogState {
   workspaceId: string;
-  /** Read without a gap from … to; undefined while it was never read. */
+  /** Period that was read without gaps. Undefined if the workspace was never read. */
   readFrom: string | undefined;
   readTo: string | undefined;
-  /** Since when the vault's events are in it without a gap; undefined where it has none. */
+  /** Start of the vault's events in the log without a gap. Undefined if there are none. */
   vaultSince: string | undefined;
   failure: WorkspaceRecord["failure"];
 }
 
-/** What the logs of the named workspaces have seen. */
+/** Answers queries about use from the logs of the configured workspaces. */
 export interface Usage extends SecretUsage {
-  /** Of an asset. Three requests a workspace. */
+  /** Returns the use of an asset. Makes three requests for each workspace. */
   of(place: AssetPlace): Promise<AssetUsage>;
-  /** Readers whom nobody expected, since an instant. */
+  /** Lists unexpected readers since a time. */
   unexpected(from: Date): AsyncGenerator<UnexpectedReader[]>;
 }
 
@@ -72,7 +72,7 @@ export function createUsage(deps: {
 }): Usage {
   const { tables, workspaceIds, reader, clock } = deps;
 
-  /** All workspaces, asked where that was not done within this hour. */
+  /** Returns the states of all workspaces, after querying those that were not queried within this hour. */
   const brought = () => pMap(workspaceIds, (id) => reader.read(id), { concurrency: 2 });
 
   const readersIn = async (workspaceId: string, place: AssetPlace): Promise<{ readers: Reader[]; more: boolean }> => {
@@ -130,7 +130,7 @@ export function createUsage(deps: {
     async unreadSignIns() {
       const now = clock.now().getTime();
       return (await brought()).flatMap(({ workspaceId, readTo, signInAt, failure }) => {
-        // One that was read and has no sign-in of any application gets none.
+        // A workspace that was read and contains no sign-in of any application does not receive sign-ins.
         if (readTo !== undefined && signInAt === undefined) return [];
         if (failure === undefined && readTo !== undefined && now - Date.parse(readTo) <= STALE_MS) return [];
         const why = failure ? `${failure.message} ${failure.remedy}` : "It was not read for some hours.";
@@ -146,7 +146,7 @@ function seen(ones: readonly Reader[], now: Date): SeenReader {
   const [first] = [...ones].sort((a, b) => (a.lastAt > b.lastAt ? -1 : 1));
   const { days: _d, versions: _v, ...reader } = first!;
   const from = new Date(now.getTime() - DAYS_COUNTED * DAY_MS).toISOString().slice(0, 10);
-  // A vault may send its log to several workspaces: what each has of a day is the same.
+  // A vault may send its log to several workspaces, which then have the same counts.
   const days = new Map<string, number>();
   const versions = new Map<string, string>();
   for (const one of ones) {

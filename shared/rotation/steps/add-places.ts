@@ -1,29 +1,29 @@
 import { Problem } from "../../platform/http/problem.ts";
-import { lastingFailure } from "../conditions.ts";
+import { lastingFailure } from "../end-conditions.ts";
 import { matchAt } from "../plan.ts";
-import { planned, refuseTooMany } from "../plan-consumers.ts";
+import { refuseTooMany, toRotationConsumer } from "../plan-consumers.ts";
 import { placeOf, vaultOf } from "../publications.ts";
 import { clientSecretOf, isVaultSecret, type Publication, type RotationRecord } from "../rotation.ts";
-import { NeedsPerson } from "../stop.ts";
+import type { StepContext } from "../step-context.ts";
+import { NeedsAttention } from "../step-errors.ts";
 import { isCertain, placeKey, type Target } from "../targets.ts";
-import type { Turn } from "../turn.ts";
 import { holdsOld } from "./publish.ts";
 
 /**
- * Adds newly confirmed places, and places of earlier rotations that were unreadable, together with their consumers. The rotation returns
- * to `publishing`: the places are written and verified, and the overlap restarts.
+ * Adds newly confirmed places, and places of earlier rotations that were unreadable, together with their consumers. The
+ * rotation returns to `publishing`: the places are written and verified, and the overlap period restarts.
  *
  * @returns Whether places were added. Also false if places can't be read permanently; `reasonsAgainstEnd` reports that.
- * @throws {NeedsPerson} when one can't be written as it is; {CloudFailure} that is retried within minutes.
+ * @throws {NeedsPerson} if a place can't be written; {CloudFailure} that is retried within minutes.
  */
-export async function addPlaces(turn: Turn): Promise<boolean> {
-  const { placeConfirmedAt } = turn.record;
-  const added = mayGainPlaces(turn.record) ? await placesToAdd(turn) : [];
-  const plan = added.length > 0 ? await planFor(turn, added) : undefined;
+export async function addPlaces(context: StepContext): Promise<boolean> {
+  const { placeConfirmedAt } = context.record;
+  const added = mayGainPlaces(context.record) ? await placesToAdd(context) : [];
+  const plan = added.length > 0 ? await planFor(context, added) : undefined;
   if (plan === undefined && placeConfirmedAt === undefined) return false;
   const keys = new Set(added.map(placeKey));
-  await turn.save((now) => ({
-    // Keeps the mark if another place was confirmed in the meantime, so that the next turn adds it.
+  await context.save((now) => ({
+    // Keeps the mark if another place was confirmed in the meantime, so that the next run adds it.
     ...(now.placeConfirmedAt === placeConfirmedAt && { placeConfirmedAt: undefined }),
     ...(plan !== undefined && {
       publications: [...now.publications, ...plan.publications],
@@ -38,14 +38,14 @@ export async function addPlaces(turn: Turn): Promise<boolean> {
   return plan !== undefined;
 }
 
-/** Whether a rotation that overlaps writes further places. */
+/** Returns whether the rotation accepts further places during its overlap period. */
 function mayGainPlaces(record: RotationRecord): boolean {
   const { updateKeyVaults, reason, finish } = record;
   return !isVaultSecret(record) && updateKeyVaults && reason !== "compromised" && !finish?.force;
 }
 
-async function placesToAdd(turn: Turn): Promise<Target[]> {
-  const { record, world } = turn;
+async function placesToAdd(context: StepContext): Promise<Target[]> {
+  const { record, deps } = context;
   const { objectId, oldKeyId } = clientSecretOf(record);
   const written = new Set(record.publications.map(placeKey));
   const excluded = new Set(record.notUpdated.filter(({ reason }) => reason === "notNamed").map(placeKey));
@@ -55,40 +55,40 @@ async function placesToAdd(turn: Turn): Promise<Target[]> {
     !written.has(placeKey(target)) &&
     !excluded.has(placeKey(target));
   try {
-    const app = await world.graph.application({ objectId });
-    return app === undefined ? [] : (await world.matches.targetsOf(app, oldKeyId)).filter(isToAdd);
+    const app = await deps.graph.application({ objectId });
+    return app === undefined ? [] : (await deps.matches.targetsOf(app, oldKeyId)).filter(isToAdd);
   } catch (error) {
-    lastingFailure(turn, error);
+    lastingFailure(context, error);
     return [];
   }
 }
 
-/** @throws {NeedsPerson} when one can't be written as it is; {CloudFailure} */
-async function planFor(turn: Turn, added: readonly Target[]) {
-  const { world } = turn;
-  const { consumers: known = [] } = turn.record;
+/** @throws {NeedsPerson} if a place can't be written; {CloudFailure} */
+async function planFor(context: StepContext, added: readonly Target[]) {
+  const { deps } = context;
+  const { consumers: known = [] } = context.record;
   try {
-    const publications = await Promise.all(added.map((target) => matchAt(world, target)));
+    const publications = await Promise.all(added.map((target) => matchAt(deps, target)));
     // Publishing would roll everything back for another value. A mistaken confirmation must not cause that.
-    for (const publication of publications) await refuseOther(turn, publication);
-    const { consumers: users, coverage } = await world.consumers.of({ places: publications });
+    for (const publication of publications) await refuseOther(context, publication);
+    const { consumers: users, coverage } = await deps.consumers.of({ places: publications });
     refuseTooMany([...known, ...users]);
     // If the request limited the consumers, new ones are excluded.
     const isLimited = known.some(({ included }) => !included);
-    const consumers = users.map((one) => planned(one, !isLimited && one.how !== "willBreak"));
+    const consumers = users.map((one) => toRotationConsumer(one, !isLimited && one.how !== "willBreak"));
     return { publications, consumers, coverage };
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
-    throw new NeedsPerson(error.code, error.message, "Fix the problem, or remove the confirmation of this match.");
+    throw new NeedsAttention(error.code, error.message, "Fix the problem, or remove the confirmation of this match.");
   }
 }
 
-async function refuseOther(turn: Turn, publication: Publication): Promise<void> {
-  const current = await vaultOf(turn, publication).read(publication.secretName);
-  if (current === undefined || (await holdsOld(turn, publication, current.value))) return;
-  throw new NeedsPerson(
+async function refuseOther(context: StepContext, publication: Publication): Promise<void> {
+  const current = await vaultOf(context, publication).read(publication.secretName);
+  if (current === undefined || (await holdsOld(context, publication, current.value))) return;
+  throw new NeedsAttention(
     "targetHoldsOther",
-    `${placeOf(publication)} does not hold the client secret that is to be replaced. It was not overwritten.`,
+    `${placeOf(publication)} does not hold the client secret to replace. It was not overwritten.`,
     "Remove the confirmation of this match.",
   );
 }

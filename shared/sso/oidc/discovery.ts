@@ -7,7 +7,7 @@ const text = z.string().max(2048);
 const texts = z.array(z.string().max(256)).max(500);
 
 /**
- * The members of a discovery document that are known here; all others are dropped.
+ * The members of a discovery document that this service uses. Others are dropped.
  * https://openid.net/specs/openid-connect-discovery-1_0.html#ProviderMetadata and RFC 8414, 9207
  */
 export const DiscoveryDocument = z
@@ -30,13 +30,13 @@ export const DiscoveryDocument = z
       .meta({ description: "Where browsers are sent to sign out.", example: "https://login.example.com/logout" }),
     scopes_supported: texts
       .optional()
-      .meta({ description: "Scopes that can be asked for.", example: ["openid", "profile", "email"] }),
+      .meta({ description: "Scopes that can be requested.", example: ["openid", "profile", "email"] }),
     response_types_supported: texts
       .optional()
-      .meta({ description: "What it can answer a sign-in with.", example: ["code"] }),
+      .meta({ description: "Response types that the provider supports.", example: ["code"] }),
     response_modes_supported: texts
       .optional()
-      .meta({ description: "How it can hand the answer to a browser.", example: ["query"] }),
+      .meta({ description: "How the provider can return the response to a browser.", example: ["query"] }),
     grant_types_supported: texts
       .optional()
       .meta({ description: "How tokens can be got.", example: ["authorization_code"] }),
@@ -61,14 +61,14 @@ export const DiscoveryDocument = z
   .meta({ id: "OidcDiscoveryDocument" });
 export type DiscoveryDocument = z.infer<typeof DiscoveryDocument>;
 
-/** There is no discovery document to be had. The message is ours alone. */
+/** The issuer has no usable discovery document. The message contains nothing from the issuer. */
 export class NoDiscoveryDocument extends Error {
   override readonly name = "NoDiscoveryDocument";
 }
 
 /**
- * Asks the issuer for its document, each time anew. OpenID Connect Discovery 1.0, 4: below the issuer's own path, with a slash
- * at its end left out; 200 and JSON, which follows no redirect here.
+ * Requests the issuer's document, uncached. OpenID Connect Discovery 1.0, 4: below the issuer's path without a trailing slash;
+ * status 200 and JSON. Redirects are not followed.
  *
  * @throws {NoDiscoveryDocument}; {Unreachable}
  */
@@ -99,12 +99,12 @@ function jsonOf({ status, headers, body, complete }: OutgoingAnswer): unknown {
   }
 }
 
-/** How ID tokens may be signed: with a private key of the provider's, never with the shared secret, never not at all. */
+/** Accepted signatures of ID tokens: asymmetric ones only. Rejects signatures with the client secret, and unsigned tokens. */
 const SIGNED_WITH = /^(RS|PS|ES)(256|384|512)$/;
 
 /**
- * What a discovery document lacks to sign people in with, as one sentence each. Its issuer: OpenID Connect Discovery 1.0, 4.3.
- * PKCE: RFC 8414, 2, where the method S256 is that of RFC 7636, 4.2. That addresses must be allowed is our own rule.
+ * Returns the problems of a discovery document that prevent sign-ins, one sentence each. Issuer: OpenID Connect Discovery 1.0,
+ * 4.3. PKCE: RFC 8414, 2, with the method S256 of RFC 7636, 4.2. Allowed addresses are a rule of this service.
  */
 export function unusable(document: DiscoveryDocument, issuer: string, allowed: (address: string) => boolean): string[] {
   const problems: string[] = [];
@@ -123,17 +123,17 @@ export function unusable(document: DiscoveryDocument, issuer: string, allowed: (
   return problems;
 }
 
-/** RS256 is what every provider must have (OpenID Connect Core, 15.1). */
+/** RS256 is mandatory for providers (OpenID Connect Core, 15.1). */
 export const algorithms = (document: DiscoveryDocument): string[] =>
   (document.id_token_signing_alg_values_supported ?? ["RS256"]).filter((name) => SIGNED_WITH.test(name));
 
-/** Discovery documents that this instance has read lately. */
+/** Cache of discovery documents in this instance. */
 export interface Discovery {
   /** @throws {NoDiscoveryDocument}; {Unreachable} */
   of(issuer: string): Promise<DiscoveryDocument>;
 }
 
-/** How long a document that could be used is not asked for again. */
+/** How long a valid document is cached. */
 const KEPT_MS = 10 * MINUTE_MS;
 
 export function createDiscovery(deps: {
@@ -156,6 +156,6 @@ export function createDiscovery(deps: {
   };
 }
 
-/** Whether the issuer could not be asked, as against answered wrongly. */
+/** Returns true if the issuer could not be reached, false if its response was invalid. */
 export const isUnreachable = (error: unknown): boolean =>
   error instanceof Unreachable || (error instanceof Error && error.cause instanceof Unreachable);

@@ -6,19 +6,19 @@ import type { Clock } from "../../platform/runtime.ts";
 import type { SsoConfiguration } from "../configuration.ts";
 import type { Person } from "../person.ts";
 import type { Protocol } from "../protocol.ts";
-import { SignInRefused } from "../refusals.ts";
 import type { SsoSecrets } from "../secrets.ts";
+import { SignInRefused } from "../sign-in-refused.ts";
 import { algorithms, type Discovery, type DiscoveryDocument, isUnreachable, NoDiscoveryDocument } from "./discovery.ts";
 
-/** Seconds that the provider's clock may differ from ours. */
+/** Tolerated clock difference to the provider, in seconds. */
 const SKEW_SECONDS = 60;
-/** Seconds for each request to the provider. */
+/** Timeout of each request to the provider, in seconds. */
 const TIMEOUT_SECONDS = 5;
 
-/** Where the provider sends the browser back to: the `redirect_uri` (RFC 6749, 3.1.2), below our own origin. */
+/** Returns the `redirect_uri` (RFC 6749, 3.1.2), to which the provider redirects the browser. It is on the service's origin. */
 export const CALLBACK_PATH = "/auth/sso/callback";
 
-/** A client as openid-client has it; it keeps nothing from one sign-in to the next, so that keys are always those of now. */
+/** Creates a client of openid-client. A new one for every sign-in, so that it always uses the provider's current keys. */
 export async function openIdClient(
   document: DiscoveryDocument,
   client: { id: string; secret: string | undefined },
@@ -27,7 +27,7 @@ export async function openIdClient(
   const openid = await import("openid-client");
   const behind = Math.round((deps.clock.now().getTime() - Date.now()) / 1000);
   const made = new openid.Configuration(
-    // The library takes every algorithm that the provider says it uses.
+    // By default the library accepts every algorithm that the provider lists.
     { ...document, id_token_signing_alg_values_supported: algorithms(document) },
     client.id,
     { [openid.clockSkew]: behind, [openid.clockTolerance]: SKEW_SECONDS },
@@ -35,14 +35,14 @@ export async function openIdClient(
   );
   made[openid.customFetch] = guardedFetch(deps.outgoing) as NonNullable<Client[typeof openid.customFetch]>;
   made.timeout = TIMEOUT_SECONDS;
-  // Where plain http may be spoken at all is decided by `providerTargets`, for every request.
+  // `providerTargets` decides for every request whether plain http is allowed.
   if (document.issuer.startsWith("http:")) openid.allowInsecureRequests(made);
-  // Without it the library trusts the connection to the token endpoint and verifies no signature.
+  // Without this the library trusts the connection to the token endpoint and does not verify the ID token's signature.
   openid.enableNonRepudiationChecks(made);
   return made;
 }
 
-/** How the client proves who it is: as the document says, by OpenID Connect Core 9 in the header unless it says otherwise. */
+/** Returns the client authentication method of the document. The default is the header (OpenID Connect Core, 9). */
 function authentication(
   openid: typeof import("openid-client"),
   { token_endpoint_auth_methods_supported: methods = ["client_secret_basic"] }: DiscoveryDocument,
@@ -53,7 +53,10 @@ function authentication(
   return inBody ? openid.ClientSecretPost(secret) : openid.ClientSecretBasic(secret);
 }
 
-/** Sign-in by OpenID Connect: code flow with PKCE, state and nonce. https://openid.net/specs/openid-connect-core-1_0.html */
+/**
+ * OpenID Connect sign-in: authorization code flow with PKCE, state and nonce.
+ * https://openid.net/specs/openid-connect-core-1_0.html
+ */
 export function createOidc(deps: {
   discovery: Discovery;
   secrets: Pick<SsoSecrets, "read">;
@@ -81,7 +84,7 @@ export function createOidc(deps: {
       if (error instanceof CloudFailure) throw new SignInRefused("secretUnreadable", { code: error.code });
       throw error;
     }
-    // As a public client it would only be refused, and less clearly.
+    // A sign-in as a public client would fail, with a less clear error.
     if (secret === undefined) throw new SignInRefused("secretUnreadable", { code: "notFound" });
     return secret;
   }
@@ -91,7 +94,7 @@ export function createOidc(deps: {
   }
 
   return {
-    /** The authentication request: OpenID Connect Core, 3.1.2.1, with the challenge of RFC 7636, 4.3. */
+    /** Builds the authentication request: OpenID Connect Core, 3.1.2.1, with the challenge of RFC 7636, 4.3. */
     async begin(config, request, origin) {
       const client = await clientOf(config, undefined);
       const { buildAuthorizationUrl, calculatePKCECodeChallenge } = await import("openid-client");
@@ -108,14 +111,14 @@ export function createOidc(deps: {
     },
 
     /**
-     * The answer to it (OpenID Connect Core, 3.1.2.5 and 3.1.2.6; RFC 9207, 2.4), the code's exchange (3.1.3), the ID token
-     * (3.1.3.7), and what UserInfo adds for the same subject (5.3).
+     * Verifies the authentication response (OpenID Connect Core, 3.1.2.5 and 3.1.2.6; RFC 9207, 2.4), exchanges the code
+     * (3.1.3), verifies the ID token (3.1.3.7), and reads UserInfo for the same subject (5.3).
      */
     async complete(config, request, { parameters }, origin) {
       if (parameters.has("error")) throw new SignInRefused("providerRefused", { code: known(parameters.get("error")) });
       const client = await clientOf(config, await secretOf(config));
       const { authorizationCodeGrant, fetchUserInfo } = await import("openid-client");
-      // Never the address that the request came to: the proxies before us choose that one.
+      // Never use the URL of the request: proxies in front of the service choose it.
       const currentUrl = new URL(`${origin}${CALLBACK_PATH}?${parameters}`);
       try {
         const tokens = await authorizationCodeGrant(client, currentUrl, {
@@ -131,7 +134,7 @@ export function createOidc(deps: {
           return person;
         }
         const { email, email_verified, ...more } = await fetchUserInfo(client, tokens.access_token, claims.sub);
-        // An address and whether it is verified are said together: one answer does not vouch for the other's address.
+        // Take an address and its verified flag from the same response.
         const address = Object.hasOwn(claims, "email") ? {} : { email, email_verified };
         return { ...person, claims: { ...more, ...address, ...claims } };
       } catch (error) {
@@ -141,24 +144,24 @@ export function createOidc(deps: {
   };
 }
 
-/** Claims that, where the ID token lacks one, the provider is asked for once more. */
+/** If the ID token lacks one of these claims, UserInfo is requested. */
 function wanted({ rolesClaim, roleMapping }: SsoConfiguration): string[] {
   const pointer = rolesClaim?.startsWith("/") ? rolesClaim.split("/")[1]! : rolesClaim;
   return ["email", "preferred_username", ...(roleMapping && pointer !== undefined ? [pointer] : [])];
 }
 
-/** What the library leaves open. @throws {SignInRefused} badResponse */
+/** Checks that the library does not do. @throws {SignInRefused} badResponse */
 function requireOurs({ issuer, subject, claims }: Person, config: SsoConfiguration, clock: Clock): void {
   const refuse = (code: string) => new SignInRefused("badResponse", { code });
   if (issuer !== config.oidcIssuer) throw refuse("iss");
-  // It looks at it only beside several audiences: OpenID Connect Core 3.1.3.7, 5.
+  // The library checks `azp` only if there are several audiences: OpenID Connect Core 3.1.3.7, 5.
   if (claims.azp !== undefined && claims.azp !== config.oidcClientId) throw refuse("azp");
   // OpenID Connect Core 2: at most 255 ASCII characters.
   if (!/^[\x20-\x7e]{1,255}$/.test(subject)) throw refuse("sub");
   if (typeof claims.iat !== "number" || claims.iat > clock.now().getTime() / 1000 + SKEW_SECONDS) throw refuse("iat");
 }
 
-/** Errors that providers name: https://www.iana.org/assignments/oauth-parameters (extensions errors). */
+/** Error codes of providers: https://www.iana.org/assignments/oauth-parameters (extensions errors). */
 const ERRORS: readonly string[] = [
   "access_denied",
   "account_selection_required",
@@ -177,8 +180,8 @@ const ERRORS: readonly string[] = [
 const known = (error: unknown): string => (ERRORS.includes(String(error)) ? String(error) : "other");
 
 /**
- * The error that a token endpoint names: in its body, or in the challenge that a client gets which it refuses (RFC 6749, 5.2),
- * after which the library reads no body.
+ * Returns the error code of a token endpoint: from the body, or from the challenge that a rejected client gets (RFC 6749, 5.2),
+ * after which the library does not read the body.
  */
 export function errorNamed(error: unknown): unknown {
   const { code, error: named, cause } = error as { code?: unknown; error?: unknown; cause?: unknown };
@@ -187,7 +190,10 @@ export function errorNamed(error: unknown): unknown {
   return challenges.find(({ parameters }) => parameters.error)?.parameters.error ?? "invalid_client";
 }
 
-/** What a failed exchange says; the library's errors hold tokens and what the provider wrote, of which nothing goes on. */
+/**
+ * Converts the error of a failed exchange. The library's errors contain tokens and text of the provider, which must not be
+ * passed on.
+ */
 function refused(error: unknown): SignInRefused {
   if (error instanceof SignInRefused) return error;
   if (isUnreachable(error)) return new SignInRefused("providerUnreachable", { code: "request" });

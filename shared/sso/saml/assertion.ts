@@ -1,51 +1,52 @@
 import { SECOND_MS } from "../../platform/time.ts";
-import { SamlRefused } from "./refused.ts";
+import { SamlRefused } from "./saml-refused.ts";
 import { allChildren, attribute, child, children, is, textOf } from "./xml.ts";
 
-/** How far the identity provider's clock may be from ours. */
+/** Tolerated clock difference to the identity provider. */
 const SKEW_MS = 60 * SECOND_MS;
 const BEARER = "urn:oasis:names:tc:SAML:2.0:cm:bearer";
 const ENTITY = "urn:oasis:names:tc:SAML:2.0:nameid-format:entity";
-/** The only NameID that is made to stay the same for a person and to be given to nobody else (Core, 8.3.7). */
+/** The only NameID format that is permanent for a person and never reassigned (Core, 8.3.7). */
 export const PERSISTENT = "urn:oasis:names:tc:SAML:2.0:nameid-format:persistent";
 /** https://learn.microsoft.com/entra/identity-platform/reference-saml-tokens */
 const ENTRA_OBJECT_ID = "http://schemas.microsoft.com/identity/claims/objectidentifier";
 
-/** What a response must say to be an answer to our request. */
+/** Values that a valid response to the service's request must contain. */
 export interface Expected {
-  /** The identity provider's name of itself. */
+  /** Entity id of the identity provider. */
   idpEntityId: string;
-  /** PEM; several while it goes over to a new one. One of them must have signed. */
+  /** Signing certificates, PEM; several during a rollover. The response must be signed with one of them. */
   certificates: readonly string[];
-  /** Where the response was sent to: our assertion consumer service. */
+  /** Recipient of the response: the service's assertion consumer service. */
   acsUrl: string;
   spEntityId: string;
-  /** The id of our AuthnRequest. */
+  /** The id of the AuthnRequest. */
   requestId: string;
   now: Date;
-  /** The private key that encrypted assertions are for, PEM. Without it they are refused. */
+  /** The private key for encrypted assertions, PEM. Without it they are rejected. */
   decryptionKey?: string;
-  /** The attribute that names a person. Without it Entra's object identifier, else a persistent NameID. */
+  /** The attribute that identifies a person. Default: Entra's object identifier, else a persistent NameID. */
   idAttribute?: string;
 }
 
-/** Who signed in, as the identity provider says. */
+/** The person who signed in, according to the identity provider. */
 export interface VerifiedAssertion {
-  /** The identity provider's entity id. */
+  /** Entity id of the identity provider. */
   issuer: string;
-  /** Names the person at this issuer for good. */
+  /** Permanent identifier of the person at this issuer. */
   subject: string;
-  /** Attributes by name, each with all its values that are plain text. */
+  /** Attributes by name, each with all its plain-text values. */
   attributes: ReadonlyMap<string, readonly string[]>;
   assertionId: string;
-  /** From then on nobody takes this assertion any more, skew included. */
+  /** The assertion expires at this time, clock tolerance included. */
   endsAt: Date;
 }
 
 /**
- * Who an assertion is about, when it is for us, now, and an answer to our request (Profiles, 4.1.4.2 and 4.1.4.3).
+ * Returns the person of an assertion after checking that it is for this service, valid now, and a response to its request
+ * (Profiles, 4.1.4.2 and 4.1.4.3).
  *
- * @param assertion - As its signature covers it.
+ * @param assertion - The element that the signature covers.
  * @throws {SamlRefused}
  */
 export function checkAssertion(assertion: Element, expected: Expected): VerifiedAssertion {
@@ -72,7 +73,7 @@ export function requireIssuer(issuer: Element | undefined, entityId: string): vo
   if (textOf(issuer) !== entityId || (format !== undefined && format !== ENTITY)) throw new SamlRefused("issuer");
 }
 
-/** @returns the ends it sets, milliseconds since 1970. */
+/** @returns The expiry times in the conditions, milliseconds since 1970. */
 function checkConditions(assertion: Element, { spEntityId, now }: Expected): number[] {
   const conditions = child(assertion, "assertion", "Conditions");
   if (!conditions) throw new SamlRefused("audience");
@@ -82,14 +83,14 @@ function checkConditions(assertion: Element, { spEntityId, now }: Expected): num
     children(restriction, "assertion", "Audience").some((audience) => textOf(audience) === spEntityId),
   );
   if (restrictions.length === 0 || !named) throw new SamlRefused("audience");
-  // A condition that is not understood makes an assertion invalid (Core, 2.5.1). Used once is what it is anyway.
+  // An unknown condition makes an assertion invalid (Core, 2.5.1). OneTimeUse is always enforced.
   const understood = ["AudienceRestriction", "OneTimeUse", "ProxyRestriction"];
   const known = allChildren(conditions).every((one) => understood.some((name) => is(one, "assertion", name)));
   if (!known) throw new SamlRefused("malformed");
   return ends;
 }
 
-/** @returns the ends they set, milliseconds since 1970. */
+/** @returns The expiry times of the confirmations, milliseconds since 1970. */
 function checkConfirmations(subject: Element, { acsUrl, requestId, now }: Expected): number[] {
   const bearer = children(subject, "assertion", "SubjectConfirmation").filter(
     (confirmation) => attribute(confirmation, "Method") === BEARER,
@@ -104,7 +105,7 @@ function checkConfirmations(subject: Element, { acsUrl, requestId, now }: Expect
   });
 }
 
-/** Somebody must have signed in at the identity provider, in a session of it that is not over (Core, 2.7.2). */
+/** Requires an authentication at the identity provider in a session that has not expired (Core, 2.7.2). */
 function checkStatements(assertion: Element, now: Date): void {
   const statements = children(assertion, "assertion", "AuthnStatement");
   if (statements.length === 0) throw new SamlRefused("malformed");
@@ -112,7 +113,7 @@ function checkStatements(assertion: Element, now: Date): void {
   if (ends.some((end) => end !== undefined && end + SKEW_MS <= now.getTime())) throw new SamlRefused("expired");
 }
 
-/** `NotBefore` and `NotOnOrAfter` of an element. @returns the end, where it has one. */
+/** Checks `NotBefore` and `NotOnOrAfter` of an element. @returns The expiry time, if there is one. */
 function checkPeriod(element: Element, now: Date): number[] {
   const [start, end] = [instant(element, "NotBefore"), instant(element, "NotOnOrAfter")];
   if (start !== undefined && start - SKEW_MS > now.getTime()) throw new SamlRefused("notYetValid");
@@ -143,8 +144,9 @@ function attributesOf(assertion: Element): Map<string, string[]> {
 }
 
 /**
- * What names the person: the attribute that was configured and nothing else, or without one Entra's object identifier, else a
- * persistent NameID of this issuer. Never a NameID that another person may have tomorrow: e-mail address, transient, unspecified.
+ * Returns the identifier of the person: only the configured attribute if there is one, else Entra's object identifier, else a
+ * persistent NameID of this issuer. Never a NameID that can be reassigned to another person: email address, transient,
+ * unspecified.
  */
 function subjectOf(subject: Element, attributes: ReadonlyMap<string, readonly string[]>, expected: Expected): string {
   const { idAttribute, idpEntityId, spEntityId } = expected;

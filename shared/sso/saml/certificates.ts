@@ -1,25 +1,28 @@
 import { X509Certificate } from "node:crypto";
 
-/** Bits. https://nvlpubs.nist.gov/nistpubs/SpecialPublications/NIST.SP.800-131Ar2.pdf, section 3 */
-const LEAST_RSA_BITS = 2048;
+/** Minimum key size in bits. https://nvlpubs.nist.gov/nistpubs/SpecialPublications/NIST.SP.800-131Ar2.pdf, section 3 */
+const MIN_RSA_BITS = 2048;
 
-/** A certificate that an identity provider signs with, or we do. */
+/** A signing certificate of an identity provider or of this service. */
 export interface SamlCertificate {
-  /** PEM, in lines of 64. */
+  /** PEM, in lines of 64 characters. */
   pem: string;
-  /** Until when. Identity providers sign on with one that has ended, so it goes on counting; people are told before. */
+  /**
+   * Expiry date. Identity providers keep signing with an expired certificate, so it stays valid here. Administrators are
+   * notified before.
+   */
   expiresOn: Date;
 }
 
-/** @param pem - As `readCertificate` gave it. */
+/** @param pem - The result of `readCertificate`. */
 export const expiryOf = (pem: string): Date => new X509Certificate(pem).validToDate;
 
-/** SHA-256 of it in hex, as tools show it. */
+/** SHA-256 fingerprint in hex. */
 export const fingerprintOf = (pem: string): string => new X509Certificate(pem).fingerprint256;
 
 /**
- * @param text - PEM, or what stands between its lines, as metadata has it.
- * @returns What is wrong with it, completing "must …", when it is not one that counts.
+ * Parses a certificate. @param text - PEM, or its base64 content, as in metadata.
+ * @returns The certificate, or what is wrong with it, as the end of a sentence "must …".
  */
 export function readCertificate(text: string): SamlCertificate | string {
   let certificate: X509Certificate;
@@ -28,8 +31,7 @@ export function readCertificate(text: string): SamlCertificate | string {
     certificate = new X509Certificate(Buffer.from(base64, "base64"));
     const { asymmetricKeyType, asymmetricKeyDetails } = certificate.publicKey;
     if (asymmetricKeyType !== "rsa") return "must have an RSA key: signatures with other keys are not verified here";
-    if ((asymmetricKeyDetails?.modulusLength ?? 0) < LEAST_RSA_BITS)
-      return "must have an RSA key of at least 2048 bits";
+    if ((asymmetricKeyDetails?.modulusLength ?? 0) < MIN_RSA_BITS) return "must have an RSA key of at least 2048 bits";
   } catch {
     return "must be an X.509 certificate in PEM, one each";
   }

@@ -1,9 +1,9 @@
 import { decrypt } from "xml-encryption";
-import { SamlRefused } from "./refused.ts";
+import { SamlRefused } from "./saml-refused.ts";
 import { attribute, child, children, named, parseXml } from "./xml.ts";
 
 /**
- * AES in CBC is what Entra encrypts with. It protects nothing against change, which is why only a signature within counts:
+ * Entra encrypts with AES in CBC mode, which does not protect against changes. That is why only a signature inside counts:
  * https://www.w3.org/TR/xmlenc-core1/#sec-edata-attacks
  */
 const CONTENT = [
@@ -16,9 +16,9 @@ const CONTENT = [
 const KEYS = ["http://www.w3.org/2001/04/xmlenc#rsa-oaep-mgf1p", "http://www.w3.org/2009/xmlenc11#rsa-oaep"];
 
 /**
- * The XML and root of an assertion that was encrypted for us.
+ * Decrypts an assertion. Returns its XML and root.
  *
- * @param key - Our private key, PEM.
+ * @param key - The service's private key, PEM.
  * @throws {SamlRefused} algorithm, encrypted, malformed, documentType
  */
 export async function decryptAssertion(encrypted: Element, key: string): Promise<{ xml: string; root: Element }> {
@@ -27,7 +27,7 @@ export async function decryptAssertion(encrypted: Element, key: string): Promise
   if (!data || !encryptedKey || otherKeys.length > 0) throw new SamlRefused("encrypted");
   if (!CONTENT.includes(method(data)) || !KEYS.includes(method(encryptedKey))) throw new SamlRefused("algorithm");
   const xml = await new Promise<string>((resolve, reject) => {
-    // The algorithms were chosen above: by itself it would refuse CBC, and warn of it on the console.
+    // The algorithms were checked above. By default the library rejects CBC and logs a warning.
     const options = { key, disallowDecryptionWithInsecureAlgorithm: false, warnInsecureAlgorithm: false };
     decrypt(encrypted.toString(), options, (error, result) => {
       if (error) reject(new SamlRefused("encrypted"));

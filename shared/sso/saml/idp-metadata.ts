@@ -1,22 +1,22 @@
 import { invalidBody } from "../../platform/http/problem.ts";
 import { readCertificate } from "./certificates.ts";
-import { SamlRefused } from "./refused.ts";
+import { SamlRefused } from "./saml-refused.ts";
 import { attribute, children, is, NAMESPACES, parseXml, textOf } from "./xml.ts";
 
 const REDIRECT = "urn:oasis:names:tc:SAML:2.0:bindings:HTTP-Redirect";
 
-/** What an identity provider says of itself, as far as we need it. */
+/** The members of an identity provider's metadata that this service needs. */
 export interface IdpMetadata {
   entityId: string;
-  /** Where browsers are sent to sign in. */
+  /** Sign-in URL for browsers. */
   entryPoint: string;
-  /** PEM; those it signs with, now or after a roll-over. */
+  /** Signing certificates, PEM: current ones and those for a rollover. */
   certificates: string[];
 }
 
 /**
- * Reads an identity provider's metadata (Metadata for SAML 2.0, 2.4.3). An administrator vouches for it: a signature of it is not
- * looked at.
+ * Parses an identity provider's metadata (Metadata for SAML 2.0, 2.4.3). The administrator is responsible for its origin, so
+ * its signature is not checked.
  *
  * @throws {Problem} invalidRequest
  */
@@ -38,7 +38,7 @@ export function parseIdpMetadata(xml: string): IdpMetadata {
   return { entityId, entryPoint, certificates: certificatesOf(descriptor) };
 }
 
-/** Of keys that are for signing, or for anything. */
+/** Returns the keys that are for signing, or for any use. */
 function certificatesOf(descriptor: Element): string[] {
   const found = children(descriptor, "metadata", "KeyDescriptor")
     .filter((key) => (attribute(key, "use") ?? "signing") === "signing")
@@ -54,7 +54,7 @@ function certificatesOf(descriptor: Element): string[] {
 
 function rootOf(xml: string): Element {
   try {
-    // As people paste it: a byte order mark or an empty line at the beginning.
+    // Pasted text may start with a byte order mark or an empty line.
     return parseXml(xml.trim());
   } catch (error) {
     if (!(error instanceof SamlRefused)) throw error;

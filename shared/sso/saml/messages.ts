@@ -1,34 +1,34 @@
 import { IdentityProvider, SamlLib, ServiceProvider } from "samlify";
 import { PERSISTENT } from "./assertion.ts";
-import type { ServiceNames } from "./names.ts";
+import type { ServiceNames } from "./service-names.ts";
 
 const POST = "urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST";
 const REDIRECT = "urn:oasis:names:tc:SAML:2.0:bindings:HTTP-Redirect";
 const RSA_SHA256 = "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256";
 
-/** What an AuthnRequest says, and where it goes. */
+/** The content and destination of an AuthnRequest. */
 export interface AuthnRequest {
-  /** What the response must answer to. */
+  /** Id of the request, which the response must name. */
   id: string;
   issuedAt: Date;
   relayState: string;
-  /** The identity provider's address, which may have a query. */
+  /** Sign-in URL of the identity provider, which may have a query. */
   entryPoint: string;
   idpEntityId: string;
-  /** Whether a persistent NameID is asked for; not where an attribute names the person. */
+  /** True to request a persistent NameID. False if an attribute identifies the person. */
   persistentNameId: boolean;
-  /** Signs the request where it is given, PEM. */
+  /** Private key that signs the request, PEM. Omitted: unsigned. */
   signingKey?: string;
 }
 
-/** The address that a browser is redirected to, with the request in it (Bindings, 3.4). */
+/** Returns the URL that redirects the browser with the request (Bindings, 3.4). */
 export function authnRequestUrl(names: ServiceNames, request: AuthnRequest): URL {
   const { signingKey } = request;
   const provider = IdentityProvider({
     entityID: request.idpEntityId,
     wantAuthnRequestsSigned: signingKey !== undefined,
     singleSignOnService: [{ Binding: REDIRECT, Location: request.entryPoint }],
-    // Never used: without one the library writes a warning to the console.
+    // Unused, but without a value the library logs a warning.
     singleLogoutService: [{ Binding: REDIRECT, Location: request.entryPoint }],
   });
   const { context } = serviceProvider(names, { signingKey, signed: signingKey !== undefined }).createLoginRequest(
@@ -49,7 +49,7 @@ export function authnRequestUrl(names: ServiceNames, request: AuthnRequest): URL
           Issuer: names.entityId,
           NameIDFormat: request.persistentNameId ? PERSISTENT : undefined,
           AllowCreate: true,
-          // Last, so that braces in its query are not taken for tags.
+          // Replaced last, so that braces in its query are not read as tags.
           Destination: request.entryPoint,
         }),
       }),
@@ -59,10 +59,10 @@ export function authnRequestUrl(names: ServiceNames, request: AuthnRequest): URL
 }
 
 /**
- * Fills samlify's template. An attribute whose value is undefined is left out.
+ * Fills samlify's template. Attributes with undefined values are omitted.
  *
- * @throws {Error} when the template has a tag that `values` does not name: samlify would send the tag as text, which identity
- * providers refuse.
+ * @throws {Error} if the template has a tag that `values` lacks: samlify would send the tag as text, which identity providers
+ * reject.
  */
 function fillTemplate(template: string, values: Record<string, string | boolean | undefined>): string {
   const unfilled = [...template.matchAll(/\{(\w+)\}/g)].map(([, tag]) => tag!).filter((tag) => !(tag in values));
@@ -71,10 +71,10 @@ function fillTemplate(template: string, values: Record<string, string | boolean 
 }
 
 /**
- * Our metadata (Metadata for SAML 2.0, 2.4.4).
+ * Returns the metadata of this service (Metadata for SAML 2.0, 2.4.4).
  *
- * @param certificate - PEM; what requests are signed with and assertions may be encrypted for.
- * @param signed - Whether requests are signed.
+ * @param certificate - PEM. Signs requests, and assertions may be encrypted for it.
+ * @param signed - True if requests are signed.
  */
 export function serviceMetadata(
   names: ServiceNames,

@@ -1,15 +1,15 @@
 import { createPublicKey, type KeyObject } from "node:crypto";
 import { checkAssertion, type Expected, requireIssuer, type VerifiedAssertion } from "./assertion.ts";
 import { decryptAssertion } from "./decrypt.ts";
-import { SamlRefused } from "./refused.ts";
+import { SamlRefused } from "./saml-refused.ts";
 import { signatureOf, signedContent } from "./signature.ts";
 import { attribute, child, is, named, parseXml } from "./xml.ts";
 
 const SUCCESS = "urn:oasis:names:tc:SAML:2.0:status:Success";
 
 /**
- * Who signed in, from a Response that came by HTTP-POST (Bindings, 3.5; Profiles, 4.1.4). Everything is read from what a signature
- * of the identity provider covers; whatever else stands in the document must not contradict it.
+ * Returns the person of a Response that was posted (Bindings, 3.5; Profiles, 4.1.4). Reads only content that a signature of the
+ * identity provider covers. Other content of the document must not contradict it.
  *
  * @param encoded - The form's `SAMLResponse`: XML in base64.
  * @throws {SamlRefused}
@@ -38,7 +38,7 @@ function decode(encoded: string): string {
   }
 }
 
-/** An unsigned Response may leave out its Destination's and Issuer's proof, not contradict us (Core, 3.2.2). */
+/** An unsigned Response may omit Destination and Issuer, but must not contain wrong ones (Core, 3.2.2). */
 function checkResponse(response: Element, signed: boolean, expected: Expected): void {
   if (attribute(response, "Version") !== "2.0") throw new SamlRefused("malformed");
   const status = child(response, "protocol", "Status");
@@ -51,10 +51,10 @@ function checkResponse(response: Element, signed: boolean, expected: Expected): 
 }
 
 /**
- * The one assertion, as a signature covers it: its own, else that of the Response around it. One that came encrypted must have its
- * own, since what encrypts proves nothing about who did.
+ * Returns the single assertion with the content that its own signature covers, or else the signature of the Response. An
+ * encrypted assertion needs its own signature, because encryption does not prove who encrypted.
  *
- * @param signedResponse - The Response as its own signature covers it, where it has one.
+ * @param signedResponse - The Response as its own signature covers it, if it has one.
  */
 async function signedAssertion(
   xml: string,
@@ -85,7 +85,7 @@ const bySignature = (xml: string, assertion: Element, keys: readonly KeyObject[]
   return signature && signedContent(xml, assertion, signature, keys);
 };
 
-/** The assertion of a Response, encrypted or not: its child, and the only one at any depth. */
+/** Returns the assertion of a Response, encrypted or not: a child of the Response, and the only assertion at any depth. */
 function oneAssertion(response: Element): Element {
   const [assertion, ...more] = named(response, "Assertion", "EncryptedAssertion");
   const known =
@@ -94,7 +94,9 @@ function oneAssertion(response: Element): Element {
   return assertion;
 }
 
-/** Refuses signatures elsewhere than in the elements named: no message has them, only attempts to have the wrong one checked. */
+/**
+ * Rejects signatures outside the named elements. Valid messages have none; attackers add them so that the wrong one is checked.
+ */
 function requireNoOther(root: Element, signed: readonly Element[]): void {
   const elsewhere = named(root, "Signature").some(
     ({ parentNode }) => !signed.some((element) => element === parentNode),

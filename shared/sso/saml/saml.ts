@@ -6,32 +6,33 @@ import { entity } from "../../platform/storage/entity.ts";
 import { RowExists, type Tables } from "../../platform/storage/tables.ts";
 import type { SsoConfiguration } from "../configuration.ts";
 import type { Protocol } from "../protocol.ts";
-import { SignInRefused } from "../refusals.ts";
-import type { SignInRequest } from "../requests.ts";
 import { SERVICE_KEY_USE, type SsoSecrets } from "../secrets.ts";
+import { SignInRefused } from "../sign-in-refused.ts";
+import type { SignInRequest } from "../sign-in-requests.ts";
 import type { VerifiedAssertion } from "./assertion.ts";
-import { namesAt } from "./names.ts";
-import { SamlRefused } from "./refused.ts";
+import { SamlRefused } from "./saml-refused.ts";
+import { serviceNamesAt } from "./service-names.ts";
 
 const PARTITION = "assertions";
-/** From then on nobody takes the assertion any more. */
+/** Expiry time of the assertion. */
 const Assertion = entity("Sso", z.object({ endsAt: z.string() }));
 
+/** The SAML protocol, with metadata and a clean-up. */
 export interface Saml extends Protocol {
-  /** Our metadata, for identity providers: XML. @param origin - Our own origin. */
+  /** Returns the service's metadata for identity providers, as XML. @param origin - The service's own origin. */
   metadata(config: SsoConfiguration, origin: string): Promise<string>;
-  /** Removes the memory of assertions that are over. */
+  /** Deletes the records of expired assertions. */
   cleanUp(): Promise<void>;
 }
 
 /**
- * Sign-in by SAML 2.0: the Web Browser SSO Profile, begun by us, requests by HTTP-Redirect and responses by HTTP-POST.
- * https://docs.oasis-open.org/security/saml/v2.0/saml-profiles-2.0-os.pdf, 4.1
+ * SAML 2.0 sign-in: the Web Browser SSO Profile, initiated by this service, with requests by HTTP-Redirect and responses by
+ * HTTP-POST. https://docs.oasis-open.org/security/saml/v2.0/saml-profiles-2.0-os.pdf, 4.1
  */
 export function createSaml(deps: { tables: Tables; secrets: Pick<SsoSecrets, "read">; clock: Clock }): Saml {
   const { tables, secrets, clock } = deps;
 
-  /** Our private key, where there is one. */
+  /** Returns the service's private key, if there is one. */
   async function serviceKey({ samlServiceKey }: SsoConfiguration): Promise<string | undefined> {
     if (!samlServiceKey) return undefined;
     const key = await secrets.read(samlServiceKey, SERVICE_KEY_USE).catch((error: unknown) => {
@@ -42,7 +43,7 @@ export function createSaml(deps: { tables: Tables; secrets: Pick<SsoSecrets, "re
     return key;
   }
 
-  /** Each assertion signs somebody in once, at whatever instance: of two at once, storage takes one. */
+  /** Accepts each assertion once, across all instances: of two concurrent inserts, storage accepts one. */
   async function useOnce({ issuer, assertionId, endsAt }: VerifiedAssertion): Promise<void> {
     const key = createHash("sha256").update(`${issuer}\0${assertionId}`).digest("hex");
     try {
@@ -56,7 +57,7 @@ export function createSaml(deps: { tables: Tables; secrets: Pick<SsoSecrets, "re
   return {
     async begin(config, request, origin) {
       const { authnRequestUrl } = await import("./messages.ts");
-      return authnRequestUrl(namesAt(origin), {
+      return authnRequestUrl(serviceNamesAt(origin), {
         id: requestIdOf(request),
         issuedAt: clock.now(),
         relayState: request.id,
@@ -69,7 +70,7 @@ export function createSaml(deps: { tables: Tables; secrets: Pick<SsoSecrets, "re
 
     async complete(config, request, { parameters }, origin) {
       const { verifyResponse } = await import("./response.ts");
-      const { entityId, acsUrl } = namesAt(origin);
+      const { entityId, acsUrl } = serviceNamesAt(origin);
       const assertion = await verifyResponse(parameters.get("SAMLResponse") ?? "", {
         idpEntityId: config.samlIdpEntityId!,
         certificates: config.samlIdpCertificates!,
@@ -91,7 +92,7 @@ export function createSaml(deps: { tables: Tables; secrets: Pick<SsoSecrets, "re
 
     async metadata({ samlServiceCertificate, samlSignRequests = false }, origin) {
       const { serviceMetadata } = await import("./messages.ts");
-      return serviceMetadata(namesAt(origin), { certificate: samlServiceCertificate, signed: samlSignRequests });
+      return serviceMetadata(serviceNamesAt(origin), { certificate: samlServiceCertificate, signed: samlSignRequests });
     },
 
     async cleanUp() {
@@ -105,5 +106,5 @@ export function createSaml(deps: { tables: Tables; secrets: Pick<SsoSecrets, "re
   };
 }
 
-/** Of our AuthnRequest; it begins as names in XML do. Nobody but the browser and the identity provider see it. */
+/** Returns the id of an AuthnRequest, which must start with a letter or underscore (an XML name). */
 const requestIdOf = (request: SignInRequest): string => `_${request.derived("SAML request")}`;

@@ -5,14 +5,17 @@ import { DAY_MS } from "../../platform/time.ts";
 import type { SamlCertificate } from "./certificates.ts";
 
 const ALGORITHM = { name: "RSASSA-PKCS1-v1_5", hash: "SHA-256" };
-/** Identity providers hold it by hand, so it lasts long; people are told before it ends. */
+/**
+ * Lifetime of the service's certificate. Identity providers import it by hand, so it is long. Administrators are notified
+ * before it expires.
+ */
 const VALID_DAYS = 3 * 365;
 const COMMON_NAME = "2.5.4.3";
 
 /**
- * A new key of ours, RSA with 3072 bits, and its certificate, which it signs itself: identity providers take our key in that form.
+ * Creates an RSA key with 3072 bits and a self-signed certificate, the format in which identity providers accept keys.
  *
- * @param name - The certificate's common name.
+ * @param name - Common name of the certificate.
  * @returns `key` is PKCS#8 in PEM.
  */
 export async function makeServiceKey(name: string, now: Date): Promise<{ key: string; certificate: SamlCertificate }> {

@@ -4,7 +4,7 @@ import type { SsoChange } from "../api.ts";
 import type { SsoConfiguration } from "../configuration.ts";
 import { readCertificate } from "./certificates.ts";
 
-/** Under these names providers send e-mail addresses, which change and are given to other people. */
+/** Attributes with email addresses, which change and can be reassigned to other people. */
 const EMAILS = [
   "email",
   "emailaddress",
@@ -14,7 +14,7 @@ const EMAILS = [
 ];
 
 /**
- * What was given with the identity provider's metadata replaced by what it says, and its certificates in one form.
+ * Replaces metadata in the request with its content, and normalizes the certificates.
  *
  * @throws {Problem} invalidRequest
  */
@@ -37,7 +37,7 @@ function normalized(text: string, at: number): string {
 }
 
 /**
- * Refuses what can't be, whether it is switched on yet or not.
+ * Rejects an invalid configuration, even if single sign-on is turned off.
  *
  * @throws {Problem} invalidRequest
  */
@@ -59,7 +59,7 @@ export function checkSaml(config: SsoConfiguration, targets: OutgoingOptions): v
   }
 }
 
-/** Browsers go there and we never do, so it may be an address that only people inside the company reach. */
+/** Only browsers connect to this URL, so it may be an internal address. */
 function entryPointProblem(text: string, targets: OutgoingOptions): string | undefined {
   const url = new URL(text);
   if (url.protocol !== "https:" && !(url.protocol === "http:" && targets.plainHttp(url)))

@@ -1,9 +1,9 @@
 import type { KeyObject } from "node:crypto";
 import { SignedXml } from "xml-crypto";
-import { SamlRefused } from "./refused.ts";
+import { SamlRefused } from "./saml-refused.ts";
 import { attribute, child, descendants, parentOf, parseXml, textOf } from "./xml.ts";
 
-/** RSA with SHA-256 or more, which is what identity providers offer beside SHA-1: https://www.rfc-editor.org/rfc/rfc9231 */
+/** RSA with SHA-256 or more, which identity providers offer in addition to SHA-1: https://www.rfc-editor.org/rfc/rfc9231 */
 const SIGNATURES = [
   "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256",
   "http://www.w3.org/2001/04/xmldsig-more#rsa-sha512",
@@ -11,23 +11,23 @@ const SIGNATURES = [
 ];
 const DIGESTS = ["http://www.w3.org/2001/04/xmlenc#sha256", "http://www.w3.org/2001/04/xmlenc#sha512"];
 const EXCLUSIVE = ["http://www.w3.org/2001/10/xml-exc-c14n#", "http://www.w3.org/2001/10/xml-exc-c14n#WithComments"];
-/** The only transforms that SAML signatures have (Core, 5.4.4). */
+/** The only transforms allowed in SAML signatures (Core, 5.4.4). */
 const TRANSFORMS = ["http://www.w3.org/2000/09/xmldsig#enveloped-signature", ...EXCLUSIVE];
 
-/** Elements of a signature. It has about 15, and more where it brings a chain of certificates. */
+/** Maximum number of elements in a signature. It has about 15, and more if it contains a chain of certificates. */
 const MAX_ELEMENTS = 50;
-/** Namespace prefixes that a canonicalization is told to keep; the library compares each with each attribute. */
+/** Maximum number of inclusive namespace prefixes of a canonicalization. The library compares each with each attribute. */
 const MAX_PREFIXES = 64;
 
-/** The signature of a Response or Assertion, which is its child; undefined without one. */
+/** Returns the signature of a Response or Assertion, which is its child. Undefined if it has none. */
 export const signatureOf = (element: Element): Element | undefined => child(element, "signature", "Signature");
 
 /**
- * What the signature of an element really covers: the element again, read from exactly the bytes that the digest was made of. What
- * a message says is taken from there alone, so that whatever was put around or into it is never seen.
+ * Returns the content that an element's signature covers: the element, parsed again from exactly the bytes that were hashed.
+ * Callers read only this element, so content that was wrapped around or injected into it is ignored.
  *
  * @param xml - The whole document that the element was parsed from.
- * @param keys - Of the identity provider's certificates, one of which must have signed. A key in the message itself never counts.
+ * @param keys - Keys of the identity provider's certificates. One of them must have signed. A key in the message is never used.
  * @throws {SamlRefused} algorithm, signature
  */
 export function signedContent(xml: string, element: Element, signature: Element, keys: readonly KeyObject[]): Element {
@@ -39,8 +39,9 @@ export function signedContent(xml: string, element: Element, signature: Element,
 }
 
 /**
- * The key whose holder signed the SignedInfo. This takes a millisecond, while the digest of what SignedInfo refers to takes the
- * library up to seconds for a document at the limits. So only a document with a SignedInfo of the identity provider gets that far.
+ * Returns the key that signed the SignedInfo. This takes a millisecond, whereas hashing the referenced content takes the
+ * library up to seconds for a document at the limits. So only documents with a SignedInfo of the identity provider get that
+ * far.
  *
  * @throws {SamlRefused} algorithm, signature
  */
@@ -62,7 +63,7 @@ function signerOf(signature: Element, keys: readonly KeyObject[]): KeyObject {
   return key;
 }
 
-/** The canonical bytes that were signed. @throws {SamlRefused} signature */
+/** Returns the canonical bytes that were signed. @throws {SamlRefused} signature */
 function verified(xml: string, signature: Element, key: KeyObject): Buffer {
   const signed = load(signature, key);
   try {
@@ -70,14 +71,14 @@ function verified(xml: string, signature: Element, key: KeyObject): Buffer {
     const [content, ...more] = signed.getSignedReferences();
     if (held && content !== undefined && more.length === 0) return Buffer.from(content);
   } catch {
-    // As false.
+    // An error counts as an invalid signature.
   }
   throw new SamlRefused("signature");
 }
 
 /**
- * Refuses algorithms that are not on the lists before any of them is used, and more references or transforms than SAML has (Core,
- * 5.4.2 and 5.4.4): each is work for the library, which does it before it looks at the signature.
+ * Rejects algorithms that are not allowed before any of them is used, and more references or transforms than SAML allows (Core,
+ * 5.4.2 and 5.4.4), because the library processes them before it verifies the signature.
  *
  * @throws {SamlRefused} algorithm, signature
  */
@@ -99,7 +100,7 @@ function load(signature: Element, key?: KeyObject): SignedXml {
   return signed;
 }
 
-/** The namespaces that an element has from those around it, the nearest first. */
+/** Returns the namespaces that an element inherits, the nearest first. */
 function namespacesAround(element: Element): { prefix: string; namespaceURI: string }[] {
   const found = new Map<string, string>();
   for (let parent = parentOf(element); parent; parent = parentOf(parent)) {

@@ -1,6 +1,6 @@
 import { DOMParser } from "@xmldom/xmldom";
-import { measureXml } from "./measure.ts";
-import { type SamlReason, SamlRefused } from "./refused.ts";
+import { type SamlReason, SamlRefused } from "./saml-refused.ts";
+import { checkXmlLimits } from "./xml-limits.ts";
 
 export const NAMESPACES = {
   protocol: "urn:oasis:names:tc:SAML:2.0:protocol",
@@ -16,14 +16,14 @@ const TEXT = 3;
 const CDATA = 4;
 
 /**
- * Parses a document that `measureXml` accepts. Whatever the parser would repair or warn of is refused: two parsers repair in two
- * ways.
+ * Parses a document that `checkXmlLimits` accepts. Rejects everything that the parser would repair or warn about, because
+ * parsers repair differently.
  *
  * @returns The root.
  * @throws {SamlRefused} malformed, documentType
  */
 export function parseXml(xml: string): Element {
-  measureXml(xml);
+  checkXmlLimits(xml);
   const refuse = () => {
     throw new SamlRefused("malformed");
   };
@@ -38,7 +38,7 @@ export function parseXml(xml: string): Element {
   return root;
 }
 
-/** An element and all below it, in the order of the document, without recursion. */
+/** Yields an element and all its descendants in document order, without recursion. */
 export function descendants(root: Element): Element[] {
   const found: Element[] = [];
   const open = [root];
@@ -53,17 +53,18 @@ function elementsOf(parent: Element): Element[] {
   return Array.from(parent.childNodes).filter((node): node is Element => node.nodeType === ELEMENT);
 }
 
-/** All elements of these names at any depth, whatever their namespace: parsers that look at the name alone see them too. */
+/** Returns all elements with these local names at any depth, in any namespace, because some parsers ignore namespaces. */
 export const named = (root: Element, ...localNames: string[]): Element[] =>
   descendants(root).filter(({ localName }) => localNames.includes(localName));
 
+/** Returns true if the element has this local name and namespace. */
 export const is = (element: Element, namespace: Namespace, localName: string): boolean =>
   element.namespaceURI === NAMESPACES[namespace] && element.localName === localName;
 
 export const children = (parent: Element, namespace: Namespace, localName: string): Element[] =>
   elementsOf(parent).filter((element) => is(element, namespace, localName));
 
-/** The one child of that name, undefined without any. @throws {SamlRefused} `reason` when there are several. */
+/** Returns the one child with that name. Undefined if there is none. @throws {SamlRefused} `reason` if there are several. */
 export function child(
   parent: Element,
   namespace: Namespace,
@@ -78,16 +79,16 @@ export function child(
 export const parentOf = ({ parentNode }: Element): Element | undefined =>
   parentNode?.nodeType === ELEMENT ? (parentNode as Element) : undefined;
 
-/** All child elements, for those of which none may be unknown. */
+/** Returns all child elements, for callers that must reject unknown ones. */
 export const allChildren = elementsOf;
 
-/** An attribute without a namespace; undefined when it is absent or empty. */
+/** Returns an attribute without a namespace. Undefined if it is absent or empty. */
 export const attribute = (element: Element, name: string): string | undefined =>
   element.getAttribute(name) || undefined;
 
 /**
- * The text of an element without the space around it; undefined when it is empty or holds anything but text. A comment or an
- * element within would cut it in two for other readers.
+ * Returns the trimmed text of an element. Undefined if it is empty or contains anything but text: a comment or element inside
+ * would make other parsers read only a part of it.
  */
 export function textOf(element: Element | undefined): string | undefined {
   const nodes = Array.from(element?.childNodes ?? []);

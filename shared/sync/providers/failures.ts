@@ -1,10 +1,10 @@
 import { SyncFailure, type SyncFailureCode } from "./provider.ts";
 
-/** What was tried at a provider. */
+/** A call to a provider, described for failure messages. */
 export interface ProviderCall {
   /** Completes "Could not …", such as `write the secret app/db`. */
   operation: string;
-  /** Where, such as `AWS Secrets Manager in eu-west-1`. */
+  /** The called service, such as `AWS Secrets Manager in eu-west-1`. */
   at: string;
   /** Completes "Give the configured credential …". */
   grant: string;
@@ -13,7 +13,7 @@ export interface ProviderCall {
 interface Details {
   providerCode?: string | undefined;
   retryAfterSeconds?: number | undefined;
-  /** Where another one than that of the code says more. */
+  /** Replaces the default remedy of the code. */
   remedy?: string | undefined;
 }
 
@@ -23,10 +23,10 @@ const REMEDIES = {
   accessDenied: ({ grant }: ProviderCall) => `Give the configured credential ${grant}.`,
   throttled: () => "No action needed: the service retries later. If it persists, run fewer records per hour.",
   unreachable: ({ at }: ProviderCall) =>
-    `Check that ${at} is up and can be reached from this service; it is tried again later.`,
+    `Check that ${at} is available and reachable from this service. The service retries later.`,
   badResponse: ({ at }: ProviderCall) =>
     `Check that ${at} responds, and not a proxy or sign-in page in front of it. The service retries later.`,
-  notFound: () => "It may have been deleted in between; the next run looks again and creates it.",
+  notFound: () => "The target may have been deleted in the meantime. The next run reads it again and creates it.",
   targetNotOwned: () => "Choose another name for the target, or set adopt to true to take it over.",
   targetRefused: () => "Choose another name for the target.",
   targetDeleted: () => "The next run brings it back within its recovery window. After that it can be created again.",
@@ -38,10 +38,13 @@ const REMEDIES = {
     "Check the encryption key of the target: that it exists, is enabled, and may be used by the credential.",
 } satisfies Partial<Record<SyncFailureCode, (call: ProviderCall) => string>>;
 
-/** The codes of calls to a provider; the others are of records that could not be run. */
+/** Codes of failed calls to a provider. The other codes describe records that could not be run. */
 export type ProviderFailureCode = keyof typeof REMEDIES;
 
-/** The failure of a call, with a reason that completes "Could not … (…): ". Nothing of an answer goes into it but the short code. */
+/**
+ * Creates the failure of a call, with a reason that completes "Could not … (…): ". Contains nothing of the answer except the
+ * provider's short code.
+ */
 export function syncFailure(
   code: ProviderFailureCode,
   call: ProviderCall,
@@ -57,6 +60,6 @@ export function syncFailure(
   });
 }
 
-/** A provider's own code, as short as codes are; anything else is left out, for it may be a text with anything in it. */
+/** Returns the provider's own code if it is as short as codes are. Other texts may contain anything and are dropped. */
 const shortCode = (code: string | undefined): string | undefined =>
   code !== undefined && /^[A-Za-z][A-Za-z0-9_.-]{0,63}$/.test(code) ? code : undefined;

@@ -3,21 +3,21 @@ import type { Clock } from "../../platform/runtime.ts";
 import { type ProviderCall, syncFailure } from "./failures.ts";
 import type { SyncFailure } from "./provider.ts";
 
-/** A request with a body that goes out as JSON, or as a form. */
+/** A request whose body is sent as JSON or as a form. */
 export type ProviderRequest = Omit<OutgoingRequest, "body"> & { body?: object | URLSearchParams };
 
 export interface ProviderAnswer {
   status: number;
-  /** By its name in lower case; the first value where there are several. */
+  /** Returns a header by its name in lower case, the first value if there are several. */
   header(name: string): string | undefined;
-  /** Undefined for an answer without a body, or with one that is not JSON. */
+  /** Undefined if there is no body or it is not JSON. */
   json: unknown;
   hasBody: boolean;
 }
 
 /**
- * Sends one request, once: what happens to one that fails is decided by who runs the record. Its answer has any status.
- * @throws {SyncFailure} `unreachable` without one.
+ * Sends one request without retries, because runs decide about retries. Returns answers with any status.
+ * @throws {SyncFailure} `unreachable` if there is no answer.
  */
 export async function exchange(
   outgoing: Outgoing,
@@ -36,7 +36,7 @@ export async function exchange(
       headers: { ...(body && { "content-type": type }), ...headers },
     });
   } catch (error) {
-    // Its message is the guard's: the host and why, never more of the address.
+    // The message comes from the outgoing guard. It contains the host and the reason, nothing else of the address.
     if (error instanceof Unreachable) throw syncFailure("unreachable", call, error.message.replace(/\.$/, ""));
     throw error;
   }
@@ -51,8 +51,8 @@ export async function exchange(
 }
 
 /**
- * What an answer means by its status alone, where it says no more: what is not JSON comes from something in between, which
- * knows nothing of the credentials.
+ * Converts an answer into a failure by its status. An answer without JSON comes from a proxy, so it says nothing about the
+ * credentials.
  */
 export function statusFailure(
   answer: ProviderAnswer,
@@ -83,7 +83,7 @@ export function statusFailure(
   }
 }
 
-/** https://www.rfc-editor.org/rfc/rfc9110#name-retry-after: seconds, or a date. */
+/** Parses Retry-After, in seconds or as a date: https://www.rfc-editor.org/rfc/rfc9110#name-retry-after */
 function retryAfterSeconds({ header }: ProviderAnswer, clock: Clock): number | undefined {
   const value = header("retry-after")?.trim();
   if (!value) return undefined;

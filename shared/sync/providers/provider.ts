@@ -5,99 +5,102 @@ import type { Clock } from "../../platform/runtime.ts";
 import type { Tokens } from "./tokens.ts";
 
 /**
- * What a sync target is to the rest of the service. Each provider is one folder beside this file with the same file names:
- * `configuration.ts` (what is configured, and its schema), `provider.ts` (its `ProviderDefinition`), `target.ts` or a file for
- * each service (implements `SyncTarget`), `client.ts` (its calls and how they sign in; a key vault's are in `shared/platform/azure`),
- * `failures.ts` (what its errors mean), `names.ts` (which names it takes). An SDK is loaded with the first call. `providers.ts`
- * has one line for each.
+ * Defines what a sync target is to the rest of the service. Each provider is a folder beside this file with the same file
+ * names: `configuration.ts` (schema of the configuration), `provider.ts` (the `ProviderDefinition`), `target.ts` or one file
+ * for each service (implements `SyncTarget`), `client.ts` (calls and sign-in; those of Key Vault are in
+ * `shared/platform/azure`), `failures.ts` (meaning of errors), `names.ts` (valid names). SDKs are loaded by the first call.
+ * `providers.ts` has one line for each provider.
  */
 
-/** Says which value of which record a target holds. */
+/** Identifies the value that a target holds: its record and source version. */
 export interface Mark {
   recordId: string;
-  /** The version of the secret in the source vault. */
+  /** Version of the secret in the source vault. */
   sourceVersion: string;
-  /** `<vault>/<name>` of the source, for people who look at the target. */
+  /** `<vault>/<name>` of the source, for people who inspect the target. */
   source: string;
 }
 
-/** What a target's name stands for now. Never with a value. */
+/** Current state of a target. Never contains a value. */
 export interface TargetState {
   exists: boolean;
-  /** The record whose mark of ownership it carries; null for none, undefined where the provider can carry none. */
+  /** ID of the record that owns the target by its mark. Null for none, undefined if the provider stores no marks. */
   ownedBy?: string | null;
   /**
-   * The `markId` of what it holds now, where the provider can tell without a value. Anything else, or undefined: what it
-   * holds was not written under a mark, or was changed since.
+   * The `markId` of the current value, if the provider reports it without a value. Any other text, or undefined, means that the
+   * value was not written with a mark or was changed since.
    */
   holds?: string | undefined;
-  /** The provider's own id of the version that is current, such as `VersionId`. */
+  /** The provider's ID of the current version, such as `VersionId`. */
   version?: string | undefined;
-  /** It is deleted and can be brought back until then; ISO 8601, or `unknown`. */
+  /** The target is deleted and can be recovered until this time: ISO 8601, or `unknown`. */
   deletedUntil?: string | undefined;
-  /** Why it may not be written whatever it carries, such as that another service manages it. */
+  /** Why the target can't be written at all, for example because another service manages it. */
   refused?: string | undefined;
 }
 
-/** What a write came to. */
+/** Result of a write. */
 export interface Written {
-  /** The provider's id of the version written, where it has one. */
+  /** The provider's ID of the written version, if there is one. */
   version?: string | undefined;
-  /** It was not there before. */
+  /** Whether the target did not exist before. */
   created: boolean;
 }
 
-/** The place that one service of a provider keeps secrets in. Every method throws `SyncFailure`. */
+/** Secrets in one service of a provider. Every method throws `SyncFailure`. */
 export interface SyncTarget {
-  /** Looks without reading a value. */
+  /** Returns the state of a target without reading a value. */
   describe(name: string, signal?: AbortSignal): Promise<TargetState>;
   /**
-   * Writes a value with its mark. A repeat with the same mark writes nothing where `marks` is true. `expected` is what
-   * `describe` just answered: where the provider has conditional writes, a target changed since is `changedMeanwhile`.
+   * Writes a value with its mark. If `marks` is true, a repeated call with the same mark writes nothing. `expected` is the last
+   * result of `describe`: if the provider has conditional writes, a target that changed since fails with `changedMeanwhile`.
    */
   put(name: string, value: string, mark: Mark, expected: TargetState, signal?: AbortSignal): Promise<Written>;
   /**
-   * Makes the version that holds `mark` current again, without a value. Answers undefined when that version is no longer
-   * there: then only `put` mends it. Left out where no provider's call does it.
+   * Makes the version with `mark` current again, without sending a value. Returns undefined if that version no longer exists;
+   * then only `put` restores it. Left out if the provider has no such call.
    */
   restoreVersion?(name: string, mark: Mark, expected: TargetState, signal?: AbortSignal): Promise<Written | undefined>;
-  /** Takes over one that exists: gives it the mark of ownership. Left out where that comes with the first write. */
+  /** Takes over an existing target by giving it the mark of ownership. Left out if the first write does that. */
   adopt?(name: string, mark: Mark, signal?: AbortSignal): Promise<void>;
-  /** Brings a deleted one back within its recovery window. */
+  /** Recovers a deleted target within its recovery window. */
   undelete?(name: string, signal?: AbortSignal): Promise<void>;
-  /** Deletes it, with the provider's longest recovery where it has one; nothing happens when it is not there. */
+  /** Deletes the target, with the provider's longest recovery window if there is one. Does nothing if it does not exist. */
   remove(name: string, signal?: AbortSignal): Promise<void>;
 }
 
 /** One service of a provider, such as `secretsmanager`. */
 export interface TargetService {
-  /** What a name that means the same secret is written like, such as in lower case; left out, every spelling is another. */
+  /** Returns a normalized name: names of the same secret are equal. Left out if every spelling is another secret. */
   sameName?(name: string): string;
-  /** Why a name can't be one, to complete "targetName: "; undefined when it can. */
+  /** Returns why a name is invalid, to complete "targetName: "; undefined if it is valid. */
   nameProblem(name: string): string | undefined;
-  /** Bytes of a value at most, with the source of the figure where it is defined. */
+  /** Maximum size of a value in bytes, with its source where it is defined. */
   maxBytes: number;
-  /** Whether a target tells which source version it holds. Without it drift is unknown and a repeat may write once more. */
+  /**
+   * Whether targets report which source version they hold. Otherwise drift can't be detected, and a repeated run may write once
+   * more.
+   */
   marks: boolean;
 }
 
-/** What a provider is configured with: `settings` are shown, `secrets` lie in the service's own key vault. */
+/** A provider and its configuration: `settings` are returned, `secrets` are stored in the service's own key vault. */
 export interface ProviderDefinition<Settings extends object = object, Secrets extends object = object> {
-  /** As in `targetProvider` and `{provider}`. */
+  /** ID in `targetProvider` and `{provider}`. */
   readonly id: string;
   readonly title: string;
-  /** The body of `POST /api/automation/sync/providers/{provider}`: flat, secrets write-only; strict. */
+  /** Strict schema of the body of `POST /api/automation/sync/providers/{provider}`: flat, with write-only secrets. */
   readonly configuration: z.ZodObject & z.ZodType<Settings & Secrets>;
-  /** The members of the configuration that are secret. */
+  /** Members of the configuration that are secret. */
   readonly secretMembers: readonly (keyof Secrets & string)[];
-  /** The members that decide where the secrets are sent: changing one needs the secrets again. */
+  /** Members that decide where secrets are sent. A change requires the secrets again. */
   readonly addressMembers: readonly (keyof Settings & string)[];
-  /** The members that say, beside a record's own, where its target lies: another value means another target. */
+  /** Members that, together with the record, locate a target. Another value means another target. */
   readonly placeMembers: readonly (keyof Settings & string)[];
   readonly services: Readonly<Record<string, TargetService>>;
   /**
-   * Why a `targetRegion` can't be one, to complete "targetRegion: "; undefined when it can. `settings` are empty while the
-   * provider is not configured. A member `region` of the settings stands in for a region that was not given.
+   * Returns why a `targetRegion` is invalid, to complete "targetRegion: "; undefined if it is valid. `settings` are empty while
+   * the provider is not configured. A `region` in the settings is the default for records.
    */
   regionProblem(region: string | undefined, settings: Partial<Settings>): string | undefined;
   /** Checks the configuration with one call that changes nothing. @throws {SyncFailure} */
@@ -110,23 +113,23 @@ export interface ProviderDefinition<Settings extends object = object, Secrets ex
   ): SyncTarget;
 }
 
-/** What the providers are given. */
+/** Services that all providers use. */
 export interface ProviderDependencies {
-  /** For all calls but an SDK's: guarded, since people give the addresses of some providers. */
+  /** For all calls except those of SDKs. Guarded, because users configure the addresses of some providers. */
   outgoing: Outgoing;
   clock: Clock;
   tokens: Tokens;
-  /** Addresses that the environment names in place of the public ones; undefined for the public ones. */
+  /** Addresses from the environment. Undefined: the public ones. */
   endpoints: { aws?: string | undefined; github?: string | undefined; google?: string | undefined };
 }
 
-/** What a record's target is given. */
+/** Services for opening the target of a record. */
 export interface TargetDependencies extends ProviderDependencies {
-  /** The secrets of the key vault that the record's region names. Parameter and failures as of `SyncVaults.open`. */
+  /** Opens the key vault that the record's region names. For the parameter and failures see `SyncVaults.open`. */
   vaultSecrets(forValue: boolean): Promise<VaultSecrets>;
 }
 
-/** Why a target could not be read or written; of those from `notConfigured` on, why a record could not be run at all. */
+/** Codes of failures: a target could not be read or written. From `notConfigured` on: a record could not be run at all. */
 export type SyncFailureCode =
   | "badCredentials"
   | "accessDenied"
@@ -153,8 +156,8 @@ export type SyncFailureCode =
   | "sourceManaged";
 
 /**
- * A call to a provider that failed for good, its retries included. `message` and `remedy` are written by us: nothing of an
- * answer gets in but the provider's own short code.
+ * A call to a provider that failed after its retries. `message` and `remedy` are texts of this service. They contain nothing of
+ * the answer except the provider's short code.
  */
 export class SyncFailure extends Error {
   override readonly name = "SyncFailure";
@@ -162,7 +165,7 @@ export class SyncFailure extends Error {
   readonly remedy: string;
   /** The provider's own code, such as `UnrecognizedClientException`. */
   readonly providerCode: string | undefined;
-  /** Seconds to leave it alone, where the provider says. */
+  /** Seconds to wait, if the provider names them. */
   readonly retryAfterSeconds: number | undefined;
 
   constructor(
@@ -177,7 +180,7 @@ export class SyncFailure extends Error {
     this.retryAfterSeconds = details.retryAfterSeconds;
   }
 
-  /** Whether a write may have been done all the same: there was no answer that says so or denies it. */
+  /** Whether a write may have happened, because no answer confirms or denies it. */
   get unclear(): boolean {
     return this.code === "unreachable" || this.code === "badResponse";
   }

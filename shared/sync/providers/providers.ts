@@ -8,10 +8,10 @@ import type { ProviderDefinition } from "./provider.ts";
 
 export type AnyProvider = ProviderDefinition<Record<string, unknown>, Record<string, unknown>>;
 
-/** Everything that can be a target. Another one is a folder beside this file and a line here. */
+/** All providers. To add one, create a folder beside this file and add a line here. */
 export const PROVIDERS: readonly AnyProvider[] = [azure, aws, hashicorp, google, github, kubernetes].map(
   (provider) => provider as AnyProvider,
 );
 
-/** Undefined when there is none of that name. */
+/** Returns undefined for an unknown provider. */
 export const providerOf = (id: string): AnyProvider | undefined => PROVIDERS.find((provider) => provider.id === id);

@@ -3,26 +3,26 @@ import { SignJWT } from "jose";
 import type { Clock } from "../../platform/runtime.ts";
 import { MINUTE_MS, SECOND_MS } from "../../platform/time.ts";
 
-/** An access token, and for how many seconds it is good. */
+/** An access token with its lifetime in seconds. */
 export interface IssuedToken {
   token: string;
   seconds: number;
 }
 
-/** Access tokens that providers issued for configured credentials, kept in memory for the targets of all records. */
+/** Cache of access tokens, in memory, shared by the targets of all records. */
 export interface Tokens {
-  /** The one that is kept for these credentials, or one that is asked for. @param key all that it depends on. */
+  /** Returns the cached token for these credentials, or requests one. @param key everything that the token depends on */
   get(key: readonly unknown[], ask: () => Promise<IssuedToken>): Promise<string>;
-  /** It was refused: the next call asks anew. */
+  /** Drops a rejected token, so that the next call requests a new one. */
   forget(key: readonly unknown[], token: string): void;
 }
 
-/** More than there are providers; the one that was asked for first makes room. */
+/** Maximum number of cached tokens, more than there are providers. The oldest is dropped first. */
 const MOST = 64;
 
 export function createTokens(clock: Clock): Tokens {
   const kept = new Map<string, { issued: Promise<string>; token?: string; until: number }>();
-  // The credentials themselves are kept nowhere.
+  // Only a hash of the credentials is stored.
   const hashed = (key: readonly unknown[]) => createHash("sha256").update(JSON.stringify(key)).digest("base64");
 
   return {
@@ -55,14 +55,17 @@ export function createTokens(clock: Clock): Tokens {
   };
 }
 
-/** What asks for tokens of one credential. */
+/** A credential with the function that requests its tokens. */
 export interface Account {
   tokens: Tokens;
   key: readonly unknown[];
   ask: () => Promise<IssuedToken>;
 }
 
-/** Sends with a kept token; where that one was refused, once more with a new one, for it may have been revoked since. */
+/**
+ * Sends a request with a cached token. If the token is rejected, for example because it was revoked, sends once more with a new
+ * one.
+ */
 export async function withToken<Answer>(
   { tokens, key, ask }: Account,
   send: (token: string) => Promise<Answer>,
@@ -75,12 +78,12 @@ export async function withToken<Answer>(
   return await send(await tokens.get(key, ask));
 }
 
-/** Seconds before now that an assertion is good from: the other side's clock may be behind. */
+/** Assertions are valid from this many seconds before now, because the other side's clock may be behind. */
 const EARLIER_SECONDS = 60;
-/** Both sides' limit is ten minutes or more. */
+/** Lifetime of an assertion. Both Google and GitHub allow at least ten minutes. */
 const GOOD_FOR_SECONDS = 8 * 60;
 
-/** What a service account or an app signs to get a token, with RS256. */
+/** Returns a JWT signed with RS256, with which a service account or app requests a token. */
 export async function signedAssertion(
   claims: { iss: string; aud?: string; scope?: string },
   privateKey: string,

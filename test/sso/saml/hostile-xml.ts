@@ -1,6 +1,6 @@
-import type { SamlReason } from "../../../shared/sso/saml/refused.ts";
+import type { SamlReason } from "../../../shared/sso/saml/saml-refused.ts";
 
-/** Characters that a document here is filled up to, a little below what is accepted. */
+/** Size of the documents in characters, slightly below the limit. */
 const FULL = 250 * 1024;
 
 const RESPONSE =
@@ -11,8 +11,8 @@ const each = (count: number, one: (at: number) => string) => Array.from({ length
 const nested = (levels: number, start: (level: number) => string) => each(levels, start) + "</a>".repeat(levels);
 
 /**
- * Documents on which XML parsers and libraries spend seconds, or which two parsers read differently. Each is refused with its
- * reason before a parser sees it.
+ * Documents that take XML parsers and libraries seconds, or that two parsers read differently. Each is rejected with its reason
+ * before it is parsed.
  */
 export const HOSTILE_XML: Record<string, { xml: string; reason: SamlReason }> = {
   "another prefix on each of 4,900 levels": malformed(nested(4_900, (level) => `<a xmlns:n${level}="u">`)),

@@ -1,12 +1,12 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { licence } from "../../support/licence.ts";
 import { type Answer, Service } from "../../support/service.ts";
+import { chooseBySaml, type Posted } from "./browser-sign-in.ts";
 import { HOSTILE_XML } from "./hostile-xml.ts";
-import { chooseBySaml, type Posted } from "./visitor.ts";
 
 const ORIGIN = "http://localhost:7071";
 
-/** With two hosts that have a licence, and one that has none. */
+/** Two hosts with a license, and one without. */
 let service: Service;
 let unlicensed: string;
 beforeAll(async () => {
@@ -31,7 +31,7 @@ beforeAll(async () => {
 afterEach(() => service.cloud.control.setSamlMode("correct"));
 afterAll(() => service.stop());
 
-/** What a browser sends with a form that another site's page posts. */
+/** A form that another site's page makes a browser post. */
 const CROSS_SITE = {
   accept: "text/html,application/xhtml+xml,*/*;q=0.8",
   "Content-Type": "application/x-www-form-urlencoded",
@@ -39,11 +39,11 @@ const CROSS_SITE = {
   "sec-fetch-site": "cross-site",
 };
 let addresses = 0;
-/** Another address for each call, since sign-ins from one address are limited. */
+/** Each call has another address, because sign-ins from one address are limited. */
 const anAddress = () => ({ "X-Forwarded-For": `198.51.100.${++addresses}` });
 const cookiesOf = ({ headers }: Answer) => headers.getSetCookie().map((cookie) => cookie.split(";")[0]!);
 
-/** Begins a sign-in, and answers what the provider's page has the browser post, with the cookie it has by then. */
+/** Starts a sign-in, and returns the form that the provider's page posts, with the cookie. */
 async function begin(person: string): Promise<{ form: Posted; cookie: string; setCookie: string }> {
   const begun = await service.call("GET", "/auth/sso/login?returnUrl=/docs", { headers: { accept: "text/html" } });
   expect(begun.status).toBe(302);
@@ -59,7 +59,7 @@ const post = (form: object, headers: Record<string, string>, host = service.url)
   });
 
 describe("a browser", () => {
-  test("that another site has post the response signs in on either host", async () => {
+  test("that another site makes post the response signs in on either host", async () => {
     const { form, cookie, setCookie } = await begin("uma");
     for (const attribute of ["__Host-sso-saml=", "Secure", "HttpOnly", "SameSite=None", "Path=/"])
       expect(setCookie.toLowerCase()).toContain(attribute.toLowerCase());
@@ -74,13 +74,13 @@ describe("a browser", () => {
     expect(again.text).toContain(again.headers.get("x-request-id"));
   });
 
-  test("that brings it to two hosts at once signs in once", async () => {
+  test("that posts it to two hosts at once signs in once", async () => {
     const { form, cookie } = await begin("olga");
     const answers = await Promise.all(service.hosts.map(({ url }) => post(form, { cookie }, url)));
     expect(answers.map(({ status }) => status).sort()).toEqual([303, 400]);
   });
 
-  test("gets a clear page without its cookie, with nothing, and with what does not hold", async () => {
+  test("gets a clear page without its cookie, without a form, and with an invalid response", async () => {
     const { form, cookie } = await begin("uma");
     const broken = { ...form, SAMLResponse: Buffer.from("<a>planted</a>").toString("base64") };
     for (const answer of [
@@ -101,7 +101,7 @@ describe("a browser", () => {
 describe("responses from one address", () => {
   const HERE = { "X-Forwarded-For": "192.0.2.7" };
 
-  test("count as sign-ins on both hosts: the eleventh in a minute is told to wait, and can be sent again afterwards", async () => {
+  test("count as sign-ins on both hosts: the eleventh in a minute is rejected, and can be sent again later", async () => {
     const { form, cookie } = await begin("ada");
     const statuses = [];
     for (let call = 0; call < 10; call++)
@@ -113,7 +113,7 @@ describe("responses from one address", () => {
   });
 });
 
-describe("a response that would keep a parser busy", () => {
+describe("a response that takes a parser too long", () => {
   test.each([
     "another prefix on each of 10,500 levels",
     "30,000 levels",
@@ -122,7 +122,7 @@ describe("a response that would keep a parser busy", () => {
     "an attribute of 250 KB",
     "a document type",
     "text before the root",
-  ])("is refused, and the audit log says why: %s", async (name) => {
+  ])("is rejected, and the audit log contains the reason: %s", async (name) => {
     const { xml, reason } = HOSTILE_XML[name]!;
     const { form, cookie } = await begin("uma");
     const answer = await post({ ...form, SAMLResponse: Buffer.from(xml).toString("base64") }, { cookie });
@@ -133,8 +133,8 @@ describe("a response that would keep a parser busy", () => {
   });
 });
 
-describe("our metadata", () => {
-  test("is there in both tiers, with our key", async () => {
+describe("the service's metadata", () => {
+  test("is available in both tiers, with the service's key", async () => {
     for (const host of [service.url, unlicensed]) {
       const { status, headers, text } = await service.call("GET", `${host}/auth/sso/metadata`);
       expect([status, headers.get("content-type")]).toEqual([200, "application/samlmetadata+xml"]);
@@ -144,8 +144,8 @@ describe("our metadata", () => {
   });
 });
 
-describe("without a licence", () => {
-  test("a response signs nobody in, and says which tier it needs", async () => {
+describe("without a license", () => {
+  test("a response is rejected, and the error names the required tier", async () => {
     const { form, cookie } = await begin("uma");
     const answer = await post(form, { cookie, accept: "application/json" }, unlicensed);
     expect([answer.status, answer.body.code, answer.body.requiredTier]).toEqual([403, "licenseRequired", "pro"]);
@@ -153,7 +153,7 @@ describe("without a licence", () => {
 });
 
 describe("secrets", () => {
-  test("stand in no line of a host", async () => {
+  test("are in no log line of a host", async () => {
     const { form, cookie } = await begin("uma");
     service.cloud.control.setSamlMode("wrongAudience");
     const bad = await begin("uma");

@@ -6,12 +6,12 @@ import { afterEach, describe, expect, it } from "vitest";
 import { readCertificate } from "../../../shared/sso/saml/certificates.ts";
 import { parseIdpMetadata } from "../../../shared/sso/saml/idp-metadata.ts";
 import { authnRequestUrl, serviceMetadata } from "../../../shared/sso/saml/messages.ts";
-import { namesAt } from "../../../shared/sso/saml/names.ts";
 import { makeServiceKey } from "../../../shared/sso/saml/service-key.ts";
+import { serviceNamesAt } from "../../../shared/sso/saml/service-names.ts";
 import { attribute, child, children, parseXml, textOf } from "../../../shared/sso/saml/xml.ts";
 import { Signer } from "./signing.ts";
 
-const names = namesAt("https://lifecycle.acme.example");
+const names = serviceNamesAt("https://lifecycle.acme.example");
 const NOW = new Date("2026-03-01T12:00:00Z");
 const idp = new Signer();
 
@@ -33,8 +33,8 @@ afterEach(() => {
   SamlLib.defaultLoginRequestTemplate.context = template;
 });
 
-describe("Our request", () => {
-  it("goes to the provider's address as it is, and says where and to what the answer goes", () => {
+describe("The AuthnRequest", () => {
+  it("goes to the provider's unchanged URL, and names the recipient and request of the response", () => {
     const url = authnRequestUrl(names, request);
     expect(url.href.startsWith("https://login.acme.example/saml?tenant=a&app=b&SAMLRequest=")).toBe(true);
     expect(url.searchParams.get("RelayState")).toBe("relay");
@@ -53,7 +53,7 @@ describe("Our request", () => {
     expect(attribute(policy, "Format")).toBe("urn:oasis:names:tc:SAML:2.0:nameid-format:persistent");
   });
 
-  it("leaves the NameID to the provider where an attribute names the person", () => {
+  it("leaves the NameID to the provider if an attribute identifies the person", () => {
     const policy = child(
       requestOf(authnRequestUrl(names, { ...request, persistentNameId: false })),
       "protocol",
@@ -62,7 +62,7 @@ describe("Our request", () => {
     expect(attribute(policy, "Format")).toBeUndefined();
   });
 
-  it("is valid by the SAML 2.0 protocol schema and has no tag of the template left, signed or not", async () => {
+  it("is valid by the SAML 2.0 protocol schema and contains no template tag, signed or not", async () => {
     const { key } = await makeServiceKey("lifecycle.acme.example", NOW);
     const forms = [{}, { persistentNameId: false }, { signingKey: key }, { persistentNameId: false, signingKey: key }];
     for (const form of forms) {
@@ -73,23 +73,23 @@ describe("Our request", () => {
     }
   });
 
-  it("is held against the schema: text where the schema wants a boolean is refused", async () => {
+  it("is validated with the schema: text in place of a boolean is rejected", async () => {
     const xml = textOfRequest(authnRequestUrl(names, request)).replace(" ID=", ' IsPassive="{IsPassive}" ID=');
     await expect(readValid("protocol", xml, () => true)).rejects.toThrow("'IsPassive'");
   });
 
-  it("is not sent at all when the library's template has a tag that is given no value", () => {
+  it("is not sent if the library's template has a tag without a value", () => {
     SamlLib.defaultLoginRequestTemplate.context = template.replace(" ID=", ' IsPassive="{IsPassive}" ID=');
     expect(() => authnRequestUrl(names, request)).toThrow("IsPassive");
   });
 
-  it("keeps braces that an entry point has in its query", () => {
+  it("keeps braces in the query of the sign-in URL", () => {
     const entryPoint = "https://login.acme.example/saml?tenant={Issuer}";
     const xml = requestOf(authnRequestUrl(names, { ...request, entryPoint }));
     expect(attribute(xml, "Destination")).toBe(entryPoint);
   });
 
-  it("is signed with our key over the query as it is sent, by RSA with SHA-256", async () => {
+  it("is signed with the service's key over the sent query, by RSA with SHA-256", async () => {
     const { key, certificate } = await makeServiceKey("lifecycle.acme.example", NOW);
     const url = authnRequestUrl(names, { ...request, signingKey: key });
     expect(url.searchParams.get("SigAlg")).toBe("http://www.w3.org/2001/04/xmldsig-more#rsa-sha256");
@@ -101,8 +101,8 @@ describe("Our request", () => {
   });
 });
 
-describe("Our key", () => {
-  it("has a certificate of its own that OpenSSL takes, for three years", async () => {
+describe("The service's key", () => {
+  it("has a self-signed certificate that OpenSSL accepts, for three years", async () => {
     const { key, certificate } = await makeServiceKey("lifecycle.acme.example", NOW);
     const x509 = new X509Certificate(certificate.pem);
     expect(x509.verify(x509.publicKey)).toBe(true);
@@ -114,14 +114,14 @@ describe("Our key", () => {
   });
 });
 
-describe("Our metadata", () => {
+describe("The service's metadata", () => {
   it("is valid by the SAML 2.0 metadata schema, with a key and without", async () => {
     const { certificate } = await makeServiceKey("lifecycle.acme.example", NOW);
     for (const form of [{ signed: false }, { certificate: certificate.pem, signed: true }])
       expect(await readValid("metadata", serviceMetadata(names, form), ({ name }) => name)).toBe("EntityDescriptor");
   });
 
-  it("names our addresses, and our key for signing and encryption where there is one", async () => {
+  it("contains the service's addresses, and its key for signing and encryption if there is one", async () => {
     const { certificate } = await makeServiceKey("lifecycle.acme.example", NOW);
     const root = parseXml(serviceMetadata(names, { certificate: certificate.pem, signed: true }));
     expect(attribute(root, "entityID")).toBe(names.entityId);
@@ -146,7 +146,7 @@ const metadata = (keys: string, more = "") =>
   `<?xml version="1.0"?><md:EntityDescriptor xmlns:md="urn:oasis:names:tc:SAML:2.0:metadata" entityID="https://login.acme.example/">${more}<md:IDPSSODescriptor protocolSupportEnumeration="urn:oasis:names:tc:SAML:2.0:protocol">${keys}<md:SingleSignOnService Binding="urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST" Location="https://login.acme.example/post"/><md:SingleSignOnService Binding="urn:oasis:names:tc:SAML:2.0:bindings:HTTP-Redirect" Location="https://login.acme.example/redirect"/></md:IDPSSODescriptor></md:EntityDescriptor>`;
 
 describe("An identity provider's metadata", () => {
-  it("gives its name, its address, and all certificates it may sign with", () => {
+  it("contains its name, its address, and all its signing certificates", () => {
     const [one, other] = [idp.certificate, idp.otherCertificate];
     const keys = KEY(' use="signing"', bare(one)) + KEY("", bare(other)) + KEY(' use="encryption"', "broken");
     expect(parseIdpMetadata(metadata(keys))).toEqual({
@@ -158,7 +158,7 @@ describe("An identity provider's metadata", () => {
 
   const good = metadata(KEY("", bare(idp.certificate)));
 
-  it("may come with a byte order mark and empty lines around it", () => {
+  it("may have a byte order mark and empty lines around it", () => {
     expect(parseIdpMetadata(`\uFEFF\n${good}\n`)).toEqual(parseIdpMetadata(good));
   });
 
@@ -177,13 +177,13 @@ describe("An identity provider's metadata", () => {
     ["no redirect binding", good.replace("HTTP-Redirect", "SOAP"), /HTTP-Redirect/],
     ["no certificate", metadata(""), /certificate/],
     ["a broken certificate", metadata(KEY("", "AAAA")), /X\.509/],
-  ])("is refused with %s", (_what, xml, message) => {
+  ])("is rejected with %s", (_what, xml, message) => {
     expect(() => parseIdpMetadata(xml)).toThrow(message);
   });
 });
 
 describe("A certificate", () => {
-  it("must be of RSA with 2048 bits or more", async () => {
+  it("must have an RSA key with 2048 bits or more", async () => {
     expect(readCertificate("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----")).toMatch(/X\.509/);
     expect(readCertificate("")).toMatch(/X\.509/);
     expect(readCertificate(idp.certificate)).toMatchObject({ pem: idp.certificate });

@@ -4,7 +4,7 @@ import { outcome, Signer } from "./signing.ts";
 
 const idp = new Signer();
 
-/** A place in a text as a fraction of its length. */
+/** A position in a text as a fraction of its length. */
 const place = fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true });
 const PIECES = [
   "<!-- -->",
@@ -23,7 +23,7 @@ const PIECES = [
   "</saml:Assertion>",
 ];
 
-/** One change of a text: something put in, cut out, doubled elsewhere, or two tags exchanged. */
+/** One change of a text: an insertion, a removal, a duplication, or an exchange of two tags. */
 const mutation = fc.oneof(
   fc.record({ kind: fc.constant("insert" as const), at: place, piece: fc.constantFrom(...PIECES) }),
   fc.record({ kind: fc.constant("replace" as const), at: place, piece: fc.string({ minLength: 1, maxLength: 2 }) }),
@@ -55,8 +55,8 @@ function mutate(xml: string, change: Mutation): string {
   }
 }
 
-describe.each(["assertion", "response", "both"] as const)("A response of which the %s is signed", (signs) => {
-  it("is refused or says the same, however it is changed", async () => {
+describe.each(["assertion", "response", "both"] as const)("A response whose %s is signed", (signs) => {
+  it("is rejected or gives the same result, however it is changed", async () => {
     const xml = await idp.respond({ signs });
     const original = await outcome(xml, idp.expected());
     expect(original).toBeTypeOf("object");
@@ -72,7 +72,7 @@ describe.each(["assertion", "response", "both"] as const)("A response of which t
       }),
       { numRuns: 150 },
     );
-    // Both must have been reached: what is outside of the signature may change, and white space in tags.
+    // Both results must occur: content outside the signature, and white space in tags, may change.
     expect(refused).toBeGreaterThan(50);
     expect(taken).toBeGreaterThan(0);
   });

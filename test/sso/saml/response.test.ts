@@ -1,14 +1,14 @@
 import { BAD_SAML_MODES, GOOD_SAML_MODES } from "simulated-cloud/idp/saml-modes.ts";
 import type { SamlMode } from "simulated-cloud/idp/saml-response.ts";
 import { describe, expect, it } from "vitest";
-import type { SamlReason } from "../../../shared/sso/saml/refused.ts";
 import { verifyResponse } from "../../../shared/sso/saml/response.ts";
+import type { SamlReason } from "../../../shared/sso/saml/saml-refused.ts";
 import { base64, outcome, Signer, uma } from "./signing.ts";
 
 const idp = new Signer();
 const MINUTE_MS = 60_000;
 
-/** Each mistake with the check that must find it. */
+/** Each mistake with the check that must detect it. */
 const REASONS: Record<keyof typeof BAD_SAML_MODES, SamlReason> = {
   wrongDestination: "destination",
   wrongRecipient: "recipient",
@@ -75,23 +75,26 @@ const REASONS: Record<keyof typeof BAD_SAML_MODES, SamlReason> = {
   xsw8: "assertionCount",
 };
 
-describe("A response to our request", () => {
-  it.each(Object.entries(GOOD_SAML_MODES) as [string, SamlMode][])("says who signed in: %s", async (_name, mode) => {
-    const person = await verifyResponse(base64(await idp.respond(mode)), idp.expected());
-    expect(person.issuer).toBe(idp.entityId);
-    expect(person.subject).toBe(uma.objectId);
-    expect(person.attributes.get("http://schemas.microsoft.com/ws/2008/06/identity/claims/role")).toEqual(uma.roles);
-    expect(person.endsAt).toEqual(new Date(idp.now.getTime() + 6 * MINUTE_MS));
-  });
+describe("A response to the service's request", () => {
+  it.each(Object.entries(GOOD_SAML_MODES) as [string, SamlMode][])(
+    "gives the person who signed in: %s",
+    async (_name, mode) => {
+      const person = await verifyResponse(base64(await idp.respond(mode)), idp.expected());
+      expect(person.issuer).toBe(idp.entityId);
+      expect(person.subject).toBe(uma.objectId);
+      expect(person.attributes.get("http://schemas.microsoft.com/ws/2008/06/identity/claims/role")).toEqual(uma.roles);
+      expect(person.endsAt).toEqual(new Date(idp.now.getTime() + 6 * MINUTE_MS));
+    },
+  );
 
   it.each(Object.entries(BAD_SAML_MODES) as [keyof typeof REASONS, SamlMode][])(
-    "is refused: %s",
+    "is rejected: %s",
     async (name, mode) => {
       expect(await outcome(await idp.respond(mode), idp.expected())).toBe(REASONS[name]);
     },
   );
 
-  it("holds from a minute before its time until a minute after it, by our clock", async () => {
+  it("is valid from a minute before its start until a minute after its end, by the service's clock", async () => {
     const xml = await idp.respond();
     const at = (ms: number) => outcome(xml, idp.expected({ now: new Date(idp.now.getTime() + ms) }));
     expect(await at(-6 * MINUTE_MS - 1)).toBe("notYetValid");
@@ -100,7 +103,7 @@ describe("A response to our request", () => {
     expect(await at(6 * MINUTE_MS)).toBe("expired");
   });
 
-  it("may be signed with any of the provider's certificates, and with no other", async () => {
+  it("may be signed with any of the provider's certificates, and with no other key", async () => {
     const next = await idp.respond({ foreignKey: true });
     const rolling = idp.expected({ certificates: [idp.certificate, idp.otherCertificate] });
     expect(await outcome(next, rolling)).toMatchObject({ subject: uma.objectId });
@@ -108,7 +111,7 @@ describe("A response to our request", () => {
     expect(await outcome(next, idp.expected({ certificates: [] }))).toBe("signature");
   });
 
-  it("may have a signature that names prefixes of the elements around it, as exclusive canonicalization allows", async () => {
+  it("may have a signature that names prefixes of the enclosing elements, as exclusive canonicalization allows", async () => {
     const xml = (await idp.respond({ signs: "response" })).replace(" ID=", ' xmlns:kept="urn:kept" ID=');
     const [, reference] = /<ds:Reference URI="([^"]*)"/.exec(xml)!;
     const [, digest] = /<ds:DigestValue>([^<]*)/.exec(xml)!;
@@ -133,7 +136,7 @@ describe("A response to our request", () => {
     expect(await outcome(signed.replace('"urn:kept"', '"urn:other"'), idp.expected())).toBe("signature");
   });
 
-  it("names the person by the attribute that was chosen, and then by nothing else", async () => {
+  it("is identified by the configured attribute, and then by no other", async () => {
     const xml = await idp.respond();
     const named = (idAttribute: string) => outcome(xml, idp.expected({ idAttribute }));
     expect(await named("email_verified")).toMatchObject({ subject: "true" });
@@ -144,7 +147,7 @@ describe("A response to our request", () => {
   });
 
   it.each(["", "====", "PD94", "%3Cxml", "w6TDtg", "/////w", "PGEv"])(
-    "is refused when it is no XML: %s",
+    "is rejected when it is not XML: %s",
     async (text) => {
       await expect(verifyResponse(text, idp.expected())).rejects.toMatchObject({ reason: "malformed" });
     },

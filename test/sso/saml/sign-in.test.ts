@@ -8,8 +8,8 @@ import { entity } from "../../../shared/platform/storage/entity.ts";
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../../shared/platform/time.ts";
 import type { SsoChange, SsoTest } from "../../../shared/sso/api.ts";
 import { CONFIGURATION_KEY, Configuration, SSO, UNCONFIGURED } from "../../../shared/sso/configuration.ts";
-import type { SignInRequest } from "../../../shared/sso/requests.ts";
 import { createSaml } from "../../../shared/sso/saml/saml.ts";
+import type { SignInRequest } from "../../../shared/sso/sign-in-requests.ts";
 import {
   ADMINISTRATOR,
   complete,
@@ -19,8 +19,8 @@ import {
   problemOf,
   startDeployments,
   whoIs,
-} from "../room.ts";
-import { browseBySaml, chooseBySaml, samlSettings, withResponse } from "./visitor.ts";
+} from "../support.ts";
+import { browseBySaml, chooseBySaml, samlSettings, withResponse } from "./browser-sign-in.ts";
 
 let deployments: Awaited<ReturnType<typeof startDeployments>>;
 let deployment: Deployment;
@@ -45,8 +45,8 @@ async function put(change: SsoChange) {
 const configure = (change: SsoChange = {}) => put({ ...samlSettings(deployment), ...change });
 const ROLE = "http://schemas.microsoft.com/ws/2008/06/identity/claims/role";
 
-describe("somebody who signs in by SAML", () => {
-  test("has a session on every instance, under a name and with a role that the attributes give", async () => {
+describe("a person who signs in with SAML", () => {
+  test("has a session on every instance, with the name and role from the attributes", async () => {
     await configure({ rolesClaim: ROLE, roleMapping: { "Lifecycle.Auditor": "auditor" } });
     const done = await complete(other, await browseBySaml(instance, "bruno", "/docs"));
     expect(done.location).toBe("/docs");
@@ -55,7 +55,7 @@ describe("somebody who signs in by SAML", () => {
     expect(await instance.sso.configuration()).toMatchObject({ totalSsoLogins: 1 });
   });
 
-  test("is the same user at the next sign-in, and is bound by a cookie that comes along from another site", async () => {
+  test("is the same user at the next sign-in, with a binding cookie that browsers send from another site", async () => {
     await configure();
     const begun = await instance.sso.begin("/", ORIGIN, ADMINISTRATOR);
     expect(begun.cookies).toEqual([
@@ -82,7 +82,7 @@ describe("somebody who signs in by SAML", () => {
     ["foreignKey", "badResponse signature"],
     ["xsw4", "badResponse assertionCount"],
     ["failed", "providerRefused status"],
-  ])("is refused with a clear answer when the provider lies: %s", async (mode, reason) => {
+  ])("is rejected with a clear error when the provider's response is wrong: %s", async (mode, reason) => {
     await configure();
     deployments.cloud.control.setSamlMode(mode);
     expect(await problemOf(browseBySaml(instance, "uma").then((back) => complete(instance, back)))).toBe(
@@ -92,7 +92,7 @@ describe("somebody who signs in by SAML", () => {
     expect(JSON.stringify(deployment.events)).not.toContain("elsewhere.example");
   });
 
-  test("is refused when nobody was chosen, or nothing came", async () => {
+  test("is rejected when no person was chosen, or without a response", async () => {
     await configure();
     expect(await problemOf(complete(instance, await browseBySaml(instance, "")))).toBe("signInFailed");
     const arrival = await browseBySaml(instance, "uma");
@@ -102,7 +102,7 @@ describe("somebody who signs in by SAML", () => {
 });
 
 describe("a response", () => {
-  test("brought by another browser, without the cookie, late or of another sign-in signs nobody in", async () => {
+  test("from another browser, without the cookie, late or of another sign-in is rejected", async () => {
     await configure();
     const [one, another] = [await browseBySaml(instance, "uma"), await browseBySaml(instance, "ada")];
     expect(await problemOf(complete(instance, { ...one, cookie: another.cookie }))).toBe("signInStale");
@@ -121,7 +121,7 @@ describe("a response", () => {
     ]);
   });
 
-  test("signs in once, also when it comes to two instances at once", async () => {
+  test("signs in once, also when it arrives at two instances at once", async () => {
     await configure();
     const arrival = await browseBySaml(instance, "uma");
     const outcomes = await Promise.all([instance, other].map((at) => problemOf(complete(at, arrival))));
@@ -129,7 +129,7 @@ describe("a response", () => {
     expect(await problemOf(complete(other, arrival))).toBe("signInStale");
   });
 
-  test("has its assertion taken once, even where a request could be answered twice", async () => {
+  test("has its assertion accepted once, even if a request could be answered twice", async () => {
     await configure();
     const config = {
       ...UNCONFIGURED,
@@ -181,8 +181,8 @@ describe("the provider's key", () => {
   });
 });
 
-describe("our own key", () => {
-  test("signs requests, opens assertions that are encrypted for it, and lies in the key vault alone", async () => {
+describe("the service's own key", () => {
+  test("signs requests, decrypts assertions, and is stored only in the key vault", async () => {
     const { samlServiceCertificate } = await configure({ samlSignRequests: true });
     const certificate = samlServiceCertificate!.certificate;
     expect(Date.parse(samlServiceCertificate!.expiresOn)).toBeGreaterThan(
@@ -228,8 +228,8 @@ describe("our own key", () => {
   });
 });
 
-describe("certificates that end", () => {
-  test("are told of: ours, and of the provider's the one that ends last, while they are in use", async () => {
+describe("certificates that expire", () => {
+  test("cause alerts while in use: the service's, and the last-expiring one of the provider", async () => {
     const ending = async (days: number) => {
       const found = [];
       const by = new Date(deployment.clock.now().getTime() + days * DAY_MS);
@@ -286,11 +286,11 @@ describe("the configuration", () => {
         samlIdpEntityId: "https://login.acme.example",
       },
     ],
-  ])("is refused for its %s: %j", async (member, change) => {
+  ])("is rejected for its %s: %j", async (member, change) => {
     await expect(put(change)).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path: `body.${member}` }] });
   });
 
-  test("shows what the metadata said, and tells of certificates by their fingerprints", async () => {
+  test("shows the metadata's content, and certificates by their fingerprints", async () => {
     const view = await configure({ isEnabled: false });
     expect(view).toMatchObject({ samlIdpEntityId: entityId(), samlEntryPoint: signInUrl(), samlSignRequests: false });
     expect(view.samlIdpCertificates.map(({ certificate }) => certificate)).toEqual(certificates());
@@ -302,7 +302,7 @@ describe("the configuration", () => {
     });
   });
 
-  test("is tried without saving it: what is missing and what has ended is said", async () => {
+  test("is tested without saving it: missing members and expired certificates are reported", async () => {
     const tried = async (given: SsoTest) => {
       const { success, checks } = await instance.sso.test({ providerType: "saml", ...given }, ADMINISTRATOR, ORIGIN);
       return [success, ...checks.map(({ name, passed }) => `${name} ${passed}`)];
@@ -326,7 +326,7 @@ describe("the configuration", () => {
     });
   });
 
-  test("that changes ends sign-ins that were begun before", async () => {
+  test("that changes invalidates sign-ins in progress", async () => {
     await configure();
     const arrival = await browseBySaml(instance, "uma");
     await put({ samlIdAttribute: "http://schemas.microsoft.com/identity/claims/objectidentifier" });
@@ -334,7 +334,7 @@ describe("the configuration", () => {
   });
 });
 
-/** Rows of assertions that were used. */
+/** Rows of used assertions. */
 const ROWS = entity("Sso", z.object({ endsAt: z.string() }));
 
 const inMetadata = (pattern: RegExp) => pattern.exec(deployments.cloud.saml.metadata())![1]!;
@@ -345,7 +345,7 @@ const certificates = () =>
     pem("CERTIFICATE", Buffer.from(base64, "base64")),
   );
 
-/** Of a key of its own, from yesterday. */
+/** With a key of its own, valid from yesterday. */
 function certificateUntil(days: number): string {
   const { publicKey, privateKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
   const now = deployment.clock.now().getTime();
@@ -361,7 +361,7 @@ function ellipticCertificate(): string {
   return pem("CERTIFICATE", makeCertificate({ ...names, ...times, publicKey, signingKey: privateKey }));
 }
 
-/** A response whose assertion only the holder of the certificate's key can read. */
+/** A response whose assertion only the holder of the certificate's key can decrypt. */
 async function encryptedFor(certificate: string, response: string): Promise<string> {
   const xml = Buffer.from(response, "base64").toString();
   const assertion = /<saml:Assertion.*<\/saml:Assertion>/s.exec(xml)![0];

@@ -4,14 +4,14 @@ import { type SamlMode, type SamlRequest, samlResponse } from "simulated-cloud/i
 import type { SamlKey } from "simulated-cloud/idp/saml-signature.ts";
 import { makeCertificate, pem } from "simulated-cloud/x509.ts";
 import type { Expected, VerifiedAssertion } from "../../../shared/sso/saml/assertion.ts";
-import { type SamlReason, SamlRefused } from "../../../shared/sso/saml/refused.ts";
 import { verifyResponse } from "../../../shared/sso/saml/response.ts";
+import { type SamlReason, SamlRefused } from "../../../shared/sso/saml/saml-refused.ts";
 
 export const uma = new People().find("uma")!;
 
 export const base64 = (xml: string): string => Buffer.from(xml).toString("base64");
 
-/** An identity provider that signs what it is told to, with keys of this run. */
+/** An identity provider that signs any given message, with keys of this run. */
 export class Signer {
   readonly entityId = "http://127.0.0.1:7075/saml/metadata";
   readonly now = new Date("2026-03-01T12:00:00Z");
@@ -65,7 +65,7 @@ function makeKey(): SamlKey {
   return { privateKey: privateKey.export({ format: "jwk" }), certificate: der.toString("base64") };
 }
 
-/** Who signed in, or the reason why nobody did. Whatever else is thrown is a mistake of ours. */
+/** Returns the person who signed in, or the reason of the rejection. Other errors are bugs of the service. */
 export async function outcome(xml: string, expected: Expected): Promise<VerifiedAssertion | SamlReason> {
   try {
     return await verifyResponse(base64(xml), expected);

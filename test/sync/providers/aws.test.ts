@@ -1,10 +1,10 @@
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { aws } from "../../../shared/sync/providers/aws/provider.ts";
-import { markId } from "../../../shared/sync/providers/mark.ts";
+import { markId } from "../../../shared/sync/providers/ownership-mark.ts";
 import type { SyncTarget, TargetDependencies } from "../../../shared/sync/providers/provider.ts";
 import { providerOf } from "../../../shared/sync/providers/providers.ts";
-import { FAULTS, failureOf, markOf, providersCloud } from "./stand-in.ts";
+import { FAULTS, failureOf, markOf, providersCloud } from "./simulated-provider.ts";
 import { providerSuite } from "./suite.ts";
 
 const REGION = "eu-west-1";
@@ -142,7 +142,7 @@ describe("aws secretsmanager", () => {
     expect(history()).toEqual(["one"]);
   });
 
-  test("is never written over what came to be there since", async () => {
+  test("is never written over a version that appeared since", async () => {
     const expected = await target.describe(name);
     await put(target, "theirs", markOf("x", "somebody"));
     const failure = await failureOf(target.put(name, "one", markOf("v1"), expected));
@@ -150,7 +150,7 @@ describe("aws secretsmanager", () => {
     expect(current()).toBe("theirs");
   });
 
-  test("that AWS manages, or that is a copy of another region's, is told as refused", async () => {
+  test("that AWS manages, or that is a replica from another region, is reported as refused", async () => {
     await put(target, "one");
     const { secretsManager } = cloud.control.providers.aws;
     secretsManager.change(REGION, name, { primaryRegion: "us-east-1" });
@@ -213,7 +213,7 @@ describe.each(["secretsmanager", "parameterstore"])("aws %s", (service) => {
   test.each([
     ["a wrong secret key", { secretAccessKey: "w".repeat(40) }, "InvalidSignatureException"],
     ["an unknown key id", { accessKeyId: "AKIA0000000000000000" }, "UnrecognizedClientException"],
-  ])("tells of %s after one call", async (_, change, providerCode) => {
+  ])("reports %s after one call", async (_, change, providerCode) => {
     const failure = await failureOf(open(service, change).describe(name));
     expect(failure).toMatchObject({ code: "badCredentials", providerCode });
     expect(cloud.control.counts().total).toBe(1);
@@ -232,7 +232,7 @@ describe.each(["secretsmanager", "parameterstore"])("aws %s", (service) => {
 });
 
 test.each(["secretsmanager", "parameterstore"] as const)(
-  "a host whose clock is wrong by ten minutes writes to aws %s all the same",
+  "a host whose clock is wrong by ten minutes can write to aws %s",
   async (service) => {
     const { cloud, deps } = await started;
     const now = Date.now.bind(Date);

@@ -8,8 +8,8 @@ import {
 } from "../../../shared/platform/azure/vault-secrets.ts";
 import { systemClock } from "../../../shared/platform/runtime.ts";
 import { azureTarget } from "../../../shared/sync/providers/azure/target.ts";
-import { providerDependencies } from "../../../shared/sync/providers/dependencies.ts";
-import { markId } from "../../../shared/sync/providers/mark.ts";
+import { markId } from "../../../shared/sync/providers/ownership-mark.ts";
+import { providerDependencies } from "../../../shared/sync/providers/provider-dependencies.ts";
 import { providerOf } from "../../../shared/sync/providers/providers.ts";
 import { liveIn } from "../../azure/live-cloud.ts";
 import { IMPATIENT, recordingLog } from "../../azure/services.ts";

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { ProviderChange } from "../../../shared/sync/api.ts";
 import type { TargetDependencies } from "../../../shared/sync/providers/provider.ts";
 import { PROVIDERS, providerOf } from "../../../shared/sync/providers/providers.ts";
-import { providersCloud } from "./stand-in.ts";
+import { providersCloud } from "./simulated-provider.ts";
 
 let cloud: Cloud;
 let deps: TargetDependencies;

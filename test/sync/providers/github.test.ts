@@ -4,7 +4,7 @@ import { githubFailure } from "../../../shared/sync/providers/github/failures.ts
 import { github } from "../../../shared/sync/providers/github/provider.ts";
 import type { TargetDependencies } from "../../../shared/sync/providers/provider.ts";
 import { providerOf } from "../../../shared/sync/providers/providers.ts";
-import { FAULTS, failureOf, markOf, providersCloud } from "./stand-in.ts";
+import { FAULTS, failureOf, markOf, providersCloud } from "./simulated-provider.ts";
 import { providerSuite } from "./suite.ts";
 
 const started = providersCloud();

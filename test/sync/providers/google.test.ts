@@ -2,10 +2,10 @@ import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { crc32c } from "../../../shared/sync/providers/google/crc32c.ts";
 import { google } from "../../../shared/sync/providers/google/provider.ts";
-import { markId } from "../../../shared/sync/providers/mark.ts";
+import { markId } from "../../../shared/sync/providers/ownership-mark.ts";
 import type { TargetDependencies } from "../../../shared/sync/providers/provider.ts";
 import { providerOf } from "../../../shared/sync/providers/providers.ts";
-import { FAULTS, failureOf, markOf, providersCloud } from "./stand-in.ts";
+import { FAULTS, failureOf, markOf, providersCloud } from "./simulated-provider.ts";
 import { providerSuite } from "./suite.ts";
 
 const started = providersCloud();
@@ -83,7 +83,7 @@ describe("google secretmanager", () => {
     ["after the value", "google.addVersion", { kind: "loseAnswer" }, 0],
     ["before the last note", "google.updateSecret", { kind: "reset" }, 0],
     ["after the secret was made", "google.createSecret", { kind: "loseAnswer" }, 0],
-  ] as const)("that dies %s has one version of it after the next run", async (_, operation, action, after) => {
+  ] as const)("that crashes %s has one version of it after the next run", async (_, operation, action, after) => {
     const target = open();
     cloud.control.addFault({ match: { operation }, action, times: 1, after });
     await failureOf(target.put(name, "one", markOf("v1"), await target.describe(name)));

@@ -1,10 +1,10 @@
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { hashicorp } from "../../../shared/sync/providers/hashicorp/provider.ts";
-import { markId } from "../../../shared/sync/providers/mark.ts";
+import { markId } from "../../../shared/sync/providers/ownership-mark.ts";
 import type { TargetDependencies } from "../../../shared/sync/providers/provider.ts";
 import { providerOf } from "../../../shared/sync/providers/providers.ts";
-import { FAULTS, failureOf, markOf, providersCloud } from "./stand-in.ts";
+import { FAULTS, failureOf, markOf, providersCloud } from "./simulated-provider.ts";
 import { providerSuite } from "./suite.ts";
 
 const settingsIn = (cloud: Cloud) => {
@@ -72,7 +72,7 @@ describe("hashicorp kv", () => {
     ["before the value", "hashicorp.kv.writeData", { kind: "reset" }],
     ["after the value", "hashicorp.kv.writeData", { kind: "loseAnswer" }],
     ["before the last note", "hashicorp.kv.writeMetadata", { kind: "reset" }],
-  ] as const)("that dies %s has one version of it after the next run", async (_, operation, action) => {
+  ] as const)("that crashes %s has one version of it after the next run", async (_, operation, action) => {
     const target = open();
     const after = operation.endsWith("Metadata") ? 1 : 0;
     cloud.control.addFault({ match: { operation }, action, times: 1, after });
@@ -81,7 +81,7 @@ describe("hashicorp kv", () => {
     expect(await target.describe(name)).toMatchObject({ version: "1", holds: markId(markOf("v1")) });
   });
 
-  test("is not taken for ours when somebody else wrote between our intention and our death", async () => {
+  test("is not treated as its own if another writer wrote between the intention and the crash", async () => {
     const target = open();
     cloud.control.addFault({ match: { operation: "hashicorp.kv.writeData" }, action: { kind: "reset" }, times: 1 });
     await failureOf(target.put(name, "one", markOf("v1"), await target.describe(name)));
@@ -91,7 +91,7 @@ describe("hashicorp kv", () => {
     expect([vault().data(name), (await target.describe(name)).version]).toEqual([{ value: "one" }, "2"]);
   });
 
-  test("is not written over when somebody else writes in the very moment", async () => {
+  test("is not overwritten if another writer writes at the same moment", async () => {
     const outgoing = {
       send: async (address: string, request: Parameters<typeof deps.outgoing.send>[1]) => {
         if (request.method === "POST" && address.includes("/data/")) vault().write(name, { value: "theirs" });

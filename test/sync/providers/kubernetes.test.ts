@@ -2,10 +2,10 @@ import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { KubernetesSettings } from "../../../shared/sync/providers/kubernetes/configuration.ts";
 import { kubernetes } from "../../../shared/sync/providers/kubernetes/provider.ts";
-import { markId } from "../../../shared/sync/providers/mark.ts";
+import { markId } from "../../../shared/sync/providers/ownership-mark.ts";
 import type { TargetDependencies } from "../../../shared/sync/providers/provider.ts";
 import { providerOf } from "../../../shared/sync/providers/providers.ts";
-import { FAULTS, failureOf, markOf, providersCloud } from "./stand-in.ts";
+import { FAULTS, failureOf, markOf, providersCloud } from "./simulated-provider.ts";
 import { providerSuite } from "./suite.ts";
 
 const settingsIn = (cloud: Cloud): KubernetesSettings => {
@@ -69,7 +69,7 @@ describe("kubernetes secret", () => {
     return kubernetes.open({ service: "secret", region: undefined }, settings, { token: cluster().token }, deps);
   };
 
-  test("becomes ours again also when somebody wrote the very value that comes next", async () => {
+  test("belongs to the record again even if another writer wrote the very value that comes next", async () => {
     const target = open();
     await target.put(name, "one", markOf("v1"), await target.describe(name));
     cluster().write(name, "two");

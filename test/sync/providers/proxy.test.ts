@@ -2,11 +2,11 @@ import { generateKeyPairSync } from "node:crypto";
 import type { ServerResponse } from "node:http";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { systemClock } from "../../../shared/platform/runtime.ts";
-import { providerDependencies } from "../../../shared/sync/providers/dependencies.ts";
 import type { SyncTarget } from "../../../shared/sync/providers/provider.ts";
+import { providerDependencies } from "../../../shared/sync/providers/provider-dependencies.ts";
 import { providerOf } from "../../../shared/sync/providers/providers.ts";
 import { type OddServer, startOddServer } from "../../azure/odd-server.ts";
-import { failureOf, markOf } from "./stand-in.ts";
+import { failureOf, markOf } from "./simulated-provider.ts";
 
 /** A proxy or a sign-in page in front of a provider knows nothing of its credentials. */
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { markId } from "../../../shared/sync/providers/mark.ts";
+import { markId } from "../../../shared/sync/providers/ownership-mark.ts";
 import {
   type Mark,
   SyncFailure,
@@ -25,7 +25,7 @@ export type Trouble =
   /** The next write is done, then the connection ends without an answer. */
   | "lostAfterWrite";
 
-/** What a provider's own tests know of its stand-in. */
+/** Interface to a provider's simulation for its tests. */
 export interface Harness {
   provider: AnyProvider;
   service: string;
@@ -35,7 +35,7 @@ export interface Harness {
   /** Secrets of the same form that don't hold; undefined where the provider has none of its own. */
   wrongSecrets?: Record<string, unknown>;
   deps: TargetDependencies;
-  /** A name for a target that nobody used yet. */
+  /** Returns an unused name for a target. */
   freshName(): string;
   /** Names that can't be one. */
   badNames: string[];
@@ -45,11 +45,11 @@ export interface Harness {
   conditional: boolean;
   /** Whether its calls go through `deps.outgoing`. An SDK's end at a time limit of its own. */
   guarded: boolean;
-  /** What lies there now; undefined for nothing. */
+  /** Returns the current value; undefined if there is none. */
   value(name: string): string | undefined;
-  /** Somebody else writes it, with nothing of ours: made, or a new version on top. */
+  /** Another writer creates the target, or a new version of it, without a mark. */
   writeByOthers(name: string, value: string): void | Promise<void>;
-  /** Somebody else deletes it as people do. */
+  /** Another writer deletes the target in the usual way. */
   deleteByOthers(name: string): void | Promise<void>;
   trouble(kind: Trouble, times?: number): void;
   heal(): void;
@@ -67,7 +67,7 @@ const mark = (sourceVersion = "a".repeat(32), recordId = "01JD000000000000000000
 const FIRST = mark();
 const SECOND = mark("b".repeat(32));
 
-/** What every provider's folder does, whatever it speaks with. */
+/** Tests that every provider must pass. */
 export function providerSuite(title: string, make: () => Promise<Harness & { stop(): Promise<void> }>): void {
   describe(title, () => {
     let harness: Awaited<ReturnType<typeof make>>;
@@ -118,7 +118,7 @@ export function providerSuite(title: string, make: () => Promise<Harness & { sto
       }
     }
 
-    test("writes what is not there, with its mark", async () => {
+    test("creates a missing target, with its mark", async () => {
       expect(await target.describe(name)).toMatchObject({ exists: false });
       expect(await put(VALUE, FIRST)).toMatchObject({ created: true });
       expect(harness.value(name)).toBe(VALUE);
@@ -148,7 +148,7 @@ export function providerSuite(title: string, make: () => Promise<Harness & { sto
       if (marks) expect(await target.describe(name)).toMatchObject({ holds: markId(SECOND) });
     });
 
-    test("what somebody else wrote on top is seen without reading a value, and mended", async () => {
+    test("a version of another writer is detected without reading a value, and replaced", async () => {
       await put(VALUE, FIRST);
       await harness.writeByOthers(name, "by-others");
       const { valueReads } = harness.counts();
@@ -162,7 +162,7 @@ export function providerSuite(title: string, make: () => Promise<Harness & { sto
       if (marks) expect(await target.describe(name)).toMatchObject({ holds: markId(FIRST) });
     });
 
-    test("one that is not ours is told apart, where the provider tells", async () => {
+    test("a target of another owner is recognized, if the provider stores marks", async () => {
       await harness.writeByOthers(name, "by-others");
       const found = await target.describe(name);
       expect([found.exists, found.ownedBy, found.holds]).toEqual([true, marks ? null : undefined, undefined]);

@@ -1,5 +1,6 @@
-# Makes every key vault below a management group, present and later ones, send its events to the service. docs/permissions.md says what
-# it may do, docs/deploy.md how the vaults that are there already are seen to: Azure re-evaluates no management group at once.
+# Makes every key vault below a management group, existing and future, send its events to the service. docs/permissions.md
+# lists the permissions, docs/deploy.md explains the remediation of existing vaults: Azure does not re-evaluate management
+# groups immediately.
 locals {
   policy = jsondecode(file("${path.module}/../../../azure/events-policy/policy.json"))
 }
@@ -9,7 +10,7 @@ resource "azurerm_policy_definition" "management_group_policy" {
   policy_type         = "Custom"
   mode                = "Indexed"
   display_name        = "Key vaults send their events to Credential Lifecycle (${var.environment_name})"
-  description         = "Makes an Event Grid topic for each key vault, which delivers to the queue of the service by its own identity."
+  description         = "Creates an Event Grid topic for each key vault, which delivers to the queue of the service with its own identity."
   management_group_id = var.scope
   parameters          = jsonencode(local.policy.parameters)
   policy_rule         = jsonencode(local.policy.policyRule)
@@ -32,7 +33,7 @@ resource "azurerm_management_group_policy_assignment" "management_group_policy_a
   }
 }
 
-# Makes topics beside the vaults.
+# Creates topics for the vaults.
 resource "azurerm_role_assignment" "management_group_topics_role" {
   scope                = var.scope
   role_definition_name = "EventGrid Contributor"

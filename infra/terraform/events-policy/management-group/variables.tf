@@ -1,5 +1,5 @@
 variable "scope" {
-  description = "The management group, as an id: /providers/Microsoft.Management/managementGroups/..."
+  description = "Id of the management group: /providers/Microsoft.Management/managementGroups/..."
   type        = string
 
   validation {
@@ -9,7 +9,7 @@ variable "scope" {
 }
 
 variable "environment_name" {
-  description = "As given to the service's own module, at most 20 characters."
+  description = "The environment_name of the service's own module, at most 20 characters."
   type        = string
 
   validation {

@@ -1,7 +1,7 @@
-# What the policy may do in the service's own resource group. docs/permissions.md says for which call.
+# Permissions of the policy in the service's own resource group. docs/permissions.md lists the call for each.
 data "azurerm_client_config" "current" {}
 
-# Lets each new topic send to the queue. The condition leaves it no other role to give.
+# Allows each new topic to send to the queue. The condition forbids assigning any other role.
 resource "azurerm_role_assignment" "policy_access_role" {
   scope                = var.vault_events_queue_id
   role_definition_name = "Role Based Access Control Administrator"
@@ -11,12 +11,12 @@ resource "azurerm_role_assignment" "policy_access_role" {
   condition_version    = "2.0"
 }
 
-# The deployment that gives that role runs in this resource group, and who names a queue as a destination needs write access to its
-# account: https://learn.microsoft.com/azure/event-grid/security-authorization
+# The deployment that assigns that role runs in this resource group, and specifying a queue as a destination needs write access
+# to its account: https://learn.microsoft.com/azure/event-grid/security-authorization
 resource "azurerm_role_definition" "event_deployer_definition" {
-  # Unique in the tenant.
+  # Role names are unique in the tenant.
   name              = "Credential Lifecycle Event Deployer (${var.environment_name}, ${data.azurerm_client_config.current.subscription_id})"
-  description       = "Lets the policy for the events of key vaults name the queue of the service as their destination."
+  description       = "Allows the policy for key vault events to specify the queue of the service as their destination."
   scope             = var.scope
   assignable_scopes = [var.scope]
 

@@ -1,5 +1,5 @@
-# Makes every key vault of a subscription, present and later ones, send its events to the service: of the provider's subscription, where the
-# policy is defined. docs/permissions.md says what it may do.
+# Makes every key vault of the provider's subscription, existing and future, send its events to the service. The policy is
+# defined in that subscription. docs/permissions.md lists the permissions.
 locals {
   policy = jsondecode(file("${path.module}/../../../azure/events-policy/policy.json"))
 }
@@ -9,7 +9,7 @@ resource "azurerm_policy_definition" "subscription_policy" {
   policy_type  = "Custom"
   mode         = "Indexed"
   display_name = "Key vaults send their events to Credential Lifecycle (${var.environment_name})"
-  description  = "Makes an Event Grid topic for each key vault, which delivers to the queue of the service by its own identity."
+  description  = "Creates an Event Grid topic for each key vault, which delivers to the queue of the service with its own identity."
   parameters   = jsonencode(local.policy.parameters)
   policy_rule  = jsonencode(local.policy.policyRule)
 }
@@ -31,7 +31,7 @@ resource "azurerm_subscription_policy_assignment" "subscription_policy_assignmen
   }
 }
 
-# Makes topics beside the vaults.
+# Creates topics for the vaults.
 resource "azurerm_role_assignment" "subscription_topics_role" {
   scope                = var.scope
   role_definition_name = "EventGrid Contributor"
@@ -48,7 +48,7 @@ module "roles" {
   environment_name      = var.environment_name
 }
 
-# For the vaults that are there already. Later ones are seen to when they are made.
+# Remediates existing vaults. The policy covers future vaults when they are created.
 resource "azurerm_subscription_policy_remediation" "subscription_policy_remediation" {
   name                    = "evt-${var.environment_name}"
   subscription_id         = var.scope

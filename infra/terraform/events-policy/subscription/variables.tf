@@ -1,5 +1,5 @@
 variable "scope" {
-  description = "The subscription, as an id: /subscriptions/... It must be the provider's own."
+  description = "Id of the subscription: /subscriptions/... It must be the provider's own."
   type        = string
 
   validation {
@@ -9,7 +9,7 @@ variable "scope" {
 }
 
 variable "environment_name" {
-  description = "As given to the service's own module, at most 20 characters."
+  description = "The environment_name of the service's own module, at most 20 characters."
   type        = string
 
   validation {

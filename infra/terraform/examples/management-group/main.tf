@@ -1,4 +1,4 @@
-# The service watches every subscription of a management group, later ones too.
+# The service monitors every subscription of a management group, also future ones.
 variable "management_group_name" {
   description = "The last part of the management group's id."
   type        = string

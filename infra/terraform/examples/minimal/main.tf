@@ -1,4 +1,4 @@
-# The service watches the subscription it is deployed to.
+# The service monitors the subscription in which it is deployed.
 module "service" {
   source = "../.."
 

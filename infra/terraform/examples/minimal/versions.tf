@@ -13,7 +13,8 @@ provider "azurerm" {
   subscription_id     = var.subscription_id
   storage_use_azuread = true
 
-  # Version 5 of the provider registers none by itself. Spelled as Azure lists them: another case is skipped without a word.
+  # Version 5 of the provider registers no resource provider automatically. The spelling must match Azure's list: another case
+  # is skipped without a message.
   resource_providers_to_register = [
     "Microsoft.App",
     "Microsoft.AppConfiguration",
@@ -30,21 +31,21 @@ provider "azurerm" {
 }
 
 variable "subscription_id" {
-  description = "Where the service itself is deployed."
+  description = "Subscription in which the service itself is deployed."
   type        = string
 }
 
 output "service_url" {
-  description = "Where the service answers."
+  description = "Address of the service."
   value       = module.service.service_url
 }
 
 output "service_key_vault_id" {
-  description = "For make-secrets.ts."
+  description = "Input of make-secrets.ts."
   value       = module.service.service_key_vault_id
 }
 
 output "service_function_app_id" {
-  description = "For make-secrets.ts."
+  description = "Input of make-secrets.ts."
   value       = module.service.service_function_app_id
 }

@@ -1,4 +1,4 @@
-# Storage, vault and App Configuration are reachable through private endpoints only; operators get mail about problems.
+# Storage, vault and App Configuration are reachable through private endpoints only. Operators get mail about problems.
 module "service" {
   source = "../.."
 

@@ -1,7 +1,8 @@
-# The service watches two subscriptions and learns of changes between scans: of vaults from the resource manager of both, and of what is
-# in the vaults of the second by a policy. A provider makes resources in one subscription, so the second has a provider of its own.
+# The service monitors two subscriptions and gets events of changes between scans: of vaults from Resource Manager of both, and
+# of the contents of the second one's vaults through a policy. A provider creates resources in one subscription, so the second
+# has its own provider.
 variable "other_subscription_id" {
-  description = "A second subscription to watch."
+  description = "A second subscription to monitor."
   type        = string
 }
 

@@ -1,25 +1,25 @@
 import { Agent } from "node:https";
 import { SECOND_MS } from "../../../platform/time.ts";
 import type { ProviderCall } from "../failures.ts";
-import { MANAGED_BY, ownerNamed } from "../mark.ts";
+import { MANAGED_BY, ownerNamed } from "../ownership-mark.ts";
 import type { Mark } from "../provider.ts";
 import type { AwsSecrets } from "./configuration.ts";
 import { awsFailure } from "./failures.ts";
 
 export interface AwsAddress {
   region: string;
-  /** Whether the access key was checked in this region. */
+  /** Whether the access key was tested in this region. */
   proven: boolean;
-  /** In place of the region's public address. */
+  /** Used instead of the region's public address. */
   endpoint: string | undefined;
 }
 
-/** The process's connections to AWS, kept for a moment for what follows. */
+/** Connections to AWS, kept open briefly for the next calls. */
 const connections = new Agent({ keepAlive: true, maxSockets: 8, timeout: 4 * SECOND_MS });
 
 /**
- * What a client of the SDK is made with. Throttled and unanswered requests are sent three times in all, within 2 seconds,
- * unless `maxAttempts` says otherwise.
+ * Options for clients of the SDK. Throttled and unanswered requests are sent three times in all, within 2 seconds, unless
+ * `maxAttempts` says otherwise.
  */
 export const clientOptions = ({ region, endpoint }: AwsAddress, credentials: AwsSecrets, maxAttempts = 3) => ({
   region,
@@ -35,7 +35,7 @@ export const clientOptions = ({ region, endpoint }: AwsAddress, credentials: Aws
   },
 });
 
-/** @throws {SyncFailure} for whatever the SDK throws. */
+/** @throws {SyncFailure} for all errors of the SDK. */
 export async function awsCall<T>(to: AwsAddress, call: ProviderCall, send: () => Promise<T>): Promise<T> {
   try {
     return await send();
@@ -44,7 +44,10 @@ export async function awsCall<T>(to: AwsAddress, call: ProviderCall, send: () =>
   }
 }
 
-/** https://docs.aws.amazon.com/general/latest/gr/aws_tagging.html: keys to 128 characters, values to 256. */
+/**
+ * Shortens tags to the limits of AWS: keys to 128 characters, values to 256.
+ * https://docs.aws.amazon.com/general/latest/gr/aws_tagging.html
+ */
 export const RECORD_TAG = "sync-record";
 
 export const tagsOf = ({ recordId, source }: Mark) => [
@@ -53,6 +56,6 @@ export const tagsOf = ({ recordId, source }: Mark) => [
   { Key: "sync-source", Value: source },
 ];
 
-/** The record that the tags name as the owner; null when they name none. */
+/** Returns the record that the tags name as the owner, or null. */
 export const ownerIn = (tags: readonly { Key?: string | undefined; Value?: string | undefined }[]): string | null =>
   ownerNamed(tags.find(({ Key }) => Key === RECORD_TAG)?.Value);

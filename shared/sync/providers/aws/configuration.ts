@@ -1,16 +1,19 @@
 import * as z from "zod";
 
-/** https://docs.aws.amazon.com/general/latest/gr/rande.html: such as `eu-west-1`. No dot or slash, so that it stays within a host name. */
+/**
+ * A region such as `eu-west-1`. Without dot or slash, so that it stays within a host name.
+ * https://docs.aws.amazon.com/general/latest/gr/rande.html
+ */
 const REGION = /^[a-z]{2,4}(-[a-z0-9]+){2,4}$/;
 
 export const isRegion = (text: string): boolean => text.length <= 32 && REGION.test(text);
 
-/** https://docs.aws.amazon.com/IAM/latest/APIReference/API_AccessKey.html: 16 to 128 word characters. */
+/** 16 to 128 word characters: https://docs.aws.amazon.com/IAM/latest/APIReference/API_AccessKey.html */
 const accessKeyId = z.string().regex(/^\w{16,128}$/, "must be 16 to 128 letters, digits or _");
 
 export const AwsConfiguration = z
   .strictObject({
-    accessKeyId: accessKeyId.describe("The id of an access key, such as of an IAM user made for this service."),
+    accessKeyId: accessKeyId.describe("The id of an access key, for example of an IAM user created for this service."),
     secretAccessKey: z
       .string()
       .min(16)

@@ -2,8 +2,8 @@ import { type ProviderCall, type ProviderFailureCode, syncFailure } from "../fai
 import { SyncFailure } from "../provider.ts";
 
 /**
- * https://docs.aws.amazon.com/secretsmanager/latest/apireference/CommonErrors.html, the same page of Systems Manager, and the
- * errors of each operation.
+ * Error names by their meaning. From https://docs.aws.amazon.com/secretsmanager/latest/apireference/CommonErrors.html, the same
+ * page of Systems Manager, and the errors of each operation.
  */
 const CODES: Readonly<Record<string, readonly [ProviderFailureCode, reason: string]>> = {
   ...all(
@@ -51,12 +51,12 @@ const CODES: Readonly<Record<string, readonly [ProviderFailureCode, reason: stri
   ...all(["InternalServiceError", "InternalServerError"], ["unreachable", "the service has a fault"]),
 };
 
-/** A region that is not enabled in the account says of good keys that they are unknown. */
+/** A region that is not enabled in the account rejects valid keys with these errors. */
 const NOT_ENABLED = new Set(["UnrecognizedClientException", "InvalidClientTokenId", "OptInRequired"]);
 
 /**
- * What an error of the SDK means, its own retries included.
- * @param proven whether the region is the one that the key was checked in.
+ * Converts an error of the SDK, after the SDK's own retries.
+ * @param proven Whether the key was tested in this region.
  */
 export function awsFailure(error: unknown, call: ProviderCall, proven: boolean): SyncFailure {
   if (error instanceof SyncFailure) return error;
@@ -67,12 +67,12 @@ export function awsFailure(error: unknown, call: ProviderCall, proven: boolean):
       remedy: "Enable the region in the account, or choose another one for the record.",
     });
   }
-  // What is no answer of the service, such as a proxy's page, fails to be read: the error has no status of its own then.
+  // An answer that is not from the service, such as a proxy's page, can't be parsed. The error then has no status of its own.
   const status = $metadata?.httpStatusCode ?? $response?.statusCode;
   const known = name === undefined ? undefined : CODES[name];
   if (known) return syncFailure(known[0], call, known[1], { providerCode: name });
   if (name === "InvalidRequestException") {
-    // The code alone does not say which of its cases it is.
+    // The error name alone does not distinguish these cases.
     const deleted = /scheduled for deletion|marked for deletion/.test(message ?? "");
     if (deleted) return syncFailure("targetDeleted", call, "it is scheduled for deletion", { providerCode: name });
     return syncFailure("targetRefused", call, "the request does not fit its state", { providerCode: name });
@@ -80,7 +80,7 @@ export function awsFailure(error: unknown, call: ProviderCall, proven: boolean):
   if (status === undefined) return syncFailure("unreachable", call, `there was no answer (${networkCode(error)})`);
   if (status >= 500) return syncFailure("unreachable", call, `the answer was ${status}`);
   if (status === 429) return syncFailure("throttled", call, "there were too many requests");
-  // Only what the service itself answered in its form has a fault.
+  // Only answers of the service itself have a fault.
   if ($fault !== undefined && status >= 400) {
     return syncFailure("targetRefused", call, "the request was refused", { providerCode: name });
   }

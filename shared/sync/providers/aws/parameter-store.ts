@@ -1,6 +1,6 @@
 import type { SSMClient } from "@aws-sdk/client-ssm";
 import type { ProviderCall } from "../failures.ts";
-import { MANAGED_BY, markId } from "../mark.ts";
+import { MANAGED_BY, markId } from "../ownership-mark.ts";
 import { type Mark, SyncFailure, type SyncTarget, type Written } from "../provider.ts";
 import { type AwsAddress, awsCall, clientOptions, ownerIn, tagsOf } from "./client.ts";
 import type { AwsSecrets } from "./configuration.ts";
@@ -8,9 +8,9 @@ import type { AwsSecrets } from "./configuration.ts";
 type Sdk = typeof import("@aws-sdk/client-ssm");
 
 /**
- * AWS Systems Manager Parameter Store, as `SecureString`. The description is written with the value in one call and names
- * the mark together with the number the new version will have: once somebody else writes, the numbers differ, whether the
- * description stayed or not.
+ * Target in AWS Systems Manager Parameter Store, as `SecureString`. The description is written in one call with the value. It
+ * contains the mark and the number that the new version gets. If another writer creates a version, the numbers differ, even if
+ * the description stays.
  */
 export function parameterStore(to: AwsAddress, credentials: AwsSecrets): SyncTarget {
   let opened: Promise<[Sdk, SSMClient]> | undefined;
@@ -18,7 +18,9 @@ export function parameterStore(to: AwsAddress, credentials: AwsSecrets): SyncTar
     const sdk = await import("@aws-sdk/client-ssm");
     return [sdk, new sdk.SSMClient(clientOptions(to, credentials))];
   };
-  /** One that sends once, and knows how wrong this host's clock is, which the SDK learns by its retries. */
+  /**
+   * Returns a client without retries that knows the offset of this host's clock. The SDK learns the offset only from retries.
+   */
   const sendingOnce = ([sdk, { config }]: [Sdk, SSMClient]) =>
     new sdk.SSMClient({ ...clientOptions(to, credentials, 1), systemClockOffset: config.systemClockOffset });
   const call = async <T>(
@@ -26,7 +28,7 @@ export function parameterStore(to: AwsAddress, credentials: AwsSecrets): SyncTar
     name: string,
     send: (sdk: Sdk, client: SSMClient) => Promise<T>,
   ): Promise<T> => {
-    // A value whose answer was lost would become a second version when it is sent again.
+    // A retry after a lost answer would create a second version.
     const once = operation === "write";
     opened ??= open();
     const both = await opened;
@@ -43,7 +45,7 @@ export function parameterStore(to: AwsAddress, credentials: AwsSecrets): SyncTar
 
   return {
     async describe(name, signal) {
-      const { Parameters: found = [] } = await call(["look at", "DescribeParameters"], name, (sdk, client) =>
+      const { Parameters: found = [] } = await call(["inspect", "DescribeParameters"], name, (sdk, client) =>
         client.send(
           new sdk.DescribeParametersCommand({ ParameterFilters: [{ Key: "Name", Option: "Equals", Values: [name] }] }),
           optional(signal),
@@ -51,7 +53,7 @@ export function parameterStore(to: AwsAddress, credentials: AwsSecrets): SyncTar
       );
       const parameter = found.find(({ Name }) => Name === name);
       if (!parameter) return { exists: false };
-      const { TagList = [] } = await call(["look at", "ListTagsForResource"], name, (sdk, client) =>
+      const { TagList = [] } = await call(["inspect", "ListTagsForResource"], name, (sdk, client) =>
         client.send(
           new sdk.ListTagsForResourceCommand({ ResourceType: "Parameter", ResourceId: name }),
           optional(signal),
@@ -78,7 +80,7 @@ export function parameterStore(to: AwsAddress, credentials: AwsSecrets): SyncTar
             Value: value,
             Type: "SecureString",
             Description: noteOf(mark, next),
-            // Tags can be given to a new one only.
+            // Tags can only be set when a parameter is created.
             ...(expected.exists ? { Overwrite: true } : { Overwrite: false, Tags: tagsOf(mark) }),
           }),
           optional(signal),
@@ -110,6 +112,6 @@ export function parameterStore(to: AwsAddress, credentials: AwsSecrets): SyncTar
 
 const NOTE = /\bmark ([0-9a-f-]{36}), version (\d+)\b/;
 
-/** At most 1,024 characters. */
+/** Returns a description of at most 1,024 characters. */
 const noteOf = (mark: Mark, version: number): string =>
   `Kept in sync with ${mark.source} by ${MANAGED_BY}: mark ${markId(mark)}, version ${version}`;

@@ -15,7 +15,8 @@ export const aws: ProviderDefinition<AwsSettings, AwsSecrets> = {
   services: {
     // https://docs.aws.amazon.com/secretsmanager/latest/userguide/reference_limits.html
     secretsmanager: { nameProblem: secretNameProblem, maxBytes: 65_536, marks: true },
-    // https://docs.aws.amazon.com/systems-manager/latest/userguide/parameter-store-advanced-parameters.html: a standard one
+    // Limit of a standard parameter:
+    // https://docs.aws.amazon.com/systems-manager/latest/userguide/parameter-store-advanced-parameters.html
     parameterstore: { nameProblem: parameterNameProblem, maxBytes: 4_096, marks: true },
   },
 
@@ -25,10 +26,10 @@ export const aws: ProviderDefinition<AwsSettings, AwsSecrets> = {
   async check({ region }, secrets, { endpoints }, signal) {
     const target = secretsManager({ region, proven: true, endpoint: endpoints.aws }, secrets);
     try {
-      // Nothing has this name, so that an answer proves the key and nothing else.
+      // No secret has this name, so the answer shows only whether the key is valid.
       await target.describe(`credential-lifecycle/check/${randomUUID()}x`, signal);
     } catch (error) {
-      // The key was accepted. Rights may be given for some names only, and those of records are not known here.
+      // The key is valid. Its permissions may be limited to some names, and the names of records are not known here.
       if (!(error instanceof SyncFailure && error.code === "accessDenied")) throw error;
     }
   },

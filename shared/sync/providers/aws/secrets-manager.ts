@@ -1,11 +1,14 @@
 import type { SecretsManagerClient } from "@aws-sdk/client-secrets-manager";
 import type { ProviderCall } from "../failures.ts";
-import { MANAGED_BY, markId } from "../mark.ts";
+import { MANAGED_BY, markId } from "../ownership-mark.ts";
 import { type Mark, SyncFailure, type SyncTarget, type TargetState, type Written } from "../provider.ts";
 import { type AwsAddress, awsCall, clientOptions, ownerIn, tagsOf } from "./client.ts";
 import type { AwsSecrets } from "./configuration.ts";
 
-/** Days a deleted secret can be restored: the most there is. https://docs.aws.amazon.com/secretsmanager/latest/apireference/API_DeleteSecret.html */
+/**
+ * Recovery window of deleted secrets in days, the longest possible.
+ * https://docs.aws.amazon.com/secretsmanager/latest/apireference/API_DeleteSecret.html
+ */
 const RECOVERY_DAYS = 30;
 
 const CURRENT = "AWSCURRENT";
@@ -13,8 +16,8 @@ const CURRENT = "AWSCURRENT";
 type Sdk = typeof import("@aws-sdk/client-secrets-manager");
 
 /**
- * AWS Secrets Manager. A version's id is the mark's: the token that makes a write happen once becomes the `VersionId`, so
- * that a list of versions says which one is current without a value being read.
+ * Target in AWS Secrets Manager. The ID of a version is the mark's ID: the client request token, which makes a write
+ * idempotent, becomes the `VersionId`. So a list of versions shows which one is current without reading a value.
  */
 export function secretsManager(to: AwsAddress, credentials: AwsSecrets): SyncTarget {
   let opened: Promise<[Sdk, SecretsManagerClient]> | undefined;
@@ -38,10 +41,10 @@ export function secretsManager(to: AwsAddress, credentials: AwsSecrets): SyncTar
   };
   const optional = (signal: AbortSignal | undefined) => (signal ? { abortSignal: signal } : {});
 
-  /** Undefined when it is not there. */
+  /** Returns undefined if the secret does not exist. */
   async function look(name: string, signal?: AbortSignal) {
     try {
-      return await call(["look at", "DescribeSecret"], name, (sdk, client) =>
+      return await call(["inspect", "DescribeSecret"], name, (sdk, client) =>
         client.send(new sdk.DescribeSecretCommand({ SecretId: name }), optional(signal)),
       );
     } catch (error) {
@@ -50,7 +53,7 @@ export function secretsManager(to: AwsAddress, credentials: AwsSecrets): SyncTar
     }
   }
 
-  /** Moves the label of the current version to the one with this id. False when there is no such version any more. */
+  /** Moves the label of the current version to the version with this ID. Returns false if that version no longer exists. */
   async function makeCurrent(name: string, id: string, signal?: AbortSignal): Promise<boolean> {
     const current = currentVersion((await look(name, signal))?.VersionIdsToStages);
     if (current === id) return true;
@@ -68,7 +71,7 @@ export function secretsManager(to: AwsAddress, credentials: AwsSecrets): SyncTar
     } catch (error) {
       if (!(error instanceof SyncFailure)) throw error;
       if (error.code === "notFound") return false;
-      // Also refused when a first answer was lost: the label is no longer where it is to be taken from.
+      // This error also occurs if the answer of a first request was lost: the label has already been moved.
       if (error.code !== "targetRefused") throw error;
       if (currentVersion((await look(name, signal))?.VersionIdsToStages) === id) return true;
       throw error;
@@ -114,7 +117,7 @@ export function secretsManager(to: AwsAddress, credentials: AwsSecrets): SyncTar
           optional(signal),
         ),
       );
-      // A version that is there already is left as it is, also when another has become current since.
+      // An existing version is not changed, even if another version has become current since.
       if (!written.VersionStages?.includes(CURRENT)) await makeCurrent(name, version, signal);
       return { version, created: false };
     },

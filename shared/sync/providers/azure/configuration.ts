@@ -1,4 +1,4 @@
 import * as z from "zod";
 
-/** Another key vault of the inventory is written with the service's own identity: there is nothing to configure. */
+/** Configuration of targets in key vaults. Empty, because the service writes with its own identity. */
 export const AzureConfiguration = z.strictObject({});

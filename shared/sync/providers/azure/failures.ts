@@ -1,7 +1,7 @@
 import { CloudFailure, type FailureCode } from "../../../platform/azure/failure.ts";
 import { SyncFailure, type SyncFailureCode } from "../provider.ts";
 
-/** Those that Key Vault answers with; the others are Microsoft Graph's. */
+/** Failure codes of Key Vault. The other codes are those of Microsoft Graph. */
 const CODES: Partial<Record<FailureCode, SyncFailureCode>> = {
   accessDenied: "accessDenied",
   firewall: "accessDenied",
@@ -17,7 +17,7 @@ const CODES: Partial<Record<FailureCode, SyncFailureCode>> = {
   conflict: "changedMeanwhile",
 };
 
-/** A failure of Key Vault as one of a sync target. @throws the error itself when it is none. */
+/** Converts a failure of Key Vault into one of the sync target. @throws other errors unchanged. */
 export function asSyncFailure(error: unknown): SyncFailure {
   if (error instanceof SyncFailure) return error;
   if (!(error instanceof CloudFailure)) throw error;

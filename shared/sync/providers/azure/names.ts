@@ -1,9 +1,14 @@
-/** https://learn.microsoft.com/azure/key-vault/secrets/about-secrets: 25 KB. */
+/** Largest value, 25 KB: https://learn.microsoft.com/azure/key-vault/secrets/about-secrets */
 export const maxBytes = 25_600;
 
-/** https://learn.microsoft.com/azure/key-vault/general/about-keys-secrets-certificates#objects-identifiers-and-versioning */
+/**
+ * Names of secrets:
+ * https://learn.microsoft.com/azure/key-vault/general/about-keys-secrets-certificates#objects-identifiers-and-versioning
+ */
 const SECRET_NAME = /^[0-9a-zA-Z-]{1,127}$/;
-/** https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules#microsoftkeyvault */
+/**
+ * Names of vaults: https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules#microsoftkeyvault
+ */
 const VAULT_NAME = /^[a-z][a-z0-9-]{1,22}[a-z0-9]$/i;
 
 export const nameProblem = (name: string): string | undefined =>
@@ -12,6 +17,6 @@ export const nameProblem = (name: string): string | undefined =>
 /** Key Vault ignores case. */
 export const sameName = (name: string): string => name.toLowerCase();
 
-/** The region of a target in Azure is the vault it lies in. */
+/** The region of a target in Azure is the name of its vault. */
 export const regionProblem = (vault: string | undefined): string | undefined =>
   vault !== undefined && VAULT_NAME.test(vault) ? undefined : "must be the name of the key vault to write to";

@@ -12,7 +12,7 @@ export const azure: ProviderDefinition = {
   placeMembers: [],
   services: { keyvault: { nameProblem, sameName, maxBytes, marks: true } },
   regionProblem,
-  /** There is nothing to check: which vault it is, each record says. */
+  /** Does nothing: each record names its own vault. */
   check: async () => {},
   open: (_to, _settings, _secrets, { vaultSecrets }) => azureTarget(vaultSecrets),
 };

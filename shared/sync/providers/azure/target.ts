@@ -1,18 +1,18 @@
 import type { SecretVersion, VaultSecrets } from "../../../platform/azure/vault-secrets.ts";
-import { MARK_TAGS, markId, ownerOf, tagsOf } from "../mark.ts";
+import { MARK_TAGS, markId, ownerOf, tagsOf } from "../ownership-mark.ts";
 import type { SyncTarget, TargetState } from "../provider.ts";
 import { SyncFailure } from "../provider.ts";
 import { asSyncFailure } from "./failures.ts";
 
-/** Until when a deleted secret can be recovered, Key Vault says only in days from a moment it does not tell here. */
+/** Key Vault does not report until when a deleted secret can be recovered. */
 const UNTIL_UNKNOWN = "unknown";
 
 /**
- * Secrets of another key vault. The mark is in the version's tags. Key Vault has no conditional write: what somebody else
- * writes between the last look and the write is covered by a newer version, and stays readable below it.
+ * Target in another key vault. The mark is in the tags of the version. Key Vault has no conditional write: a version that
+ * another writer creates between the last read and the write is superseded by a newer one and stays readable.
  */
 export function azureTarget(open: (forValue: boolean) => Promise<VaultSecrets>): SyncTarget {
-  /** Every error as a failure of the target. */
+  /** Converts all errors into failures of the target. */
   async function use<T>(forValue: boolean, work: (vault: VaultSecrets) => Promise<T>): Promise<T> {
     try {
       return await work(await open(forValue));
@@ -52,7 +52,7 @@ function stateOf(versions: readonly SecretVersion[]): TargetState {
   return {
     exists: true,
     ownedBy: ownerIn(versions),
-    // Which of several is current can't be told: it is not known to hold what we wrote.
+    // It is unknown which of several versions is current, so the target is not known to hold the written value.
     holds: current && ownerOf(current.tags) !== null ? current.tags[MARK_TAGS.mark] : undefined,
     version: newest
       .map(({ version }) => version)
@@ -64,11 +64,11 @@ function stateOf(versions: readonly SecretVersion[]): TargetState {
   };
 }
 
-/** Key Vault dates versions by the second, and versions of one second have no order. */
+/** Returns the newest versions. Key Vault dates versions by the second, and versions of the same second have no order. */
 const newestOf = (versions: readonly SecretVersion[]): SecretVersion[] =>
   versions.filter(({ createdOn }) => createdOn === versions[0]?.createdOn);
 
-/** Names in its tags the versions that it was written over, by the beginnings of their ids, as many as a tag holds. */
+/** Lists the versions that a write superseded, as a tag: the start of each ID, as many as fit. */
 const ABOVE = "sync-above";
 const MAX_ABOVE = 28;
 const shortId = ({ version }: SecretVersion): string => version.slice(0, 8);
@@ -82,11 +82,14 @@ function liesAbove(one: SecretVersion, others: readonly SecretVersion[]): boolea
   return ownerOf(one.tags) !== null && others.every((other) => other === one || below.has(shortId(other)));
 }
 
-/** Versions do not inherit tags: one that somebody else wrote on top of ours leaves the secret ours. */
+/**
+ * Returns the owner from any version. Versions do not inherit tags: after another writer adds a version, the secret still
+ * belongs to its record.
+ */
 const ownerIn = (versions: readonly SecretVersion[]): string | null =>
   versions.map(({ tags }) => ownerOf(tags)).find((owner) => owner !== null) ?? null;
 
 const changed = (name: string) =>
-  new SyncFailure("changedMeanwhile", `The secret ${name} was changed between the last look and the write.`, {
+  new SyncFailure("changedMeanwhile", `The secret ${name} was changed between the last read and the write.`, {
     remedy: "No action needed: the next run checks again.",
   });

@@ -1,20 +1,25 @@
 import { type ProviderCall, syncFailure } from "../failures.ts";
 import { exchange, type ProviderAnswer, type ProviderRequest } from "../http.ts";
-import { isToken } from "../members.ts";
 import type { ProviderDependencies } from "../provider.ts";
+import { isToken } from "../shared-schemas.ts";
 import { signedAssertion, withToken } from "../tokens.ts";
 import type { GithubSecrets, GithubSettings } from "./configuration.ts";
 import { githubFailure } from "./failures.ts";
 
 const PUBLIC_API = "https://api.github.com";
 
-/** Seconds that a token of an installation is good for. https://docs.github.com/rest/apps/apps#create-an-installation-access-token-for-an-app */
+/**
+ * Lifetime of an installation token in seconds.
+ * https://docs.github.com/rest/apps/apps#create-an-installation-access-token-for-an-app
+ */
 const INSTALLATION_TOKEN_SECONDS = 3600;
 
 const GRANT = "read and write of Secrets (of Environments too, for an environment's) in the repository";
 
 export interface GithubClient {
-  /** Sends it with the credential. Statuses in `expected` come back, any other is thrown. @throws {SyncFailure} */
+  /**
+   * Sends a request with the credential. Returns answers with a status in `expected`. @throws {SyncFailure} for other answers
+   */
   call(
     method: ProviderRequest["method"],
     path: string,
@@ -77,7 +82,7 @@ export function githubClient(
       const answer = await (secrets.token === undefined
         ? withToken(app, sendWith, ({ status, json }) => status === 401 && json !== undefined)
         : sendWith(secrets.token));
-      // What is missing is told in JSON; a page that says 404 is somebody else's.
+      // GitHub answers 404 in JSON. A 404 page without JSON comes from another server.
       const usable = answer.hasBody ? answer.json !== undefined : answer.status < 300;
       if (expected.includes(answer.status) && usable) return answer;
       if (expected.includes(answer.status)) throw syncFailure("badResponse", call, "the answer is not JSON");

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { credential, isRsaKey, serverAddress } from "../members.ts";
+import { credential, isRsaKey, serverAddress } from "../shared-schemas.ts";
 
 const id = z.string().regex(/^\d{1,20}$/, "must be a number");
 

@@ -4,7 +4,10 @@ import { type ProviderCall, syncFailure } from "../failures.ts";
 import { type ProviderAnswer, statusFailure } from "../http.ts";
 import type { SyncFailure } from "../provider.ts";
 
-/** https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api and …/troubleshooting-the-rest-api */
+/**
+ * Converts answers of GitHub into failures. https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api and
+ * …/troubleshooting-the-rest-api
+ */
 export function githubFailure(answer: ProviderAnswer, call: ProviderCall, clock: Clock): SyncFailure {
   const { status, header, json } = answer;
   const limited = header("retry-after") !== undefined || header("x-ratelimit-remaining") === "0";

@@ -1,10 +1,10 @@
-/** https://docs.github.com/actions/reference/secrets-reference#naming-your-secrets */
+/** Names of secrets: https://docs.github.com/actions/reference/secrets-reference#naming-your-secrets */
 const SECRET = /^(?!\d)(?!GITHUB_)[A-Z0-9_]{1,255}$/i;
 const OWNER = /^[A-Za-z0-9](-?[A-Za-z0-9]){0,38}$/;
 const REPOSITORY = /^(?!\.{1,2}$)[\w.-]{1,100}$/;
 const ENVIRONMENT = /^(?!\.{1,2}$)[\w .-]{1,255}$/;
 
-/** `owner/repository/NAME`, or `owner/repository/environment/NAME`. */
+/** Target names: `owner/repository/NAME`, or `owner/repository/environment/NAME`. */
 export function nameProblem(name: string): string | undefined {
   const parts = name.split("/");
   const [owner = "", repository = ""] = parts;
@@ -23,7 +23,7 @@ export function nameProblem(name: string): string | undefined {
 /** GitHub ignores case in all of its names. */
 export const sameName = (name: string): string => name.toUpperCase();
 
-/** The path of its secrets in the API, and its name there. */
+/** Returns the API path of the secrets and the name of the secret. */
 export function pathAndName(name: string): { path: string; secret: string } {
   const parts = name.split("/");
   const secret = parts.at(-1)!.toUpperCase();

@@ -12,14 +12,15 @@ export const github: ProviderDefinition<GithubSettings, GithubSecrets> = {
   addressMembers: ["apiUrl"],
   placeMembers: ["apiUrl"],
   services: {
-    // https://docs.github.com/actions/reference/secrets-reference#limits-for-secrets: 48 KB
+    // 48 KB: https://docs.github.com/actions/reference/secrets-reference#limits-for-secrets
     actions: { nameProblem, sameName, maxBytes: 48 * 1024, marks: false },
   },
   regionProblem: (region) => (region === undefined ? undefined : "is not taken: GitHub has no regions"),
   async check(settings, secrets, deps, signal) {
-    // It counts against no limit. A server without limits answers 404, once it knows who asks.
+    // This request counts against no rate limit. Servers without rate limits answer 404, after they have authenticated the
+    // caller.
     const client = githubClient(settings, secrets, deps);
-    await client.call("GET", "/rate_limit", "look at the configured credential", [200, 404], undefined, signal);
+    await client.call("GET", "/rate_limit", "inspect the configured credential", [200, 404], undefined, signal);
   },
   open: (_to, settings, secrets, deps) => githubTarget(settings, secrets, deps),
 };

@@ -9,9 +9,9 @@ const Found = z.object({ name: z.string(), updated_at: z.string() });
 const PublicKey = z.object({ key_id: z.string(), key: z.base64() });
 
 /**
- * Secrets of GitHub Actions, of a repository or of an environment. https://docs.github.com/rest/actions/secrets
- * They carry no marks and give no value out: only that one is there, and when it was last written. What is sent is sealed for the
- * repository's own key.
+ * Target in GitHub Actions: secrets of a repository or an environment. https://docs.github.com/rest/actions/secrets GitHub
+ * stores no marks and returns no values, only whether a secret exists and when it was last written. The value is encrypted with
+ * the repository's public key.
  */
 export function githubTarget(settings: GithubSettings, secrets: GithubSecrets, deps: ProviderDependencies): SyncTarget {
   const client = githubClient(settings, secrets, deps);
@@ -20,7 +20,7 @@ export function githubTarget(settings: GithubSettings, secrets: GithubSecrets, d
   return {
     async describe(name, signal) {
       const { path, secret } = pathAndName(name);
-      const operation = `look at the secret ${name}`;
+      const operation = `inspect the secret ${name}`;
       const answer = await client.call("GET", `${path}/${secret}`, operation, [200, 404], undefined, signal);
       if (answer.status === 404) return { exists: false };
       const { data, success } = Found.safeParse(answer.json);
@@ -46,7 +46,7 @@ export function githubTarget(settings: GithubSettings, secrets: GithubSecrets, d
   };
 }
 
-/** A sealed box in base64. https://docs.github.com/rest/guides/encrypting-secrets-for-the-rest-api */
+/** Returns a sealed box in base64. https://docs.github.com/rest/guides/encrypting-secrets-for-the-rest-api */
 async function sealed(value: string, publicKey: string): Promise<string> {
   const { default: sodium } = await import("libsodium-wrappers");
   await sodium.ready;

@@ -1,7 +1,7 @@
 import { type ProviderCall, syncFailure } from "../failures.ts";
 import { exchange, type ProviderRequest } from "../http.ts";
-import { isToken } from "../members.ts";
 import type { ProviderDependencies } from "../provider.ts";
+import { isToken } from "../shared-schemas.ts";
 import { signedAssertion, withToken } from "../tokens.ts";
 import { type GoogleSecrets, type GoogleSettings, keyFileIn } from "./configuration.ts";
 import { googleFailure, tokenFailure } from "./failures.ts";
@@ -10,7 +10,7 @@ const PUBLIC = { api: "https://secretmanager.googleapis.com", token: "https://oa
 const SCOPE = "https://www.googleapis.com/auth/cloud-platform";
 
 export interface GoogleClient {
-  /** @param path below `/v1/projects/{project}/`. Answers undefined for 404. @throws {SyncFailure} */
+  /** Sends a request. @param path below `/v1/projects/{project}/`. Returns undefined for 404. @throws {SyncFailure} */
   call(
     method: ProviderRequest["method"],
     path: string,

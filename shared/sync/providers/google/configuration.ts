@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { isRsaKey } from "../members.ts";
+import { isRsaKey } from "../shared-schemas.ts";
 
-/** What of a service account's key file is used. Its `token_uri` is not: tokens are asked of Google alone. */
+/** The used members of a service account's key file. `token_uri` is ignored: tokens come only from Google. */
 const KeyFile = z.object({
   type: z.literal("service_account"),
   client_email: z.email(),
@@ -10,7 +10,7 @@ const KeyFile = z.object({
 });
 export type ServiceAccountKey = z.infer<typeof KeyFile>;
 
-/** Undefined when the text is no key file. */
+/** Returns undefined if the text is no key file. */
 export function keyFileIn(text: string): ServiceAccountKey | undefined {
   try {
     return KeyFile.safeParse(JSON.parse(text)).data;

@@ -7,7 +7,7 @@ const TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
   return rest;
 });
 
-/** The CRC32C of bytes: what Google checks a value's way with. Node's own `crc32` is of another polynomial. */
+/** Returns the CRC32C of bytes, with which Google verifies transmitted values. Node's `crc32` uses another polynomial. */
 export function crc32c(bytes: Uint8Array): number {
   let rest = 0xffffffff;
   for (const byte of bytes) rest = TABLE[(rest ^ byte) & 0xff]! ^ (rest >>> 8);

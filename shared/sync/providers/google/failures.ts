@@ -3,7 +3,10 @@ import { type ProviderCall, syncFailure } from "../failures.ts";
 import { type ProviderAnswer, statusFailure } from "../http.ts";
 import type { SyncFailure } from "../provider.ts";
 
-/** https://cloud.google.com/apis/design/errors: `{error: {code, status, message, details}}`. */
+/**
+ * Converts answers of Google into failures. Errors have the form `{error: {code, status, message, details}}`:
+ * https://cloud.google.com/apis/design/errors
+ */
 export function googleFailure(answer: ProviderAnswer, call: ProviderCall, clock: Clock): SyncFailure {
   const { error } = (answer.json ?? {}) as { error?: { status?: unknown; details?: unknown } };
   const code = typeof error?.status === "string" ? error.status : undefined;
@@ -21,7 +24,7 @@ export function googleFailure(answer: ProviderAnswer, call: ProviderCall, clock:
   return statusFailure(answer, call, clock, code);
 }
 
-/** https://www.rfc-editor.org/rfc/rfc6749#section-5.2: what the token endpoint refuses with. */
+/** Converts errors of the token endpoint: https://www.rfc-editor.org/rfc/rfc6749#section-5.2 */
 export function tokenFailure(answer: ProviderAnswer, call: ProviderCall, clock: Clock): SyncFailure {
   const { error } = (answer.json ?? {}) as { error?: unknown };
   if ((answer.status === 400 || answer.status === 401) && typeof error === "string") {

@@ -19,10 +19,10 @@ export const google: ProviderDefinition<GoogleSettings, GoogleSecrets> = {
 
   async check(settings, secrets, deps, signal) {
     try {
-      // Nothing has this name, so that an answer proves the key and the project and nothing else.
+      // No secret has this name, so the answer shows only whether the key and the project are valid.
       await googleTarget(settings, secrets, deps).describe(`check-${randomUUID()}`, signal);
     } catch (error) {
-      // The key was accepted. Rights may be given for some names only, and those of records are not known here.
+      // The key is valid. Its permissions may be limited to some names, and the names of records are not known here.
       if (!(error instanceof SyncFailure && error.code === "accessDenied")) throw error;
     }
   },

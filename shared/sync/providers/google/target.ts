@@ -1,13 +1,13 @@
 import * as z from "zod";
 import { syncFailure } from "../failures.ts";
-import { MANAGED_BY, ownerNamed } from "../mark.ts";
-import { notedMark, writeNumbered } from "../numbered.ts";
+import { notedMark, writeNumbered } from "../numbered-versions.ts";
+import { MANAGED_BY, ownerNamed } from "../ownership-mark.ts";
 import { type ProviderDependencies, SyncFailure, type SyncTarget } from "../provider.ts";
 import { googleClient } from "./client.ts";
 import type { GoogleSecrets, GoogleSettings } from "./configuration.ts";
 import { crc32c } from "./crc32c.ts";
 
-/** Annotations: labels take small letters only, and no slash. */
+/** Names of annotations. Labels allow only lower-case letters and no slash. */
 const RECORD = "sync-record";
 const NOTE = "sync-mark";
 
@@ -22,9 +22,9 @@ const Accessed = z.object({ payload: z.object({ data: z.string() }) });
 const numberOf = (name: string): number => Number(name.slice(name.lastIndexOf("/") + 1));
 
 /**
- * Google Secret Manager. https://cloud.google.com/secret-manager/docs/reference/rest
- * Versions carry no marks; whose a secret is and which version holds what stands in its annotations. A version is added
- * without a condition: one that somebody adds between the look and the write is seen by its number and mended next time.
+ * Target in Google Secret Manager. https://cloud.google.com/secret-manager/docs/reference/rest Versions have no metadata, so
+ * annotations of the secret contain the owner and which version holds what. There is no conditional write: a version that
+ * another writer adds between the read and the write is recognized by its number and corrected by the next run.
  */
 export function googleTarget(settings: GoogleSettings, secrets: GoogleSecrets, deps: ProviderDependencies): SyncTarget {
   const client = googleClient(settings, secrets, deps);
@@ -40,9 +40,9 @@ export function googleTarget(settings: GoogleSettings, secrets: GoogleSecrets, d
     return data;
   }
 
-  /** The secret and its latest version, without a value; undefined when it is not there. */
+  /** Returns the secret and its latest version, without a value; undefined if the secret does not exist. */
   async function look(name: string, signal: AbortSignal | undefined) {
-    const operation = `look at the secret ${name}`;
+    const operation = `inspect the secret ${name}`;
     const found = await client.call("GET", `secrets/${name}`, what(operation, "secrets.get"), undefined, signal);
     if (found === undefined) return undefined;
     const call = what(operation, "versions.get");
@@ -77,7 +77,7 @@ export function googleTarget(settings: GoogleSettings, secrets: GoogleSecrets, d
           async look() {
             found = await look(name, signal);
             const enabled = found?.latest?.state === "ENABLED";
-            // What a version that was disabled is noted to hold, nobody can read.
+            // A disabled version can't be read, whatever the annotation says.
             const note = enabled ? found?.secret.annotations[NOTE] : undefined;
             return { current: found?.latest === undefined ? 0 : numberOf(found.latest.name), note };
           },

@@ -1,16 +1,16 @@
 import { type ProviderCall, syncFailure } from "../failures.ts";
 import { exchange, type ProviderAnswer, type ProviderRequest } from "../http.ts";
-import { isToken } from "../members.ts";
 import type { ProviderDependencies } from "../provider.ts";
+import { isToken } from "../shared-schemas.ts";
 import { withToken } from "../tokens.ts";
 import { authMountOf, type HashicorpSecrets, type HashicorpSettings } from "./configuration.ts";
 import { errorTexts, hashicorpFailure } from "./failures.ts";
 
 type Method = ProviderRequest["method"];
 
-/** Calls of one server with one credential. */
+/** Calls one server with one credential. */
 export interface HashicorpClient {
-  /** @param path below `/v1/`. Answers undefined for 404. @throws {SyncFailure} */
+  /** Sends a request. @param path below `/v1/`. Returns undefined for 404. @throws {SyncFailure} */
   call(
     method: Method,
     path: string,
@@ -40,7 +40,7 @@ export function hashicorpClient(
         method,
         headers: {
           accept: "application/json",
-          // An agent in front of the server may ask for it, to tell its clients from pages that browsers were led to.
+          // An agent in front of the server may require this header, to reject requests forged by web pages.
           "x-vault-request": "true",
           ...(token !== undefined && { "x-vault-token": token }),
           ...(settings.namespace !== undefined && { "x-vault-namespace": settings.namespace }),
@@ -52,7 +52,7 @@ export function hashicorpClient(
       call,
     );
 
-  /** https://developer.hashicorp.com/vault/api-docs/auth/approle#login-with-approle */
+  /** Signs in with AppRole: https://developer.hashicorp.com/vault/api-docs/auth/approle#login-with-approle */
   const role = {
     tokens,
     key: ["hashicorp", settings, secrets],
@@ -67,13 +67,13 @@ export function hashicorpClient(
     },
   };
 
-  /** Whether the server does not know the token: a missing right has the same answer. */
+  /** Returns whether the server rejects the token itself. It answers a missing permission in the same way. */
   async function isUnknown(answer: ProviderAnswer, token: string, signal: AbortSignal | undefined): Promise<boolean> {
     if (answer.status !== 403 || answer.json === undefined) return false;
-    const call = { operation: "look at the configured token", at, grant: "the default policy" };
+    const call = { operation: "inspect the configured token", at, grant: "the default policy" };
     const own = await send("GET", "auth/token/lookup-self", call, { token, signal });
     if (own.status === 200 && own.json !== undefined) return false;
-    // A token that may not even look at itself is known all the same: that refusal counts its one reason.
+    // A token without permission to look itself up is valid: the error then has only one reason.
     if (own.status === 403 && own.json !== undefined) return !errorTexts(own).startsWith("1 error occurred");
     throw hashicorpFailure(own, call, clock);
   }

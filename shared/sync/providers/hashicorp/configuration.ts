@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { certificates, credential, serverAddress } from "../members.ts";
+import { certificates, credential, serverAddress } from "../shared-schemas.ts";
 
 const path = z
   .string()

@@ -3,7 +3,10 @@ import { type ProviderCall, syncFailure } from "../failures.ts";
 import { type ProviderAnswer, statusFailure } from "../http.ts";
 import type { SyncFailure } from "../provider.ts";
 
-/** https://developer.hashicorp.com/vault/api-docs#http-status-codes; errors are texts without codes. */
+/**
+ * Converts answers of Vault into failures. Errors are texts without codes:
+ * https://developer.hashicorp.com/vault/api-docs#http-status-codes
+ */
 export function hashicorpFailure(answer: ProviderAnswer, call: ProviderCall, clock: Clock): SyncFailure {
   const texts = errorTexts(answer);
   if (answer.status === 400 && texts.includes("check-and-set parameter")) {
@@ -20,7 +23,7 @@ export function hashicorpFailure(answer: ProviderAnswer, call: ProviderCall, clo
   return statusFailure(answer, call, clock);
 }
 
-/** For comparison only: they are never shown. */
+/** Returns the error texts, for comparison only. They are never shown. */
 export function errorTexts({ json }: ProviderAnswer): string {
   const { errors } = (json ?? {}) as { errors?: unknown };
   return Array.isArray(errors) ? errors.filter((one) => typeof one === "string").join(" ") : "";

@@ -13,8 +13,8 @@ export const hashicorp: ProviderDefinition<HashicorpSettings, HashicorpSecrets> 
   addressMembers: ["address", "namespace", "caCertificate", "authMount"],
   placeMembers: ["address", "namespace", "mount"],
   services: {
-    // https://developer.hashicorp.com/vault/docs/internals/limits: an entry of the storage that holds least, 512 KiB,
-    // with some room for what is kept around it.
+    // Entries of the smallest storage backend have at most 512 KiB. This leaves some room for metadata.
+    // https://developer.hashicorp.com/vault/docs/internals/limits
     kv: { nameProblem: pathProblem, maxBytes: 500_000, marks: true },
   },
 
@@ -22,9 +22,9 @@ export const hashicorp: ProviderDefinition<HashicorpSettings, HashicorpSecrets> 
 
   async check(settings, secrets, deps, signal) {
     const client = hashicorpClient(settings, secrets, deps);
-    // Any right below the mount is enough to be told of its kind.
+    // Any permission below the mount is enough to read its type.
     const mount = mountOf(settings);
-    const call = { operation: `look at the mount ${mount}`, grant: `some right below ${mount}/` };
+    const call = { operation: `inspect the mount ${mount}`, grant: `some right below ${mount}/` };
     const found = await client.call("GET", `sys/internal/ui/mounts/${mount}`, call, undefined, signal);
     const { data } = (found ?? {}) as { data?: { type?: unknown; options?: { version?: unknown } | null } };
     if (data?.type !== "kv" || data.options?.version !== "2") {

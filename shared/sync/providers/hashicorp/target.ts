@@ -1,15 +1,15 @@
 import * as z from "zod";
 import { syncFailure } from "../failures.ts";
-import { MANAGED_BY, ownerNamed } from "../mark.ts";
-import { notedMark, writeNumbered } from "../numbered.ts";
+import { notedMark, writeNumbered } from "../numbered-versions.ts";
+import { MANAGED_BY, ownerNamed } from "../ownership-mark.ts";
 import { type Mark, type ProviderDependencies, SyncFailure, type SyncTarget } from "../provider.ts";
 import { hashicorpClient } from "./client.ts";
 import { type HashicorpSecrets, type HashicorpSettings, mountOf } from "./configuration.ts";
 
-/** The member of the data that has the value. */
+/** Member of the data that contains the value. */
 const VALUE = "value";
 
-/** Members of `custom_metadata`: texts of at most 512 characters. */
+/** Keys of `custom_metadata`, whose values have at most 512 characters. */
 const RECORD = "sync-record";
 const NOTE = "sync-mark";
 
@@ -29,9 +29,8 @@ const isDeleted = ({ current_version, versions }: z.infer<typeof Metadata>["data
 };
 
 /**
- * The KV engine of HashiCorp Vault, version 2. https://developer.hashicorp.com/vault/api-docs/secret/kv/kv-v2
- * Values are written on condition of the version before (check-and-set); whose it is and which version holds what stands in
- * the metadata beside the versions.
+ * Target in the KV secrets engine of HashiCorp Vault, version 2. https://developer.hashicorp.com/vault/api-docs/secret/kv/kv-v2
+ * Values are written with check-and-set of the previous version. The metadata contains the owner and which version holds what.
  */
 export function hashicorpTarget(
   settings: HashicorpSettings,
@@ -51,7 +50,7 @@ export function hashicorpTarget(
   }
 
   async function metadata(name: string, signal: AbortSignal | undefined) {
-    const operation = `look at the secret ${name}`;
+    const operation = `inspect the secret ${name}`;
     const call = { operation, grant: grant("metadata", "read") };
     const answer = await client.call("GET", path("metadata", name), call, undefined, signal);
     return answer === undefined ? undefined : read(Metadata, answer, operation).data;
@@ -68,7 +67,7 @@ export function hashicorpTarget(
         ownedBy: ownerNamed(found.custom_metadata?.[RECORD]),
         holds: current?.destroyed ? undefined : notedMark(found.custom_metadata?.[NOTE], found.current_version),
         version: String(found.current_version),
-        // The engine does not say until when: a deleted version stays until so many newer ones were written.
+        // The engine reports no date: a deleted version stays until enough newer ones are written.
         deletedUntil: gone ? "unknown" : undefined,
       };
     },

@@ -5,13 +5,13 @@ import type { ProviderDependencies } from "../provider.ts";
 import type { KubernetesSecrets, KubernetesSettings } from "./configuration.ts";
 import { kubernetesFailure } from "./failures.ts";
 
-/** Calls to one API server with one token. */
+/** Calls one API server with one token. */
 export interface KubernetesClient {
-  /** The path of the namespace's Secrets. */
+  /** Path of the namespace's Secrets. */
   readonly secrets: string;
-  /** The right that a call needs, as people are told of it. @param verb such as `patch` */
+  /** Returns the permission that a call needs, for messages. @param verb such as `patch` */
   grant(verb: string): string;
-  /** Answers undefined for 404, where `allowMissing` says so. @throws {SyncFailure} */
+  /** Sends a request. Returns undefined for 404 if `allowMissing` is true. @throws {SyncFailure} */
   call<T extends z.ZodType>(
     method: ProviderRequest["method"],
     path: string,
@@ -23,11 +23,11 @@ export interface KubernetesClient {
 
 export interface KubernetesRequest {
   body?: object;
-  /** Of the body; that of `exchange` when left out. */
+  /** Content type of the body. Default: that of `exchange`. */
   type?: string;
-  /** `application/json` when left out. */
+  /** Default: `application/json`. */
   accept?: string;
-  /** False when left out. */
+  /** Default: false. */
   allowMissing?: boolean;
   signal?: AbortSignal | undefined;
 }

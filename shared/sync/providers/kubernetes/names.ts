@@ -1,13 +1,13 @@
-/** https://kubernetes.io/docs/concepts/overview/working-with-objects/names: of a namespace. */
+/** Names of namespaces: https://kubernetes.io/docs/concepts/overview/working-with-objects/names */
 export const LABEL = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/;
-/** The same page: of a Secret. */
+/** Names of Secrets, from the same page. */
 const SUBDOMAIN = /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/;
-/** https://kubernetes.io/docs/concepts/configuration/secret: of a member of its data. */
+/** Keys of a Secret's data: https://kubernetes.io/docs/concepts/configuration/secret */
 const KEY = /^[-._a-zA-Z0-9]{1,253}$/;
 
 const DEFAULT_KEY = "value";
 
-/** `name/key`, or `name` for the key `value`. */
+/** Target names: `name/key`, or `name` for the key `value`. */
 export function secretAndKey(name: string): { secret: string; key: string } {
   const [secret = "", key = DEFAULT_KEY] = name.split("/");
   return { secret, key };
@@ -25,5 +25,8 @@ export function nameProblem(name: string): string | undefined {
   return undefined;
 }
 
-/** A record owns the whole Secret: what one writes as a key of it would take away the key that another wrote. */
+/**
+ * Maps all keys of a Secret to one name, because a record owns the whole Secret. Otherwise one record would remove the key that
+ * another one wrote.
+ */
 export const sameName = (name: string): string => secretAndKey(name).secret;

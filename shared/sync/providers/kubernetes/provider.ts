@@ -15,7 +15,7 @@ export const kubernetes: ProviderDefinition<KubernetesSettings, KubernetesSecret
   addressMembers: ["address", "caCertificate"],
   placeMembers: ["address", "namespace"],
   services: {
-    // https://kubernetes.io/docs/concepts/configuration/secret: 1 MiB for a whole Secret, so some less for one value.
+    // Less than the 1 MiB of a whole Secret: https://kubernetes.io/docs/concepts/configuration/secret
     secret: { nameProblem, sameName, maxBytes: 1_000_000, marks: true },
   },
   regionProblem: (region) => (region === undefined ? undefined : "is not taken: the configuration names the namespace"),
@@ -26,8 +26,8 @@ export const kubernetes: ProviderDefinition<KubernetesSettings, KubernetesSecret
       kind: "SelfSubjectAccessReview",
       spec: { resourceAttributes: { namespace: settings.namespace, verb: "create", resource: "secrets" } },
     };
-    const what = { operation: "look at the configured token", grant: "the role system:basic-user" };
-    // It asks what the token may do, which changes nothing.
+    const what = { operation: "inspect the configured token", grant: "the role system:basic-user" };
+    // Asks which permissions the token has, which changes nothing.
     await call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", what, Account, { body, signal });
   },
   open: (_to, settings, secrets, deps) => kubernetesTarget(settings, secrets, deps),

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { MANAGED_BY, markId, ownerNamed } from "../mark.ts";
+import { MANAGED_BY, markId, ownerNamed } from "../ownership-mark.ts";
 import type { Mark, ProviderDependencies, SyncTarget } from "../provider.ts";
 import { kubernetesClient } from "./client.ts";
 import type { KubernetesSecrets, KubernetesSettings } from "./configuration.ts";
@@ -9,12 +9,12 @@ const RECORD = `${MANAGED_BY}/sync-record`;
 const MARK = `${MANAGED_BY}/sync-mark`;
 const SOURCE = `${MANAGED_BY}/sync-source`;
 
-/** Metadata alone, so that no value is sent. https://kubernetes.io/docs/reference/using-api/api-concepts */
+/** Requests only metadata, so that no value is sent. https://kubernetes.io/docs/reference/using-api/api-concepts */
 const METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-/** JSON is YAML too. https://kubernetes.io/docs/reference/using-api/server-side-apply */
+/** JSON is valid YAML. https://kubernetes.io/docs/reference/using-api/server-side-apply */
 const APPLY = "application/apply-patch+yaml";
 
-/** It is kept in the history, and a number as servers make it. */
+/** Resource versions are stored in the history, so only numbers are accepted, the form that servers use. */
 const resourceVersion = z.string().max(128);
 const Metadata = z.object({
   kind: z.literal("PartialObjectMetadata"),
@@ -29,9 +29,10 @@ const Metadata = z.object({
 const Stored = z.object({ kind: z.literal("Secret"), metadata: z.object({ resourceVersion }) });
 
 /**
- * Secrets of one namespace. A record owns the whole Secret, of which it writes one key. Who wrote a key's present value
- * stands in `managedFields`, which the server keeps: once somebody else changes it, it is no longer ours, whatever the
- * annotations still say. https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
+ * Target in Kubernetes: Secrets of one namespace. A record owns a whole Secret and writes one key of it. `managedFields`, which
+ * the server maintains, shows who wrote the current value of the key. After another writer changed the value it no longer
+ * counts as written by the record, whatever the annotations say.
+ * https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
  */
 export function kubernetesTarget(
   settings: KubernetesSettings,
@@ -60,7 +61,7 @@ export function kubernetesTarget(
   return {
     async describe(name, signal) {
       const { secret, key } = secretAndKey(name);
-      const what = { operation: `look at the Secret ${secret}`, grant: client.grant("get") };
+      const what = { operation: `inspect the Secret ${secret}`, grant: client.grant("get") };
       const found = await client.call("GET", path(secret), what, Metadata, {
         accept: METADATA_ONLY,
         allowMissing: true,
@@ -91,7 +92,8 @@ export function kubernetesTarget(
         return { version: made?.metadata.resourceVersion, created: true };
       }
       const what = { operation, grant: client.grant("patch") };
-      // The version makes it a conflict when somebody else changed it since; without that, to be applied is to win.
+      // The resource version makes the write fail if another writer changed the Secret since. Without it, apply would overwrite
+      // the change.
       const body = objectWith(name, value, mark, expected.version);
       const address = `${path(secret)}?${manager}&force=true`;
       const written = await client.call("PATCH", address, what, Stored, { body, type: APPLY, signal });

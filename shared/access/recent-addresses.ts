@@ -1,0 +1,28 @@
+import { UNKNOWN_ADDRESS } from "./known-addresses.ts";
+
+/** Maximum number of addresses per instance. The least recently used one is removed first. */
+const MAX_ADDRESSES = 1_000;
+
+/**
+ * The addresses from which users recently signed in on this instance. Only the user's row says whether an address is known
+ * (`KnownAddresses`), and under load, requests wait for that read. Requests from these addresses don't wait. The list has no
+ * other effect.
+ */
+export interface RecentAddresses {
+  has(address: string): boolean;
+  /** Records a successful sign-in. An unknown address is ignored. */
+  add(address: string): void;
+}
+
+export function createRecentAddresses(): RecentAddresses {
+  const addresses = new Set<string>();
+  return {
+    has: (address) => addresses.has(address),
+    add(address) {
+      if (address === UNKNOWN_ADDRESS) return;
+      addresses.delete(address);
+      addresses.add(address);
+      if (addresses.size > MAX_ADDRESSES) addresses.delete(addresses.values().next().value!);
+    },
+  };
+}

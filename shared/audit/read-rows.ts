@@ -1,0 +1,58 @@
+import type { Entity, Row } from "../platform/storage/entity.ts";
+import { type Range, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
+
+/** A stored row, which anyone with the account's key may have written. */
+export interface FoundRow<T> {
+  rowKey: string;
+  /** Undefined if the row does not match the schema of its kind. */
+  value: Row<T> | undefined;
+}
+
+/**
+ * Yields the pages of a range. An invalid row comes without a value and does not fail the page. With `select` only those
+ * members are read.
+ */
+export async function* readRows<T>(
+  tables: Tables,
+  e: Entity<T>,
+  range: Range & { readonly select?: readonly (keyof T & string)[] },
+): AsyncGenerator<FoundRow<T>[], void> {
+  let broken: FoundRow<T>[] = [];
+  const onCorrupt = ({ rowKey }: StorageCorrupt) => broken.push({ rowKey, value: undefined });
+  const lenient: Range = { ...range, onCorrupt };
+  for await (const page of tables.pages(e, lenient)) {
+    const rows = page.map((value): FoundRow<T> => ({ rowKey: value.rowKey, value }));
+    yield broken.length === 0 ? rows : [...rows, ...broken].sort(byKey);
+    broken = [];
+  }
+}
+
+const byKey = (a: { rowKey: string }, b: { rowKey: string }): number => (a.rowKey < b.rowKey ? -1 : 1);
+
+/** Reads one row: undefined if it does not exist, without a value if it is invalid. */
+export async function readRow<T>(
+  tables: Tables,
+  e: Entity<T>,
+  partitionKey: string,
+  rowKey: string,
+): Promise<FoundRow<T> | undefined> {
+  try {
+    const value = await tables.get(e, partitionKey, rowKey);
+    return value && { rowKey, value };
+  } catch (error) {
+    if (!(error instanceof StorageCorrupt)) throw error;
+    return { rowKey, value: undefined };
+  }
+}
+
+/** Returns the ETag of a row, valid or not. Undefined if it does not exist. */
+export async function etagOf(
+  tables: Tables,
+  e: Entity<object>,
+  partitionKey: string,
+  rowKey: string,
+): Promise<string | undefined> {
+  const range = { partitionKey, from: rowKey, before: `${rowKey}\u0001`, pageSize: 1, select: [] };
+  for await (const [row] of tables.pages(e, range)) return row?.etag;
+  return undefined;
+}

@@ -1,0 +1,60 @@
+import * as z from "zod";
+import { repeatOnConflict } from "../../platform/storage/conflict.ts";
+import { insert, put, remove, type Tables } from "../../platform/storage/tables.ts";
+import { type PublicKeys, readStatement, type SigningKey, signStatement } from "../chain/signing.ts";
+import { type Interval, intervalName } from "../interval.ts";
+import { readRow } from "../read-rows.ts";
+import { bornMark, ClosedMark, entriesPartition, MARKS, Mark, openMark } from "../rows.ts";
+
+/** Attempts to close intervals while a writer or another sealer changes their marks. */
+const MAX_ATTEMPTS = 10;
+
+/** The statement that a sealer signs for an interval before it reads the entries. */
+const Closed = z.object({ closed: z.string() });
+
+/** Returns true if the interval's birth mark contains a signed statement that the interval is closed. */
+export async function isClosed(tables: Tables, interval: Interval, keys: PublicKeys): Promise<boolean> {
+  const mark = await readRow(tables, ClosedMark, entriesPartition(interval), bornMark(interval));
+  if (!mark?.value) return false;
+  const statement = readStatement("audit-closed", Closed, mark.value.closed, keys);
+  return "payload" in statement && statement.payload.closed === intervalName(interval);
+}
+
+/**
+ * Closes intervals of one day, at most as many as fit into a transaction. Returns true if any of them has entries. Afterwards
+ * no entry can be added: every birth mark is replaced with a signed one, so that creating and reopening an interval fail, and
+ * the open marks are deleted.
+ */
+export async function closeIntervals(
+  tables: Tables,
+  intervals: readonly Interval[],
+  signer: SigningKey,
+): Promise<boolean> {
+  const partition = entriesPartition(intervals[0]!);
+  const isBorn = await repeatOnConflict(async () => {
+    const marks = await marksOf(tables, partition);
+    const births = intervals.map((interval) => {
+      const closed = signStatement("audit-closed", { closed: intervalName(interval) }, signer);
+      const write = marks.has(bornMark(interval)) ? put : insert;
+      return write(ClosedMark, bornMark(interval), { closed });
+    });
+    await tables.transaction(Mark.table, partition, births);
+    return births.some(({ kind }) => kind === "put");
+  }, MAX_ATTEMPTS);
+  if (!isBorn) return false;
+  const marks = await marksOf(tables, partition);
+  await tables.write(Mark.table, partition, removals(intervals.map(openMark).filter((mark) => marks.has(mark))));
+  return true;
+}
+
+/** Returns the row keys of all marks of a day. */
+export async function marksOf(tables: Tables, partitionKey: string): Promise<Set<string>> {
+  const marks = new Set<string>();
+  for await (const page of tables.pages(Mark, { partitionKey, ...MARKS }))
+    for (const { rowKey } of page) marks.add(rowKey);
+  return marks;
+}
+
+function* removals(marks: string[]) {
+  for (const mark of marks) yield remove(Mark, mark);
+}

@@ -1,0 +1,37 @@
+import type { LateEntries } from "../api.ts";
+import { type Interval, intervalName } from "../interval.ts";
+import { entryOfRow, type StoredEntry } from "../stored-entries.ts";
+
+/** Maximum number of late entries listed in one response. All are counted. */
+const MAX_LISTED = 100;
+
+/** Collects late entries: those whose event happened before the entry's time. */
+export interface LateCheck {
+  /** Passes the entries through and checks them. */
+  watch(pages: AsyncIterable<StoredEntry[]>): AsyncGenerator<StoredEntry[]>;
+  /** Returns the late entries whose interval begins before `to`. */
+  until(to: Interval): LateEntries;
+}
+
+export function createLateCheck(): LateCheck {
+  const late: (LateEntries["listed"][number] & { at: Interval })[] = [];
+  return {
+    async *watch(pages) {
+      for await (const page of pages) {
+        for (const row of page) {
+          // Parsing is expensive, and almost no entry has the member.
+          if (!row.text?.includes('"happenedAt"')) continue;
+          const entry = entryOfRow(row);
+          if (entry?.happenedAt === undefined) continue;
+          const { id: entryId, occurredAt, happenedAt } = entry;
+          late.push({ at: row.interval, interval: intervalName(row.interval), entryId, occurredAt, happenedAt });
+        }
+        yield page;
+      }
+    },
+    until(to) {
+      const within = late.filter(({ at }) => at < to);
+      return { total: within.length, listed: within.slice(0, MAX_LISTED).map(({ at: _, ...entry }) => entry) };
+    },
+  };
+}

@@ -1,0 +1,243 @@
+import type { Tables } from "../../platform/storage/tables.ts";
+import { DAY_MS } from "../../platform/time.ts";
+import { newestFirst } from "../../platform/ulid.ts";
+import type { ChainState, ReadingDependencies } from "../chain/chain-state.ts";
+import { Digest, readDigest } from "../chain/digest.ts";
+import { type Finding, missingPurges } from "../chain/findings.ts";
+import { readStatement } from "../chain/signing.ts";
+import { INTERVAL_MS, type Interval, intervalFrom, intervalName, intervalOf, isIntervalName } from "../interval.ts";
+import { readRows } from "../read-rows.ts";
+import {
+  bornMark,
+  DIGESTS_END,
+  DIGESTS_PARTITION,
+  DigestRow,
+  entriesPartition,
+  FIRST_PARTITION,
+  FirstRow,
+  HEAD,
+  INDEX_PARTITION,
+  IndexRow,
+  indexPrefix,
+  indexRange,
+  instantOf,
+  MANIFESTS_PARTITION,
+  ManifestRow,
+  openMark,
+} from "../rows.ts";
+import { marksOf } from "../seal/close-intervals.ts";
+import { storedEntries } from "../stored-entries.ts";
+
+/** Maximum number of findings per kind. More rows also fail the verification; they are just not listed. */
+const MAX_FINDINGS_PER_KIND = 100;
+/** Maximum clock skew of an instance. */
+const MAX_CLOCK_SKEW_MS = DAY_MS;
+
+/**
+ * Finds changed or inserted rows outside the intervals that verification walks through: rows that sealing uses, and entries
+ * before the log's beginning or in the future. Costs about twelve requests, however long the log is.
+ */
+export async function findUnexpectedRows(deps: ReadingDependencies, state: ChainState): Promise<Finding[]> {
+  const { purges, vouchers, beginning } = state;
+  const purged = purges.changed.slice(0, MAX_FINDINGS_PER_KIND).map(
+    (rowKey): Finding => ({
+      kind: "purgeRecordChanged",
+      interval: rowKey,
+      detail: "No trusted key signed this purge record.",
+    }),
+  );
+  const keys = vouchers.changed.slice(0, MAX_FINDINGS_PER_KIND).map(
+    (rowKey): Finding => ({
+      kind: "keyRecordChanged",
+      detail: `No trusted key signed the record ${rowKey} of an older key.`,
+    }),
+  );
+  const records = purges.records.map(({ record }) => record);
+  return [
+    ...purged,
+    ...missingPurges(beginning?.interval, records),
+    ...keys,
+    ...anchorFindings(state),
+    ...(await beginningFindings(deps, state)),
+    ...(await digestFindings(deps, state)),
+    ...(await manifestFindings(deps, state)),
+    ...(await entryFindings(deps, state)),
+    ...(await markFindings(deps)),
+  ];
+}
+
+function anchorFindings({ remembered, beginning }: ChainState): Finding[] {
+  if (remembered === "unreadable") {
+    return [{ kind: "anchorChanged", detail: "The newest digest stored in the key vault can't be read." }];
+  }
+  const other = remembered?.beginning;
+  if (!other || !beginning) return [];
+  const sameHash = other.hash === null || beginning.hash === null || other.hash === beginning.hash;
+  if (other.interval === beginning.interval && sameHash) return [];
+  const detail = `By the key vault the log starts at ${other.interval}, by its digests at ${beginning.interval}.`;
+  return [{ kind: "beginningChanged", interval: other.interval, detail }];
+}
+
+/**
+ * Checks the row that names the first interval. It is not used once there is a digest, but a different value is evidence of
+ * tampering.
+ */
+async function beginningFindings({ tables }: ReadingDependencies, { beginning }: ChainState): Promise<Finding[]> {
+  if (!beginning) return [];
+  const changed = (said: string): Finding => ({
+    kind: "beginningChanged",
+    interval: beginning.interval,
+    detail: `${said} By the signed digests it is ${beginning.interval}.`,
+  });
+  let found = false;
+  const findings: Finding[] = [];
+  for await (const page of readRows(tables, FirstRow, {
+    partitionKey: FIRST_PARTITION,
+    pageSize: MAX_FINDINGS_PER_KIND,
+  })) {
+    for (const { rowKey, value } of page) {
+      if (rowKey !== FIRST_PARTITION)
+        findings.push(changed(`The row ${rowKey} next to the first interval was not written by this service.`));
+      else if (value?.interval !== beginning.interval)
+        findings.push(changed(`The first interval is ${value?.interval ?? "unreadable"}.`));
+      found ||= rowKey === FIRST_PARTITION;
+    }
+    if (findings.length >= MAX_FINDINGS_PER_KIND) break;
+  }
+  return found ? findings : [changed("The row that names the first interval is missing."), ...findings];
+}
+
+/** Finds rows among the digests that are not part of the chain: before its beginning, after its end, or without an interval. */
+async function digestFindings(
+  { tables }: ReadingDependencies,
+  { keys, end, keptFrom }: ChainState,
+): Promise<Finding[]> {
+  const findings: Finding[] = [];
+  const ranges =
+    end && keptFrom !== undefined
+      ? [
+          { before: intervalName(keptFrom) },
+          { after: intervalName(end.interval), before: DIGESTS_END },
+          { from: DIGESTS_END },
+        ]
+      : [{}];
+  for (const range of ranges) {
+    let seen = 0;
+    for await (const page of readRows(tables, DigestRow, { partitionKey: DIGESTS_PARTITION, ...range })) {
+      for (const { rowKey, value } of page) {
+        if (readDigest(rowKey, value?.digest, keys).state === "genuine") continue;
+        const isHead = rowKey === HEAD && "payload" in readStatement("audit-digest", Digest, value?.digest ?? "", keys);
+        if (isHead || ++seen > MAX_FINDINGS_PER_KIND) continue;
+        findings.push({
+          kind: "digestInserted",
+          ...(isIntervalName(rowKey) && { interval: rowKey }),
+          detail: `The row ${rowKey} among the digests was not written by this service.`,
+        });
+      }
+      if (seen >= MAX_FINDINGS_PER_KIND) break;
+    }
+  }
+  return findings;
+}
+
+async function manifestFindings({ tables }: ReadingDependencies, { end, keptFrom }: ChainState): Promise<Finding[]> {
+  if (!end || keptFrom === undefined) return [];
+  const findings: Finding[] = [];
+  const ranges = [{ before: intervalName(keptFrom) }, { from: intervalName(end.interval + MAX_CLOCK_SKEW_MS) }];
+  for (const range of ranges) {
+    const pages = tables.pages(ManifestRow, {
+      partitionKey: MANIFESTS_PARTITION,
+      ...range,
+      pageSize: MAX_FINDINGS_PER_KIND,
+      select: [],
+    });
+    for await (const page of pages) {
+      for (const { rowKey } of page) {
+        const [name] = rowKey.split("|");
+        // An interrupted purge left these rows, or sealing is in progress.
+        if (isIntervalName(name!) && intervalFrom(name!) <= end.interval + MAX_CLOCK_SKEW_MS) continue;
+        findings.push({
+          kind: "fingerprintsChanged",
+          detail: `The fingerprints ${rowKey} belong to no sealed interval.`,
+        });
+      }
+      break;
+    }
+  }
+  return findings;
+}
+
+/** Finds entries before the log's beginning or in the future, where a list would show them. */
+async function entryFindings({ tables, clock }: ReadingDependencies, state: ChainState): Promise<Finding[]> {
+  const findings: Finding[] = [];
+  const inserted = (interval: Interval, entryId: string, when: string) =>
+    findings.push({
+      kind: "entryInserted",
+      interval: intervalName(interval),
+      entryId,
+      detail: `The time of the entry is ${when}.`,
+    });
+  const logStart = (await isPurging(tables, state)) ? undefined : state.keptFrom;
+  if (logStart !== undefined) {
+    const day = Math.floor(logStart / DAY_MS) * DAY_MS;
+    for await (const page of storedEntries(tables, { from: day, to: logStart })) {
+      for (const { interval, id } of page) inserted(interval, id, "before the log begins");
+      if (findings.length >= MAX_FINDINGS_PER_KIND) break;
+    }
+  }
+  const prefix = indexPrefix({});
+  const ahead = clock.now().getTime() + MAX_CLOCK_SKEW_MS;
+  const ranges = [
+    { ...indexRange(prefix, ahead), when: "in the future" },
+    ...(logStart === undefined
+      ? []
+      : [{ ...indexRange(prefix, undefined, Math.floor(logStart / DAY_MS) * DAY_MS), when: "before the log begins" }]),
+  ];
+  for (const { when, ...range } of ranges) {
+    const pages = tables.pages(IndexRow, {
+      partitionKey: INDEX_PARTITION,
+      ...range,
+      pageSize: MAX_FINDINGS_PER_KIND,
+      select: [],
+    });
+    for await (const page of pages) {
+      for (const { rowKey } of page) {
+        const at = instantOf(rowKey.slice(prefix.length));
+        inserted(Number.isFinite(at) && at < 8e15 ? intervalOf(at) : 0, newestFirst(rowKey.slice(prefix.length)), when);
+      }
+      break;
+    }
+  }
+  return findings;
+}
+
+/**
+ * Returns true if an interrupted purge will be resumed: a purge removes the entries first and their digests last. Reads one
+ * page only. Planted rows that hide such a digest from this page are reported by another check.
+ */
+async function isPurging(tables: Tables, { keys, keptFrom, purges }: ChainState): Promise<boolean> {
+  if (purges.records.length === 0 || keptFrom === undefined) return false;
+  const range = { partitionKey: DIGESTS_PARTITION, before: intervalName(keptFrom) };
+  for await (const page of readRows(tables, DigestRow, range))
+    return page.some(({ rowKey, value }) => readDigest(rowKey, value?.digest, keys).state === "genuine");
+  return false;
+}
+
+/** Finds future intervals that are closed. Entries of such an interval would get a later time. */
+async function markFindings({ tables, clock }: ReadingDependencies): Promise<Finding[]> {
+  const next = intervalOf(clock.now().getTime()) + INTERVAL_MS;
+  const findings: Finding[] = [];
+  for (const day of new Set([entriesPartition(next), entriesPartition(next + DAY_MS)])) {
+    const marks = await marksOf(tables, day);
+    for (
+      let interval = Math.max(next, Date.parse(`${day}T00:00Z`));
+      entriesPartition(interval) === day;
+      interval += INTERVAL_MS
+    ) {
+      if (marks.has(openMark(interval)) || !marks.has(bornMark(interval))) continue;
+      const detail = "The interval was closed before it started: its entries will be dated later.";
+      findings.push({ kind: "markChanged", interval: intervalName(interval), detail });
+    }
+  }
+  return findings;
+}

@@ -1,0 +1,69 @@
+import type { Arm } from "../../platform/azure/arm.ts";
+import { CloudFailure } from "../../platform/azure/failure.ts";
+import type { ResourceManager } from "../../platform/azure/resource-manager.ts";
+import { createRoleAssignments } from "../../platform/azure/role-assignments.ts";
+import { DEPENDENCY_READER } from "../../platform/azure/watch-roles.ts";
+import type { NotSeen } from "../edge-source.ts";
+import { permits } from "./entitlements.ts";
+
+/** A role with these permissions can read everything that discovery reads, as the roles of the templates do. */
+const TELLING_ACTION = "microsoft.web/sites/read";
+
+/** Distinguishes an empty subscription from one that the identity can't read. Resource Graph returns no rows for both. */
+export interface Reach {
+  /** Makes one call. @throws {CloudFailure} accessDenied if the identity can't list vaults, which a scan needs too. */
+  require(subscriptionId: string, signal: AbortSignal | undefined): Promise<void>;
+  /**
+   * Returns the coverage item for a subscription in which Resource Graph lists no resources; undefined if a role of the
+   * identity proves that the subscription is empty. With the roles of a scan alone the identity can list vaults and role
+   * assignments, but no consumers. Roles through group membership are not recognized.
+   */
+  ofEmpty(subscriptionId: string, signal: AbortSignal | undefined): Promise<NotSeen | undefined>;
+}
+
+export function createReach({
+  arm,
+  resourceManager,
+  ownObjectId = async () => undefined,
+}: {
+  arm: Arm;
+  resourceManager: Pick<ResourceManager, "vaults">;
+  /** Object ID of the identity's principal, as role assignments name it. */
+  ownObjectId?: (() => Promise<string | undefined>) | undefined;
+}): Reach {
+  const roles = createRoleAssignments(arm);
+
+  async function mayReadResources(subscriptionId: string, signal: AbortSignal | undefined): Promise<boolean> {
+    const own = (await ownObjectId())?.toLowerCase();
+    if (own === undefined) return false;
+    const { entries } = await roles.list(subscriptionId, signal);
+    const below = `/subscriptions/${subscriptionId}/`.toLowerCase();
+    for (const { principalId, scope, roleDefinitionId } of entries) {
+      if (principalId.toLowerCase() !== own || scope.toLowerCase().startsWith(below)) continue;
+      const { permissions } = await roles.definition(roleDefinitionId, signal);
+      if (permissions.some(({ actions, notActions }) => permits(actions, notActions, TELLING_ACTION))) return true;
+    }
+    return false;
+  }
+
+  return {
+    async require(subscriptionId, signal) {
+      for await (const _ of resourceManager.vaults(subscriptionId, signal)) break;
+    },
+
+    async ofEmpty(subscriptionId, signal) {
+      const isEmpty = await mayReadResources(subscriptionId, signal).catch((error: unknown) => {
+        if (error instanceof CloudFailure && error.code === "accessDenied") return false;
+        throw error;
+      });
+      if (isEmpty) return undefined;
+      return {
+        scope: `/subscriptions/${subscriptionId}`,
+        code: "nothingListed",
+        message:
+          "Azure Resource Graph lists no resource of this subscription that could use a key vault: it has none, or the service's identity may read none.",
+        remedy: `If it has any, give the service's identity ${DEPENDENCY_READER}.`,
+      };
+    },
+  };
+}

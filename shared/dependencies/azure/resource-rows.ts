@@ -1,0 +1,68 @@
+import * as z from "zod";
+import type { CloudFailure } from "../../platform/azure/failure.ts";
+import { parseResourceId } from "../../platform/azure/resource-id.ts";
+import type { Resource } from "../edge.ts";
+import type { NotSeen } from "../edge-source.ts";
+import type { ResourceRow } from "./finder.ts";
+import { tagsSay } from "./tags.ts";
+
+const id = z
+  .string()
+  .max(1024)
+  .refine((text) => parseResourceId(text) !== undefined);
+const text = z.string().max(512).nullish();
+const row = z.object({
+  id,
+  type: z.string().max(256),
+  kind: text,
+  tags: z.record(z.string(), z.unknown()).nullish(),
+  sku: text,
+  properties: z.unknown().optional(),
+});
+
+/** Returns undefined if a row of Resource Graph has an unexpected form. */
+export function readRow(given: unknown): ResourceRow | undefined {
+  const { data } = row.safeParse(given);
+  if (!data) return undefined;
+  const { type, kind, tags, sku, properties } = data;
+  return {
+    id: data.id,
+    type: type.toLowerCase(),
+    // For child resources some services return only the child's name.
+    name: parseResourceId(data.id)!.names.join("/"),
+    kind: kind ?? "",
+    tags: Object.fromEntries(
+      Object.entries(tags ?? {}).filter((tag): tag is [string, string] => typeof tag[1] === "string"),
+    ),
+    sku: sku ?? "",
+    properties,
+  };
+}
+
+/** Returns the ID of a row, if it can be read. */
+const idOf = (given: unknown): string | undefined => z.object({ id }).safeParse(given).data?.id;
+
+/**
+ * Reports a row that can't be read. Without an ID it is unknown which resource it is, so nothing of the subscription may be
+ * deleted.
+ */
+export const unreadableRow = (row: unknown, subscriptionId: string): NotSeen => ({
+  scope: idOf(row) ?? `/subscriptions/${subscriptionId}`,
+  code: "badResponse",
+  message: "Could not read a row of Azure Resource Graph: it is not what the service documents.",
+  remedy: "No action needed: the next run retries.",
+});
+
+export const notSeenOf = (scope: string, { code, message, remedy }: CloudFailure): NotSeen => ({
+  scope,
+  code,
+  message,
+  remedy,
+});
+
+export const resourceOf = ({ id, name, tags }: ResourceRow): Omit<Resource, "kind"> => ({
+  id,
+  name,
+  subscriptionId: id.split("/")[2]!.toLowerCase(),
+  ...tagsSay(tags),
+});

@@ -1,0 +1,50 @@
+/** Shorter values occur in settings by chance: names, ports, words. */
+const LEAST_CHARACTERS = 12;
+
+/**
+ * Minimum entropy per character in bits (Shannon). Repeated or sequential characters have less. Random digits have 3.3, and
+ * twelve different characters 3.6.
+ */
+const LEAST_BITS = 2.5;
+
+/** Maximum number of parts of one text that are compared. */
+const MOST_PARTS = 100;
+
+/** Returns whether a value is long and irregular enough that an equal setting must be a copy of it. */
+export function isTelling(value: string): boolean {
+  const counts = new Map<string, number>();
+  let length = 0;
+  for (const character of value) {
+    counts.set(character, (counts.get(character) ?? 0) + 1);
+    length++;
+  }
+  if (length < LEAST_CHARACTERS) return false;
+  let bits = 0;
+  for (const count of counts.values()) bits -= (count / length) * Math.log2(count / length);
+  return bits >= LEAST_BITS;
+}
+
+/**
+ * Returns the texts of a setting that may be a secret's value: the whole text, the values of a connection string's parts
+ * (`Server=…;Password=…`), and the password of an address. Leaves out texts that are too short or too regular.
+ */
+export function candidatesIn(setting: string): string[] {
+  const whole = setting.trim();
+  const parts = whole.includes("=") ? whole.split(";", MOST_PARTS).map(valueOfPart) : [];
+  return [...new Set([whole, ...parts, passwordIn(whole)])].filter(isTelling);
+}
+
+function valueOfPart(part: string): string {
+  const value = part.slice(part.indexOf("=") + 1).trim();
+  return /^(['"]).*\1$/s.test(value) ? value.slice(1, -1) : value;
+}
+
+function passwordIn(text: string): string {
+  if (!URL.canParse(text)) return "";
+  const { password } = new URL(text);
+  try {
+    return decodeURIComponent(password);
+  } catch {
+    return password; // An invalid escape means that the password is not encoded, so the raw text is used.
+  }
+}

@@ -1,0 +1,170 @@
+import pMap from "p-map";
+import * as z from "zod";
+import type { AssetUse } from "../../compliance/references.ts";
+import type { Clock } from "../../platform/runtime.ts";
+import type { Row } from "../../platform/storage/entity.ts";
+import { pack, unpack } from "../../platform/storage/packed-members.ts";
+import type { Tables } from "../../platform/storage/tables.ts";
+import { DAY_MS, SECOND_MS } from "../../platform/time.ts";
+import { Edges, placeOfEdge, rangeOf, vaultPrefix } from "../rows.ts";
+import { latest } from "./merge.ts";
+import {
+  AssetUses,
+  assetUseKey,
+  furtherUnusedKey,
+  NAMES_PER_ROW,
+  ReportedUnused,
+  type ReportedUnusedRecord,
+  UNUSED,
+  under,
+  VAULT_USES,
+  VaultUses,
+  vaultUseKey,
+  WORKSPACES,
+  WorkspaceRows,
+} from "./rows.ts";
+
+/** A log is current if its vault has written to it and it was read within this time. */
+const CURRENT_MS = 2 * DAY_MS;
+
+/** A secret of the inventory. Times are Unix seconds. */
+export interface KnownSecret {
+  name: string;
+  enabled: boolean;
+  createdOn?: number | undefined;
+}
+
+/** Finds secrets that nobody has read for the days of the policy, by logs that were complete for that time. */
+export interface UnusedSecrets {
+  /**
+   * Returns the unused secrets of a vault; none if no log covers the time. Leaves out secrets that are too new, and secrets
+   * that this service syncs.
+   */
+  of(vaultName: string): Promise<AssetUse[]>;
+  /** Requests a compliance evaluation of secrets whose state changed, for each vault once a day. */
+  tell(): Promise<void>;
+}
+
+export function createUnusedSecrets(deps: {
+  tables: Tables;
+  workspaceIds: readonly string[];
+  /** Days of the policy. */
+  days(): Promise<number>;
+  secretsOf(vaultName: string): AsyncIterable<readonly KnownSecret[]>;
+  /** Requests a compliance evaluation of these assets of a vault (`<type>.<name>`). */
+  changed: (vaultName: string, assets: string[]) => Promise<void>;
+  clock: Clock;
+}): UnusedSecrets {
+  const { tables, workspaceIds, clock } = deps;
+
+  /** Returns since when one of the logs is complete and current. */
+  async function wholeSince(vaultName: string, now: Date): Promise<string | undefined> {
+    const current = new Date(now.getTime() - CURRENT_MS).toISOString();
+    const found = await pMap(workspaceIds, async (id) => {
+      const [vault, workspace] = await Promise.all([
+        tables.get(VaultUses, id, vaultUseKey(vaultName)),
+        tables.get(WorkspaceRows, WORKSPACES, id),
+      ]);
+      if (!vault || vault.lastAt < current || !workspace?.readFrom || (workspace.readTo ?? "") < current) return [];
+      return [latest(vault.since, workspace.readFrom)];
+    });
+    return found.flat().sort()[0];
+  }
+
+  /** Returns the last read of each secret, by name in lower case. */
+  async function lastReads(vaultName: string): Promise<Map<string, string>> {
+    const last = new Map<string, string>();
+    const prefix = assetUseKey({ vaultName, type: "secret", name: "" });
+    for (const id of workspaceIds)
+      for await (const rows of tables.pages(AssetUses, { ...under(id, prefix), select: ["name", "lastAt"] }))
+        for (const { name, lastAt } of rows) last.set(name.toLowerCase(), latest(last.get(name.toLowerCase()), lastAt));
+    return last;
+  }
+
+  /** Returns the secrets that this service syncs. Its own reads are not counted. */
+  async function copied(vaultName: string): Promise<Set<string>> {
+    const found = new Set<string>();
+    const range = { ...rangeOf(vaultPrefix(vaultName)), select: ["resource"] as const };
+    for await (const rows of tables.pages(Edges, range))
+      for (const { rowKey, resource } of rows)
+        if (resource.kind === "syncRecord") found.add(placeOfEdge(rowKey).asset?.toLowerCase() ?? "");
+    return found;
+  }
+
+  async function of(vaultName: string): Promise<AssetUse[]> {
+    const now = clock.now();
+    const whole = await wholeSince(vaultName, now);
+    const days = await deps.days();
+    const before = new Date(now.getTime() - days * DAY_MS).toISOString();
+    if (whole === undefined || whole > before) return [];
+    const [reads, copies] = await Promise.all([lastReads(vaultName), copied(vaultName)]);
+    const found: AssetUse[] = [];
+    for await (const secrets of deps.secretsOf(vaultName))
+      for (const { name, enabled, createdOn = 0 } of secrets) {
+        const asset = `secret.${name}`;
+        if (!enabled || createdOn * SECOND_MS > Date.parse(before) || copies.has(asset.toLowerCase())) continue;
+        const read = reads.get(name.toLowerCase());
+        const unused = (read ?? whole) <= before;
+        found.push({
+          asset,
+          unused,
+          evidence: unused ? reasonOf(read, whole) : `A log shows a read within the last ${days} days.`,
+        });
+      }
+    return found;
+  }
+
+  async function look(vaultName: string, today: string, before: readonly Row<ReportedUnusedRecord>[]): Promise<void> {
+    const was = new Set(before.flatMap((row) => unpack(ReportedUnused, row, "assets", z.array(z.string()))));
+    const is = new Set((await of(vaultName)).map(({ asset, unused }) => (unused ? UNUSED_MARK : "") + asset));
+    const other = [...is].filter((one) => !was.has(one)).concat([...was].filter((one) => !is.has(one)));
+    const changed = [...new Set(other.map((one) => one.replace(UNUSED_MARK, "")))];
+    // Compliance is notified before the row is written: after a crash in between it is notified again.
+    if (changed.length > 0) await deps.changed(vaultName, changed);
+    const names = [...is].sort();
+    const rows = Math.max(1, Math.ceil(names.length / NAMES_PER_ROW));
+    // The first row is written last, because it contains the day and the number of rows.
+    for (let index = rows - 1; index >= 0; index--) {
+      const assets = pack(names.slice(index * NAMES_PER_ROW, (index + 1) * NAMES_PER_ROW));
+      const key = furtherUnusedKey(vaultUseKey(vaultName), index);
+      await tables.put(ReportedUnused, UNUSED, key, {
+        lookedOn: today,
+        assets,
+        ...(rows > 1 && index === 0 && { rows }),
+      });
+    }
+  }
+
+  return {
+    of,
+
+    async tell() {
+      const today = clock.now().toISOString().slice(0, 10);
+      const reported = new Map<string, Row<ReportedUnusedRecord>>();
+      for await (const page of tables.pages(ReportedUnused, { partitionKey: UNUSED }))
+        for (const row of page) reported.set(row.rowKey, row);
+      const vaults = new Map<string, string>();
+      for (const id of workspaceIds)
+        for await (const rows of tables.pages(VaultUses, { ...under(id, VAULT_USES), select: ["vaultName"] }))
+          for (const { rowKey, vaultName } of rows) vaults.set(rowKey, vaultName);
+      for (const [rowKey, vaultName] of vaults) {
+        const first = reported.get(rowKey);
+        if (first?.lookedOn === today) continue;
+        const keys = Array.from({ length: first?.rows ?? 1 }, (_, index) => furtherUnusedKey(rowKey, index));
+        await look(
+          vaultName,
+          today,
+          keys.flatMap((key) => reported.get(key) ?? []),
+        );
+      }
+    },
+  };
+}
+
+/** Prefix of the names of unused secrets. */
+const UNUSED_MARK = "-";
+
+const reasonOf = (read: string | undefined, whole: string): string =>
+  read === undefined
+    ? `No log shows a read since ${whole.slice(0, 10)}, the start of the vault's complete log.`
+    : `No log shows a read after ${read.slice(0, 10)}.`;

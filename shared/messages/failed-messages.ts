@@ -1,0 +1,167 @@
+import * as z from "zod";
+import type { Audit } from "../audit/audit.ts";
+import { decodeCursor, encodeCursor, MAX_COUNTED, type Page, type PageRequest } from "../platform/http/paging.ts";
+import type { Clock, Logger } from "../platform/runtime.ts";
+import { entity, withoutKeys } from "../platform/storage/entity.ts";
+import { keyText } from "../platform/storage/keys.ts";
+import type { Queues } from "../platform/storage/queues.ts";
+import { remove, type Tables } from "../platform/storage/tables.ts";
+import { DAY_MS } from "../platform/time.ts";
+
+/** Retention of failed messages. */
+const KEEP_MS = 30 * DAY_MS;
+/** `maxDequeueCount` of host.json: the maximum number of deliveries of a queue message. */
+const MAX_DELIVERIES = 5;
+const RETRY_AFTER_SECONDS = 600;
+/** Maximum number of messages that `countSince` counts: one page. */
+const MAX_COUNTED_SINCE = 1000;
+/** Maximum length of a message's JSON that is stored. No message of this service contains a secret. */
+const MAX_SHOWN = 1000;
+
+const FailedMessageRecord = z.object({
+  /** The queue, without `-poison`. */
+  queue: z.string(),
+  /** The id of the message in the poison queue. */
+  messageId: z.string(),
+  failedAt: z.string(),
+  /** Whether the message matches the schema of its queue. */
+  readable: z.boolean(),
+  /** JSON of the message. Undefined if it is not readable or too long. */
+  message: z.string().optional(),
+});
+/** A message that failed five times, as stored. */
+export type FailedMessage = z.infer<typeof FailedMessageRecord>;
+
+const FailedMessageRows = entity("FailedMessages", FailedMessageRecord);
+const FAILED = "failed";
+
+/** Returns a key that sorts newest first: milliseconds counted down from the largest number with 13 digits. */
+const countdown = (instant: number): string => String(9_999_999_999_999 - instant).padStart(13, "0");
+
+/** A message from a poison queue. */
+export interface PoisonMessage {
+  readonly queue: string;
+  readonly messageId: string;
+  /** Time at which the message entered the poison queue. */
+  readonly insertedAt: Date;
+  /** 1 for the first delivery from the poison queue. */
+  readonly delivery: number;
+  readonly body: unknown;
+  readonly requestId: string;
+}
+
+/** Messages that failed five times: stored for users, and passed to the module that they belong to. */
+export interface FailedMessages {
+  /** Stores the message, appends it to the audit log, and passes it to `handle` if it is readable. Idempotent. After a failure, the
+   * queue redelivers the message. After the last delivery it is sent again as a new message, because a poison queue has no poison
+   * queue of its own.
+   *
+   * @param handle - The handler of the module that the message belongs to.
+   */
+  receive<S extends z.ZodType>(
+    message: PoisonMessage,
+    schema: S,
+    handle: ((message: z.output<S>) => Promise<void>) | undefined,
+  ): Promise<void>;
+  /** Returns a page of failed messages, newest first. @throws {Problem} invalidCursor */
+  list(request: PageRequest): Promise<Page<FailedMessage>>;
+  /** Returns the number of messages that failed since a time, at most 1,000. One request. */
+  countSince(since: Date): Promise<number>;
+  /** Removes messages that are older than 30 days. */
+  cleanUp(): Promise<void>;
+}
+
+export function createFailedMessages(deps: {
+  tables: Tables;
+  queues: Queues;
+  audit: Pick<Audit, "append">;
+  clock: Clock;
+  log: Logger;
+}): FailedMessages {
+  const { tables, queues, audit, clock, log } = deps;
+
+  /** @param body - The parsed message. Undefined if it does not match its schema. */
+  async function store(message: PoisonMessage, body: unknown): Promise<void> {
+    const readable = body !== undefined;
+    const { queue, messageId, insertedAt, requestId } = message;
+    const key = `${countdown(insertedAt.getTime())}|${keyText(messageId)}`;
+    if (await tables.get(FailedMessageRows, FAILED, key)) return;
+    const text = readable ? JSON.stringify(body) : undefined;
+    const shown = text !== undefined && text.length <= MAX_SHOWN ? text : undefined;
+    log.error("A message failed for good", { queue, messageId, readable });
+    await audit.append({
+      type: "queue.messageFailed",
+      caller: { actor: "system", requestId },
+      outcome: "failure",
+      target: { type: "queue", id: queue },
+      details: { messageId, readable, ...(shown === undefined ? {} : { message: shown }) },
+    });
+    await tables.put(FailedMessageRows, FAILED, key, {
+      queue,
+      messageId,
+      failedAt: insertedAt.toISOString(),
+      readable,
+      ...(shown === undefined ? {} : { message: shown }),
+    });
+  }
+
+  return {
+    async receive(message, schema, handle) {
+      try {
+        const parsed = schema.safeParse(message.body);
+        await store(message, parsed.data);
+        if (parsed.success) await handle?.(parsed.data);
+      } catch (error) {
+        if (message.delivery < MAX_DELIVERIES) throw error;
+        const queue = `${message.queue}-poison`;
+        await queues.send(queue, message.body ?? null, { delaySeconds: RETRY_AFTER_SECONDS });
+        log.error("A failed message could not be processed and is requeued", { queue, messageId: message.messageId });
+      }
+    },
+
+    async list(request) {
+      const after =
+        request.cursor === undefined
+          ? undefined
+          : decodeCursor(z.object({ after: z.string().max(512) }), request.cursor).after;
+      const wanted = request.offset + request.limit;
+      const rows = [];
+      const range = { partitionKey: FAILED, ...(after === undefined ? {} : { after }) };
+      for await (const page of tables.pages(FailedMessageRows, { ...range, pageSize: Math.min(1000, wanted + 1) })) {
+        rows.push(...page);
+        if (rows.length > wanted) break;
+      }
+      let total = 0;
+      for await (const page of tables.pages(FailedMessageRows, { partitionKey: FAILED, select: ["queue"] })) {
+        total += page.length;
+        if (total > MAX_COUNTED) break;
+      }
+      const last = rows[wanted - 1];
+      return {
+        items: rows.slice(request.offset, wanted).map(withoutKeys),
+        ...(total > MAX_COUNTED ? { total: null, totalAtLeast: MAX_COUNTED } : { total }),
+        limit: request.limit,
+        offset: request.offset,
+        nextCursor: rows.length > wanted && last ? encodeCursor({ after: last.rowKey }) : null,
+      };
+    },
+
+    async countSince(since) {
+      let count = 0;
+      const range = { partitionKey: FAILED, before: countdown(since.getTime()), pageSize: MAX_COUNTED_SINCE };
+      for await (const rows of tables.pages(FailedMessageRows, { ...range, select: [] })) {
+        count += rows.length;
+        if (count >= MAX_COUNTED_SINCE) break;
+      }
+      return Math.min(count, MAX_COUNTED_SINCE);
+    },
+
+    async cleanUp() {
+      const from = countdown(clock.now().getTime() - KEEP_MS);
+      for await (const rows of tables.pages(FailedMessageRows, { partitionKey: FAILED, from, select: [] })) {
+        const removals = rows.map(({ rowKey }) => remove(FailedMessageRows, rowKey));
+        await tables.write(FailedMessageRows.table, FAILED, removals);
+      }
+    },
+  };
+}

@@ -1,0 +1,160 @@
+import { type AssetPlace, Assets, credentialIds, placesOf, sourceOf } from "../inventory/asset.ts";
+import { nameKey, partitions } from "../inventory/layout.ts";
+import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../inventory/vault.ts";
+import { isServiceVault } from "../platform/azure/service-key-vault.ts";
+import type { VaultSecretsClients } from "../platform/azure/vault-secrets.ts";
+import type { Config } from "../platform/config/config.ts";
+import { invalidBody, notFound, Problem } from "../platform/http/problem.ts";
+import type { Randomness } from "../platform/runtime.ts";
+import type { Tables } from "../platform/storage/tables.ts";
+import type { RotateAssetRequest } from "./asset-api.ts";
+import { generate } from "./generate.ts";
+import type { MatchFinder } from "./matches.ts";
+import { namedPlaces } from "./named-places.ts";
+import { type ClientSecretRequest, currentVersion, type RotationRequest } from "./plan.ts";
+import { DEFAULT_OVERLAP_DAYS } from "./policy.ts";
+import { asProblem } from "./problems.ts";
+import type { Place } from "./targets.ts";
+
+/** Rotation of a secret by its asset ID. */
+export interface AssetRotation {
+  /**
+   * Returns the rotation request for an asset: for the client secret that the asset is or certainly stores, otherwise for the
+   * vault secret itself.
+   *
+   * @throws {Problem} notFound; notRotatable for a key, a certificate, or a secret that belongs to a certificate; serviceVault;
+   * valueRequired; invalidRequest
+   */
+  requestFor(assetId: string, body: RotateAssetRequest): Promise<RotationRequest>;
+}
+
+export function createAssetRotation(deps: {
+  tables: Tables;
+  config: Pick<Config, "SERVICE_KEY_VAULT_URL">;
+  vaults: VaultSecretsClients;
+  matches: Pick<MatchFinder, "credentialOf">;
+  randomness: Randomness;
+}): AssetRotation {
+  const { tables, randomness } = deps;
+
+  const isKnown = async ({ vaultName, type, name }: AssetPlace): Promise<boolean> =>
+    (await tables.get(Assets, partitions.vault(vaultName), nameKey(type, name, vaultName))) !== undefined;
+
+  /**
+   * Returns the place of an existing asset.
+   *
+   * @throws {Problem} notFound, serviceVault
+   */
+  async function found(assetId: string): Promise<{ place: AssetPlace; vault: VaultRecord | undefined }> {
+    for (const place of placesOf(assetId)) {
+      const { vaultName } = place;
+      if (isServiceVault(deps.config, vaultName)) {
+        throw new Problem("serviceVault", `${vaultName} is the service's own key vault, which is never rotated.`);
+      }
+      const vault = await tables.get(Vaults, VAULTS, vaultKey(vaultName));
+      if (await isKnown(place)) return { place, vault };
+      if (place.type === "secret" && vault !== undefined && credentialIds(place.name) === undefined) {
+        // The inventory does not list the secret that belongs to a certificate, only the certificate.
+        if (await isKnown({ ...place, type: "certificate" })) return { place, vault };
+      }
+    }
+    throw notFound(`The asset ${assetId}`);
+  }
+
+  async function vaultSecret(
+    place: AssetPlace,
+    vault: VaultRecord,
+    body: RotateAssetRequest,
+  ): Promise<RotationRequest> {
+    const secret = { vaultName: vault.name, vaultUri: vault.vaultUri, secretName: place.name };
+    const current = await currentVersion(deps.vaults, secret).catch(asProblem);
+    if (current === undefined) throw notFound(`The secret ${place.name} of ${vault.name}`);
+    if (current.managed) throw notRotatable(`${place.name} belongs to a certificate: renew the certificate.`);
+    const credential = await deps.matches.credentialOf(place).catch(asProblem);
+    if (credential !== undefined) return clientSecret(credential, body, secret);
+    if (body.targets !== undefined) {
+      throw invalidBody("targets", "can't be given: this secret is no application's client secret and has one place");
+    }
+    return {
+      secret,
+      value: newValueOf(body),
+      reason: body.reason,
+      expiryDays: body.expiryDays,
+      overlapDays: body.overlapDays ?? 0,
+      ...consumersOf(body),
+    };
+  }
+
+  function newValueOf({ newValue, generate: how, issuerAccepts }: RotateAssetRequest): string {
+    if (newValue !== undefined && how !== undefined) throw invalidBody("generate", "can't be combined with newValue");
+    if (newValue !== undefined) return newValue;
+    if (how !== undefined && issuerAccepts) return generate(how, randomness);
+    throw new Problem(
+      "valueRequired",
+      how === undefined
+        ? "This secret is not known to be an application's client secret, so the value must be part of the request: send newValue, or generate with issuerAccepts: true if no other system must know the value first. If it is a client secret, verify or confirm the match."
+        : "Send issuerAccepts: true together with generate: a generated value is useless if the system that checks it does not accept any value. Otherwise send newValue.",
+    );
+  }
+
+  return {
+    async requestFor(assetId, body) {
+      const { place, vault } = await found(assetId);
+      if (place.type !== "secret") {
+        throw notRotatable(
+          `${assetId} is a ${place.type}. Rotate keys with the vault's key rotation policy, and renew certificates in the vault.`,
+        );
+      }
+      const credential = credentialIds(place.name);
+      const asset = await tables.get(
+        Assets,
+        partitions.vault(place.vaultName),
+        nameKey("secret", place.name, place.vaultName),
+      );
+      if (asset !== undefined && sourceOf(asset) !== "keyVault") {
+        if (sourceOf(asset) !== "entra" || credential === undefined || asset.credential?.of !== "application") {
+          throw notRotatable(`${assetId} is not the client secret of an application of this tenant.`);
+        }
+        return clientSecret(credential, body);
+      }
+      // The vault's row was deleted, the rows of its assets were not yet.
+      if (vault === undefined) throw notFound(`The vault ${place.vaultName}`);
+      return await vaultSecret(place, vault, body);
+    },
+  };
+}
+
+/** @param asked - The vault secret whose ID was given. Undefined if the ID is that of the client secret itself. */
+function clientSecret(
+  { appId, keyId }: { appId: string; keyId: string },
+  body: RotateAssetRequest,
+  asked?: Place,
+): ClientSecretRequest {
+  for (const member of ["newValue", "generate"] as const) {
+    if (body[member] !== undefined) {
+      throw invalidBody(member, "can't be given: this is a client secret of an application, whose value Entra creates");
+    }
+  }
+  const named = namedPlaces(body.targets);
+  const isLimited = named !== undefined || (body.reason === "compromised" && asked !== undefined);
+  return {
+    appId,
+    secretId: keyId,
+    reason: body.reason,
+    asked,
+    targets: isLimited ? [...(named ?? []), ...(asked === undefined ? [] : [asked])] : undefined,
+    expiryDays: body.expiryDays,
+    updateKeyVaults: true,
+    overlapDays: body.overlapDays ?? DEFAULT_OVERLAP_DAYS,
+    removeExpired: body.removeExpired,
+    ...consumersOf(body),
+  };
+}
+
+const consumersOf = ({ includeResources, skipVerification, restartApps }: RotateAssetRequest) => ({
+  includeResources,
+  skipVerification,
+  restartApps,
+});
+
+const notRotatable = (detail: string): Problem => new Problem("notRotatable", detail);

@@ -1,0 +1,164 @@
+import { CloudFailure } from "../platform/azure/failure.ts";
+import type { Caller } from "../platform/http/endpoint.ts";
+import { Problem } from "../platform/http/problem.ts";
+import type { Queues } from "../platform/storage/queues.ts";
+import { RowChanged } from "../platform/storage/tables.ts";
+import { HOUR_MS, SECOND_MS } from "../platform/time.ts";
+import { isPassing } from "./problems.ts";
+import { isOver, ROTATION_QUEUE, type RotationFailure, type RotationRecord, type StepName } from "./rotation.ts";
+import { createStepContext, LEASE_MS, type StepContext, type StepDependencies } from "./step-context.ts";
+import { ContinueLater, LeaseLost, NeedsAttention, RollBack } from "./step-errors.ts";
+import { createSecret, removeExpiredSecret } from "./steps/create-secret.ts";
+import { publishNext } from "./steps/publish.ts";
+import { refreshConsumers, restoreConsumers } from "./steps/refresh-consumers.ts";
+import { deleteLeftovers, revokeOldSecret, waitForOverlap } from "./steps/retire-old-secret.ts";
+import { removeNewSecret, restorePlaces } from "./steps/roll-back.ts";
+import { testSignIn } from "./steps/test-sign-in.ts";
+import { canRollBack, finishStep, nextStep, requestAttention, startRollback, startStep } from "./transitions.ts";
+
+/** Longer waits are left to the timer. */
+const LONGEST_MESSAGE_WAIT_MS = HOUR_MS;
+/** Consecutive transient failures, about an hour with their pauses, before the step gives up. */
+const MAX_FAILURES = 10;
+const FIRST_PAUSE_SECONDS = 10;
+const LONGEST_PAUSE_SECONDS = 600;
+
+/** The function of each step. */
+const RUN: Record<StepName, (context: StepContext) => Promise<void>> = {
+  makeRoom: removeExpiredSecret,
+  create: createSecret,
+  prove: testSignIn,
+  publish: publishNext,
+  verify: refreshConsumers,
+  overlap: waitForOverlap,
+  revoke: revokeOldSecret,
+  putBack: restorePlaces,
+  restore: restoreConsumers,
+  removeNew: removeNewSecret,
+  async cleanUp(context) {
+    if (context.record.ending === undefined) await context.deps.matches.keepWritten(context.record);
+    await deleteLeftovers(context);
+  },
+};
+
+/** Runs the steps of rotations, one at a time. */
+export interface StepRunner {
+  /** Runs the due step of a rotation. Safe to call twice and concurrently. */
+  runDueStep(rotationId: string, requestId: string): Promise<void>;
+  /** Enqueues the next step for `dueAt`. If that is more than an hour ahead, the timer enqueues it. */
+  scheduleNext(record: Pick<RotationRecord, "rotationId" | "dueAt">): Promise<void>;
+  /** Handles a message that failed permanently: the rotation needs attention. */
+  giveUp(rotationId: string): Promise<void>;
+}
+
+export function createStepRunner(deps: StepDependencies, queues: Queues): StepRunner {
+  const { rows, clock, randomness, log } = deps;
+
+  const send = (rotationId: string, delayMs: number): Promise<void> =>
+    queues.send(ROTATION_QUEUE, { rotationId }, { delaySeconds: Math.max(0, Math.ceil(delayMs / SECOND_MS)) });
+
+  async function scheduleNext({ rotationId, dueAt }: Pick<RotationRecord, "rotationId" | "dueAt">): Promise<void> {
+    const wait = Date.parse(dueAt) - clock.now().getTime();
+    if (wait <= LONGEST_MESSAGE_WAIT_MS) await send(rotationId, wait);
+  }
+
+  async function run(context: StepContext, name: StepName): Promise<void> {
+    const dueIn = (seconds: number) => new Date(clock.now().getTime() + seconds * SECOND_MS).toISOString();
+    const free = { working: undefined, failures: 0 };
+    try {
+      await RUN[name](context);
+      await context.save((record) => ({ ...free, ...finishStep(record, name, clock.now()), dueAt: dueIn(0) }));
+    } catch (error) {
+      if (error instanceof LeaseLost) throw error;
+      if (error instanceof ContinueLater) {
+        await context.save((record) => {
+          // Shortens the wait if a user finished, cancelled or confirmed a place in the meantime.
+          const asked =
+            record.finish !== undefined ||
+            (record.placeConfirmedAt !== undefined && name === "overlap") ||
+            (record.cancel !== undefined && record.ending === undefined);
+          const seconds = asked ? Math.min(error.seconds, FIRST_PAUSE_SECONDS) : error.seconds;
+          return { ...free, dueAt: dueIn(seconds) };
+        });
+      } else if (error instanceof RollBack && context.record.ending === undefined) {
+        await context.save((record) => ({
+          ...free,
+          ...startRollback(record, name, error.failure, clock.now()),
+          dueAt: dueIn(0),
+        }));
+      } else if (error instanceof NeedsAttention || error instanceof RollBack) {
+        await context.save((record) => ({ ...free, ...requestAttention(record, name, error.failure, clock.now()) }));
+      } else await failed(context, name, error);
+    }
+    await scheduleNext(context.record);
+  }
+
+  /** Handles a failure of the cloud or of this service: retry later, roll back, or request attention. */
+  async function failed(context: StepContext, name: StepName, error: unknown): Promise<void> {
+    const now = clock.now();
+    const failure = failureOf(error);
+    const { failures, ending } = context.record;
+    const passing = !(error instanceof CloudFailure) || isPassing(error);
+    if (passing && failures + 1 < MAX_FAILURES) {
+      const named = error instanceof CloudFailure ? (error.retryAfterSeconds ?? 0) : 0;
+      const pause = Math.max(named, Math.min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** failures));
+      const dueAt = new Date(now.getTime() + pause * SECOND_MS).toISOString();
+      await context.save(({ steps }) => ({
+        working: undefined,
+        failures: failures + 1,
+        steps: steps.map((step) => (step.name === name ? { ...step, failure } : step)),
+        dueAt,
+      }));
+    } else {
+      const back = ending === undefined && canRollBack(name);
+      const change = back ? startRollback : requestAttention;
+      await context.save((record) => ({ working: undefined, failures: 0, ...change(record, name, failure, now) }));
+    }
+    // Other errors are bugs or storage failures, and must reach the platform.
+    if (!(error instanceof CloudFailure || error instanceof Problem)) throw error;
+  }
+
+  return {
+    scheduleNext: scheduleNext,
+
+    async runDueStep(rotationId, requestId) {
+      const found = await rows.aged(rotationId);
+      if (found === undefined || isOver(found.row.status) || found.row.status === "needsAttention") return;
+      const { row, ageMs } = found;
+      if (row.working !== undefined && ageMs < LEASE_MS) return await send(rotationId, LEASE_MS - ageMs + SECOND_MS);
+      if (Date.parse(row.dueAt) > clock.now().getTime()) return await scheduleNext(row);
+      const owner = randomness.ulid(clock.now());
+      const caller: Caller = { actor: "system", requestId };
+      try {
+        const claimed = await rows.save(row, { ...row, ...startStep(row, clock.now()), working: owner });
+        log.info("A rotation continues", { rotationId, status: claimed.status, step: nextStep(claimed) });
+        await run(createStepContext(deps, claimed, owner, caller), nextStep(claimed));
+      } catch (error) {
+        if (error instanceof LeaseLost) return;
+        if (!(error instanceof RowChanged)) throw error;
+        await send(rotationId, SECOND_MS);
+      }
+    },
+
+    async giveUp(rotationId) {
+      const row = await rows.get(rotationId);
+      if (row === undefined || isOver(row.status) || row.status === "needsAttention") return;
+      await rows.save(row, {
+        ...row,
+        ...requestAttention(row, nextStep(row), failureOf(undefined), clock.now()),
+        working: undefined,
+      });
+    },
+  };
+}
+
+function failureOf(error: unknown): RotationFailure {
+  if (error instanceof CloudFailure) return { code: error.code, message: error.message, remedy: error.remedy };
+  if (error instanceof Problem)
+    return { code: error.code, message: error.message, remedy: "Fix what the message names, then retry the rotation." };
+  return {
+    code: "internal",
+    message: "The service failed repeatedly at this step.",
+    remedy: "Find the errors in the service's log by this rotation's ID. Report them if their cause is unclear.",
+  };
+}

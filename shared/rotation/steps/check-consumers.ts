@@ -1,0 +1,48 @@
+import pMap from "p-map";
+import type { ConsumerCheck } from "../consumer.ts";
+import { expectedVersionOf } from "../expected-version.ts";
+import { keyOf, placesToRead, toRotationConsumer } from "../plan-consumers.ts";
+import type { RotationConsumer } from "../rotation.ts";
+import type { StepContext } from "../step-context.ts";
+
+// Checks which value the consumers of a rotation have.
+
+/** Number of consumers that are checked concurrently. */
+const PARALLEL = 4;
+
+/** Returns the planned consumers and those that started to use the written places since. */
+export async function currentConsumers({ deps, record }: StepContext): Promise<RotationConsumer[]> {
+  const before = record.consumers ?? [];
+  const keys = new Set(before.map(keyOf));
+  const { consumers } = await deps.consumers.of(placesToRead(record));
+  return [...before, ...consumers.filter((one) => !keys.has(keyOf(one))).map((one) => toRotationConsumer(one, false))];
+}
+
+/**
+ * Returns whether the service can't see the value of a consumer: it is `blind`, or it stores a copy that this rotation has not
+ * refreshed.
+ */
+export const isUncheckable = ({ how, copy, actedAt }: RotationConsumer): boolean =>
+  how === "blind" || (copy === true && actedAt === undefined);
+
+/** Checks which value a consumer has, compared with the expected version. */
+export async function checkConsumer(context: StepContext, consumer: RotationConsumer): Promise<ConsumerCheck> {
+  const wanted = expectedVersionOf(context, consumer);
+  if (wanted === undefined || isUncheckable(consumer)) return { holds: "unknown" };
+  return await context.deps.consumers.check(consumer, wanted.version, new Date(consumer.actedAt ?? wanted.since));
+}
+
+/** Checks all given consumers and returns them with the results. */
+export const checkConsumers = (
+  context: StepContext,
+  consumers: readonly RotationConsumer[],
+): Promise<RotationConsumer[]> =>
+  pMap(consumers, async (one) => ({ ...one, ...afterCheck(one, await checkConsumer(context, one)) }), {
+    concurrency: PARALLEL,
+  });
+
+/** Returns the changes that a check makes to a consumer that is not being refreshed. */
+export function afterCheck(consumer: RotationConsumer, { holds, problem }: ConsumerCheck): Partial<RotationConsumer> {
+  const verified = holds === "new" && (consumer.state === "waiting" || consumer.state === "unverified");
+  return { holds, problem, ...(verified && { state: "verified" }) };
+}

@@ -1,0 +1,116 @@
+import { unlessMissing } from "../../platform/azure/failure.ts";
+import type { GraphApplication } from "../../platform/azure/graph.ts";
+import type { SecretVersion } from "../../platform/azure/vault-secrets.ts";
+import { SECOND_MS } from "../../platform/time.ts";
+import { auditedEffect } from "../audited-effect.ts";
+import { heldClientSecret, heldValue } from "../held-copies.ts";
+import { readEnabled } from "../new-value.ts";
+import { CLOCKS_DIFFER_MS, isExpired } from "../plan.ts";
+import { signInUnclear } from "../problems.ts";
+import { placeOf } from "../publications.ts";
+import { clientSecretOf } from "../rotation.ts";
+import type { StepContext } from "../step-context.ts";
+import { NeedsAttention } from "../step-errors.ts";
+
+/** Client secret to remove: an expired one, the one being replaced, or one that this rotation created. */
+export type Removed = "expired" | "old" | "new";
+
+/**
+ * Removes a client secret of the application. No other code does.
+ *
+ * The record alone never justifies a removal: it can be older than the directory and the vaults, for example after the tables
+ * were restored from a backup. So the application's credentials and every place are read first. Exceptions: an expired secret
+ * is removed without these checks, and with `force` an old secret is removed without reading the places.
+ *
+ * @param beforeRemoval - Called immediately before the request, while no other worker changes applications, to record the
+ * intent.
+ * @returns `absent` if the directory does not list the secret, which can also happen shortly after its creation.
+ * @throws {NeedsPerson} stillInUse if a place stores the secret; lastCredential if no other valid secret would remain.
+ * @throws {CloudFailure} if a place or the directory can't be read, or a sign-in that decides gives no clear answer.
+ */
+export async function removeClientSecret(
+  context: StepContext,
+  keyId: string,
+  which: Removed,
+  beforeRemoval: () => Promise<void> = async () => {},
+): Promise<"removed" | "absent"> {
+  const { graph } = context.deps;
+  const { objectId } = clientSecretOf(context.record);
+  await requireNoLockout(context, keyId, which);
+  return await context.withDirectoryLease(async () => {
+    await beforeRemoval();
+    return await auditedEffect(
+      context,
+      "rotation.secretRemoved",
+      { keyId, which },
+      async () => (await unlessMissing(graph.removePassword(objectId, keyId))) ?? "absent",
+      (result) => ({ result }),
+    );
+  });
+}
+
+async function requireNoLockout(context: StepContext, keyId: string, which: Removed): Promise<void> {
+  const { deps, record } = context;
+  const { objectId, appName } = clientSecretOf(record);
+  const app = await deps.graph.application({ objectId });
+  if (app === undefined) return;
+  const secret = app.passwords.find((one) => one.keyId === keyId);
+  // A secret that expired by the directory's own date can't sign in.
+  if (secret !== undefined && isExpired(secret, context.now())) return;
+  if (!hasOtherValidSecret(context, app, keyId)) {
+    throw new NeedsAttention(
+      "lastCredential",
+      `The client secret ${keyId} was not removed: ${appName} has no other client secret that has not expired.`,
+      "Check which client secrets the application has and which one its key vault secrets hold.",
+    );
+  }
+  // With `force`, a user has seen which places store the secret.
+  if (which === "old" && record.finish?.force) return;
+  await requireNotHeld(context, app, keyId);
+}
+
+/** @throws {NeedsPerson} stillInUse if the current version of a place stores the client secret. */
+export async function requireNotHeld(context: StepContext, app: GraphApplication, keyId: string): Promise<void> {
+  for (const publication of context.record.publications) {
+    const current = await readEnabled(context, publication);
+    if (current === undefined || !(await holdsSecret(context, app, current, keyId))) continue;
+    throw new NeedsAttention(
+      "stillInUse",
+      `The client secret ${keyId} was not removed: ${placeOf(publication)} holds it, in version ${current.version}.`,
+      "Write a client secret that works to that key vault secret, or finish the rotation.",
+    );
+  }
+}
+
+/** Returns whether another client secret is certainly valid now, allowing for clock differences. */
+const hasOtherValidSecret = (context: StepContext, app: GraphApplication, keyId: string): boolean =>
+  app.passwords.some(
+    (one) =>
+      one.keyId !== keyId &&
+      (one.expiresOn === undefined || one.expiresOn > (context.now().getTime() + CLOCKS_DIFFER_MS) / SECOND_MS),
+  );
+
+/**
+ * Returns whether a version stores a client secret.
+ *
+ * The held copy decides if it exists. Otherwise a version whose value does not start with the known hint, or that is this
+ * rotation's new value, does not store the secret. Of the others, a version stores it if the tag `entra-key-id` names it, or if
+ * the hint is known and the value signs in.
+ */
+async function holdsSecret(
+  context: StepContext,
+  app: GraphApplication,
+  version: SecretVersion & { value: string },
+  keyId: string,
+): Promise<boolean> {
+  const value = await heldClientSecret(context, keyId);
+  if (value !== undefined) return version.value === value;
+  const isNewOne = keyId !== context.record.newKeyId && version.value === (await heldValue(context));
+  const hint = app.passwords.find((one) => one.keyId === keyId)?.hint;
+  if (isNewOne || (hint !== undefined && !version.value.startsWith(hint))) return false;
+  if (version.tags["entra-key-id"] === keyId) return true;
+  if (hint === undefined) return false;
+  const { kind } = await context.deps.signIn(app.appId, version.value);
+  if (kind === "unclear") throw signInUnclear(app.appId);
+  return kind === "accepted";
+}

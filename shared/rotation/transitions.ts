@@ -1,0 +1,138 @@
+import { attentionFor } from "./attention.ts";
+import {
+  type Attempt,
+  isToRestore,
+  isVaultSecret,
+  type Publication,
+  type RotationFailure,
+  type RotationRecord,
+  type RotationStatus,
+  type Step,
+  type StepName,
+} from "./rotation.ts";
+
+// State transitions of a rotation. Pure functions of its record.
+
+/** Status after a step is done, if the step changes the status. */
+const NEXT: Partial<Record<StepName, RotationStatus | "ended">> = {
+  create: "proving",
+  prove: "publishing",
+  publish: "verifying",
+  verify: "overlapping",
+  overlap: "revoking",
+  cleanUp: "ended",
+};
+
+/** Steps during which everything can still be rolled back automatically. */
+const BACKWARDS: readonly StepName[] = ["makeRoom", "create", "prove", "publish", "verify"];
+export const canRollBack = (name: StepName): boolean => BACKWARDS.includes(name);
+
+/** Returns whether a place may have the new value. */
+export const mayHoldNewValue = ({ state }: Publication): boolean =>
+  state === "writing" || state === "written" || state === "restoring";
+
+/** Returns whether a requested client secret may still have to be removed. */
+const mayNeedRemoval = ({ state }: Attempt): boolean => state === "asked" || state === "made" || state === "discarding";
+
+const isDone = ({ steps }: RotationRecord, name: StepName): boolean =>
+  steps.some((step) => step.name === name && step.status === "done");
+
+/** Returns the step that runs next. */
+export function nextStep(record: RotationRecord): StepName {
+  if (record.ending) {
+    if (record.publications.some(mayHoldNewValue)) return "putBack";
+    if (record.consumers?.some(isToRestore)) return "restore";
+    return record.attempts.some(mayNeedRemoval) ? "removeNew" : "cleanUp";
+  }
+  switch (record.status) {
+    case "proving":
+      return "prove";
+    case "publishing":
+      return "publish";
+    case "verifying":
+      return "verify";
+    case "overlapping":
+      return "overlap";
+    case "revoking":
+      return isVaultSecret(record) || isDone(record, "revoke") ? "cleanUp" : "revoke";
+    default:
+      if (isVaultSecret(record)) return "publish";
+      return record.removeExpired !== undefined && !isDone(record, "makeRoom") ? "makeRoom" : "create";
+  }
+}
+
+const startedStep =
+  (now: Date) =>
+  (step: Step): Step => ({
+    ...step,
+    status: "running",
+    attempts: step.attempts + 1,
+    startedAt: step.startedAt ?? now.toISOString(),
+  });
+
+const withStep = (steps: readonly Step[], name: StepName, change: (step: Step) => Step): Step[] => {
+  const all = steps.some((step) => step.name === name)
+    ? steps
+    : [...steps, { name, status: "waiting" as const, attempts: 0 }];
+  return all.map((step) => (step.name === name ? change(step) : step));
+};
+
+/** Starts the next step. A cancellation takes effect here. */
+export function startStep(record: RotationRecord, now: Date): Partial<RotationRecord> {
+  const cancelled = record.cancel && !record.ending && record.revokingSince === undefined;
+  const next = { ...record, ...(cancelled && { ending: "cancelled" as const }) };
+  return {
+    ...(cancelled && { ending: "cancelled" }),
+    ...(record.status === "planned" && !cancelled && { status: isVaultSecret(record) ? "publishing" : "creating" }),
+    steps: withStep(record.steps, nextStep(next), startedStep(now)),
+  };
+}
+
+/** Completes a step and sets the status that follows. */
+export function finishStep(record: RotationRecord, name: StepName, now: Date): Partial<RotationRecord> {
+  const steps = withStep(record.steps, name, (step) => ({
+    ...step,
+    status: "done",
+    finishedAt: now.toISOString(),
+    failure: undefined,
+  }));
+  const next = NEXT[name];
+  if (next === "ended") {
+    const left = (step: Step): Step => (step.status === "waiting" ? { ...step, status: "skipped" } : step);
+    return { steps: steps.map(left), status: record.ending ?? "completed", endedAt: now.toISOString() };
+  }
+  // A user cancelled during the step: the next step starts the rollback from the current status.
+  const held = record.cancel !== undefined && next === "revoking";
+  return { steps, ...(next !== undefined && !held && { status: next }) };
+}
+
+/** Starts a rollback after a step failed permanently. */
+export function startRollback(
+  record: RotationRecord,
+  name: StepName,
+  failure: RotationFailure,
+  now: Date,
+): Partial<RotationRecord> {
+  return {
+    steps: stepFailed(record, name, failure, now),
+    failure,
+    ending: record.publications.some(mayHoldNewValue) ? "rolledBack" : "failed",
+  };
+}
+
+/** Stops the rotation until a user acts. */
+export function requestAttention(
+  record: RotationRecord,
+  name: StepName,
+  failure: RotationFailure,
+  now: Date,
+): Partial<RotationRecord> {
+  return {
+    steps: stepFailed(record, name, failure, now),
+    attention: attentionFor(record, failure, now),
+    status: "needsAttention",
+  };
+}
+
+const stepFailed = ({ steps }: RotationRecord, name: StepName, failure: RotationFailure, now: Date): Step[] =>
+  withStep(steps, name, (step) => ({ ...step, status: "failed", finishedAt: now.toISOString(), failure }));

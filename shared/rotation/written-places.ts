@@ -1,0 +1,52 @@
+import type { Logger } from "../platform/runtime.ts";
+import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
+import { ROTATIONS, type RotationRecord, RotationSummaries, Rotations } from "./rotation.ts";
+import { listPrefix, listRange, recordKey } from "./rows.ts";
+import { placeKey } from "./targets.ts";
+
+/** Number of an application's latest completed rotations that are read. Each wrote all places that it was allowed to. */
+const MAX_ROTATIONS = 20;
+
+/**
+ * Returns the places that completed rotations of an application wrote, by `placeKey`, each with the vault's resource ID if it
+ * was recorded. Used for places without `MatchRecord.rotated`, which earlier versions did not store. The signed records decide,
+ * because the list of summaries is not signed.
+ */
+export async function findWrittenPlaces(
+  { tables, log }: { tables: Tables; log: Logger },
+  appId: string,
+): Promise<Map<string, string | undefined>> {
+  const written = new Map<string, string | undefined>();
+  const range = listRange(listPrefix({ subject: appId, status: "completed" }), {});
+  for await (const page of tables.pages(RotationSummaries, {
+    ...range,
+    pageSize: MAX_ROTATIONS,
+    select: ["rotationId"],
+  })) {
+    for (const { rotationId } of page) {
+      const record = await trusted(rotationId);
+      if (record?.status !== "completed" || record.appId?.toLowerCase() !== appId.toLowerCase()) continue;
+      for (const publication of writtenMatches(record)) {
+        const key = placeKey(publication);
+        if (!written.has(key)) written.set(key, publication.vaultId);
+      }
+    }
+    break;
+  }
+  return written;
+
+  /** Returns undefined for a record that this service did not sign. */
+  async function trusted(rotationId: string): Promise<RotationRecord | undefined> {
+    try {
+      return await tables.get(Rotations, ROTATIONS, recordKey(rotationId));
+    } catch (error) {
+      if (!(error instanceof StorageCorrupt)) throw error;
+      log.error(error.message);
+      return undefined;
+    }
+  }
+}
+
+/** Returns the places that a rotation wrote the new client secret to. */
+export const writtenMatches = ({ publications }: RotationRecord): RotationRecord["publications"] =>
+  publications.filter(({ kind, state, writtenVersion }) => kind === "match" && state === "written" && writtenVersion);

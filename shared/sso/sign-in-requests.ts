@@ -1,0 +1,125 @@
+import { createHash, createHmac, timingSafeEqual } from "node:crypto";
+import * as z from "zod";
+import type { Cookie } from "../platform/http/reply.ts";
+import type { Clock, Randomness } from "../platform/runtime.ts";
+import { entity } from "../platform/storage/entity.ts";
+import { RowChanged, type Tables } from "../platform/storage/tables.ts";
+import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
+import { SignInRefused } from "./sign-in-refused.ts";
+
+/** Time limit to complete a sign-in. */
+const LONGEST_MS = 10 * MINUTE_MS;
+/** Bytes of the id, which providers see, and of the cookie's secret, which only the browser has. */
+const ID_BYTES = 16;
+const SECRET_BYTES = 32;
+
+/**
+ * The cookie that binds a sign-in to the browser that started it. SAML responses are forms posted from another site, for which
+ * browsers don't send Lax cookies. https://www.ietf.org/archive/id/draft-ietf-httpbis-rfc6265bis-20.html#section-5.6.7
+ */
+export const BINDING_COOKIES = {
+  oidc: { name: "__Host-sso", sameSite: "Lax" },
+  saml: { name: "__Host-sso-saml", sameSite: "None" },
+} as const;
+export type ProtocolName = keyof typeof BINDING_COOKIES;
+
+const PARTITION = "requests";
+const request = z.object({
+  protocol: z.enum(["oidc", "saml"]),
+  /** SHA-256 of the cookie, in hex. The cookie and the values derived from it are not stored. */
+  cookieHash: z.string(),
+  /** Path of this service to return to. */
+  returnUrl: z.string(),
+  /** Generation of the configuration when the sign-in started. */
+  generation: z.string(),
+  expiresAt: z.string(),
+  /** A random id of the call that completed the request, which decides between two concurrent calls. */
+  usedBy: z.string().optional(),
+});
+type RequestRecord = z.infer<typeof request>;
+const Request = entity("Sso", request);
+
+/** A sign-in request, as accessible with its cookie. */
+export interface SignInRequest extends Pick<RequestRecord, "returnUrl" | "generation"> {
+  /** The value that the provider returns (state, RelayState): the row's id. */
+  id: string;
+  /** Derives a value for one purpose from the cookie and the id: 43 characters of base64url, as PKCE requires. */
+  derived(purpose: string): string;
+}
+
+/** Sign-ins in progress. Each is bound to one browser and can be completed once, on any instance. */
+export interface SignInRequests {
+  begin(
+    how: Pick<RequestRecord, "protocol" | "returnUrl" | "generation">,
+  ): Promise<{ request: SignInRequest; cookie: Cookie }>;
+  /**
+   * Completes the request of a callback, so that no other call can.
+   *
+   * @param cookie - Value of the binding cookie.
+   * @throws {SignInRefused} unknownRequest, otherBrowser, expired, used
+   */
+  complete(protocol: ProtocolName, id: string | undefined, cookie: string | undefined): Promise<SignInRequest>;
+  /** Deletes expired requests. */
+  cleanUp(): Promise<void>;
+}
+
+export function createSignInRequests(deps: { tables: Tables; clock: Clock; randomness: Randomness }): SignInRequests {
+  const { tables, clock, randomness } = deps;
+  const random = (bytes: number) => Buffer.from(randomness.bytes(bytes)).toString("base64url");
+
+  return {
+    async begin({ protocol, returnUrl, generation }) {
+      const [id, secret] = [random(ID_BYTES), random(SECRET_BYTES)];
+      const expiresAt = new Date(clock.now().getTime() + LONGEST_MS).toISOString();
+      const row = { protocol, cookieHash: hashOf(secret), returnUrl, generation, expiresAt };
+      await tables.insert(Request, PARTITION, id, row);
+      return { request: held(id, secret, row), cookie: bindingCookie(protocol, secret, LONGEST_MS / SECOND_MS) };
+    },
+
+    async complete(protocol, id, cookie) {
+      if (id === undefined || !ID.test(id)) throw new SignInRefused("unknownRequest");
+      const row = await tables.get(Request, PARTITION, id);
+      if (row?.protocol !== protocol) throw new SignInRefused("unknownRequest");
+      const theirs = cookie !== undefined && timingSafeEqual(Buffer.from(hashOf(cookie)), Buffer.from(row.cookieHash));
+      if (!theirs) throw new SignInRefused("otherBrowser");
+      if (Date.parse(row.expiresAt) <= clock.now().getTime()) throw new SignInRefused("expired");
+      if (row.usedBy !== undefined) throw new SignInRefused("used");
+      try {
+        await tables.replace(Request, { ...row, usedBy: random(ID_BYTES) });
+      } catch (error) {
+        if (error instanceof RowChanged) throw new SignInRefused("used");
+        throw error;
+      }
+      return held(id, cookie, row);
+    },
+
+    async cleanUp() {
+      const now = clock.now().getTime();
+      for await (const rows of tables.pages(Request, { partitionKey: PARTITION, select: ["expiresAt"] })) {
+        for (const { rowKey, expiresAt } of rows) {
+          if (Date.parse(expiresAt) <= now) await tables.remove(Request, PARTITION, rowKey);
+        }
+      }
+    },
+  };
+}
+
+const ID = /^[\w-]{22}$/;
+
+const hashOf = (secret: string): string => createHash("sha256").update(secret).digest("hex");
+
+const held = (
+  id: string,
+  secret: string,
+  { returnUrl, generation }: Pick<RequestRecord, "returnUrl" | "generation">,
+): SignInRequest => ({
+  id,
+  returnUrl,
+  generation,
+  derived: (purpose) => createHmac("sha256", secret).update(`${purpose}\0${id}`).digest("base64url"),
+});
+
+/** @param maxAge - Seconds; 0 makes the browser delete the cookie. */
+export function bindingCookie(protocol: ProtocolName, value: string, maxAge: number): Cookie {
+  return { ...BINDING_COOKIES[protocol], value, path: "/", maxAge, httpOnly: true, secure: true };
+}

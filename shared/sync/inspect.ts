@@ -1,0 +1,135 @@
+import { SECOND_MS } from "../platform/time.ts";
+import type { OpenedProvider, ProviderConfigurations } from "./configurations.ts";
+import { decide, type Look, type Planned } from "./decide.ts";
+import { markId } from "./providers/ownership-mark.ts";
+import { type ProviderDependencies, SyncFailure } from "./providers/provider.ts";
+import { type SyncRecord, sourceOf, type VaultIdentity } from "./record.ts";
+import type { SyncVaults } from "./record-vaults.ts";
+import { on, RunFailed } from "./run-failure.ts";
+import type { Sources } from "./sources.ts";
+
+/** Timeout for reading the states of source and target. */
+export const LOOK_MS = 90 * SECOND_MS;
+
+/** The states of source and target, with the opened provider. */
+export interface Seen extends Look {
+  opened: OpenedProvider;
+  /** The provider's place, for the record's member of this name. */
+  place: string;
+  /** Key vault of the target. Undefined for other targets. */
+  targetVault: VaultIdentity | undefined;
+}
+
+/** Reads the states of a record's source and target, without reading or writing a value. */
+export interface Plans {
+  /** @throws {RunFailed} */
+  look(record: SyncRecord, signal: AbortSignal): Promise<Seen>;
+  /** Reads only the target. @throws {RunFailed} */
+  lookAtTarget(
+    record: SyncRecord,
+    signal: AbortSignal,
+  ): Promise<Pick<Seen, "opened" | "service" | "target" | "state" | "place" | "targetVault">>;
+  /**
+   * Runs a call to the target. If the provider rejects the credentials, they are marked as rejected for all records. @throws
+   * {RunFailed}
+   */
+  onTarget<T>(seen: Pick<Seen, "opened">, work: () => Promise<T>): Promise<T>;
+  /** Returns what a run would do now, for users. */
+  plan(record: SyncRecord): Promise<Planned>;
+}
+
+export function createPlans(deps: {
+  configurations: ProviderConfigurations;
+  sources: Sources;
+  vaults: SyncVaults;
+  providers: ProviderDependencies;
+}): Plans {
+  const { configurations, sources, vaults, providers } = deps;
+
+  async function onTarget<T>({ opened }: Pick<Seen, "opened">, work: () => Promise<T>): Promise<T> {
+    try {
+      return await on("target", work);
+    } catch (error) {
+      if (error instanceof RunFailed && error.failure.code === "badCredentials") {
+        await configurations.refused(opened, error.failure.providerCode);
+      }
+      throw error;
+    }
+  }
+
+  const lookAtTarget: Plans["lookAtTarget"] = async (record, signal) => {
+    const opened = await on("service", () => configurations.open(record.targetProvider));
+    const { provider, settings, secrets } = opened;
+    const service = provider.services[record.targetService];
+    if (!service) throw new Error(`${provider.id} has no service ${record.targetService}.`);
+    let targetVault: VaultIdentity | undefined;
+    const vaultSecrets = async (forValue: boolean) => {
+      const vault = await vaults.open(record, "target", forValue);
+      targetVault = vault.identity;
+      return vault.secrets;
+    };
+    const to = { service: record.targetService, region: record.targetRegion };
+    const target = provider.open(to, settings, secrets, { ...providers, vaultSecrets });
+    const place = placeOf(opened);
+    const moved = record.place !== undefined && record.place !== place;
+    const elsewhere = () => new RunFailed("service", otherPlace(opened, record.place!));
+    const state = await onTarget({ opened }, () => target.describe(record.targetName, signal)).catch((error) => {
+      throw moved && error instanceof RunFailed && isAnswer(error) ? elsewhere() : error;
+    });
+    // A target with this record's mark is the same target, even if its address changed.
+    if (moved && state.ownedBy !== record.recordId) throw elsewhere();
+    return { opened, service, target, state, place, targetVault };
+  };
+
+  async function look(record: SyncRecord, signal: AbortSignal): Promise<Seen> {
+    const source = await on("source", () => sources.look(record, signal));
+    const seen = await lookAtTarget(record, signal);
+    const mark = { recordId: record.recordId, sourceVersion: source.version, source: sourceOf(record) };
+    return { ...seen, source, mark };
+  }
+
+  return {
+    look,
+    lookAtTarget,
+    onTarget,
+
+    async plan(record) {
+      let seen: Look | undefined;
+      try {
+        seen = await look(record, AbortSignal.timeout(LOOK_MS));
+        const decision = decide(record, seen);
+        return { ...shown(seen), decision };
+      } catch (error) {
+        if (error instanceof RunFailed) return { failure: error.failure };
+        if (error instanceof SyncFailure)
+          return { ...(seen && shown(seen)), failure: new RunFailed("target", error).failure };
+        throw error;
+      }
+    },
+  };
+}
+
+/** Returns whether the target was reached with valid credentials. */
+const isAnswer = ({ passing, failure }: RunFailed): boolean => !passing && failure.code !== "badCredentials";
+
+const placeOf = ({ provider, settings }: OpenedProvider): string =>
+  JSON.stringify(Object.fromEntries(provider.placeMembers.map((member) => [member, settings[member] ?? null])));
+
+function otherPlace({ provider, settings }: OpenedProvider, before: string): SyncFailure {
+  const then = JSON.parse(before) as Record<string, unknown>;
+  const moved = provider.placeMembers.filter((member) => (settings[member] ?? null) !== then[member]);
+  const were = moved.map((member) => `${member} was ${JSON.stringify(then[member])}`).join(", ");
+  return new SyncFailure(
+    "otherPlace",
+    `${provider.title} is now configured for another place, which does not have this target.`,
+    {
+      remedy: `Configure it as before (${were}), or delete this record (its target stays) and create it again.`,
+    },
+  );
+}
+
+const shown = ({ service, source, state, mark }: Look) => ({
+  source: source.version,
+  state,
+  holds: service.marks && state.exists ? state.holds === markId(mark) : undefined,
+});

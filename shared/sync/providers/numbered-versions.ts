@@ -1,0 +1,60 @@
+import { type ProviderCall, syncFailure } from "./failures.ts";
+import { markId } from "./ownership-mark.ts";
+import type { Mark, TargetState, Written } from "./provider.ts";
+
+/**
+ * A store that numbers its versions and stores a note beside them, not in them. The note is written before the value as an
+ * intention, and again after the value. So a crash in between is detected, and the value is not written twice.
+ */
+export interface NumberedStore {
+  /** Returns the number of the current version (0 if there is none) and the note. */
+  look(): Promise<{ current: number; note: string | undefined }>;
+  /** Writes the note, including the owner. */
+  note(text: string): Promise<void>;
+  /** Writes the version after `current`. @returns The number of the new version. @throws {SyncFailure} `changedMeanwhile` */
+  write(current: number): Promise<number>;
+  /** Returns whether this version is usable and has the value to write. False if the value can't be read. */
+  holdsValue(version: number): Promise<boolean>;
+}
+
+/** Returns the `markId` that a note assigns to this version; undefined for an intention. */
+export const notedMark = (note: string | undefined, current: number): string | undefined => {
+  const { id, version, intended } = noteIn(note);
+  return version === current && !intended ? id : undefined;
+};
+
+/**
+ * Writes a value with its mark, at most once.
+ *
+ * @throws {SyncFailure} `changedMeanwhile` if the current version is not the expected one.
+ */
+export async function writeNumbered(
+  store: NumberedStore,
+  mark: Mark,
+  expected: TargetState,
+  call: ProviderCall,
+): Promise<Written> {
+  const id = markId(mark);
+  const { current, note } = await store.look();
+  if (String(current) !== (expected.version ?? "0")) {
+    throw syncFailure("changedMeanwhile", call, "someone else wrote a version in between");
+  }
+  if (notedMark(note, current) === id) return { version: String(current), created: false };
+  const before = noteIn(note);
+  // Another writer may have written that version after the intention and the crash. Only the value shows it.
+  if (before.intended && before.id === id && before.version === current && (await store.holdsValue(current))) {
+    await store.note(noteOf(id, current));
+    return { version: String(current), created: current === 1 };
+  }
+  await store.note(`${noteOf(id, current + 1)} intended`);
+  const version = await store.write(current);
+  await store.note(noteOf(id, version));
+  return { version: String(version), created: current === 0 };
+}
+
+const noteOf = (id: string, version: number): string => `${id} version ${version}`;
+
+function noteIn(note: string | undefined): { id?: string; version?: number; intended: boolean } {
+  const [, id, version, intended] = /^([0-9a-f-]{36}) version (\d+)( intended)?$/.exec(note ?? "") ?? [];
+  return id === undefined ? { intended: false } : { id, version: Number(version), intended: intended !== undefined };
+}

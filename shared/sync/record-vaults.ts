@@ -1,0 +1,164 @@
+import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../inventory/vault.ts";
+import { CloudFailure } from "../platform/azure/failure.ts";
+import type { ResourceManager, VaultResource } from "../platform/azure/resource-manager.ts";
+import { isServiceVault } from "../platform/azure/service-key-vault.ts";
+import type { VaultSecrets, VaultSecretsClients } from "../platform/azure/vault-secrets.ts";
+import type { Config } from "../platform/config/config.ts";
+import type { Clock } from "../platform/runtime.ts";
+import type { Tables } from "../platform/storage/tables.ts";
+import { SECOND_MS } from "../platform/time.ts";
+import { SyncFailure } from "./providers/provider.ts";
+import type { SyncRecord, VaultIdentity } from "./record.ts";
+
+/** Time for which a vault description is reused for metadata reads, so that runs of many records share one request. */
+const KEPT_MS = 10 * SECOND_MS;
+/** Timeout for reading a vault's description. Together with the following calls it stays within the run's lease. */
+const DESCRIBE_MS = 20 * SECOND_MS;
+
+export type Side = "source" | "target";
+
+/** The vault of one side of a record. */
+export interface RecordVault {
+  secrets: VaultSecrets;
+  identity: VaultIdentity;
+}
+
+/** Opens the key vaults of sources and targets. */
+export interface SyncVaults {
+  /** Returns undefined if the inventory has no vault of that name. */
+  find(name: string): Promise<Pick<VaultRecord, "name" | "id"> | undefined>;
+  /**
+   * Opens a record's vault if it is still the vault that the record used before. A vault of the same name in another place, or
+   * one that was deleted and created again, is another vault: it is neither read nor written.
+   *
+   * @param forValue - True before a value is read or written: queries Azure Resource Manager now. False: accepts a description
+   * that is up to 10 seconds old.
+   * @throws {SyncFailure} notFound, serviceVault, otherPlace; {CloudFailure} if the vault can't be described, or foreignHost
+   */
+  open(record: SyncRecord, side: Side, forValue: boolean): Promise<RecordVault>;
+}
+
+export function createSyncVaults(deps: {
+  tables: Tables;
+  config: Pick<Config, "SERVICE_KEY_VAULT_URL">;
+  resourceManager: Pick<ResourceManager, "vault">;
+  clients: VaultSecretsClients;
+  clock: Clock;
+}): SyncVaults {
+  const { clock } = deps;
+  const kept = new Map<string, { at: number; vault: Promise<VaultResource> }>();
+
+  const find = (name: string) => deps.tables.get(Vaults, VAULTS, vaultKey(name));
+
+  function described(id: string, forValue: boolean): Promise<VaultResource> {
+    const key = id.toLowerCase();
+    const at = clock.now().getTime();
+    const before = kept.get(key);
+    if (before && !forValue && Math.abs(at - before.at) < KEPT_MS) return before.vault;
+    const asked = { at, vault: deps.resourceManager.vault(id, AbortSignal.timeout(DESCRIBE_MS)) };
+    kept.set(key, asked);
+    asked.vault.catch(() => {
+      if (kept.get(key) === asked) kept.delete(key);
+    });
+    return asked.vault;
+  }
+
+  return {
+    find,
+
+    async open(record, side, forValue) {
+      const name = side === "source" ? record.sourceVault : (record.targetRegion ?? "");
+      if (isServiceVault(deps.config, name)) {
+        throw new SyncFailure("serviceVault", `${name} is the service's own key vault, which is never synced.`, {
+          remedy: "Delete this record.",
+        });
+      }
+      const found = await find(name);
+      if (!found) {
+        throw new SyncFailure("notFound", `The key vault ${name} is not in the inventory.`, {
+          remedy: "Run a scan of its subscription, or delete this record.",
+        });
+      }
+      const vault = await described(found.id, forValue).catch((error: unknown) => {
+        throw error instanceof CloudFailure && error.code === "notFound" ? gone(name, found.id) : error;
+      });
+      // Inventory rows are not signed. A tampered row could name any vault that the service can read.
+      if (vault.name.toLowerCase() !== name.toLowerCase()) throw gone(name, found.id);
+      const identity = { id: vault.id.toLowerCase(), ...(vault.createdOn && { createdOn: vault.createdOn }) };
+      requireSameVault(record, side, name, identity);
+      return { secrets: deps.clients.open({ name: vault.name, vaultUri: vault.vaultUri }), identity };
+    },
+  };
+}
+
+/**
+ * Throws if the vault is not the one that the record used. If the record stores an identity, resource ID and creation date must
+ * match. If it stores no identity or no date, a vault is accepted that has no creation date, or that existed when the record
+ * last used or confirmed the name: Azure never lets two vaults share a name, including recoverable ones.
+ *
+ * @throws {SyncFailure} otherPlace
+ */
+function requireSameVault(record: SyncRecord, side: Side, name: string, now: VaultIdentity): void {
+  const before = side === "source" ? record.sourceIdentity : record.targetIdentity;
+  if (before && before.id === now.id && before.createdOn === now.createdOn) return;
+  const { createdAt, lastCheckedAt = "", vaultsConfirmedAt = "" } = record;
+  const usedAt = [createdAt, lastCheckedAt, vaultsConfirmedAt].sort().at(-1)!;
+  const isUndated = before === undefined || (before.id === now.id && before.createdOn === undefined);
+  if (isUndated && (now.createdOn === undefined || now.createdOn <= usedAt)) return;
+  const was = before
+    ? `The record used ${shownVault(before)}.`
+    : `The record last used a vault of this name at ${usedAt}.`;
+  throw new SyncFailure(
+    "otherPlace",
+    `${name} is not the key vault that this record used: ${shownVault(now)}. ${was}`,
+    {
+      remedy:
+        "Find out who created it. If it is the right one, change the record with confirmVaults set to true; otherwise delete the record.",
+    },
+  );
+}
+
+const shownVault = ({ id, createdOn }: VaultIdentity): string => (createdOn ? `${id}, created ${createdOn}` : id);
+
+const gone = (name: string, id: string) =>
+  new SyncFailure("notFound", `The key vault ${name} is no longer at ${id}.`, {
+    remedy:
+      "Recover it if it was deleted. If it was moved, run a scan of its subscription. Otherwise delete this record.",
+  });
+
+/** https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules#microsoftkeyvault */
+const VAULT_NAME = /^[a-z][a-z0-9-]{1,22}[a-z0-9]$/i;
+
+/**
+ * Returns the name of a vault from its name or its address, such as `https://kv-payments.vault.azure.net`; undefined for other
+ * texts.
+ *
+ * @param suffix - The domain of all vault addresses.
+ */
+export function vaultNameOf(given: string, suffix: string): string | undefined {
+  const text = given.trim();
+  if (VAULT_NAME.test(text)) return text;
+  if (!/^https:\/\//i.test(text) || !URL.canParse(text)) return undefined;
+  const { hostname } = new URL(text);
+  const host = hostname.replace(/\.$/, "");
+  const name = host.slice(0, -suffix.length - 1);
+  return host === `${name}.${suffix}` && VAULT_NAME.test(name) ? name : undefined;
+}
+
+/** Wraps vault clients so that each written version immediately starts the sync records of that secret. */
+export const copiedOn = (
+  clients: VaultSecretsClients,
+  runFor: (vault: string, secret: string) => Promise<void>,
+): VaultSecretsClients => ({
+  open(vault) {
+    const secrets = clients.open(vault);
+    return {
+      ...secrets,
+      async write(name, version) {
+        const written = await secrets.write(name, version);
+        await runFor(vault.name, name);
+        return written;
+      },
+    };
+  },
+});

@@ -1,0 +1,103 @@
+import type { SecretVersion } from "../platform/azure/vault-secrets.ts";
+import type { Clock } from "../platform/runtime.ts";
+import { SECOND_MS } from "../platform/time.ts";
+import { ownerOf } from "./providers/ownership-mark.ts";
+import { SyncFailure } from "./providers/provider.ts";
+import { type SyncRecord, sourceOf, type VaultIdentity } from "./record.ts";
+import type { SyncVaults } from "./record-vaults.ts";
+
+/** The source version that a target should hold. */
+export interface SourceVersion {
+  version: string;
+  /** The vault that contains it. */
+  vault: VaultIdentity;
+  /** See `SyncRecord.tiedVersions`. */
+  tiedVersions?: string;
+}
+
+/** Reads the source secrets. Every method throws `SyncFailure` or `CloudFailure`. */
+export interface Sources {
+  /**
+   * Returns the current version without reading the value. Exception: if several versions have the same second and differ from
+   * those of the last run, the value is read, because nothing else identifies the current one.
+   *
+   * @throws {SyncFailure} sourceNotFound, sourceManaged, sourceDisabled, sourceNotYetValid, sourceExpired, syncLoop
+   */
+  look(record: SyncRecord, signal: AbortSignal): Promise<SourceVersion>;
+  /** Returns the value of exactly this version. @throws {SyncFailure} sourceNotFound if it is gone. */
+  read(record: SyncRecord, version: string, signal: AbortSignal): Promise<string>;
+}
+
+export function createSources({ vaults, clock }: { vaults: SyncVaults; clock: Clock }): Sources {
+  async function current(record: SyncRecord, versions: SecretVersion[], signal: AbortSignal) {
+    const tied = versions.filter(({ createdOn }) => createdOn === versions[0]?.createdOn);
+    if (tied.length < 2) return { found: tied[0] };
+    const tiedVersions = tied
+      .map(({ version }) => version)
+      .sort()
+      .join(" ");
+    const known = tiedVersions === record.tiedVersions && tied.find(({ version }) => version === record.currentVersion);
+    if (known) return { found: known, tiedVersions };
+    const { secrets } = await vaults.open(record, "source", true);
+    const read = await secrets.read(record.sourceSecret, undefined, signal);
+    return { found: tied.find(({ version }) => version === read?.version) ?? read, tiedVersions };
+  }
+
+  return {
+    async look(record, signal) {
+      const { secrets, identity } = await vaults.open(record, "source", false);
+      const versions = await secrets.versions(record.sourceSecret, signal);
+      const { found, tiedVersions } = await current(record, versions, signal);
+      if (!found) throw missing(record);
+      checkUsable(record, found, Math.floor(clock.now().getTime() / SECOND_MS));
+      return { version: found.version, vault: identity, ...(tiedVersions !== undefined && { tiedVersions }) };
+    },
+
+    async read(record, version, signal) {
+      const { secrets } = await vaults.open(record, "source", true);
+      const secret = await secrets.read(record.sourceSecret, version, signal);
+      if (!secret) throw missing(record);
+      return secret.value;
+    },
+  };
+}
+
+/** @param now - Unix seconds. */
+function checkUsable(record: SyncRecord, { managed, enabled, notBefore, expiresOn, tags }: SecretVersion, now: number) {
+  const source = sourceOf(record);
+  const refuse = (code: SyncFailure["code"], what: string, remedy: string) =>
+    new SyncFailure(code, `The secret ${source} ${what}.`, { remedy });
+  const owner = ownerOf(tags);
+  if (owner !== null) {
+    throw refuse(
+      "syncLoop",
+      `is itself a copy: the sync record ${owner} writes it`,
+      "Copy from where it comes from instead.",
+    );
+  }
+  if (managed) {
+    throw refuse(
+      "sourceManaged",
+      "holds a certificate's private key and is not copied",
+      "Name a secret of its own as the source.",
+    );
+  }
+  if (!enabled) {
+    throw refuse("sourceDisabled", "is disabled in its current version", "Enable that version, or write a new one.");
+  }
+  if (expiresOn !== undefined && expiresOn <= now) {
+    throw refuse("sourceExpired", "has expired", "Write a new version. The target keeps its current value.");
+  }
+  if (notBefore !== undefined && notBefore > now) {
+    throw refuse(
+      "sourceNotYetValid",
+      "is not valid yet in its current version",
+      "No action needed: the secret is copied when it becomes valid.",
+    );
+  }
+}
+
+const missing = (record: SyncRecord) =>
+  new SyncFailure("sourceNotFound", `There is no secret ${sourceOf(record)}.`, {
+    remedy: "Check the name of the source, or recover it if it was deleted. The target keeps its current value.",
+  });

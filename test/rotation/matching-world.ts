@@ -1,0 +1,217 @@
+import type { Cloud } from "simulated-cloud/cloud.ts";
+import { secretValueOf } from "simulated-cloud/company/applications.ts";
+import type { AutomationType } from "../../shared/alerts/automation-events.ts";
+import { createRotationNotices } from "../../shared/alerts/rotation-notices.ts";
+import { bucketOf, credentialName, holderName, newHolder } from "../../shared/inventory/holder.ts";
+import { createInventoryWriter } from "../../shared/inventory/write.ts";
+import type { CallLimits } from "../../shared/platform/azure/calls.ts";
+import { createGraph } from "../../shared/platform/azure/graph.ts";
+import { createIdentity } from "../../shared/platform/azure/identity.ts";
+import { createSignInProof } from "../../shared/platform/azure/sign-in-proof.ts";
+import { createVaultSecrets } from "../../shared/platform/azure/vault-secrets.ts";
+import type { Config } from "../../shared/platform/config/config.ts";
+import { createAutomaticRotation } from "../../shared/rotation/automatic.ts";
+import { createMatches } from "../../shared/rotation/matches.ts";
+import type { ClientSecretRequest } from "../../shared/rotation/plan.ts";
+import { createPolicies } from "../../shared/rotation/policies.ts";
+import { PolicyChange } from "../../shared/rotation/policies-api.ts";
+import { IMPATIENT } from "../azure/services.ts";
+import { assetRecord, vaultRecord, writeVault } from "../inventory/records.ts";
+import { BOSS, VAULT, World } from "./world.ts";
+
+let applications = 0;
+
+/** Matches, policies and automatic rotations, on top of the rotations of a test world. */
+export function openMatchingRoom(
+  { cloud, config }: { cloud: Cloud; config: Config },
+  connectionString: string,
+  limits: Partial<CallLimits> = IMPATIENT,
+) {
+  const world = new World(cloud, config, connectionString);
+  const { control } = cloud;
+  const tables = world.tables();
+  const settings = {
+    values: async () => ({ rotationTriggerDays: 30, defaultValidityDays: 180, ...room.settings }) as never,
+  };
+  const identity = createIdentity(config);
+  const services = { config, identity, log: world.log, limits };
+  const graph = createGraph(services);
+  const proof = createSignInProof(config);
+  const { clock, log } = world;
+  const audit = { append: async (event: (typeof world.events)[number]) => void world.events.push(event) };
+  let tries = 0;
+  const matches = createMatches({
+    tables,
+    audit,
+    config,
+    clock,
+    log,
+    limiter: {
+      take: async () => ({ allowed: ++tries <= 20, limit: 20, remaining: 0, resetSeconds: 9, retryAfterSeconds: 9 }),
+      cleanUp: async () => {},
+    },
+    vaults: createVaultSecrets(services),
+    app: (appId) => graph.application({ appId }),
+    proveSignIn: (appId, secret) => proof(appId, secret, cloud.app.tenantId),
+  });
+  world.matches = matches;
+  const rotations = world.start();
+  const policies = createPolicies({
+    tables,
+    settings,
+    audit,
+    config,
+    clock,
+    log,
+    app: async (appId) => {
+      const app = await graph.application({ appId });
+      return app && { ...app, reasons: room.reasons };
+    },
+    passwordPolicy: graph.passwordPolicy,
+    matches,
+  });
+  const sent: string[] = [];
+  const licensed = async () => world.tier === "pro";
+  const automatic = createAutomaticRotation({
+    tables,
+    queues: {
+      send: async (_queue, message) => void sent.push((message as { appId: string }).appId),
+      checkReachable: async () => {},
+    },
+    settings,
+    clock,
+    log,
+    licensed,
+    graph,
+    matches,
+    rotations,
+  });
+  const notices = createRotationNotices({ tables, clock, log, settings, licensed, policies, rotations });
+  const writer = createInventoryWriter({ tables });
+
+  const room = {
+    world,
+    control,
+    graph,
+    matches,
+    policies,
+    automatic,
+    rotations,
+    sent,
+    settings: {} as Record<string, number>,
+    reasons: [] as string[],
+    /** Resource ids that scans find vaults under, where these are not those of `vaultRecord`. */
+    vaultIds: {} as Record<string, string>,
+
+    /** Adds an application whose secret expires in some days, and a vault secret that names it and stores it. */
+    application({
+      expiresInDays = 20,
+      value,
+      place = VAULT,
+    }: {
+      expiresInDays?: number;
+      value?: string;
+      place?: string;
+    } = {}) {
+      const name = `app-${++applications}`;
+      const secrets = [{ name: "old", expiresInDays }];
+      const appId = control.directory.putApplication({ name, secrets });
+      const { keyId } = control.directory.secrets(appId)[0]!;
+      const held = { name, value: value ?? secretValueOf(name, "old"), contentType: `${name}:${appId}:${keyId}` };
+      control.putSecret(place, { ...held, createdDaysAgo: 30 });
+      return { name, appId, keyId, assetId: `${place}.secret.${name}`, contentType: held.contentType, place };
+    },
+
+    /** The value of an application's secret, put into another vault with all that says so: for a second place, or by a thief. */
+    copy<A extends { name: string; contentType: string }>(app: A, place: string, createdDaysAgo = 1) {
+      const { name, contentType } = app;
+      control.putSecret(place, { name, value: secretValueOf(name, "old"), contentType, createdDaysAgo });
+      return { ...app, place, assetId: `${place}.secret.${name}` };
+    },
+
+    requestFor: (
+      app: { appId: string; keyId: string },
+      rest: Partial<ClientSecretRequest> = {},
+    ): ClientSecretRequest => ({
+      appId: app.appId,
+      secretId: app.keyId,
+      updateKeyVaults: true,
+      overlapDays: 1,
+      removeExpired: false,
+      ...rest,
+    }),
+
+    /** Writes the rows that scans and discoveries create for these applications and the secrets of their vaults. */
+    async discover(...apps: { name: string; appId: string; contentType: string; place: string }[]) {
+      for (const place of new Set(apps.map((app) => app.place))) {
+        const vault = {
+          ...vaultRecord(place),
+          ...(room.vaultIds[place] !== undefined && { id: room.vaultIds[place] }),
+          vaultUri: world.uriOf(place),
+          contents: { secret: `${Math.random()}` },
+        };
+        const held = apps.filter((app) => app.place === place);
+        const secretOf = ({ name, contentType }: (typeof apps)[number]) =>
+          assetRecord(vault, "secret", name, { contentType });
+        await writeVault(writer, vault, held.map(secretOf));
+      }
+      const byAppId = [...new Map(apps.map(({ appId, name }) => [appId, { appId, name }])).values()];
+      for (const bucket of new Set(byAppId.map(({ appId }) => bucketOf(appId)))) {
+        const tenantId = cloud.app.tenantId;
+        const name = holderName(tenantId, bucket);
+        const holder = newHolder({ name, source: "entra", tenantId }, clock.now().toISOString());
+        const secrets = byAppId
+          .filter(({ appId }) => bucketOf(appId) === bucket)
+          .flatMap(({ appId, name }) => control.directory.secrets(appId).map((one) => ({ ...one, appId, name })))
+          .filter(({ removedAt }) => removedAt === undefined);
+        const credentials = secrets.map(({ appId, name, keyId, expiresOn }) =>
+          assetRecord(holder, "secret", credentialName(appId, keyId), {
+            source: "entra",
+            expiresOn: Date.parse(expiresOn) / 1000,
+            credential: {
+              tenantId: cloud.app.tenantId,
+              appId,
+              applicationName: name,
+              keyId,
+              of: "application",
+              secretsUntil: [],
+            },
+          }),
+        );
+        await writeVault(writer, { ...holder, name: holderName(cloud.app.tenantId, bucket) }, credentials);
+      }
+      await matches.index.update();
+    },
+
+    /** An administrator says that the places hold what they say. */
+    async confirm(...apps: { appId: string; keyId: string; assetId: string }[]) {
+      for (const { appId, keyId, assetId } of apps)
+        await matches.confirm(appId, { assetId, keyId, confirmed: true }, BOSS);
+    },
+
+    policy: (appId: string, change: object = {}) =>
+      policies.set(appId, PolicyChange.parse({ automatic: true, ...change }), BOSS, undefined),
+
+    /** The timer and its messages, each delivered so often. */
+    async tick(times = 1): Promise<string[]> {
+      await automatic.enqueueDue();
+      const appIds = sent.splice(0);
+      for (const appId of appIds) for (let time = 0; time < times; time++) await automatic.begin(appId, "tick");
+      return appIds;
+    },
+
+    rotationsOf: async (appId: string) =>
+      (await rotations.history({ subject: appId }, { limit: 100, offset: 0, cursor: undefined })).items,
+
+    async notices(type: AutomationType) {
+      const found: string[] = [];
+      for await (const pending of notices.notices(type, new Date(0)))
+        for (const { notice } of pending) {
+          const words = await notice();
+          if (words) found.push(JSON.stringify(words));
+        }
+      return found;
+    },
+  };
+  return room;
+}
