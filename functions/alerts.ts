@@ -36,8 +36,8 @@ import {
   openAlertView,
   previewView,
 } from "../shared/alerts/tracked-alerts-api.ts";
-import { previewQuery } from "../shared/platform/http/input.ts";
 import { pageOf, pageParameters, pageRequest, queryInstant, requireOrder } from "../shared/platform/http/paging.ts";
+import { previewQuery } from "../shared/platform/http/parse-request.ts";
 import { notFound } from "../shared/platform/http/problem.ts";
 import { created, Deleted, deleted, ok, resource } from "../shared/platform/http/reply.ts";
 import { endpoint, exampleDay, poison, queue, timer } from "./kit.ts";

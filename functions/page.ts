@@ -3,12 +3,12 @@ import path from "node:path";
 import * as z from "zod";
 import type { Endpoint } from "../shared/platform/http/endpoint.ts";
 import type { Reply } from "../shared/platform/http/reply.ts";
-import { createStoredFiles, NAMED_BY_HASH } from "../shared/platform/http/stored-files.ts";
+import { createStaticFiles, NAMED_BY_HASH } from "../shared/platform/http/static-files.ts";
 import { endpoint } from "./kit.ts";
 import type { Services } from "./services.ts";
 
 /** The page's files lie beside the bundle, where the build puts them. */
-const files = createStoredFiles(path.join(import.meta.dirname, "page"), ["br", "gzip"]);
+const files = createStaticFiles(path.join(import.meta.dirname, "page"), ["br", "gzip"]);
 
 /**
  * Its own files and the API, nothing else. Fluent UI fills `<style>` elements through the CSSOM, which are empty when they

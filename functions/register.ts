@@ -2,9 +2,9 @@ import { app, type HttpRequest, type HttpResponseInit, type InvocationContext } 
 import { SpanKind } from "@opentelemetry/api";
 import type { Config } from "../shared/platform/config/config.ts";
 import { type Answer, serve } from "../shared/platform/http/pipeline.ts";
-import { once } from "../shared/platform/once.ts";
+import { loadOnce } from "../shared/platform/load-once.ts";
 import { systemClock, systemRandomness } from "../shared/platform/runtime.ts";
-import { describe, inSpan, type Piece } from "../shared/platform/telemetry.ts";
+import { type SpanOptions, setSpanAttributes, withSpan } from "../shared/platform/telemetry.ts";
 import type { FunctionIndex } from "./built-index.ts";
 import { AREAS, type Area } from "./functions.ts";
 import { type Invocation, scheduleOf } from "./kit.ts";
@@ -64,7 +64,7 @@ function registerEndpoint({ area, name, route, methods }: FunctionIndex["endpoin
         attributes: { "http.request.method": request.method, "http.route": `/${route}` },
         carrier: { traceparent, tracestate },
       };
-      return await inSpan(piece, async () => {
+      return await withSpan(piece, async () => {
         const declaration = async () => named((await loaded(area)).endpoints ?? [], name);
         const answer = await serve(declaration, incoming(request), {
           rooms: async () => {
@@ -77,11 +77,11 @@ function registerEndpoint({ area, name, route, methods }: FunctionIndex["endpoin
           randomness,
           log: createLogger(logLevel(config())),
           within: (requestId, work) => {
-            describe({ "request.id": requestId });
+            setSpanAttributes({ "request.id": requestId });
             return withinInvocation(context, requestId, work);
           },
         });
-        describe({ "http.response.status_code": answer.status });
+        setSpanAttributes({ "http.response.status_code": answer.status });
         return outgoing(answer);
       });
     },
@@ -91,7 +91,7 @@ function registerEndpoint({ area, name, route, methods }: FunctionIndex["endpoin
 const randomness = systemRandomness();
 
 /** The process's one set of services. They are the larger part of the app, loaded when the first function needs them. */
-const wired = once(async (config: Config) => (await import("./services.ts")).createServices(config));
+const wired = loadOnce(async (config: Config) => (await import("./services.ts")).createServices(config));
 let ready: Services | undefined;
 async function servicesOf(config: Config): Promise<Services> {
   ready = await wired(config);
@@ -99,7 +99,7 @@ async function servicesOf(config: Config): Promise<Services> {
 }
 
 /** Recording of what the process does, begun before anything of it. Its library is loaded only where a collector is named. */
-const recording = once(async (endpoint: string, config: Config) =>
+const recording = loadOnce(async (endpoint: string, config: Config) =>
   (await import("./telemetry.ts")).startTelemetry(endpoint, config, createLogger(logLevel(config))),
 );
 let telemetry: Telemetry | undefined;
@@ -113,14 +113,14 @@ const logLevel = (config: Config) => () => ready?.settings.current()?.logLevel ?
 
 /** Does a timer's or queue's work; the invocation id is the request id of all that it writes and logs. */
 async function inInvocation(
-  piece: Piece,
+  piece: SpanOptions,
   context: InvocationContext,
   config: Config,
   work: (invocation: Invocation) => Promise<void>,
 ): Promise<void> {
   await started(config);
   const requestId = context.invocationId;
-  await inSpan({ ...piece, attributes: { ...piece.attributes, "request.id": requestId } }, () =>
+  await withSpan({ ...piece, attributes: { ...piece.attributes, "request.id": requestId } }, () =>
     withinInvocation(context, requestId, async () => {
       const services = await servicesOf(config);
       const inserted = new Date(String(context.triggerMetadata?.insertionTime));

@@ -45,7 +45,7 @@ import { createStoreClock } from "../shared/platform/storage/clock.ts";
 import { storageAccount } from "../shared/platform/storage/connection.ts";
 import { createQueues, type Queues } from "../shared/platform/storage/queues.ts";
 import { createTables, type Tables } from "../shared/platform/storage/tables.ts";
-import { inSpan } from "../shared/platform/telemetry.ts";
+import { withSpan } from "../shared/platform/telemetry.ts";
 import { createReconciliation, type Reconciliation } from "../shared/reconciliation/reconciliation.ts";
 import { policyView } from "../shared/rotation/policy-view.ts";
 import { auditHistory, createRetention, type Retention } from "../shared/settings/retention.ts";
@@ -335,8 +335,8 @@ export function createServices(config: Config): Services {
     scanLeft: rescans.wakeNextRescan,
     readVault: async (planned, options) => {
       const span = { kind: SpanKind.INTERNAL, attributes: { "vault.name": planned.name } };
-      const read = await inSpan({ name: "read vault", ...span }, () => readVault(planned, options, vaultDeps));
-      return { ...read, write: () => inSpan({ name: "write vault", ...span }, read.write) };
+      const read = await withSpan({ name: "read vault", ...span }, () => readVault(planned, options, vaultDeps));
+      return { ...read, write: () => withSpan({ name: "write vault", ...span }, read.write) };
     },
   });
   const discovery = createDiscovery({
@@ -411,7 +411,7 @@ export function createServices(config: Config): Services {
   const gate = createGate({ access, licensing, audit, limiter, signInLimiter });
   const health = createHealth({
     tables: () => tables.get(ActiveScans, ACTIVE, ACTIVE),
-    queues: () => queues.reachable(QUEUES.plan),
+    queues: () => queues.checkReachable(QUEUES.plan),
     identity,
     resourceManager,
     serviceKeyVault,

@@ -12,7 +12,7 @@ import { type Actor, type Caller, ROLES } from "../../shared/platform/http/endpo
 import type { Page, PageRequest } from "../../shared/platform/http/paging.ts";
 import { Problem } from "../../shared/platform/http/problem.ts";
 import { isUnclear } from "../../shared/platform/storage/tables.ts";
-import { wordsOf } from "../../shared/platform/validation-message.ts";
+import { validationMessage } from "../../shared/platform/validation-message.ts";
 
 const HELP = `npm run user -- COMMAND [--username NAME] [options]
 
@@ -158,7 +158,7 @@ const COMMANDS: Record<string, Command> = {
 /** What the command needs of what was given; it ends, saying what is wrong, where that is not there. */
 function checked<S extends z.ZodObject>(schema: S, options: Options): z.output<S> {
   if (options.username === undefined) usedWrong("--username is missing");
-  const result = schema.safeParse(options, { error: wordsOf });
+  const result = schema.safeParse(options, { error: validationMessage });
   if (result.success) return result.data;
   return usedWrong(result.error.issues.map((issue) => `${issue.path.join(".")} ${issue.message}`).join("; "));
 }
@@ -166,7 +166,7 @@ function checked<S extends z.ZodObject>(schema: S, options: Options): z.output<S
 async function choosePassword({ generate }: Options): Promise<{ password: string; made: boolean }> {
   const given = generate ? "" : await readPassword();
   if (given === "") return { password: randomBytes(18).toString("base64url"), made: true };
-  const problem = NewPassword.safeParse(given, { error: wordsOf }).error?.issues[0]?.message;
+  const problem = NewPassword.safeParse(given, { error: validationMessage }).error?.issues[0]?.message;
   if (problem !== undefined) usedWrong(`password ${problem}`);
   return { password: given, made: false };
 }

@@ -17,7 +17,7 @@ Lists each import that breaks a layer rule, and each import cycle. Exits with 1 
 export const LAYERS = [
   [
     "platform/csv.ts",
-    "platform/once.ts",
+    "platform/load-once.ts",
     "platform/pdf",
     "platform/runtime.ts",
     "platform/telemetry.ts",

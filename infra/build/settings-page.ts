@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import * as z from "zod";
-import { FORMS, GROUPS } from "../../shared/platform/config/environment.ts";
+import { GROUPS, VALUE_FORMATS } from "../../shared/platform/config/environment.ts";
 import { DEFINITIONS, type Definition, expectation } from "../../shared/settings/definitions.ts";
 import { commandLine } from "./command-line.ts";
 import { code, table } from "./markdown.ts";
@@ -75,7 +75,7 @@ function defaultOf(schema: z.ZodType): string {
 
 /** Returns the description of the innermost schema that has one. */
 function formOf(schema: z.ZodType): string {
-  const said = FORMS.get(schema)?.form;
+  const said = VALUE_FORMATS.get(schema)?.form;
   if (said !== undefined) return said;
   if (schema instanceof z.ZodOptional || schema instanceof z.ZodDefault) return formOf(schema.unwrap() as z.ZodType);
   if (schema instanceof z.ZodPipe) return formOf(schema.in as z.ZodType);

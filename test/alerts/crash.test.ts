@@ -4,7 +4,7 @@ import { liveIn } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 import type { Steps } from "../support/simulated-crash.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, DAY_MS, namedIn, openRoom, type Room, START } from "./room.ts";
+import { caller, DAY_MS, namedIn, openRoom, type Room, START } from "./alerts-setup.ts";
 
 let azurite: TestStorage;
 let cloud: Cloud;

@@ -8,7 +8,16 @@ import { liveIn } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN } from "../support/sampling.ts";
 import type { Steps } from "../support/simulated-crash.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, DAY_MS, namedIn, openRoom, type Room, type RoomOptions, START, type TestAsset } from "./room.ts";
+import {
+  caller,
+  DAY_MS,
+  namedIn,
+  openRoom,
+  type Room,
+  type RoomOptions,
+  START,
+  type TestAsset,
+} from "./alerts-setup.ts";
 
 let azurite: TestStorage;
 let cloud: Cloud;

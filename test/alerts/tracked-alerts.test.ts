@@ -23,7 +23,7 @@ import { asset, openRoom as openCompliance, vault } from "../compliance/complian
 import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 import type { Steps } from "../support/simulated-crash.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, DAY_MS, namedIn, openRoom, type Room, START, SUBSCRIPTION } from "./room.ts";
+import { caller, DAY_MS, namedIn, openRoom, type Room, START, SUBSCRIPTION } from "./alerts-setup.ts";
 
 let azurite: TestStorage;
 let cloud: Cloud;

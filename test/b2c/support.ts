@@ -94,12 +94,12 @@ export function openTestRegistry(cloud: Cloud, config: Config, connectionString:
       if (queue !== "b2c-tenants") return;
       messages.push({ message: message as TenantMessage, visibleAt: clock.now().getTime() + delaySeconds * 1000 });
     },
-    reachable: async () => {},
+    checkReachable: async () => {},
   };
 
   /** Starts a process. @param waitMs - How long its requests wait for a discovery. */
   function instance(steps: Steps = { taken: 0 }, waitMs?: number) {
-    const own = mortal(tables, steps, (name) => !["pages", "fence", "get", "aged"].includes(name));
+    const own = mortal(tables, steps, (name) => !["pages", "fence", "get", "getWithAge"].includes(name));
     const audit = { append: async (event: AuditEvent) => void events.push(event) };
     const values = { values: async () => settings } as never;
     const licensed = async () => state.licensed;

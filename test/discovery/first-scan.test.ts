@@ -6,8 +6,8 @@ import { MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { newestFirst } from "../../shared/platform/ulid.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { Service } from "../support/service.ts";
-import { createScanFixture, everything, type ScanFixture } from "./scan-fixture.ts";
 import { mortal, type Steps } from "../support/simulated-crash.ts";
+import { createScanFixture, everything, type ScanFixture } from "./scan-fixture.ts";
 
 const company: Company = {
   subscriptions: [{ name: "Only", vaults: [{ name: "kv-one", secrets: [{ name: "one" }] }] }],

@@ -16,8 +16,8 @@ import type { ClientSecretRequest } from "../../shared/rotation/plan.ts";
 import { createPolicies } from "../../shared/rotation/policies.ts";
 import { PolicyChange } from "../../shared/rotation/policies-api.ts";
 import { IMPATIENT } from "../azure/services.ts";
-import { BOSS, VAULT, World } from "./world.ts";
 import { assetRecord, vaultRecord, writeVault } from "../inventory/write-assets.ts";
+import { BOSS, VAULT, World } from "./world.ts";
 
 let applications = 0;
 
@@ -76,7 +76,7 @@ export function openMatchingRoom(
     tables,
     queues: {
       send: async (_queue, message) => void sent.push((message as { appId: string }).appId),
-      reachable: async () => {},
+      checkReachable: async () => {},
     },
     settings,
     clock,

@@ -271,7 +271,7 @@ describe("a sign-in request", () => {
         table: "Sso",
         schema: (await import("zod")).looseObject({}) as never,
         members: [],
-        witness: false,
+        uniqueWrites: false,
         signed: false,
       },
       { partitionKey: "requests" },

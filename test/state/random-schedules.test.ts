@@ -4,9 +4,9 @@ import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { type MovedClock, movedClock } from "../support/moved-clock.ts";
+import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 import { createWorkers, differences, everyRow } from "./inventory-fixture.ts";
 import { KINDS, type Reached, runSchedule } from "./random-schedule.ts";
-import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 
 // Delays between the attempts of one request don't matter here and would take most of the time.
 vi.mock("../../shared/platform/storage/limits.ts", async (original) => ({

@@ -68,7 +68,7 @@ export function openRoom({ cloud, connectionString, storage, ...options }: RoomO
       const visibleAt = clock.now().getTime() + delaySeconds * 1000;
       messages.push({ queue, message: message as Message["message"], visibleAt });
     },
-    reachable: async () => {},
+    checkReachable: async () => {},
   };
 
   async function enter(event: AuditEvent): Promise<void> {

@@ -1,6 +1,6 @@
 import * as z from "zod";
 
-/** A cookie as the platform takes it; header `Set-Cookie` would lose all but the last. */
+/** A cookie. Passed to the platform separately, because of several `Set-Cookie` headers the platform keeps only the last. */
 export interface Cookie {
   name: string;
   value: string;
@@ -11,7 +11,7 @@ export interface Cookie {
   sameSite?: "Strict" | "Lax" | "None";
 }
 
-/** What a handler answers: JSON by `json`, anything else by `content`. */
+/** A handler's answer: JSON in `json`, any other body in `content`. */
 export interface Reply {
   status: number;
   headers?: Record<string, string>;
@@ -22,17 +22,17 @@ export interface Reply {
 
 export const ok = (json: unknown): Reply => ({ status: 200, json });
 
-/** 200 for a single resource, its `etag` member repeated as the `ETag` header. */
+/** Returns a 200 for a single resource, with its `etag` as the `ETag` header. */
 export const resource = (json: { etag: string }): Reply => ({ status: 200, headers: { ETag: json.etag }, json });
 
-/** 201 with the resource and where it can be read again. */
+/** Returns a 201 with the resource and its location. */
 export const created = (json: unknown, location: string): Reply => ({
   status: 201,
   headers: { Location: location, ...(hasEtag(json) ? { ETag: json.etag } : {}) },
   json,
 });
 
-/** What `deleted` answers. */
+/** Body of the answer of `deleted`. */
 export const Deleted = z.object({ deleted: z.literal(true) }).meta({ id: "Deleted" });
 export const deleted = (): Reply => ({ status: 200, json: { deleted: true } });
 

@@ -7,51 +7,56 @@ import { errorCode, isUnclear } from "./errors.ts";
 import {
   ANSWER_TIMEOUT_MS,
   FIRST_RETRY_MS,
+  MAX_ATTEMPTS,
   MAX_DELETION_WAIT_MS,
   MAX_MESSAGE_BYTES,
   MAX_MESSAGE_DELAY_SECONDS,
   MAX_RETRY_MS,
-  MAX_TRIES,
 } from "./limits.ts";
 
 export interface Queues {
   /**
-   * Puts a message into a queue, which is created when it is missing: JSON in base64, as the platform's queue trigger
-   * reads it. Without a clear answer the message is sent again, so it may arrive twice. It is dropped after seven days.
-   * While traces are recorded an object gets two members more, which say what trace it belongs to.
+   * Sends a message as base64-encoded JSON, as the platform's queue trigger expects. Creates a missing queue. If no clear
+   * answer arrives, the message is sent again, so it can be delivered twice. The message expires after seven days. While
+   * tracing is on, two members with the trace context are added to an object.
    *
-   * @param options.delaySeconds - How long the message stays hidden, 0 to just under seven days.
+   * @param options.delaySeconds - Visibility timeout: 0 to just under seven days.
    * @throws RangeError for a message of more than 48 KiB.
    */
   send(queue: string, message: unknown, options?: { readonly delaySeconds?: number }): Promise<void>;
-  /** Whether the service answers for this queue, be it there or not yet made; throws what the service says otherwise. */
-  reachable(queue: string): Promise<void>;
+  /**
+   * Checks that the service answers for this queue, whether or not the queue exists.
+   *
+   * @throws the service's error otherwise.
+   */
+  checkReachable(queue: string): Promise<void>;
 }
 
+/** Creates the sender of queue messages. */
 export function createQueues(connection: StorageConnection, { log }: { log?: Logger } = {}): Queues {
   const clients = new Map<string, Promise<QueueClient>>();
-  const reach = (queue: string): Promise<QueueClient> => {
+  const connectOnce = (queue: string): Promise<QueueClient> => {
     let client = clients.get(queue);
     if (client === undefined) {
       client = connect(connection, queue);
       clients.set(queue, client);
-      // A credential that could not be had now may be had at the next call.
+      // The next call connects again, because acquiring a credential can fail temporarily.
       client.catch(() => clients.delete(queue));
     }
     return client;
   };
 
-  /** Does something with a queue, and again when its outcome is unclear. */
+  /** Runs `action` on a queue and retries it if its outcome is unclear. */
   async function use(
     queue: string,
     { create }: { create: boolean },
     action: (client: QueueClient, options: { abortSignal: AbortSignal }) => Promise<unknown>,
   ): Promise<void> {
-    const client = await reach(queue);
+    const client = await connectOnce(queue);
     const options = () => ({ abortSignal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) });
     let missing = false;
-    let waited = 0;
-    let tries = 1;
+    let waitedMs = 0;
+    let attempts = 1;
     for (;;) {
       try {
         if (missing) await client.createIfNotExists(options());
@@ -64,23 +69,24 @@ export function createQueues(connection: StorageConnection, { log }: { log?: Log
           log?.info("Creating a queue", { queue });
           continue;
         }
-        const settling = code === "QueueBeingDeleted" || (code === "QueueNotFound" && missing);
-        if (settling ? waited >= MAX_DELETION_WAIT_MS : !isUnclear(error) || tries >= MAX_TRIES) throw error;
-        const pause = Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** (tries++ - 1)) * (0.5 + Math.random() / 2);
+        const isBeingDeleted = code === "QueueBeingDeleted" || (code === "QueueNotFound" && missing);
+        if (isBeingDeleted ? waitedMs >= MAX_DELETION_WAIT_MS : !isUnclear(error) || attempts >= MAX_ATTEMPTS)
+          throw error;
+        const pause = Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** (attempts++ - 1)) * (0.5 + Math.random() / 2);
         log?.warn("Trying a queue again", { queue, code, pauseMs: Math.round(pause) });
         await delay(pause);
-        waited += pause;
+        waitedMs += pause;
       }
     }
   }
 
   return {
-    reachable: (queue) => use(queue, { create: false }, (client, options) => client.exists(options)),
+    checkReachable: (queue) => use(queue, { create: false }, (client, options) => client.exists(options)),
 
     async send(queue, message, { delaySeconds = 0 } = {}) {
       if (!Number.isInteger(delaySeconds) || delaySeconds < 0 || delaySeconds >= MAX_MESSAGE_DELAY_SECONDS)
         throw new RangeError(`A message can't be delayed by ${delaySeconds} seconds.`);
-      const text = messageText(queue, traced(message));
+      const text = messageText(queue, withTraceContext(message));
       await use(queue, { create: true }, (client, options) =>
         client.sendMessage(text, { ...options, visibilityTimeout: delaySeconds }),
       );
@@ -88,7 +94,7 @@ export function createQueues(connection: StorageConnection, { log }: { log?: Log
   };
 }
 
-const traced = (message: unknown): unknown =>
+const withTraceContext = (message: unknown): unknown =>
   typeof message === "object" && message !== null && !Array.isArray(message)
     ? { ...message, ...traceContext() }
     : message;
@@ -104,7 +110,7 @@ function messageText(queue: string, message: unknown): string {
 
 async function connect(connection: StorageConnection, queue: string): Promise<QueueClient> {
   const { QueueClient } = await import("@azure/storage-queue");
-  // `use` tries again: the SDK's policy neither limits the time of an answer nor knows one that ends early.
+  // `use` retries instead: the SDK's policy neither limits the time of an answer nor recognizes a truncated answer.
   const options = { retryOptions: { maxTries: 1 } };
   if ("connectionString" in connection) return new QueueClient(connection.connectionString, queue, options);
   const address = `${connection.queueServiceUri.replace(/\/$/, "")}/${queue}`;
