@@ -36,14 +36,22 @@ import {
   openAlertView,
   previewView,
 } from "../shared/alerts/tracked-alerts-api.ts";
-import { pageOf, pageParameters, pageRequest, queryInstant, requireOrder } from "../shared/platform/http/paging.ts";
+import {
+  PageQuery,
+  pageOf,
+  pageParameters,
+  pageRequest,
+  pageView,
+  queryInstant,
+  requireOrder,
+} from "../shared/platform/http/paging.ts";
 import { previewQuery } from "../shared/platform/http/parse-request.ts";
 import { notFound } from "../shared/platform/http/problem.ts";
 import { created, Deleted, deleted, ok, resource } from "../shared/platform/http/reply.ts";
-import { endpoint, exampleDay, poison, queue, timer } from "./kit.ts";
+import { endpoint, exampleDay, poison, queue, timer } from "./declare.ts";
 
 const tag = "Alerts";
-/** Disabled: whoever tries it out sends nothing. */
+/** Disabled, so that trying out the example in `/docs` sends no alerts. */
 const NEW_RULE: NewRule = {
   name: "Secrets of payments that expire",
   alertType: "expiration",
@@ -84,11 +92,11 @@ const listAlertRules = endpoint({
   tag,
   access: "user",
   tier: "core",
-  query: z.strictObject(pageParameters),
+  query: PageQuery,
   responds: { 200: pageOf(AlertRule, "AlertRuleList") },
   handle: async ({ query, services }) => {
     const page = await services.alerts.rules.list(pageRequest(query));
-    return ok({ ...page, items: page.items.map(ruleView) });
+    return ok(pageView(page, ruleView));
   },
 });
 
@@ -250,7 +258,7 @@ const listOpenAlerts = endpoint({
   handle: async ({ params, query, services }) => {
     const acknowledged = query.acknowledged === undefined ? undefined : query.acknowledged === "true";
     const page = await services.alerts.acknowledgements.open(params.rule_id, { acknowledged }, pageRequest(query));
-    return ok({ ...page, items: page.items.map(openAlertView) });
+    return ok(pageView(page, openAlertView));
   },
 });
 
@@ -292,7 +300,7 @@ const listAcknowledgements = endpoint({
   responds: { 200: pageOf(Acknowledgement, "AlertAcknowledgementList") },
   handle: async ({ query, services }) => {
     const page = await services.alerts.acknowledgements.list({ ruleId: query.rule_id }, pageRequest(query));
-    return ok({ ...page, items: page.items.map(acknowledgementView) });
+    return ok(pageView(page, acknowledgementView));
   },
 });
 
@@ -332,7 +340,7 @@ const listAlertHistory = endpoint({
     requireOrder({ start_date: query.start_date, end_date: query.end_date });
     const filter = { start: query.start_date, end: query.end_date, status: query.status, ruleId: query.rule_id };
     const page = await services.alerts.history.list(filter, pageRequest(query));
-    return ok({ ...page, items: page.items.map((delivery) => historyView(delivery, delivery.firstNews)) });
+    return ok(pageView(page, (delivery) => historyView(delivery, delivery.firstNews)));
   },
 });
 
@@ -407,7 +415,7 @@ const listAlertSnoozes = endpoint({
       { ruleId: query.rule_id, ended: query.ended === "true" },
       pageRequest(query),
     );
-    return ok({ ...page, items: page.items.map(snoozeView) });
+    return ok(pageView(page, snoozeView));
   },
 });
 
@@ -437,7 +445,7 @@ const listAlertOwners = endpoint({
   tag,
   access: "user",
   tier: "core",
-  query: z.strictObject(pageParameters),
+  query: PageQuery,
   responds: { 200: OwnerList },
   handle: async ({ query, services }) => resource(ownersView(await services.alerts.owners.table(), pageRequest(query))),
 });
@@ -451,7 +459,7 @@ const replaceAlertOwners = endpoint({
   tag,
   access: "admin",
   tier: "core",
-  query: previewQuery("the current list."),
+  query: previewQuery("returns the current list."),
   body: NewOwners,
   conditional: true,
   example: {
@@ -493,7 +501,7 @@ export const endpoints = [
 export const timers = [
   timer({
     name: "evaluateAlerts",
-    // Every quarter of an hour: an idle run costs a handful of requests, and it finishes what a crash left half done.
+    // An idle evaluation makes only a few storage requests. Each evaluation also completes work that a crash interrupted.
     schedule: "0 */15 * * * *",
     handle: ({ services }) => services.alerts.evaluate(),
   }),
@@ -515,7 +523,7 @@ export const queues = [
     name: "evaluateAlertsSoonFailed",
     of: EVALUATION_QUEUE,
     message: z.object({}),
-    // The timer evaluates them all again within a quarter of an hour.
+    // The timer `evaluateAlerts` evaluates all rules again within 15 minutes.
   }),
   queue({
     name: "deliverAlert",

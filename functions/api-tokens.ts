@@ -1,9 +1,9 @@
 import * as z from "zod";
-import { ApiTokenView, CreatedApiToken, NewApiToken, userParameter } from "../shared/access/api.ts";
+import { ApiTokenView, CreatedApiToken, NewApiToken, UserPageQuery } from "../shared/access/api.ts";
 import type { Endpoint } from "../shared/platform/http/endpoint.ts";
-import { pageOf, pageParameters, pageRequest } from "../shared/platform/http/paging.ts";
+import { pageOf, pageRequest } from "../shared/platform/http/paging.ts";
 import { created, Deleted, deleted, ok } from "../shared/platform/http/reply.ts";
-import { endpoint } from "./kit.ts";
+import { endpoint } from "./declare.ts";
 import type { Services } from "./services.ts";
 
 const tag = "API tokens";
@@ -18,7 +18,7 @@ const listTokens = endpoint({
   tag,
   access: "user",
   tier: "core",
-  query: z.strictObject({ ...userParameter, ...pageParameters }),
+  query: UserPageQuery,
   responds: { 200: pageOf(ApiTokenView, "ApiTokenList") },
   handle: async ({ query, actor, services }) =>
     ok(await services.access.apiTokens.list(actor, query.user, pageRequest(query))),

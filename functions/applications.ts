@@ -1,9 +1,9 @@
 import * as z from "zod";
 import { Application, ApplicationQuery, applicationView, DiscoveryRun, runView } from "../shared/applications/api.ts";
 import { DiscoverMessage, QUEUE } from "../shared/applications/applications.ts";
-import { pageOf, pageRequest } from "../shared/platform/http/paging.ts";
+import { pageOf, pageRequest, pageView } from "../shared/platform/http/paging.ts";
 import { created, ok } from "../shared/platform/http/reply.ts";
-import { endpoint, type Invocation, poison, queue, timer } from "./kit.ts";
+import { endpoint, poison, queue, sendWithJitter, timer } from "./declare.ts";
 
 const tag = "Rotation";
 
@@ -58,7 +58,7 @@ const listApplications = endpoint({
     const { limit: _limit, offset: _offset, cursor: _cursor, ...filter } = query;
     const moment = await services.applications.moment();
     const page = await services.applications.list(filter, pageRequest(query));
-    return ok({ ...page, items: page.items.map((found) => applicationView(found, moment)) });
+    return ok(pageView(page, (found) => applicationView(found, moment)));
   },
 });
 
@@ -83,22 +83,20 @@ const getApplication = endpoint({
 
 export const endpoints = [discoverApplications, getApplicationDiscovery, listApplications, getApplication];
 
-/** By way of a queue: a moment of its own for each deployment, and retries. */
-const schedule = async (mode: "full" | "changes", { services }: Invocation) => {
-  const delaySeconds = Math.floor(services.randomness.number() * services.config.SCHEDULE_JITTER_SECONDS);
-  await services.queues.send(QUEUE, { mode }, { delaySeconds });
-};
-
 export const timers = [
   timer({
     name: "discoverAllApplications",
     schedule: { setting: "APPLICATIONS_SCHEDULE" },
-    handle: (invocation) => schedule("full", invocation),
+    handle: async (invocation) => {
+      await sendWithJitter(invocation, QUEUE, { mode: "full" });
+    },
   }),
   timer({
     name: "discoverChangedApplications",
     schedule: { setting: "APPLICATION_CHANGES_SCHEDULE" },
-    handle: (invocation) => schedule("changes", invocation),
+    handle: async (invocation) => {
+      await sendWithJitter(invocation, QUEUE, { mode: "changes" });
+    },
   }),
 ];
 

@@ -16,13 +16,13 @@ import { acceptsGzip, contentCodingHeaders } from "../shared/platform/http/compr
 import type { RequestContext } from "../shared/platform/http/endpoint.ts";
 import { pageRequest } from "../shared/platform/http/paging.ts";
 import { content, ok, type Reply } from "../shared/platform/http/reply.ts";
-import { endpoint, timer } from "./kit.ts";
+import { endpoint, timer } from "./declare.ts";
 import type { Services } from "./services.ts";
 
 const tag = "Audit";
 
 const PARTS =
-  'There is no limit: what is longer than one answer (25,000 entries, or 4 MiB as sent) comes in parts, each a valid file; the header `Link: <…>; rel="next"` leads to the next one. Answers are compressed when `Accept-Encoding` has gzip.';
+  'The number of entries is not limited. An export with more than 25,000 entries or 4 MiB is returned in parts, each a valid file; the header `Link: <…>; rel="next"` leads to the next part. Responses are compressed if `Accept-Encoding` contains gzip.';
 
 const listAuditEntries = endpoint({
   name: "listAuditEntries",
@@ -46,13 +46,13 @@ const exportAudit = endpoint({
   method: "GET",
   route: "audit/export",
   summary: "Export audit entries, oldest first",
-  description: `${PARTS} As JSON also \`nextCursor\` leads to it. The JSON export carries what the command \`verify-audit\` needs to verify it elsewhere. With \`format\` it answers the files of GET /audit/export/csv and GET /audit/export/pdf.`,
+  description: `${PARTS} In JSON, \`nextCursor\` also leads to the next part. The command \`verify-audit\` verifies JSON exports without access to the service. With \`format\`, returns the files of GET /audit/export/csv and GET /audit/export/pdf.`,
   tag,
   access: "auditor",
   tier: "core",
   query: ExportQuery,
   responds: { 200: { json: AuditExport, or: ["text/csv", "application/pdf"] } },
-  handle: async (context) => await exported(context, context.query.format ?? "json", context.query),
+  handle: async (context) => await exportReply(context, context.query.format ?? "json", context.query),
 });
 
 const exportAuditCsv = endpoint({
@@ -66,8 +66,14 @@ const exportAuditCsv = endpoint({
   tier: "core",
   query: FileQuery,
   example: { query: { event_type: "user.signedIn" } },
-  responds: { 200: { description: "The export, or a part of it.", mediaType: "text/csv", example: auditCsv.header() } },
-  handle: async (context) => await exported(context, "csv", context.query),
+  responds: {
+    200: {
+      description: "The export, or one part of a longer export.",
+      mediaType: "text/csv",
+      example: auditCsv.header(),
+    },
+  },
+  handle: async (context) => await exportReply(context, "csv", context.query),
 });
 
 const exportAuditPdf = endpoint({
@@ -82,16 +88,19 @@ const exportAuditPdf = endpoint({
   query: ReportQuery,
   example: { query: { event_type: "user.signedIn" } },
   responds: { 200: { description: "The document.", mediaType: "application/pdf" } },
-  handle: async (context) => await exported(context, "pdf", context.query),
+  handle: async (context) => await exportReply(context, "pdf", context.query),
 });
 
-type Exporting = Pick<RequestContext<Services, unknown, unknown, unknown>, "headers" | "url" | "caller" | "services">;
+type ExportContext = Pick<
+  RequestContext<Services, unknown, unknown, unknown>,
+  "headers" | "url" | "caller" | "services"
+>;
 
-async function exported(
-  { headers, url, caller, services }: Exporting,
+async function exportReply(
+  { headers, url, caller, services }: ExportContext,
   format: "json" | "csv" | "pdf",
   { cursor, ...query }: z.output<typeof FileQuery>,
-): Promise<Reply> {
+): Promise<Reply<never>> {
   const gzip = acceptsGzip(headers);
   const part = await services.audit.export({ format, query: auditQuery(query), cursor, gzip }, caller);
   return content(part.mediaType, part.data, exportHeaders(part, url));
@@ -130,7 +139,7 @@ const verifyAudit = endpoint({
 
 export const endpoints = [listAuditEntries, exportAudit, exportAuditCsv, exportAuditPdf, verifyAudit];
 
-/** Half a minute after an interval may be closed. */
+/** Runs 30 seconds after an interval can be sealed. */
 export const timers = [
   timer({
     name: "sealAudit",

@@ -8,16 +8,16 @@ import {
   SignedIn,
   SignedOut,
   SignOut,
+  UserPageQuery,
   UserView,
-  userParameter,
 } from "../shared/access/api.ts";
 import { userView } from "../shared/access/views.ts";
 import { SESSION_COOKIE } from "../shared/platform/http/admission.ts";
 import type { Endpoint } from "../shared/platform/http/endpoint.ts";
 import { requireSameOrigin } from "../shared/platform/http/origin.ts";
-import { pageOf, pageParameters, pageRequest } from "../shared/platform/http/paging.ts";
+import { pageOf, pageRequest } from "../shared/platform/http/paging.ts";
 import { Deleted, deleted, ok } from "../shared/platform/http/reply.ts";
-import { endpoint } from "./kit.ts";
+import { endpoint } from "./declare.ts";
 import type { Services } from "./services.ts";
 
 const tag = "Authentication";
@@ -106,7 +106,7 @@ const changePassword = endpoint({
   interactive: true,
   beforePasswordChange: true,
   body: PasswordChange,
-  example: { body: { currentPassword: "the password so far", newPassword: "seven green bicycles uphill" } },
+  example: { body: { currentPassword: "the current password", newPassword: "seven green bicycles uphill" } },
   responds: { 200: PasswordChanged },
   problems: ["conflict", "tooManyAttempts"],
   handle: async ({ body, actor, caller, services }) => {
@@ -125,7 +125,7 @@ const listSessions = endpoint({
   tag,
   access: "user",
   tier: "core",
-  query: z.strictObject({ ...userParameter, ...pageParameters }),
+  query: UserPageQuery,
   responds: { 200: pageOf(SessionView, "SessionList") },
   handle: async ({ query, actor, services }) =>
     ok(await services.access.sessions.list(actor, query.user, pageRequest(query))),

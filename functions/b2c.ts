@@ -1,4 +1,3 @@
-import * as z from "zod";
 import {
   NewTenant,
   runParams,
@@ -12,13 +11,12 @@ import {
   testView,
 } from "../shared/b2c/api.ts";
 import { QUEUE, TenantMessage } from "../shared/b2c/b2c.ts";
-import { pageOf, pageParameters, pageRequest } from "../shared/platform/http/paging.ts";
+import { PageQuery, pageOf, pageRequest, pageView } from "../shared/platform/http/paging.ts";
 import { created, Deleted, deleted, ok, resource } from "../shared/platform/http/reply.ts";
-import { endpoint, poison, queue, timer } from "./kit.ts";
+import { endpoint, poison, queue, timer } from "./declare.ts";
 
 const tag = "B2C";
 const TENANTS = "b2c/tenants";
-/** What began under a licence stays to be seen and ended. */
 const STAYS_OPEN = "Without a PRO license, existing tenants can still be read; if there are none, returns 403.";
 
 const registerTenant = endpoint({
@@ -59,12 +57,12 @@ const listTenants = endpoint({
   tag,
   access: "user",
   tier: "core",
-  query: z.strictObject(pageParameters),
+  query: PageQuery,
   problems: ["licenseRequired"],
   responds: { 200: pageOf(TenantView, "B2cTenantList") },
   handle: async ({ query, services }) => {
     const page = await services.b2c.list(pageRequest(query));
-    return ok({ ...page, items: page.items.map(tenantView) });
+    return ok(pageView(page, tenantView));
   },
 });
 
@@ -108,7 +106,7 @@ const deleteTenant = endpoint({
   method: "DELETE",
   route: `${TENANTS}/{tenant_id}`,
   summary: "Remove a B2C tenant from the registry",
-  description: `Also removes its inventory, its alert and compliance data, and the saved client secret. Nothing changes in the tenant. ${STAYS_OPEN}`,
+  description: `Also removes the tenant's inventory, alert and compliance data, and the saved client secret. Changes nothing in the tenant. ${STAYS_OPEN}`,
   tag,
   access: "admin",
   tier: "core",

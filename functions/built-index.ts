@@ -1,15 +1,15 @@
 import type { HttpMethod } from "@azure/functions";
-import type { TimerDeclaration } from "./kit.ts";
+import type { TimerDeclaration } from "./declare.ts";
 
-/** What the platform is told of every function, and the area that declares it. */
+/** Registration data of each function, and the area that declares the function. */
 export interface FunctionIndex {
   endpoints: { area: string; name: string; route: string; methods: HttpMethod[] }[];
   timers: { area: string; name: string; schedule: TimerDeclaration["schedule"] }[];
   queues: { area: string; name: string; queue: string }[];
 }
 
-/** As JSON, put in by the build. */
+/** The index as JSON. The build replaces this constant. */
 declare const __FUNCTIONS__: string;
 
-/** The index that the build made of this bundle's declarations (`function-index.ts`): it is there only in a bundle. */
+/** Returns the index of all functions, which the build generates (`function-index.ts`). Only defined in a bundle. */
 export const builtIndex = (): FunctionIndex => JSON.parse(__FUNCTIONS__);

@@ -1,13 +1,13 @@
 import { Problem } from "../shared/platform/http/problem.ts";
 import { builtIndex } from "./built-index.ts";
-import { endpoint } from "./kit.ts";
+import { endpoint } from "./declare.ts";
 import { page } from "./page.ts";
 
 export const CATCH_ALL = "{*path}";
 
 /**
- * Answers what no other function does: the page at `/`, which no route can name, a path that is none, or a method the path
- * does not take. The platform alone would answer an empty 404 to these. Its name sorts last, since the platform asks
+ * Handles requests that match no other function: the page at `/`, which no route can name, unknown paths (404) and unsupported
+ * methods (405). Without this function the platform returns an empty 404. The name sorts last, because the platform matches
  * functions in the order of their names.
  */
 const everyOtherPath = endpoint({
@@ -19,24 +19,24 @@ const everyOtherPath = endpoint({
   access: "open",
   tier: "core",
   undocumented: true,
-  // The page is as free as its files. What is no address at all is counted below.
+  // The page is not rate limited, like its files. Unknown paths are counted by `admit`.
   rateLimit: "none",
   responds: {},
   handle: async ({ url, headers, admit }) => {
-    // One slash at the end counts for nothing, as for the platform.
+    // The platform ignores one slash at the end of a path, too.
     const path = url.pathname.replace(/\/$/, "").slice(1);
     if (path === "") return await page(headers);
     await admit("open");
-    const allow = methodsAt(path);
-    if (allow.length === 0) throw new Problem("unknownPath", "See /docs for the paths there are.");
-    const list = allow.join(", ");
-    throw new Problem("methodNotAllowed", `This path takes ${list}.`, { headers: { Allow: list } });
+    const methods = methodsAt(path);
+    if (methods.length === 0) throw new Problem("unknownPath", "See /docs for a list of paths.");
+    const list = methods.join(", ");
+    throw new Problem("methodNotAllowed", `This path accepts ${list}.`, { headers: { Allow: list } });
   },
 });
 
 export const endpoints = [everyOtherPath];
 
-/** The methods that other functions take at a path, by the index alone: no area is loaded for it. */
+/** Returns the methods of all functions that match a path. Reads only the index, so that no area is loaded. */
 function methodsAt(path: string): string[] {
   const found = builtIndex().endpoints.filter(({ route }) => route !== CATCH_ALL && routePattern(route).test(path));
   return [...new Set(found.flatMap(({ methods }) => methods))].sort();

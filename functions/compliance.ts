@@ -22,9 +22,9 @@ import { FRAMEWORK_IDS } from "../shared/compliance/controls.ts";
 import { OPERATOR_EXEMPTION_DAYS } from "../shared/compliance/exemptions.ts";
 import { FRAMEWORK_CSV_EXAMPLE, VIOLATIONS_CSV_EXAMPLE } from "../shared/compliance/report/csv.ts";
 import { MAX_PDF_VIOLATIONS } from "../shared/compliance/report/reports.ts";
-import { pageOf, pageParameters, pageRequest } from "../shared/platform/http/paging.ts";
+import { PageQuery, pageOf, pageRequest, pageView } from "../shared/platform/http/paging.ts";
 import { content, created, deleted, ok, resource } from "../shared/platform/http/reply.ts";
-import { endpoint, exampleDay, poison, queue, timer } from "./kit.ts";
+import { endpoint, exampleDay, poison, queue, timer } from "./declare.ts";
 
 const tag = "Compliance";
 
@@ -66,7 +66,7 @@ const exportViolations = endpoint({
   method: "GET",
   route: "compliance/violations/csv",
   summary: "Export violations as CSV",
-  description: 'Up to 5,000 violations a part; the header `Link: <…>; rel="next"` leads to the next one.',
+  description: 'Each part contains up to 5,000 violations; the header `Link: <…>; rel="next"` leads to the next part.',
   tag,
   access: "user",
   tier: "core",
@@ -123,7 +123,7 @@ const getEvaluation = endpoint({
   route: "compliance/evaluations/{evaluation_id}",
   summary: "Get the progress of an evaluation",
   description:
-    "A requested evaluation of all resources. Vaults that a later evaluation covered count as done. Kept for `scanRetentionDays`.",
+    "Returns a requested evaluation of all resources. Vaults that a later evaluation covered count as done. Evaluations are kept for `scanRetentionDays`.",
   tag,
   access: "user",
   tier: "core",
@@ -142,11 +142,11 @@ const listFrameworks = endpoint({
   tag,
   access: "user",
   tier: "core",
-  query: z.strictObject(pageParameters),
+  query: PageQuery,
   responds: { 200: pageOf(Framework, "FrameworkList") },
   handle: async ({ query, services }) => {
     const page = await services.compliance.frameworks(pageRequest(query));
-    return ok({ ...page, items: page.items.map(frameworkView) });
+    return ok(pageView(page, frameworkView));
   },
 });
 
@@ -217,11 +217,11 @@ const listExemptions = endpoint({
   tag,
   access: "user",
   tier: "core",
-  query: z.strictObject(pageParameters),
+  query: PageQuery,
   responds: { 200: pageOf(ExemptionView, "ExemptionList") },
   handle: async ({ query, services }) => {
     const page = await services.compliance.exemptions.list(pageRequest(query));
-    return ok({ ...page, items: page.items.map(exemptionView) });
+    return ok(pageView(page, exemptionView));
   },
 });
 

@@ -1,4 +1,3 @@
-import * as z from "zod";
 import {
   AssetUsage,
   BlastRadius,
@@ -17,9 +16,9 @@ import {
   usageView,
 } from "../shared/dependencies/api.ts";
 import { DiscoverMessage, QUEUE } from "../shared/dependencies/dependencies.ts";
-import { pageParameters, pageRequest } from "../shared/platform/http/paging.ts";
+import { PageQuery, pageRequest, pageView } from "../shared/platform/http/paging.ts";
 import { created, ok } from "../shared/platform/http/reply.ts";
-import { endpoint, type Invocation, poison, queue, timer } from "./kit.ts";
+import { endpoint, poison, queue, sendWithJitter, timer } from "./declare.ts";
 
 const tag = "Dependencies";
 const DEPENDENCIES = "api/assets/dependencies";
@@ -39,7 +38,7 @@ const listDependencies = endpoint({
   responds: { 200: DependencyList },
   handle: async ({ query, services }) => {
     const { page, coverage } = await services.dependencies.list(filterOf(query), pageRequest(query));
-    return ok({ ...page, items: page.items.map(dependencyView), coverage: coverageView(coverage) });
+    return ok({ ...pageView(page, dependencyView), coverage: coverageView(coverage) });
   },
 });
 
@@ -52,11 +51,11 @@ const listCoverage = endpoint({
   tag,
   access: "user",
   tier: "pro",
-  query: z.strictObject(pageParameters),
+  query: PageQuery,
   responds: { 200: CoverageList },
   handle: async ({ query, services }) => {
     const page = await services.dependencies.coverage(pageRequest(query));
-    return ok({ ...page, items: page.items.map(notSeenView), lastFullAt: page.lastFullAt ?? null });
+    return ok({ ...pageView(page, notSeenView), lastFullAt: page.lastFullAt ?? null });
   },
 });
 
@@ -135,22 +134,20 @@ export const endpoints = [
   getDependencyRun,
 ];
 
-/** Starts the run through a queue, so that each deployment has its own time and failures are retried. */
-const schedule = async (mode: "full" | "changes", { services }: Invocation) => {
-  const delaySeconds = Math.floor(services.randomness.number() * services.config.SCHEDULE_JITTER_SECONDS);
-  await services.queues.send(QUEUE, { mode }, { delaySeconds });
-};
-
 export const timers = [
   timer({
     name: "discoverAllDependencies",
     schedule: { setting: "DEPENDENCIES_SCHEDULE" },
-    handle: (invocation) => schedule("full", invocation),
+    handle: async (invocation) => {
+      await sendWithJitter(invocation, QUEUE, { mode: "full" });
+    },
   }),
   timer({
     name: "discoverChangedDependencies",
     schedule: { setting: "DEPENDENCY_CHANGES_SCHEDULE" },
-    handle: (invocation) => schedule("changes", invocation),
+    handle: async (invocation) => {
+      await sendWithJitter(invocation, QUEUE, { mode: "changes" });
+    },
   }),
 ];
 

@@ -1,7 +1,7 @@
 import { created, ok } from "../shared/platform/http/reply.ts";
 import { planView, RotationView, rotationView } from "../shared/rotation/api.ts";
 import { RotateAssetParams, RotateAssetRequest } from "../shared/rotation/asset-api.ts";
-import { endpoint } from "./kit.ts";
+import { endpoint } from "./declare.ts";
 
 const rotateAsset = endpoint({
   name: "rotateAsset",

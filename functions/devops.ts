@@ -1,4 +1,3 @@
-import * as z from "zod";
 import {
   DevopsCopiesChange,
   DevopsProject,
@@ -8,9 +7,9 @@ import {
   DevopsTest,
 } from "../shared/devops/api.ts";
 import type { Endpoint } from "../shared/platform/http/endpoint.ts";
-import { pageOf, pageOfAll, pageParameters, pageRequest } from "../shared/platform/http/paging.ts";
+import { PageQuery, pageOf, pageOfAll, pageRequest } from "../shared/platform/http/paging.ts";
 import { ok, resource } from "../shared/platform/http/reply.ts";
-import { endpoint } from "./kit.ts";
+import { endpoint } from "./declare.ts";
 import type { Services } from "./services.ts";
 
 const tag = "DevOps integration";
@@ -71,7 +70,7 @@ const listProjects = endpoint({
   tag,
   access: "admin",
   tier: "core",
-  query: z.strictObject(pageParameters),
+  query: PageQuery,
   responds: { 200: pageOf(DevopsProject, "DevopsProjectList") },
   problems: ["conflict", "unavailable"],
   handle: async ({ query, services }) =>

@@ -36,17 +36,17 @@ import {
 } from "../shared/inventory/summary-api.ts";
 import { AssetVersions, versionsView } from "../shared/inventory/versions-api.ts";
 import { portalOf } from "../shared/platform/azure/portal.ts";
-import { pageOf, pageParameters, pageRequest, requireOrder } from "../shared/platform/http/paging.ts";
+import { PageQuery, pageOf, pageRequest, pageView, requireOrder } from "../shared/platform/http/paging.ts";
 import { notFound } from "../shared/platform/http/problem.ts";
 import { content, created, Deleted, deleted, ok, type Reply } from "../shared/platform/http/reply.ts";
 import { DAY_MS } from "../shared/platform/time.ts";
-import { endpoint, type Invocation, poison, queue, timer } from "./kit.ts";
+import { endpoint, type Invocation, poison, queue, sendWithJitter, timer } from "./declare.ts";
 import type { Services } from "./services.ts";
 
 const tag = "Discovery";
 const scanParams = z.object({ scan_id: z.string().meta({ description: "ID of the scan." }) });
 
-/** Assets per part of a CSV answer. */
+/** Maximum number of assets in one part of a CSV export. */
 const CSV_PART = 10_000;
 
 const startScan = endpoint({
@@ -107,11 +107,11 @@ const getScanResults = endpoint({
   access: "user",
   tier: "core",
   params: scanParams,
-  query: z.strictObject(pageParameters),
+  query: PageQuery,
   responds: { 200: ScanResults },
   handle: async ({ params, query, services }) => {
     const { scan, page } = await services.discovery.results(params.scan_id, pageRequest(query));
-    return ok({ scan: progressView(scan), ...page, items: page.items.map(vaultResultView) });
+    return ok({ scan: progressView(scan), ...pageView(page, vaultResultView) });
   },
 });
 
@@ -123,11 +123,11 @@ const listScans = endpoint({
   tag,
   access: "user",
   tier: "core",
-  query: z.strictObject(pageParameters),
+  query: PageQuery,
   responds: { 200: pageOf(Scan, "ScanList") },
   handle: async ({ query, services }) => {
     const page = await services.discovery.list(pageRequest(query));
-    return ok({ ...page, items: page.items.map(scanView) });
+    return ok(pageView(page, scanView));
   },
 });
 
@@ -153,7 +153,7 @@ const exportAssets = endpoint({
   method: "GET",
   route: "api/assets/discovery/export/csv",
   summary: "Export assets as CSV",
-  description: `With the filters and the order of GET /api/assets/discovery/assets. Up to ${CSV_PART.toLocaleString("en")} assets a part; the header \`Link: <…>; rel="next"\` leads to the next one.`,
+  description: `Accepts the filters of GET /api/assets/discovery/assets and uses its order. Each part contains up to ${CSV_PART.toLocaleString("en")} assets; the header \`Link: <…>; rel="next"\` leads to the next part.`,
   tag,
   access: "user",
   tier: "core",
@@ -163,9 +163,9 @@ const exportAssets = endpoint({
   handle: async ({ query, services, url }) => await assetFile(query, services, url),
 });
 
-type AssetsAsked = Omit<z.output<typeof AssetQuery>, "format">;
+type AssetRequest = Omit<z.output<typeof AssetQuery>, "format">;
 
-async function assetPage(query: AssetsAsked, services: Services) {
+async function assetPage(query: AssetRequest, services: Services) {
   const { tag: tagText, limit, offset, cursor, ...filter } = query;
   refuseImpossible(filter);
   const moment = await services.inventory.moment();
@@ -174,10 +174,10 @@ async function assetPage(query: AssetsAsked, services: Services) {
     pageRequest({ limit, offset, cursor }),
     moment,
   );
-  return { ...page, items: page.items.map((found) => assetView(found, moment, services.config.OWNER_TAG)) };
+  return pageView(page, (found) => assetView(found, moment, services.config.OWNER_TAG));
 }
 
-async function assetFile(query: AssetsAsked, services: Services, url: URL): Promise<Reply> {
+async function assetFile(query: AssetRequest, services: Services, url: URL): Promise<Reply<never>> {
   const { items, nextCursor } = await assetPage({ ...query, limit: query.limit ?? CSV_PART }, services);
   const next = new URLSearchParams(url.searchParams);
   next.delete("offset");
@@ -231,7 +231,7 @@ const listVaults = endpoint({
       services.inventory.vaults(filter, pageRequest({ limit, offset, cursor })),
       services.inventory.moment(),
     ]);
-    return ok({ ...page, items: page.items.map((vault) => vaultView(vault, moment)) });
+    return ok(pageView(page, (vault) => vaultView(vault, moment)));
   },
 });
 
@@ -269,7 +269,7 @@ const listAssetChanges = endpoint({
     const { limit, offset, cursor, ...filter } = query;
     requireOrder({ since: filter.since, until: filter.until });
     const page = await services.inventory.changes(filter, pageRequest({ limit, offset, cursor }));
-    return ok({ ...page, items: page.items.map(changeView) });
+    return ok(pageView(page, changeView));
   },
 });
 
@@ -307,23 +307,21 @@ export const endpoints = [
   listVaults,
 ];
 
-/** Starting by way of a queue gives every deployment its own moment, and a failed start its retries. */
-const schedule = async (mode: "full" | "delta", { services, log }: Invocation) => {
-  const delaySeconds = Math.floor(services.randomness.number() * services.config.SCHEDULE_JITTER_SECONDS);
-  await services.queues.send(QUEUES.start, { mode }, { delaySeconds });
-  log.info("A scheduled scan will start", { mode, delaySeconds });
-};
+async function scheduleScan(mode: "full" | "delta", invocation: Invocation): Promise<void> {
+  const delaySeconds = await sendWithJitter(invocation, QUEUES.start, { mode });
+  invocation.log.info("A scheduled scan will start", { mode, delaySeconds });
+}
 
 export const timers = [
   timer({
     name: "startDeltaScan",
     schedule: { setting: "DELTA_SCAN_SCHEDULE" },
-    handle: (invocation) => schedule("delta", invocation),
+    handle: (invocation) => scheduleScan("delta", invocation),
   }),
   timer({
     name: "startFullScan",
     schedule: { setting: "FULL_SCAN_SCHEDULE" },
-    handle: (invocation) => schedule("full", invocation),
+    handle: (invocation) => scheduleScan("full", invocation),
   }),
   timer({
     name: "watchScans",
@@ -384,16 +382,16 @@ export const queues = [
     message: ScanMessage,
     handle: ({ scanId }, { services }) => services.scanRun.finish(scanId),
   }),
-  // The scan's watch asks for its end again every minute.
+  // The timer `watchScans` queues the completion again every minute.
   poison({ name: "finishScanFailed", of: QUEUES.finish, message: ScanMessage }),
-  // Event Grid fills this one.
+  // Event Grid writes to this queue.
   queue({
     name: "noteVaultEvent",
     queue: EVENT_QUEUE,
     message: VaultEvent,
     handle: (event, { services, delivery }) => services.rescans.note(event, delivery),
   }),
-  // What changed is found by the next scan.
+  // The next scan finds the change.
   poison({ name: "noteVaultEventFailed", of: EVENT_QUEUE, message: VaultEvent }),
   queue({
     name: "lookAtVault",

@@ -5,21 +5,21 @@ import { acceptsGzip, contentCodingHeaders, gzipped } from "../shared/platform/h
 import type { Endpoint } from "../shared/platform/http/endpoint.ts";
 import { content, type Reply } from "../shared/platform/http/reply.ts";
 import { createStaticFiles } from "../shared/platform/http/static-files.ts";
-import { endpoint, exampleDay } from "./kit.ts";
+import { endpoint, exampleDay } from "./declare.ts";
 import type { Services } from "./services.ts";
 
 const tag = "Documentation";
 const page = (description: string) => ({ 200: { description, mediaType: "text/html" } });
 
-/** What the pages may load: their own files, and for what they draw, inline styles and images. */
+/** Content security policy: the pages load only their own files. Swagger UI and Redoc need inline styles and data images. */
 const PAGE_POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; connect-src 'self'; worker-src 'self' blob:; child-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/** The pages' files lie beside the bundle, where the build puts them. */
+/** The build copies the files of the pages next to the bundle. */
 const files = createStaticFiles(path.join(import.meta.dirname, "docs"));
 
-/** A page that draws itself with our files, named by their addresses that never change. */
-async function html(title: string, style: string, element: string, scripts: string[]): Promise<Reply> {
+/** Returns a page that scripts render. The addresses of files contain a hash, so that browsers can cache them. */
+async function html(title: string, style: string, element: string, scripts: string[]): Promise<Reply<never>> {
   const address = async (file: string) => `/docs/files/${await files.address(file)}`;
   const sources = await Promise.all(scripts.map(address));
   const head = [
@@ -42,7 +42,7 @@ const docs = endpoint({
   name: "docs",
   method: "GET",
   route: "docs",
-  summary: "Interactive documentation",
+  summary: "Open the interactive documentation",
   tag,
   access: "open",
   tier: "core",
@@ -54,7 +54,7 @@ const redoc = endpoint({
   name: "redoc",
   method: "GET",
   route: "redoc",
-  summary: "Reference documentation",
+  summary: "Open the reference documentation",
   tag,
   access: "open",
   tier: "core",
@@ -71,7 +71,7 @@ const documentationFile = endpoint({
   access: "open",
   tier: "core",
   undocumented: true,
-  // The largest are half a megabyte: 50 a second.
+  // The largest files have 500 KB: 50 requests a second.
   paced: 2,
   params: z.object({ file: z.string() }),
   query: z.strictObject({ v: z.string().max(64).optional() }),
@@ -79,18 +79,18 @@ const documentationFile = endpoint({
   handle: ({ params: { file }, query: { v }, headers }) => files.reply(file, v, headers),
 });
 
-/** The API's version, by semantic versioning; the specification's endpoints are its first. */
+/** Version of the API (semantic versioning). 1.0.0 contains the endpoints of the specification. */
 const VERSION = "1.0.0";
 
-/** The description of these endpoints. Its generator is loaded here alone. */
+/** Returns the OpenAPI document of the endpoints. The generator is loaded only here. */
 export async function openApiText(endpoints: Endpoint<Services>[]): Promise<string> {
   const { openApiDocument } = await import("../shared/platform/http/openapi.ts");
   return JSON.stringify(openApiDocument(endpoints as unknown as Endpoint<never>[], VERSION));
 }
 
 /**
- * The description of all endpoints is made when it is first asked for on a day, since examples name days ahead; nothing else
- * needs its generator.
+ * Declares the documentation pages and the OpenAPI document. The document is generated once a day, on its first request,
+ * because its examples contain dates in the future.
  */
 export function documentation(all: () => Promise<Endpoint<Services>[]>): { endpoints: Endpoint<Services>[] } {
   let described: { day: string; document: ReturnType<typeof describe> } | undefined;

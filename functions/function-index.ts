@@ -1,6 +1,6 @@
 /**
- * Makes the index of all functions from their declarations. The build puts it into the bundle, so that a process starts
- * without loading them.
+ * Generates the index of all functions from their declarations. The build writes the index into the bundle, so that a process
+ * can start without loading the declarations.
  */
 import type { HttpMethod } from "@azure/functions";
 import { methodsOf } from "../shared/platform/http/endpoint.ts";

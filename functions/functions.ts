@@ -1,10 +1,10 @@
-/** Everything the platform calls, by area. An area is loaded when one of its functions is first called. */
+/** All functions of the app, by area. An area is loaded when one of its functions is called for the first time. */
 import type { Endpoint } from "../shared/platform/http/endpoint.ts";
 import { loadOnce } from "../shared/platform/load-once.ts";
-import type { QueueDeclaration, TimerDeclaration } from "./kit.ts";
+import type { QueueDeclaration, TimerDeclaration } from "./declare.ts";
 import type { Services } from "./services.ts";
 
-/** What a file of declarations exports. */
+/** The exports of a file with declarations. */
 export interface Area {
   readonly endpoints?: Endpoint<Services>[];
   readonly timers?: TimerDeclaration[];
@@ -40,7 +40,7 @@ export const AREAS: Readonly<Record<string, () => Promise<Area>>> = {
   catchAll: () => import("./catch-all.ts"),
 };
 
-/** The declarations of all areas. */
+/** Returns the declarations of all areas. */
 export async function declarations(): Promise<Required<Area>> {
   const areas = await Promise.all(Object.values(AREAS).map((load) => load()));
   return {

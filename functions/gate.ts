@@ -9,16 +9,22 @@ import { Problem, retryLater } from "../shared/platform/http/problem.ts";
 import type { RateLimiter } from "../shared/platform/http/rate-limit.ts";
 import { isUnclear, RowChanged } from "../shared/platform/storage/tables.ts";
 
-/** 100 a second of an instance. A refused sign-in has cost it up to 3 ms of its processor, so the rest is everybody else's. */
+/**
+ * 100 requests a second for each instance. A rejected sign-in takes up to 3 ms of processor time, so 70 % of the processor
+ * remains for other requests.
+ */
 const PACE = { everyMs: 10, maxWaiting: 100 };
 
-/** So that a crowd of sign-ins leaves room for everybody's requests to storage, theirs that are being checked too. */
-const SIGN_INS_COUNTED_AT_ONCE = 4;
+/**
+ * Limits concurrent checks of sign-ins from unknown addresses, so that many sign-ins don't delay the storage requests of other
+ * callers.
+ */
+const CONCURRENT_UNKNOWN_SIGN_INS = 4;
 
-/** Seconds a caller is asked to wait when a service this one needs gave no time of its own. */
+/** Retry-After in seconds, if the failed service returned none. */
 const RETRY_SECONDS = 10;
 
-/** What stands before every endpoint, from the rooms that know of it. */
+/** Creates the checks that the pipeline runs before every endpoint: authentication, license, rate limits. */
 export function createGate(deps: {
   access: Access;
   licensing: Licensing;
@@ -27,7 +33,7 @@ export function createGate(deps: {
   signInLimiter: RateLimiter;
 }): Gate {
   const { access, licensing, audit, limiter, signInLimiter } = deps;
-  const countedAtOnce = pLimit(SIGN_INS_COUNTED_AT_ONCE);
+  const limitConcurrency = pLimit(CONCURRENT_UNKNOWN_SIGN_INS);
   return {
     authenticate: (credential) => access.authenticate(credential),
     tier: async () => licensing.tier(),
@@ -44,16 +50,19 @@ export function createGate(deps: {
       ...signInLimiter,
       take(caller) {
         const count = () => signInLimiter.take(caller);
-        return access.recentAddresses.has(addressOfCaller(caller)) ? count() : countedAtOnce(count);
+        return access.recentAddresses.has(addressOfCaller(caller)) ? count() : limitConcurrency(count);
       },
     },
     pace: createPace(PACE),
-    translate,
+    translate: problemOf,
   };
 }
 
-/** What a caller is told of errors that are nobody's bug: a cloud service that does not answer, a lost race. */
-function translate(error: unknown): Problem | undefined {
+/**
+ * Returns the problem document for expected failures: a cloud service that does not respond, or a write conflict. Returns
+ * undefined for bugs.
+ */
+function problemOf(error: unknown): Problem | undefined {
   if (error instanceof CloudFailure) {
     return retryLater("unavailable", `${error.message} ${error.remedy}`, error.retryAfterSeconds ?? RETRY_SECONDS);
   }
@@ -65,7 +74,7 @@ function translate(error: unknown): Problem | undefined {
   if (isUnclear(error)) {
     return retryLater(
       "unavailable",
-      "The storage account does not answer clearly. If this request was to change something, that may have been done: read it again, or repeat the request.",
+      "The storage account does not respond reliably. The change of this request may have been saved: read the resource again, or repeat the request.",
       RETRY_SECONDS,
     );
   }

@@ -12,21 +12,21 @@ type DependencyName = (typeof DEPENDENCIES)[number];
 export interface Dependency {
   name: DependencyName;
   status: "healthy" | "unhealthy";
-  /** What went wrong, without secrets. */
+  /** The error message, without secrets. */
   detail?: string;
   milliseconds: number;
 }
 
 export interface Health {
-  /** Asks each dependency for something small; remembered for a few seconds, so that a monitor costs little. */
+  /** Sends an inexpensive request to each dependency. Results are cached for ten seconds. */
   check(): Promise<Dependency[]>;
 }
 
-const REMEMBERED_MS = 10_000;
+const CACHE_MS = 10_000;
 const TIMEOUT_MS = 10_000;
 
 export function createHealth(deps: {
-  /** Ask for something small. */
+  /** An inexpensive request to the tables and to the queues. */
   tables: () => Promise<unknown>;
   queues: () => Promise<unknown>;
   identity: Identity;
@@ -43,10 +43,10 @@ export function createHealth(deps: {
     queues: deps.queues,
     identity: () => deps.identity.describe(),
     resourceManager: () => deps.resourceManager.subscriptions(AbortSignal.timeout(TIMEOUT_MS)),
-    // A secret that is not there: to be told so takes the same permission as to read one.
+    // Reads a secret that does not exist. A 404 requires the same permission as a successful read.
     ...(serviceKeyVault && { serviceKeyVault: () => serviceKeyVault.readTags("health-check") }),
     ...(appConfiguration && { appConfiguration: () => appConfiguration.read() }),
-    ...(mail && { mail: () => askOfNoMail(mail) }),
+    ...(mail && { mail: () => readMissingMail(mail) }),
   };
   async function probe(name: DependencyName, work: () => Promise<unknown>): Promise<Dependency> {
     const started = performance.now();
@@ -66,7 +66,7 @@ export function createHealth(deps: {
   return {
     async check() {
       const now = deps.clock.now().getTime();
-      if (!last || now - last.at > REMEMBERED_MS) {
+      if (!last || now - last.at > CACHE_MS) {
         last = {
           at: now,
           checks: Promise.all(DEPENDENCIES.flatMap((name) => (probes[name] ? [probe(name, probes[name])] : []))),
@@ -77,13 +77,13 @@ export function createHealth(deps: {
   };
 }
 
-/** The state of a mail that was never sent: no mail costs less to ask for, and it takes the permission to send. */
-async function askOfNoMail(mail: MailSender): Promise<void> {
+/** Reads the status of a mail that does not exist. This is inexpensive and requires the permission to send mail. */
+async function readMissingMail(mail: MailSender): Promise<void> {
   const answer = await mail.outcome(randomUUID());
   if ("reason" in answer) throw new Error(answer.reason);
 }
 
 const timeout = (): Promise<never> =>
   new Promise((_, reject) => {
-    setTimeout(() => reject(new Error(`no answer within ${TIMEOUT_MS / 1000} seconds`)), TIMEOUT_MS).unref();
+    setTimeout(() => reject(new Error(`no response within ${TIMEOUT_MS / 1000} seconds`)), TIMEOUT_MS).unref();
   });

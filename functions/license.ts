@@ -1,6 +1,6 @@
 import { LicenseView, licenseView } from "../shared/licensing/api.ts";
 import { ok } from "../shared/platform/http/reply.ts";
-import { endpoint } from "./kit.ts";
+import { endpoint } from "./declare.ts";
 
 const getLicenseStatus = endpoint({
   name: "getLicenseStatus",

@@ -3,23 +3,23 @@ import type { InvocationContext } from "@azure/functions";
 import type { Logger } from "../shared/platform/runtime.ts";
 import { traceId } from "../shared/platform/telemetry.ts";
 
-/** In rising order of what must be heard. */
+/** Log levels by severity. */
 const RANK = { DEBUG: 0, INFO: 1, WARNING: 2, ERROR: 3 } as const;
 type Level = keyof typeof RANK;
 
-/** Where lines go: the platform's log of one invocation, or the process's output. */
+/** Destination of log lines: the platform's log of an invocation, or the console. */
 type Target = Pick<InvocationContext | Console, "debug" | "info" | "warn" | "error">;
 
 const invocation = new AsyncLocalStorage<{ target: Target; requestId: string }>();
 
-/** Does `work` so that all it logs, whoever logs it, goes to this invocation's log and carries its request id. */
-export const withinInvocation = <T>(target: Target, requestId: string, work: () => Promise<T>): Promise<T> =>
+/** Runs `work` with a log context: log lines go to the log of this invocation and contain its request ID. */
+export const withLogContext = <T>(target: Target, requestId: string, work: () => Promise<T>): Promise<T> =>
   invocation.run({ target, requestId }, work);
 
 /**
- * Logs what is at least of the level asked at that moment, and events at every level. A line has the message, then its fields as
- * JSON: the request id of its invocation first, then its trace while traces are recorded. What belongs to no invocation goes to the
- * process's output, which the platform collects too.
+ * Creates a logger. It writes lines of at least the current level, and events at every level. A line contains the message, then
+ * its fields as JSON: first the request ID, then the trace ID if tracing is enabled. Lines outside of an invocation go to the
+ * console, which the platform also collects.
  */
 export function createLogger(level: () => Level): Logger {
   const write = (rank: Level, to: (target: Target, line: string) => void) => {

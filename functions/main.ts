@@ -1,4 +1,4 @@
-/** The app: tells the platform of every function, with the configuration checked. */
+/** Entry point of the app: validates the configuration and registers all functions with the platform. */
 import { type Config, ConfigError, loadConfig } from "../shared/platform/config/config.ts";
 import { builtIndex } from "./built-index.ts";
 import { register } from "./register.ts";
@@ -14,13 +14,12 @@ try {
 }
 
 if (config instanceof ConfigError) {
-  // What is registered before the throw makes the platform report the reason; an app that registered nothing looks to it
-  // like one without functions.
-  const reason = config;
+  // The platform reports the error only if functions are registered before it is thrown. Without functions the app looks empty.
+  const error = config;
   register({ ...functions, timers: [], queues: [] }, () => {
-    throw reason;
+    throw error;
   });
-  throw reason;
+  throw error;
 }
-const usable = config;
-register(functions, () => usable);
+const validConfig = config;
+register(functions, () => validConfig);

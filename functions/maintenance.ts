@@ -1,6 +1,6 @@
-import { timer } from "./kit.ts";
+import { timer } from "./declare.ts";
 
-/** Rows that only mean something for a while, such as counted calls and failed sign-ins, are cleared once a day. */
+/** Deletes expired rows once a day, such as rate limit counters and failed sign-ins. */
 export const timers = [
   timer({
     name: "clearExpiredRows",

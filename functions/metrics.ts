@@ -1,6 +1,6 @@
 import { CONTENT_TYPE, MEDIA_TYPE } from "../shared/metrics/prometheus-text.ts";
 import { content } from "../shared/platform/http/reply.ts";
-import { endpoint } from "./kit.ts";
+import { endpoint } from "./declare.ts";
 
 const getMetrics = endpoint({
   name: "getMetrics",

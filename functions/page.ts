@@ -1,23 +1,23 @@
-/** The page for people: `GET /` (see catch-all.ts) and the files it loads. It uses the API alone. */
+/** The web page: `GET /` (see catch-all.ts) and its files. The page uses only the API. */
 import path from "node:path";
 import * as z from "zod";
 import type { Endpoint } from "../shared/platform/http/endpoint.ts";
 import type { Reply } from "../shared/platform/http/reply.ts";
 import { createStaticFiles, NAMED_BY_HASH } from "../shared/platform/http/static-files.ts";
-import { endpoint } from "./kit.ts";
+import { endpoint } from "./declare.ts";
 import type { Services } from "./services.ts";
 
-/** The page's files lie beside the bundle, where the build puts them. */
+/** The build copies the files of the page next to the bundle. */
 const files = createStaticFiles(path.join(import.meta.dirname, "page"), ["br", "gzip"]);
 
 /**
- * Its own files and the API, nothing else. Fluent UI fills `<style>` elements through the CSSOM, which are empty when they
- * are checked: the hash is that of nothing, so that no style that is written out counts.
+ * Content security policy: the page loads only its own files and calls the API. Fluent UI adds rules through the CSSOM to
+ * `<style>` elements that are empty when the browser checks them, so the only allowed hash is the one of an empty text.
  */
 const PAGE_POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self' 'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='; img-src 'self'; font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-export async function page(caller: Headers): Promise<Reply> {
+export async function page(caller: Headers): Promise<Reply<never>> {
   const { headers, ...reply } = await files.reply("index.html", undefined, caller);
   return { ...reply, headers: { ...headers, "Content-Security-Policy": PAGE_POLICY } };
 }

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { ok } from "../shared/platform/http/reply.ts";
 import { ReconciliationView, reconciliationView } from "../shared/reconciliation/api.ts";
 import { QUEUE } from "../shared/reconciliation/walk-record.ts";
-import { endpoint, poison, queue, timer } from "./kit.ts";
+import { endpoint, poison, queue, sendWithJitter, timer } from "./declare.ts";
 
 const getReconciliation = endpoint({
   name: "getReconciliation",
@@ -24,10 +24,8 @@ export const timers = [
   timer({
     name: "startReconciliation",
     schedule: { setting: "RECONCILIATION_SCHEDULE" },
-    // By way of a queue, as a scheduled scan: a moment of its own, and retries.
-    handle: async ({ services }) => {
-      const delaySeconds = Math.floor(services.randomness.number() * services.config.SCHEDULE_JITTER_SECONDS);
-      await services.queues.send(QUEUE, {}, { delaySeconds });
+    handle: async (invocation) => {
+      await sendWithJitter(invocation, QUEUE, {});
     },
   }),
 ];
@@ -41,6 +39,6 @@ export const queues = [
     message,
     handle: (_message, { services, requestId }) => services.reconciliation.run(requestId),
   }),
-  // The timer's next message goes on where this one failed.
+  // The timer's next message resumes the verification where it stopped.
   poison({ name: "reconcileFailed", of: QUEUE, message }),
 ];

@@ -6,13 +6,13 @@ import { loadOnce } from "../shared/platform/load-once.ts";
 import { systemClock, systemRandomness } from "../shared/platform/runtime.ts";
 import { type SpanOptions, setSpanAttributes, withSpan } from "../shared/platform/telemetry.ts";
 import type { FunctionIndex } from "./built-index.ts";
+import { type Invocation, scheduleOf } from "./declare.ts";
 import { AREAS, type Area } from "./functions.ts";
-import { type Invocation, scheduleOf } from "./kit.ts";
-import { createLogger, withinInvocation } from "./log.ts";
+import { createLogger, withLogContext } from "./log.ts";
 import type { Services } from "./services.ts";
 import type { Telemetry } from "./telemetry.ts";
 
-/** Tells the platform of every function. This is all of the app that knows the platform's library. */
+/** Registers all functions with the platform. Only this file imports the platform's library. */
 export function register({ endpoints, timers, queues }: FunctionIndex, config: () => Config): void {
   app.setup({ enableHttpStream: false });
   for (const endpoint of endpoints) registerEndpoint(endpoint, config);
@@ -21,9 +21,9 @@ export function register({ endpoints, timers, queues }: FunctionIndex, config: (
     app.timer(name, {
       schedule: scheduleOf(timer, config()),
       handler: (_timer, context) =>
-        inInvocation({ name, kind: SpanKind.INTERNAL }, context, config(), async (invocation) => {
-          const { timers = [] } = await loaded(area);
-          await named(timers, name).handle(invocation);
+        runInvocation({ name, kind: SpanKind.INTERNAL }, context, config(), async (invocation) => {
+          const { timers = [] } = await loadArea(area);
+          await findByName(timers, name).handle(invocation);
         }),
     });
   }
@@ -33,10 +33,10 @@ export function register({ endpoints, timers, queues }: FunctionIndex, config: (
       connection: "AzureWebJobsStorage",
       handler: (message, context) => {
         const attributes = { "messaging.destination.name": queue };
-        const piece = { name, kind: SpanKind.CONSUMER, attributes, carrier: message };
-        return inInvocation(piece, context, config(), async (invocation) => {
-          const { queues = [] } = await loaded(area);
-          await named(queues, name).handle(message, invocation);
+        const span = { name, kind: SpanKind.CONSUMER, attributes, carrier: message };
+        return runInvocation(span, context, config(), async (invocation) => {
+          const { queues = [] } = await loadArea(area);
+          await findByName(queues, name).handle(message, invocation);
         });
       },
     });
@@ -44,10 +44,10 @@ export function register({ endpoints, timers, queues }: FunctionIndex, config: (
   app.hook.appTerminate(async () => await telemetry?.flush());
 }
 
-/** The declarations that a function is one of. */
-const loaded = (area: string): Promise<Area> => AREAS[area]!();
+/** Loads the declarations of an area. */
+const loadArea = (area: string): Promise<Area> => AREAS[area]!();
 
-const named = <T extends { name: string }>(declarations: T[], name: string): T =>
+const findByName = <T extends { name: string }>(declarations: T[], name: string): T =>
   declarations.find((one) => one.name === name)!;
 
 function registerEndpoint({ area, name, route, methods }: FunctionIndex["endpoints"][number], config: () => Config) {
@@ -56,17 +56,17 @@ function registerEndpoint({ area, name, route, methods }: FunctionIndex["endpoin
     route,
     authLevel: "anonymous",
     handler: async (request, context) => {
-      await started(config());
+      await ensureTelemetry(config());
       const { traceParent: traceparent, traceState: tracestate } = context.traceContext ?? {};
-      const piece = {
+      const span = {
         name: `${request.method} /${route}`,
         kind: SpanKind.SERVER,
         attributes: { "http.request.method": request.method, "http.route": `/${route}` },
         carrier: { traceparent, tracestate },
       };
-      return await withSpan(piece, async () => {
-        const declaration = async () => named((await loaded(area)).endpoints ?? [], name);
-        const answer = await serve(declaration, incoming(request), {
+      return await withSpan(span, async () => {
+        const declaration = async () => findByName((await loadArea(area)).endpoints ?? [], name);
+        const answer = await serve(declaration, toRequest(request), {
           rooms: async () => {
             const services = await servicesOf(config());
             return { gate: services.gate, services };
@@ -78,11 +78,11 @@ function registerEndpoint({ area, name, route, methods }: FunctionIndex["endpoin
           log: createLogger(logLevel(config())),
           within: (requestId, work) => {
             setSpanAttributes({ "request.id": requestId });
-            return withinInvocation(context, requestId, work);
+            return withLogContext(context, requestId, work);
           },
         });
         setSpanAttributes({ "http.response.status_code": answer.status });
-        return outgoing(answer);
+        return toResponse(answer);
       });
     },
   });
@@ -90,38 +90,40 @@ function registerEndpoint({ area, name, route, methods }: FunctionIndex["endpoin
 
 const randomness = systemRandomness();
 
-/** The process's one set of services. They are the larger part of the app, loaded when the first function needs them. */
-const wired = loadOnce(async (config: Config) => (await import("./services.ts")).createServices(config));
-let ready: Services | undefined;
+/**
+ * Returns the services of the process. They are most of the app's code and are loaded with the first request that needs them.
+ */
+const createOnce = loadOnce(async (config: Config) => (await import("./services.ts")).createServices(config));
+let currentServices: Services | undefined;
 async function servicesOf(config: Config): Promise<Services> {
-  ready = await wired(config);
-  return ready;
+  currentServices = await createOnce(config);
+  return currentServices;
 }
 
-/** Recording of what the process does, begun before anything of it. Its library is loaded only where a collector is named. */
-const recording = loadOnce(async (endpoint: string, config: Config) =>
+/** Starts telemetry before the first invocation. Its library is loaded only if a collector is configured. */
+const startOnce = loadOnce(async (endpoint: string, config: Config) =>
   (await import("./telemetry.ts")).startTelemetry(endpoint, config, createLogger(logLevel(config))),
 );
 let telemetry: Telemetry | undefined;
-async function started(config: Config): Promise<void> {
+async function ensureTelemetry(config: Config): Promise<void> {
   const { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint } = config;
-  if (endpoint !== undefined) telemetry = await recording(endpoint, config);
+  if (endpoint !== undefined) telemetry = await startOnce(endpoint, config);
 }
 
-/** The setting as last read, so that a change takes effect without a restart. */
-const logLevel = (config: Config) => () => ready?.settings.current()?.logLevel ?? config.LOG_LEVEL ?? "INFO";
+/** Reads the setting on every call, so that changes take effect without a restart. */
+const logLevel = (config: Config) => () => currentServices?.settings.current()?.logLevel ?? config.LOG_LEVEL ?? "INFO";
 
-/** Does a timer's or queue's work; the invocation id is the request id of all that it writes and logs. */
-async function inInvocation(
-  piece: SpanOptions,
+/** Runs a timer or queue handler. The invocation ID is the request ID in logs and in the audit log. */
+async function runInvocation(
+  span: SpanOptions,
   context: InvocationContext,
   config: Config,
   work: (invocation: Invocation) => Promise<void>,
 ): Promise<void> {
-  await started(config);
+  await ensureTelemetry(config);
   const requestId = context.invocationId;
-  await withSpan({ ...piece, attributes: { ...piece.attributes, "request.id": requestId } }, () =>
-    withinInvocation(context, requestId, async () => {
+  await withSpan({ ...span, attributes: { ...span.attributes, "request.id": requestId } }, () =>
+    withLogContext(context, requestId, async () => {
       const services = await servicesOf(config);
       const inserted = new Date(String(context.triggerMetadata?.insertionTime));
       await work({
@@ -136,7 +138,7 @@ async function inInvocation(
   );
 }
 
-const incoming = (request: HttpRequest) => ({
+const toRequest = (request: HttpRequest) => ({
   method: request.method,
   url: request.url,
   headers: request.headers as unknown as Headers,
@@ -144,8 +146,8 @@ const incoming = (request: HttpRequest) => ({
   bytes: async () => new Uint8Array(await request.arrayBuffer()),
 });
 
-/** The platform's types know no bytes as a body, its library does. */
-const outgoing = ({ status, headers, cookies, body }: Answer): HttpResponseInit => ({
+/** The platform's library accepts bytes as the body, but its types don't allow them. */
+const toResponse = ({ status, headers, cookies, body }: Answer): HttpResponseInit => ({
   status,
   headers,
   ...(cookies.length > 0 && { cookies }),

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { pageOfAll, pageParameters, pageRequest } from "../shared/platform/http/paging.ts";
+import { PageQuery, pageOfAll, pageRequest, pageView } from "../shared/platform/http/paging.ts";
 import { Deleted, deleted, ok, resource } from "../shared/platform/http/reply.ts";
 import { DUE_QUEUE, DueMessage } from "../shared/rotation/automatic.ts";
 import { orderOf } from "../shared/rotation/matches.ts";
@@ -15,7 +15,7 @@ import {
 } from "../shared/rotation/matches-api.ts";
 import { Policy, PolicyChange } from "../shared/rotation/policies-api.ts";
 import { policyView } from "../shared/rotation/policy-view.ts";
-import { endpoint, poison, queue, timer } from "./kit.ts";
+import { endpoint, poison, queue, timer } from "./declare.ts";
 
 const tag = "Rotation";
 const params = z.object({ app_id: clientId });
@@ -31,12 +31,12 @@ const listRotationMatches = endpoint({
   access: "user",
   tier: "pro",
   params,
-  query: z.strictObject(pageParameters),
+  query: PageQuery,
   responds: { 200: RotationMatchList },
   handle: async ({ params, query, services }) => {
     const { matches, coverage } = await services.matches.of(params.app_id);
     const page = pageOfAll(matches, pageRequest(query), orderOf);
-    return ok({ ...page, items: page.items.map(matchView), coverage });
+    return ok({ ...pageView(page, matchView), coverage });
   },
 });
 

@@ -1,4 +1,4 @@
-import { pageOf, pageRequest, requireOrder } from "../shared/platform/http/paging.ts";
+import { pageOf, pageRequest, pageView, requireOrder } from "../shared/platform/http/paging.ts";
 import { created, ok } from "../shared/platform/http/reply.ts";
 import {
   FinishRequest,
@@ -13,7 +13,7 @@ import {
 } from "../shared/rotation/api.ts";
 import { namedPlaces } from "../shared/rotation/named-places.ts";
 import { ROTATION_QUEUE, RotationMessage } from "../shared/rotation/rotation.ts";
-import { endpoint, poison, queue, timer } from "./kit.ts";
+import { endpoint, poison, queue, timer } from "./declare.ts";
 
 const tag = "Rotation";
 const base = "api/automation/rotation";
@@ -74,18 +74,23 @@ const getRotation = endpoint({
   handle: async ({ params, services }) => ok(rotationView(await services.rotations.get(params.rotation_id))),
 });
 
-const cancelRotation = endpoint({
-  name: "cancelRotation",
-  method: "POST",
-  route: `${base}/rotations/{rotation_id}/cancel`,
-  summary: "Cancel a rotation",
-  description: `Restores the previous values and removes the new secret. Not possible once the old secret is being removed (409). ${LICENSED}`,
+/** Declaration that the operators' actions on a rotation share. */
+const rotationAction = {
   tag,
   access: "operator",
   tier: "core",
   params: RotationParams,
   responds: { 200: RotationView },
   problems: ["licenseRequired", "conflict"],
+} as const;
+
+const cancelRotation = endpoint({
+  name: "cancelRotation",
+  method: "POST",
+  route: `${base}/rotations/{rotation_id}/cancel`,
+  summary: "Cancel a rotation",
+  description: `Restores the previous values and removes the new secret. Not possible once the old secret is being removed (409). ${LICENSED}`,
+  ...rotationAction,
   handle: async ({ params, caller, services }) =>
     ok(rotationView(await services.rotations.cancel(params.rotation_id, caller))),
 });
@@ -96,12 +101,7 @@ const retryRotation = endpoint({
   route: `${base}/rotations/{rotation_id}/retry`,
   summary: "Retry a rotation that needs attention",
   description: LICENSED,
-  tag,
-  access: "operator",
-  tier: "core",
-  params: RotationParams,
-  responds: { 200: RotationView },
-  problems: ["licenseRequired", "conflict"],
+  ...rotationAction,
   handle: async ({ params, caller, services }) =>
     ok(rotationView(await services.rotations.retry(params.rotation_id, caller))),
 });
@@ -141,7 +141,7 @@ const listRotations = endpoint({
     const subject = query.appId ?? query.assetId;
     const filter = { status: query.status, subject, start: query.start_date, end: query.end_date };
     const page = await services.rotations.history(filter, pageRequest(query));
-    return ok({ ...page, items: page.items.map(rotationSummaryView) });
+    return ok(pageView(page, rotationSummaryView));
   },
 });
 

@@ -14,18 +14,11 @@ import {
   SettingList,
   titled,
 } from "../shared/settings/api.ts";
-import {
-  CATEGORIES,
-  CATEGORY_NAMES,
-  type Category,
-  defaultsOf,
-  keysOf,
-  SETTING_KEYS,
-} from "../shared/settings/definitions.ts";
+import { CATEGORY_NAMES, type Category, defaultsOf, keysOf, SETTING_KEYS } from "../shared/settings/definitions.ts";
 import { HISTORY_TYPES, type HistoryType } from "../shared/settings/retention.ts";
 import type { Described, SettingDescription } from "../shared/settings/settings.ts";
 import { ScopeChange, scopeChangeView } from "../shared/subscriptions/api.ts";
-import { endpoint, timer } from "./kit.ts";
+import { endpoint, timer } from "./declare.ts";
 import type { Services } from "./services.ts";
 
 const tag = "Settings";
@@ -37,13 +30,13 @@ const scopeChange = {
 };
 const FeatureSetting = Setting.extend(scopeChange).meta({ id: "FeatureSetting" });
 
-/** What is watched once the override of `watchAll` is gone. */
+/** Returns the scope change of removing the override of `watchAll`. */
 async function scopeAfterReset({ settings, subscriptions }: Services) {
   const { value } = await settings.afterRemoval("features", "watchAll");
   return { scopeChange: scopeChangeView(await subscriptions.previewWatchAll(value === true)) };
 }
 
-const withEtag = (etag: string, json: unknown) => ({ ...ok(json), headers: { ETag: etag } });
+const withEtag = <Json>(etag: string, json: Json) => ({ ...ok(json), headers: { ETag: etag } });
 
 const getAllSettings = endpoint({
   name: "getAllSettings",
@@ -55,9 +48,9 @@ const getAllSettings = endpoint({
   tier: "core",
   responds: { 200: AllSettings },
   handle: async ({ services }) => {
-    const all = await services.settings.describeAll();
-    const byMember = CATEGORY_NAMES.map((category) => [CATEGORIES[category], all.settings[category]] as const);
-    return withEtag(all.etag, { licenseTier: await services.licensing.tier(), ...Object.fromEntries(byMember) });
+    const { etag, settings } = await services.settings.describeAll();
+    const { "alert-defaults": alertDefaults, "compliance-policy": compliancePolicy, ...others } = settings;
+    return withEtag(etag, { licenseTier: await services.licensing.tier(), ...others, alertDefaults, compliancePolicy });
   },
 });
 
@@ -71,7 +64,7 @@ const removeAllOverrides = endpoint({
   access: "admin",
   tier: "core",
   conditional: true,
-  query: previewQuery("the settings that have an override."),
+  query: previewQuery("returns the settings that have an override."),
   example: { query: { preview: "true" } },
   responds: {
     200: z
@@ -116,12 +109,12 @@ const updateCategory = (category: Category) =>
     method: "PUT",
     route: `api/settings/${category}`,
     summary: `Override settings of the category ${category}`,
-    description: takes(category),
+    description: updateDescription(category),
     tag,
     access: "admin",
     tier: "core",
     conditional: true,
-    query: previewQuery("the settings as they are."),
+    query: previewQuery("returns the current settings."),
     body: categoryChanges(category),
     example: { query: { preview: "true" }, body: defaultsOf(category) },
     responds: { 200: SettingList },
@@ -133,21 +126,24 @@ const updateCategory = (category: Category) =>
     },
   });
 
-const takes = (category: Category): string =>
-  `Any of ${keysOf(category).join(", ")}; all are taken or none. Every instance feels it within 30 seconds.`;
+const updateDescription = (category: Category): string =>
+  `Accepts any subset of ${keysOf(category).join(", ")}. If one value is invalid, nothing is saved. All instances apply changes within 30 seconds.`;
 
-/** Switching `watchAll` decides what is watched, so its answer says what leaves. */
+/**
+ * The category `features` has its own endpoint: changing `watchAll` changes the scope, so the response contains the scope
+ * change.
+ */
 const updateFeatures = endpoint({
   name: "updateFeaturesSettings",
   method: "PUT",
   route: "api/settings/features",
   summary: "Override settings of the category features",
-  description: `${takes("features")} If watchAll is included, its setting reports in scopeChange which assets left the scope and which returned.`,
+  description: `${updateDescription("features")} If watchAll is included, its setting reports in scopeChange which assets left the scope and which returned.`,
   tag,
   access: "admin",
   tier: "core",
   conditional: true,
-  query: previewQuery("the settings as they are, and what watchAll would change."),
+  query: previewQuery("returns the current settings and the scope change of watchAll."),
   body: categoryChanges("features"),
   example: {
     query: { preview: "true" },
@@ -172,7 +168,7 @@ const updateFeatures = endpoint({
   },
 });
 
-/** A pair per category, since a parameter in the last part would also match `api/settings/all`. */
+/** Each category has its own routes, because a route parameter would also match `api/settings/all`. */
 const categoryEndpoints: Endpoint<Services>[] = CATEGORY_NAMES.flatMap((category) => [
   readCategory(category),
   category === "features" ? updateFeatures : updateCategory(category),
@@ -193,7 +189,7 @@ const removeOverride = endpoint({
     category: z.string().meta({ enum: CATEGORY_NAMES }),
     key: z.string().meta({ enum: SETTING_KEYS }),
   }),
-  query: previewQuery("the setting as it would be."),
+  query: previewQuery("returns the setting without its override."),
   example: { query: { preview: "true" } },
   responds: {
     200: z

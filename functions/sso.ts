@@ -17,17 +17,17 @@ import {
 } from "../shared/sso/api.ts";
 import { BINDING_COOKIES } from "../shared/sso/sign-in-requests.ts";
 import type { Redirection } from "../shared/sso/sign-ins.ts";
-import { endpoint } from "./kit.ts";
+import { endpoint } from "./declare.ts";
 
 const tag = "Single sign-on";
 
-const redirected = ({ location, cookies }: Redirection): Reply => ({
+const redirected = ({ location, cookies }: Redirection): Reply<never> => ({
   status: 302,
   headers: { Location: location },
   cookies,
 });
 
-/** What the browser says it is, as the list of sessions shows it. */
+/** The browser's own description, which the list of sessions shows. */
 const userAgentOf = (headers: Headers): string | undefined => headers.get("user-agent")?.slice(0, 200);
 
 const getStatus = endpoint({
@@ -101,7 +101,7 @@ const deleteConfiguration = endpoint({
   access: "admin",
   tier: "pro",
   conditional: true,
-  query: previewQuery("it is only looked whether it could be switched off."),
+  query: previewQuery("returns 404 if single sign-on is not configured."),
   example: { query: { preview: "true" } },
   responds: { 200: SsoSwitchedOff },
   problems: ["notFound"],
@@ -123,7 +123,7 @@ const discover = endpoint({
   access: "open",
   tier: "pro",
   body: SsoDiscovery,
-  // Nobody's: it is sent as it stands by whoever tries the endpoint out.
+  // Resolves to no provider, because `/docs` sends the example unchanged.
   example: { body: { issuerUrl: "https://login.acme.invalid" } },
   responds: { 200: SsoDiscovered },
   handle: async ({ body, caller, services }) => ok(await services.sso.discover(body.issuerUrl, caller)),
@@ -202,7 +202,7 @@ const samlCallback = endpoint({
       cookie: cookieOf(headers, BINDING_COOKIES.saml.name),
       userAgent: userAgentOf(headers),
     };
-    // 303: the browser goes on with GET.
+    // 303 makes the browser follow the redirect with GET.
     return { ...redirected(await services.sso.complete(arrival, origin, caller)), status: 303 };
   },
 });

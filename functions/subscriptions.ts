@@ -14,7 +14,7 @@ import {
   SubscriptionQuery,
   subscriptionId,
 } from "../shared/subscriptions/api.ts";
-import { endpoint, timer } from "./kit.ts";
+import { endpoint, timer } from "./declare.ts";
 import type { Services } from "./services.ts";
 
 const tag = "Subscriptions";
@@ -56,7 +56,7 @@ const addSubscription = endpoint({
   route: "subscriptions",
   summary: "Add a subscription",
   description:
-    "Names the subscription and watches it even if watchAll is false. Adding a subscription never reduces what is watched; see `watching`. Use POST /subscriptions/{subscription_id}/test to test access.",
+    "Names the subscription and watches it even if watchAll is false. Adding a subscription never stops the monitoring of others; see `watching`. Use POST /subscriptions/{subscription_id}/test to test access.",
   tag,
   access: "admin",
   tier: "core",
@@ -75,7 +75,7 @@ const removeSubscription = endpoint({
   route: "subscriptions/{subscription_id}",
   summary: "Remove a subscription that was added",
   description:
-    "If watchAll is true or AZURE_SUBSCRIPTION_IDS names the subscription, it loses its name and stays watched. Otherwise its vaults and assets leave counts, score and alerts at once and are marked outOfScope. They are deleted after outOfScopeRetentionDays, or at once with forget=true. Adding the subscription again restores what was not deleted. Returns 409 if only AZURE_SUBSCRIPTION_IDS names it, or if it was never added; with forget=true, only if it is still watched or accessible. If a call is interrupted, repeat it.",
+    "If watchAll is true or AZURE_SUBSCRIPTION_IDS names the subscription, it loses its name and stays watched. Otherwise its vaults and assets leave counts, score and alerts at once and are marked outOfScope. They are deleted after outOfScopeRetentionDays, or at once with forget=true. Adding the subscription again restores assets that were not deleted. Returns 409 if only AZURE_SUBSCRIPTION_IDS names it, or if it was never added; with forget=true, only if it is still watched or accessible. If a call is interrupted, repeat it.",
   tag,
   access: "admin",
   tier: "core",
@@ -116,7 +116,7 @@ export const endpoints: Endpoint<Services>[] = [
 ];
 
 export const timers = [
-  // What environment and App Configuration change, no request tells of.
+  // Changes of environment variables and of App Configuration are not requests, so a timer detects them.
   timer({
     name: "refreshScope",
     schedule: "20 4,14,24,34,44,54 * * * *",

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { pageOf, pageParameters, pageRequest } from "../shared/platform/http/paging.ts";
+import { PageQuery, pageOf, pageRequest, pageView } from "../shared/platform/http/paging.ts";
 import { created, Deleted, deleted, ok, resource } from "../shared/platform/http/reply.ts";
 import {
   entryView,
@@ -24,7 +24,7 @@ import {
 } from "../shared/sync/api.ts";
 import { PROVIDERS } from "../shared/sync/providers/providers.ts";
 import { CONFIGURED_QUEUE, ConfiguredMessage, RUN_QUEUE, RunMessage } from "../shared/sync/record.ts";
-import { endpoint, poison, queue, timer } from "./kit.ts";
+import { endpoint, poison, queue, timer } from "./declare.ts";
 
 const tag = "Sync";
 const RECORDS = "api/automation/sync/records";
@@ -79,7 +79,7 @@ const listRecords = endpoint({
     const { state, target_provider: targetProvider, source_vault: sourceVault, source_secret: sourceSecret } = query;
     const filter = { state, targetProvider, sourceVault, sourceSecret };
     const page = await services.sync.list(filter, pageRequest(query));
-    return ok({ ...page, items: page.items.map(recordView) });
+    return ok(pageView(page, recordView));
   },
 });
 
@@ -203,12 +203,12 @@ const listHistory = endpoint({
   access: "user",
   tier: "core",
   params: recordParams,
-  query: z.strictObject(pageParameters),
+  query: PageQuery,
   problems: ["conflict", "licenseRequired"],
   responds: { 200: pageOf(SyncEntryView, "SyncHistory") },
   handle: async ({ params, query, services }) => {
     const page = await services.sync.history(params.record_id, pageRequest(query));
-    return ok({ ...page, items: page.items.map(entryView) });
+    return ok(pageView(page, entryView));
   },
 });
 

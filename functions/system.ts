@@ -2,9 +2,9 @@ import * as z from "zod";
 import { FailedMessageList, failedMessageView } from "../shared/messages/api.ts";
 import { IdentityView, identityView } from "../shared/platform/azure/api.ts";
 import { Health } from "../shared/platform/http/api.ts";
-import { pageParameters, pageRequest } from "../shared/platform/http/paging.ts";
+import { PageQuery, pageRequest, pageView } from "../shared/platform/http/paging.ts";
 import { ok } from "../shared/platform/http/reply.ts";
-import { endpoint } from "./kit.ts";
+import { endpoint } from "./declare.ts";
 
 const health = endpoint({
   name: "health",
@@ -53,15 +53,16 @@ const listFailedMessages = endpoint({
   method: "GET",
   route: "system/failed-messages",
   summary: "List messages between the service's functions that failed permanently",
-  description: "Newest first, for thirty days. Each is also recorded in the audit log as queue.messageFailed.",
+  description:
+    "Returns the failed messages of the last 30 days, newest first. The audit log also records each as queue.messageFailed.",
   tag: "System",
   access: "user",
   tier: "core",
-  query: z.strictObject(pageParameters),
+  query: PageQuery,
   responds: { 200: FailedMessageList },
   handle: async ({ query, services }) => {
     const page = await services.failedMessages.list(pageRequest(query));
-    return ok({ ...page, items: page.items.map(failedMessageView) });
+    return ok(pageView(page, failedMessageView));
   },
 });
 

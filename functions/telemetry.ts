@@ -1,4 +1,4 @@
-/** Sends what `shared/platform/telemetry.ts` records to the collector that the configuration names, as OTLP over HTTP. */
+/** Exports the traces and metrics of `shared/platform/telemetry.ts` to the configured collector, as OTLP over HTTP. */
 import { randomUUID } from "node:crypto";
 import { context, DiagLogLevel, diag, metrics, propagation, trace } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
@@ -12,27 +12,29 @@ import type { Config } from "../shared/platform/config/config.ts";
 import type { Logger } from "../shared/platform/runtime.ts";
 
 export interface Telemetry {
-  /** Sends what is recorded and not sent yet; for the end of the process. */
+  /** Exports everything that was recorded so far. Called when the process terminates. */
   flush(): Promise<void>;
 }
 
-/** @param endpoint - The collector's address, without `/v1/traces`. Its headers are the library's own: `OTEL_EXPORTER_OTLP_HEADERS`. */
+/**
+ * @param endpoint - URL of the collector, without `/v1/traces`. The library reads headers from `OTEL_EXPORTER_OTLP_HEADERS`.
+ */
 export function startTelemetry(
   endpoint: string,
   config: Pick<Config, "OTEL_BSP_SCHEDULE_DELAY" | "OTEL_METRIC_EXPORT_INTERVAL">,
   log: Logger,
 ): Telemetry {
-  const failed = (message: string) => log.warn("Telemetry could not be sent", { reason: message.slice(0, 200) });
-  const silent = () => {};
+  const logFailure = (message: string) => log.warn("Telemetry could not be sent", { reason: message.slice(0, 200) });
+  const ignore = () => {};
   diag.setLogger(
-    { error: failed, warn: failed, info: silent, debug: silent, verbose: silent },
+    { error: logFailure, warn: logFailure, info: ignore, debug: ignore, verbose: ignore },
     { logLevel: DiagLogLevel.WARN },
   );
   const instance = { "service.name": "credential-lifecycle", "service.instance.id": randomUUID() };
   const resource = defaultResource().merge(resourceFromAttributes(instance));
   const traces = new TracerProvider({
     resource,
-    // A caller may say which trace its request belongs to, and not that it is to be left out.
+    // Callers can set the trace ID of a request, but can't disable its recording.
     sampler: new AlwaysOnSampler(),
     spanProcessors: [
       new BatchSpanProcessor({
@@ -45,7 +47,7 @@ export function startTelemetry(
     resource,
     readers: [
       new PeriodicExportingMetricReader({
-        // Instances come and go: each tells what came since it last told, and none repeats an old value.
+        // Instances start and stop at any time, so each exports deltas instead of totals.
         exporter: new OTLPMetricExporter({
           url: `${endpoint}/v1/metrics`,
           temporalityPreference: AggregationTemporalityPreference.DELTA,

@@ -2,9 +2,9 @@ import * as z from "zod";
 import { AccountView, NewUser, RefusedIdentity, UserChange } from "../shared/access/api.ts";
 import { requireInteractive } from "../shared/platform/http/admission.ts";
 import type { Endpoint } from "../shared/platform/http/endpoint.ts";
-import { pageOf, pageParameters, pageRequest } from "../shared/platform/http/paging.ts";
+import { PageQuery, pageOf, pageRequest } from "../shared/platform/http/paging.ts";
 import { created, Deleted, deleted, ok, resource } from "../shared/platform/http/reply.ts";
-import { endpoint } from "./kit.ts";
+import { endpoint } from "./declare.ts";
 import type { Services } from "./services.ts";
 
 const tag = "Users";
@@ -15,11 +15,11 @@ const listUsers = endpoint({
   method: "GET",
   route: "auth/users",
   summary: "List users",
-  description: "Ordered by name.",
+  description: "Returns users ordered by name.",
   tag,
   access: "admin",
   tier: "pro",
-  query: z.strictObject(pageParameters),
+  query: PageQuery,
   responds: { 200: pageOf(AccountView, "UserAccountList") },
   handle: async ({ query, services }) => ok(await services.access.users.list(pageRequest(query))),
 });
@@ -98,7 +98,7 @@ const deleteUser = endpoint({
   tier: "pro",
   conditional: true,
   params,
-  example: { params: { user_id: "nobody.here" } },
+  example: { params: { user_id: "no.such.user" } },
   responds: { 200: Deleted },
   problems: ["notFound", "conflict"],
   handle: async ({ params, caller, ifMatch, services }) => {
@@ -127,11 +127,11 @@ const listRefusedIdentities = endpoint({
   method: "GET",
   route: "auth/sso/refused",
   summary: "List identities that SSO blocks",
-  description: "Identities of deleted users, ordered by ID.",
+  description: "Returns identities of deleted users, ordered by ID.",
   tag,
   access: "admin",
   tier: "pro",
-  query: z.strictObject(pageParameters),
+  query: PageQuery,
   responds: { 200: pageOf(RefusedIdentity, "RefusedIdentityList") },
   handle: async ({ query, services }) => ok(await services.access.identities.refusals(pageRequest(query))),
 });

@@ -1,4 +1,4 @@
-/** Manages the users of a deployment, in every tier. See HELP. What it does is entered in the audit log as done by `system`. */
+/** Manages the users of a deployment, in every tier. See HELP. The audit log records changes with the actor `system`. */
 import { randomBytes } from "node:crypto";
 import { createInterface } from "node:readline/promises";
 import { Writable } from "node:stream";
@@ -16,28 +16,28 @@ import { validationMessage } from "../../shared/platform/validation-message.ts";
 
 const HELP = `npm run user -- COMMAND [--username NAME] [options]
 
-Manages the users of the service that \`npm start\` runs, or of the one whose settings the environment has.
+Manages the users of the service that \`npm start\` runs, or of the deployment that the environment variables configure.
 
-  list                                  every user: name, role, state, last sign-in, e-mail address, source, locked until
-  help                                  this
-  create   --role ROLE --email ADDRESS  a new user; the role is user when none is given
-  role     --role ROLE                  another role
-  disable                               no sign-in any more
-  enable                                sign-in again
-  unlock                                forgets failed sign-ins
-  password                              another password
-  delete                                removes the user
-  tokens                                every API token: id, user, name, role, expiry, last day of use
-  end-tokens                            ends all API tokens of the user
-  sessions                              the user's sessions of browsers: id, sign-in, end when idle, end, how, address
-  end-sessions                          ends the user's sessions of browsers
+  list                                  lists users: name, role, state, last sign-in, e-mail address, source, locked until
+  help                                  prints this help
+  create   --role ROLE --email ADDRESS  creates a user; the default role is user
+  role     --role ROLE                  changes the role
+  disable                               blocks sign-in
+  enable                                allows sign-in again
+  unlock                                clears failed sign-ins
+  password                              sets a new password
+  delete                                deletes the user
+  tokens                                lists API tokens: id, user, name, role, expiry, last day of use
+  end-tokens                            revokes all API tokens of the user
+  sessions                              lists browser sessions: id, sign-in, idle end, end, method, address
+  end-sessions                          ends all browser sessions of the user
 
-Roles: ${ROLES.join(", ")}. A new role, a new password, disabling and deleting end the user's tokens and sessions at once;
-all but the role end the API tokens, too. Whoever gets a password here must choose another one at the next sign-in.
-The last active administrator with a password can't be demoted, disabled or deleted.
-Users of single sign-on have no password here.
-create and password ask for the password at a terminal, and otherwise read the first line of standard input;
-with --generate, or when that is empty, one is made and printed, this once.`;
+Roles: ${ROLES.join(", ")}.
+Changing the role or password, disabling and deleting end the user's tokens and sessions at once. All but a change of the
+role also revoke the API tokens. A user with a password from this command must change it at the next sign-in.
+You can't demote, disable or delete the last active administrator with a password. Users of single sign-on have no password.
+create and password prompt for the password on a terminal, and otherwise read the first line of standard input.
+With --generate, or if the input is empty, they generate a password and print it once.`;
 
 const OPTIONS = {
   username: { type: "string" },
@@ -59,10 +59,10 @@ const New = Named.extend({ username: NewUsername, role: z.enum(ROLES).default("u
 
 type Command = (access: Access, options: Options, caller: Caller) => Promise<void>;
 
-/** Who lists what is another user's. */
+/** The actor of lists that contain other users' tokens and sessions. */
 const ADMINISTRATOR: Actor = { username: "system", role: "admin", credential: { kind: "entra" } };
 
-/** Reads a list to its end. */
+/** Yields the items of all pages of a list. */
 async function* all<T>(list: (page: PageRequest) => Promise<Page<T>>): AsyncGenerator<T> {
   let cursor: string | undefined;
   do {
@@ -81,47 +81,47 @@ const COMMANDS: Record<string, Command> = {
   },
 
   async create({ users }, options, caller) {
-    const { username, role, email } = checked(New, options);
-    const { password, made } = await choosePassword(options);
+    const { username, role, email } = validated(New, options);
+    const { password, generated } = await choosePassword(options);
     const user = await users.create({ username, role, email, password }, caller);
-    console.log(`Made the user ${user.username} with the role ${user.role}.`);
-    if (made) console.log(`Password, shown only now: ${password}`);
+    console.log(`Created the user ${user.username} with the role ${user.role}.`);
+    if (generated) console.log(`Password, shown only once: ${password}`);
   },
 
   async password({ users }, options, caller) {
-    const { username } = checked(Named, options);
+    const { username } = validated(Named, options);
     await users.get(username);
-    const { password, made } = await choosePassword(options);
+    const { password, generated } = await choosePassword(options);
     const user = await users.update(username, { password }, undefined, caller);
-    console.log(`${user.username} has a new password; all tokens are ended.`);
-    if (made) console.log(`Password, shown only now: ${password}`);
+    console.log(`Changed the password of ${user.username}. All tokens and sessions ended.`);
+    if (generated) console.log(`Password, shown only once: ${password}`);
   },
 
   async role({ users }, options, caller) {
-    const { username, role } = checked(WithRole, options);
+    const { username, role } = validated(WithRole, options);
     const user = await users.update(username, { role }, undefined, caller);
-    console.log(`${user.username} has the role ${user.role}.`);
+    console.log(`Changed the role of ${user.username} to ${user.role}.`);
   },
 
   async disable({ users }, options, caller) {
-    const user = await users.update(checked(Named, options).username, { state: "disabled" }, undefined, caller);
-    console.log(`${user.username} is disabled; all tokens are ended.`);
+    const user = await users.update(validated(Named, options).username, { state: "disabled" }, undefined, caller);
+    console.log(`Disabled ${user.username}. All tokens and sessions ended.`);
   },
 
   async enable({ users }, options, caller) {
-    const user = await users.update(checked(Named, options).username, { state: "active" }, undefined, caller);
-    console.log(`${user.username} may sign in again.`);
+    const user = await users.update(validated(Named, options).username, { state: "active" }, undefined, caller);
+    console.log(`Enabled ${user.username}.`);
   },
 
   async unlock({ users }, options, caller) {
-    const user = await users.unlock(checked(Named, options).username, caller);
-    console.log(`The failed sign-ins of ${user.username} are forgotten.`);
+    const user = await users.unlock(validated(Named, options).username, caller);
+    console.log(`Unlocked ${user.username}.`);
   },
 
   async delete({ users }, options, caller) {
-    const { username } = checked(Named, options);
+    const { username } = validated(Named, options);
     await users.remove(username, undefined, caller);
-    console.log(`${username} is deleted; all tokens are ended.`);
+    console.log(`Deleted ${username}. All tokens and sessions ended.`);
   },
 
   async tokens({ apiTokens }, { username }) {
@@ -132,13 +132,13 @@ const COMMANDS: Record<string, Command> = {
   },
 
   async "end-tokens"({ apiTokens }, options, caller) {
-    const { username } = checked(Named, options);
+    const { username } = validated(Named, options);
     await apiTokens.endAll(username, caller);
-    console.log(`The API tokens of ${username} are ended.`);
+    console.log(`Revoked the API tokens of ${username}.`);
   },
 
   async sessions({ users, sessions }, options) {
-    const { username } = await users.get(checked(Named, options).username);
+    const { username } = await users.get(validated(Named, options).username);
     for await (const session of all((page) => sessions.list(ADMINISTRATOR, username, page))) {
       const { id, createdAt, idleEndsAt, endsAt, by, address } = session;
       console.log([id, createdAt, idleEndsAt, endsAt, by, address ?? ""].join("\t"));
@@ -146,37 +146,37 @@ const COMMANDS: Record<string, Command> = {
   },
 
   async "end-sessions"({ users, sessions }, options, caller) {
-    const { username } = await users.get(checked(Named, options).username);
-    // All are read before the first ends, since that moves the pages.
+    const { username } = await users.get(validated(Named, options).username);
+    // Reads all pages first, because ending a session shifts the items of later pages.
     const ids: string[] = [];
     for await (const { id } of all((page) => sessions.list(ADMINISTRATOR, username, page))) ids.push(id);
     for (const id of ids) await sessions.end(ADMINISTRATOR, id, caller);
-    console.log(`${ids.length} sessions of ${username} are ended.`);
+    console.log(`Ended ${ids.length} sessions of ${username}.`);
   },
 };
 
-/** What the command needs of what was given; it ends, saying what is wrong, where that is not there. */
-function checked<S extends z.ZodObject>(schema: S, options: Options): z.output<S> {
+/** Returns the validated options of a command. Prints the problem and ends the process if an option is missing or invalid. */
+function validated<S extends z.ZodObject>(schema: S, options: Options): z.output<S> {
   if (options.username === undefined) usedWrong("--username is missing");
   const result = schema.safeParse(options, { error: validationMessage });
   if (result.success) return result.data;
   return usedWrong(result.error.issues.map((issue) => `${issue.path.join(".")} ${issue.message}`).join("; "));
 }
 
-async function choosePassword({ generate }: Options): Promise<{ password: string; made: boolean }> {
-  const given = generate ? "" : await readPassword();
-  if (given === "") return { password: randomBytes(18).toString("base64url"), made: true };
-  const problem = NewPassword.safeParse(given, { error: validationMessage }).error?.issues[0]?.message;
+async function choosePassword({ generate }: Options): Promise<{ password: string; generated: boolean }> {
+  const entered = generate ? "" : await readPassword();
+  if (entered === "") return { password: randomBytes(18).toString("base64url"), generated: true };
+  const problem = NewPassword.safeParse(entered, { error: validationMessage }).error?.issues[0]?.message;
   if (problem !== undefined) usedWrong(`password ${problem}`);
-  return { password: given, made: false };
+  return { password: entered, generated: false };
 }
 
-/** Without its line end; empty when nothing was typed. */
+/** Returns the first line of the input without its line end, or an empty text. */
 async function readPassword(): Promise<string> {
   if (!process.stdin.isTTY) return (await text(process.stdin)).split(/\r?\n/, 1)[0]!;
-  process.stderr.write("Password (empty to have one made): ");
-  const nowhere = new Writable({ write: (_chunk, _encoding, done) => done() });
-  const terminal = createInterface({ input: process.stdin, output: nowhere, terminal: true });
+  process.stderr.write("Password (leave empty to generate one): ");
+  const discard = new Writable({ write: (_chunk, _encoding, done) => done() });
+  const terminal = createInterface({ input: process.stdin, output: discard, terminal: true });
   try {
     return await terminal.question("");
   } finally {
@@ -190,7 +190,7 @@ async function main(): Promise<void> {
   const [name = "help", ...more] = positionals;
   if (name === "help") return console.log(HELP);
   const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
-  if (!command || more.length > 0) return usedWrong(`There is no command ${[name, ...more].join(" ")}`);
+  if (!command || more.length > 0) return usedWrong(`Unknown command: ${[name, ...more].join(" ")}`);
   const { createServices } = await import("../services.ts");
   const { access, randomness, clock } = createServices(loadConfig(process.env));
   await command(access, values, { actor: "system", requestId: randomness.ulid(clock.now()) });
@@ -201,7 +201,7 @@ try {
 } catch (error) {
   if (error instanceof Error && isUnclear(error)) {
     console.error(
-      `The storage account does not answer (${error.message}). Look at AzureWebJobsStorage and at the network. If the command was to change something, that may have been done: see with list.`,
+      `The storage account does not respond (${error.message}). Check AzureWebJobsStorage and the network. The change may have been saved: check with list.`,
     );
   } else if (error instanceof Problem || error instanceof ConfigError) console.error(error.message);
   else throw error;

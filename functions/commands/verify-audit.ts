@@ -1,4 +1,4 @@
-/** Verifies JSON exports of the audit log without the service. See HELP. */
+/** Verifies JSON exports of the audit log without access to the service. See HELP. */
 import type { KeyObject } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { gunzipSync } from "node:zlib";
@@ -8,12 +8,13 @@ import { type ExportVerification, verifyExport } from "../../shared/audit/verify
 
 const HELP = `npm run verify-audit -- --public-key KID:BASE64 [--public-key KID:BASE64]… FILE…
 
-Verifies JSON exports of the audit log, compressed or not, without the service. Give all parts of an export together.
+Verifies JSON exports of the audit log without access to the service. Files can be compressed with gzip.
+List all parts of an export.
 
-  --public-key KID:BASE64   a key that GET /audit/verify showed earlier, kept apart from the service; the export's own are
-                            not believed
+  --public-key KID:BASE64   a key from an earlier response of GET /audit/verify that you saved outside of the service.
+                            Keys in the export are not trusted.
 
-Ends with 0 when the log is intact, 1 when it is not, 2 when the command was used wrong, 3 when nothing in it is sealed.`;
+Exit codes: 0 intact, 1 not intact, 2 invalid arguments, 3 the export contains no sealed entries.`;
 const SHOWN_FINDINGS = 100;
 
 function readArguments(): { keys: Map<string, KeyObject>; files: string[] } {
@@ -24,7 +25,7 @@ function readArguments(): { keys: Map<string, KeyObject>; files: string[] } {
   const keys = new Map(
     (values["public-key"] ?? []).map((pair) => {
       const at = pair.indexOf(":");
-      if (at < 1) usedWrong("A public key is written as KID:BASE64");
+      if (at < 1) usedWrong("A public key must have the format KID:BASE64");
       try {
         return [pair.slice(0, at), publicKeyFrom(pair.slice(at + 1))];
       } catch (error) {
@@ -32,8 +33,8 @@ function readArguments(): { keys: Map<string, KeyObject>; files: string[] } {
       }
     }),
   );
-  if (keys.size === 0) usedWrong("Give the public key you trust: it is never taken from the export");
-  if (positionals.length === 0) usedWrong("Give the files of the export");
+  if (keys.size === 0) usedWrong("--public-key is missing. Keys in the export are not trusted");
+  if (positionals.length === 0) usedWrong("The files of the export are missing");
   return { keys, files: positionals };
 }
 
@@ -48,18 +49,18 @@ async function readExport(file: string): Promise<unknown> {
 }
 
 const VERDICTS = {
-  intact: "INTACT: nothing was changed, removed or inserted.",
-  notIntact: "NOT INTACT: the audit log was tampered with.",
-  nothingSealed: "NOTHING SEALED: no digest of a trusted key is in it, so nothing can be said of its entries.",
+  intact: "INTACT: no entry was changed, removed or inserted.",
+  notIntact: "NOT INTACT: entries were changed, removed or inserted.",
+  nothingSealed: "NOTHING SEALED: the export contains no digest of a trusted key, so its entries can't be verified.",
 };
 const EXIT_CODES = { intact: 0, notIntact: 1, nothingSealed: 3 };
 
 function report(result: ExportVerification): void {
   const { verdict, findings, entries, digests, sealedFrom, sealedUpTo, unsealed, purges, notes } = result;
   console.log(VERDICTS[verdict]);
-  const range = sealedFrom === null ? "" : `, of the intervals ${sealedFrom} to ${sealedUpTo}`;
+  const range = sealedFrom === null ? "" : `, intervals ${sealedFrom} to ${sealedUpTo}`;
   console.log(`Checked ${entries} entries against ${digests} digests${range}.`);
-  if (unsealed > 0) console.log(`${unsealed} entries were not sealed yet when this was exported.`);
+  if (unsealed > 0) console.log(`${unsealed} entries were not yet sealed at the time of the export.`);
   for (const { from, to, entries, actor, purgedAt } of purges) {
     console.log(`Purged: ${entries} entries from ${from} to ${to}, by ${actor} at ${purgedAt}.`);
   }
@@ -78,7 +79,7 @@ function report(result: ExportVerification): void {
 const { keys, files } = readArguments();
 const parts: unknown[] = [];
 for (const file of files) parts.push(await readExport(file));
-// What throws is no export of this service.
+// Throws if the file is not an export of this service.
 const result = await verifyExport(parts, keys).catch((error: Error) => usedWrong(error.message));
 report(result);
 process.exitCode = EXIT_CODES[result.verdict];

@@ -1,6 +1,6 @@
 import http from "node:http";
 
-/** What came back of a request, without its body. */
+/** A response without its body. */
 export interface Answered {
   /** 0 where the connection failed. */
   status: number;
@@ -10,7 +10,10 @@ export interface Answered {
   bytes: number;
 }
 
-/** One request by `node:http`, whose answer is read and dropped as it came: unpacking would cost the client more than asking. */
+/**
+ * Sends a request with `node:http` and discards the compressed body, because decompression would cost the client more than the
+ * request.
+ */
 export async function answered(
   agent: http.Agent,
   url: string,

@@ -8,13 +8,16 @@ import { atMost, equalTo, type Figure, peakMemory, processorTime, type Section }
 const APPS = 10_000;
 const CREDENTIALS = 15_000;
 const PER_PAGE = 999;
-/** Two lists of so many pages, since every application has a service principal, and that of the federated ones, which is empty. */
+/**
+ * Number of pages in the lists of applications and of service principals: each application has a service principal. The list of
+ * federated applications is empty.
+ */
 const PAGES = 2 * Math.ceil(APPS / PER_PAGE) + 1;
 const CHANGED = 10;
 /** By then what a run leaves to be done behind it, such as alerts, has been done. */
 const BEHIND_MS = 10_000;
 
-/** What a discovery of a large tenant's applications costs, first, unchanged, and of changes alone. */
+/** Measures the discovery of a large tenant's applications: the first one, an unchanged one, and one of changes only. */
 export async function applications(): Promise<Section> {
   const service = await Service.start({
     tableProxy: true,
@@ -25,7 +28,7 @@ export async function applications(): Promise<Section> {
   const graphCalls = () =>
     Object.entries(control.counts()).reduce((sum, [name, count]) => sum + (name.startsWith("graph.") ? count : 0), 0);
 
-  /** What one run costs, and what it says. */
+  /** Runs a discovery and returns its cost and its result. */
   async function measured(begin: () => Promise<unknown>) {
     const before = (await entries(service)).length;
     control.resetCounts();

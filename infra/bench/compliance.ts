@@ -18,7 +18,10 @@ const CHANGED: readonly (readonly [kind: AssetKind, count: number])[] = [
 
 const SEVERITIES = ["critical", "high", "medium", "low"];
 
-/** What a delta scan evaluates of a large company when 100 assets changed, and what answers about compliance cost there. */
+/**
+ * Measures the compliance evaluation of a delta scan with 100 changed assets, and the compliance endpoints, for a large
+ * company.
+ */
 export async function compliance(): Promise<Section> {
   const service = await Service.start({
     tableProxy: true,
@@ -117,7 +120,7 @@ export async function compliance(): Promise<Section> {
     ] as const) {
       const counts: number[] = [];
       for (const path of paths) {
-        // What a host keeps for 30 seconds, such as settings, may be asked for by the first of two.
+        // The first of two calls can include reads that the host caches for 30 seconds, such as settings.
         const two: number[] = [];
         for (const _ of [1, 2]) {
           const { status, tableRequests } = await service.admin("GET", path);
@@ -183,7 +186,7 @@ interface Evaluation {
   evaluated: number;
 }
 
-/** What the log says was evaluated by scans, oldest first; vaults whose assets stayed as they were are left out. */
+/** Returns the evaluations of scans from the log, oldest first. Vaults without changed assets are not included. */
 const evaluations = (service: Service): Evaluation[] =>
   service.hosts[0]!.lines.filter((line) => line.includes("A vault was evaluated {"))
     .map((line) => JSON.parse(line.slice(line.indexOf("{", line.indexOf("A vault was evaluated")))) as Evaluation)

@@ -19,7 +19,7 @@ const COUNTED = [
   "table requests of a call, by an API token",
 ];
 
-/** Scans of a day by the default schedules: four delta scans and a full one, and hours, in each of which the score is kept. */
+/** Daily scans of the default schedules: four delta scans and one full scan. The score is recorded every hour. */
 const SCANS = 5;
 const HOURS = 24;
 const DAYS = 30;

@@ -5,10 +5,10 @@ import { leaveSessionsUnused } from "../../test/support/users.ts";
 import { atMost, type Figure, type Section } from "./section.ts";
 import { bearer, loaded, loadedBy } from "./start-up.ts";
 
-/** Costs the same whoever asks. */
+/** The cost does not depend on the caller. */
 const PATH = "/alerts/rules";
 
-/** What a call costs by what it is authenticated with, and what the open endpoints of single sign-on load. */
+/** Measures a call by the type of its credential, and the open endpoints of single sign-on. */
 export async function credentials(): Promise<Section> {
   const service = await Service.start({
     tableProxy: true,

@@ -9,12 +9,12 @@ const SITES = Number(process.env.BENCH_SITES ?? 20_000);
 const SUBSCRIPTIONS = Math.ceil(SITES / 100);
 /** The configuration references of both lists of every site, and the sites of each subscription from Resource Graph. */
 const LEAST = 2 * SITES + SUBSCRIPTIONS;
-/** Pages of the list of subscriptions: the stand-in cloud's have so many entries. */
+/** Page size of the simulated cloud's list of subscriptions. */
 const LIST_PAGES = Math.ceil(SUBSCRIPTIONS / 100);
 /** For each subscription its vaults, which shows that it may be read, and what changed. */
 const LEAST_UNCHANGED = 2 * SUBSCRIPTIONS + LIST_PAGES;
 
-/** What a reading of the dependencies of many sites costs, in full, and of changes alone when there are none. */
+/** Measures dependency discovery of many sites: a full run, and a run of changes without any change. */
 export async function dependencies(): Promise<Section> {
   const service = await Service.start({
     company: { vaults: SUBSCRIPTIONS, secrets: 50, subscriptions: SUBSCRIPTIONS, sites: SITES },

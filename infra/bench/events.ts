@@ -6,16 +6,16 @@ import { atMost, type Section } from "./section.ts";
 const EVENTS = 10_000;
 /** The local storage's time for a message grows with the length of its queue, so no more than this many wait at once. */
 const WAITING = 400;
-/** Each new version is told of so many times, as a service may that delivers at least once. */
+/** Number of events for each new version. Event Grid can deliver an event more than once. */
 const COPIES = 100;
 const SECOND = 1000;
 const POLL_MS = 100;
-/** One vault has at most one look in so long: three in a burst of less than a minute. */
+/** Minimum time between two re-scans of a vault. A burst of less than a minute causes at most three. */
 const SPACING_MS = 30 * SECOND;
 
 const inSeconds = (milliseconds: number): string => `${Math.round(milliseconds / SECOND)} s`;
 
-/** What a burst of events for one vault costs, and how soon the last change is in the inventory. */
+/** Measures a burst of events for one vault, and the time until the last change is in the inventory. */
 export async function events(): Promise<Section> {
   const service = await Service.start({
     tableProxy: true,

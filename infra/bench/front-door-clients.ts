@@ -1,18 +1,18 @@
 /**
- * The crowd of the benchmark `frontDoor`, in a process of its own, so that what it spends is not waited for by who measures.
- * It does what its parent's messages say, one after the other, until it is told that it is enough, and ends by itself at its bounds.
+ * Clients of the benchmark `frontDoor`, in a process of their own so that they don't slow the measuring process. Executes the
+ * messages of its parent one after the other until the parent ends it or its limits are reached.
  */
 import http from "node:http";
 import { type Answered, answered } from "./answered.ts";
 
 export interface Crowd {
-  /** Of the service, on this machine. */
+  /** URL of the service on this machine. */
   url: string;
   /** The address each client says it comes from. */
   clients: string[];
-  /** What each of them asks for, one after the other, again and again, with no pause. */
+  /** Requests that each client repeats in this order, without a pause. */
   requests: CrowdRequest[];
-  /** Requests of one client at most, and milliseconds after which none is begun any more. */
+  /** Maximum number of requests of one client, and the milliseconds after which no request is started. */
   most: number;
   forMs: number;
 }

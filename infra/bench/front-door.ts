@@ -20,17 +20,20 @@ const SIGN_IN_LIMIT = 3;
 const HASHES = 3;
 const ROUNDS = 5;
 const ASKED = 60;
-/** Whoever asks for `/health` is no crowd. */
+/** Load on `/health` is not simulated. */
 const BETWEEN_ASKED_MS = 20;
 const HEALTH_LIMIT = 2;
 /** Until a crowd's connections are made and its first requests stand in line. */
 const GATHERING_MS = 1_000;
-/** What no measurement comes near: a crowd that ends by them is gone too soon, which is an error. */
+/** Limits of the clients. Measurements end earlier; clients that reach a limit are an error. */
 const CROWD_BOUNDS = { most: 20_000, forMs: 60_000 };
-/** Of a deployment that sets none. Whoever asks says where from, as if one more proxy stood before the service. */
+/** Default of a deployment. Clients set their addresses as if one more proxy were in front of the service. */
 const ENVIRONMENT = { RATE_LIMIT_PER_MINUTE: "60", RATE_LIMIT_PER_HOUR: "1000", TRUSTED_PROXY_HOPS: "2" };
 
-/** What a crowd of strangers does to a known user's sign-in, and readers of the documentation to `/health`. */
+/**
+ * Measures how sign-ins from unknown addresses delay a known user's sign-in, and how downloads of the documentation delay
+ * `/health`.
+ */
 export async function frontDoor(): Promise<Section> {
   const service = await Service.start({ env: ENVIRONMENT });
   const crowd = startCrowd(service);
@@ -111,7 +114,7 @@ export async function frontDoor(): Promise<Section> {
   }
 }
 
-/** What was measured, what the crowd got meanwhile, and the processor time of the functions process. */
+/** The measured durations, the responses of the clients, and the processor time of the functions process. */
 type Measured<T> = CrowdDone & { result: T; ms: number };
 
 function startCrowd(service: Service) {
@@ -156,7 +159,7 @@ async function documentation(url: string): Promise<Crowd["requests"]> {
   const texts = await Promise.all(pages.map(async (page) => await (await fetch(url + page)).text()));
   const files = texts.flatMap((text) => [...text.matchAll(/(?:src|href)="(\/docs\/files\/[^"]+)"/g)]);
   const paths = [...new Set([...pages, ...files.map(([, file]) => file!), "/openapi.json"])];
-  // What is made when it is first asked for is there.
+  // Warms up everything that is created on first use.
   for (const one of paths) await (await fetch(url + one)).arrayBuffer();
   return paths.map((one) => ({ method: "GET", path: one }));
 }
@@ -188,7 +191,7 @@ async function oneByOne(
   return taken;
 }
 
-/** What a crowd got, and what that cost the functions process. */
+/** The responses of the clients, and their cost in the functions process. */
 function described(crowds: Measured<unknown>[]): string {
   const of = (status: string) => sum(crowds.map(({ statuses }) => statuses[status] ?? 0));
   const all = sum(crowds.map(({ statuses }) => others(statuses)));

@@ -8,7 +8,7 @@ const COMPANY = { vaults: 571, secrets: 100, keys: 15, certificates: 25, bigVaul
 const ASSETS = 571 * 140 + 20_000;
 /** How often each query is asked. */
 const RUNS = 5;
-/** The totals of 572 vaults are the most of it. */
+/** Most of the bytes are the totals of 572 vaults. */
 const MAX_SUMMARY_BYTES = 1_048_576;
 const QUERIES = [
   "",
@@ -71,9 +71,9 @@ export async function large(): Promise<Section> {
 }
 
 /**
- * What one GET costs: table requests, with those of authentication, and processor time.
+ * Measures a GET: table requests including authentication, and processor time.
  *
- * @param maxBytes - Where it is given, what the tables' answers may have in all.
+ * @param maxBytes - Maximum size of all table responses.
  */
 async function costOf(
   service: Service,

@@ -1,7 +1,6 @@
 /**
- * What the benchmark `lean` compares the service with, in a process of its own: the same requests by `node:http` and
- * `node:https` with `JSON.parse` and `JSON.stringify`, as many side by side, and nothing else. It does what its parent's
- * messages say, one after the other.
+ * Baseline of the benchmark `lean`, in a process of its own: the same requests with the same concurrency by `node:http`,
+ * `node:https`, `JSON.parse` and `JSON.stringify`. Executes the messages of its parent one after the other.
  */
 import { createHmac, randomUUID } from "node:crypto";
 import http from "node:http";

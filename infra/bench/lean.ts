@@ -18,8 +18,8 @@ const WORKERS = 10;
 const MEASURED = MEASURED_COMPANY.subscriptions;
 const PREFIX_BEFORE = "before-";
 /**
- * As many other vaults, which both read first: a process compiles its code while it does its first work, and what that costs
- * is told by itself.
+ * Number of additional vaults that both read first. A process compiles its code during its first work, and that cost is
+ * reported separately.
  */
 const BEFORE = MEASURED.map(({ name, vaults = [] }) => ({
   name: `${name} before`,
@@ -28,11 +28,11 @@ const BEFORE = MEASURED.map(({ name, vaults = [] }) => ({
 const ROUNDS = Number(process.env.LEAN_ROUNDS ?? 5);
 /** The system counts processor time in hundredths of a second: https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html */
 const TICK_MS = 10;
-/** Of one sample, so that hundredths of a second are small beside it. */
+/** Minimum processor time of a sample, so that the clock's resolution does not matter. */
 const DELTAS = 3;
 const ASSETS = VAULTS * PER_VAULT;
 const IDLE_MS = 2_000;
-/** Between two looks at whether a scan has ended, whose times are taken from the host's log. */
+/** Interval of polls for the end of a scan. Durations are taken from the host's log. */
 const LOOK_MS = 250;
 /** `python3 -m venv .local/bench-python && .local/bench-python/bin/pip install azure-keyvault-keys azure-keyvault-secrets azure-keyvault-certificates` */
 const PYTHON = path.resolve(import.meta.dirname, "../../.local/bench-python/bin/python");
@@ -46,7 +46,7 @@ interface Sample {
   calls: number;
 }
 
-/** What a scan costs beside the same requests by a bare client, in turns, so that both meet the same machine. */
+/** Measures scans and the same requests by a bare client, alternately, so that both run under the same load. */
 export async function lean(): Promise<Section> {
   const bare: Record<Kind, Sample[]> = { delta: [], full: [], first: [] };
   const ours: Record<Kind, Sample[]> = { delta: [], full: [], first: [] };
@@ -187,7 +187,7 @@ function startBare(service: Service) {
 
 const LINE = /^\[([^\]]+)\].*(Executing|Executed) 'Functions\.(planScan|scanVault)'/;
 
-/** So many scans, one after the other. */
+/** Runs this many scans one after the other. */
 async function scans(service: Service, mode: "full" | "delta", times: number, idle: number, of = MEASURED) {
   const [host] = service.hosts;
   const names = of.map(({ name }) => name);
@@ -230,7 +230,7 @@ async function scans(service: Service, mode: "full" | "delta", times: number, id
   return { samples, receipts, handshakes };
 }
 
-/** What the host spends when nothing is done: on its fifty queues, which on the platform are the platform's to look at. */
+/** Processor time of the idle host. It polls fifty queues, which the platform does in production. */
 async function idleRate(service: Service): Promise<number> {
   const { pid } = service.hosts[0]!;
   await delay(2 * IDLE_MS);
@@ -260,7 +260,7 @@ async function assetRows(service: Service): Promise<object[]> {
   return rows;
 }
 
-/** Takes from every vault's row, and its copy, the hashes of what was answered. */
+/** Removes the hashes of the last responses from the row of every vault and from its copy. */
 async function forgetAnswers(service: Service): Promise<void> {
   const client = TableClient.fromConnectionString(service.azurite.connectionString(), "Vaults", {
     allowInsecureConnection: true,

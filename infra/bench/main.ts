@@ -86,8 +86,8 @@ for (const problem of problems) console.error(problem);
 process.exit(problems.length > 0 ? 1 : 0);
 
 /**
- * Answers are checked against the service's own description. Who is first asked for it loads what makes it, 30 MB in all,
- * which nobody does who is measured.
+ * Responses are compared with the OpenAPI document. The first request for the document loads its generator (30 MB), so no
+ * measured process serves it.
  */
 async function readDescription(): Promise<void> {
   const { Service } = await import("../../test/support/service.ts");

@@ -7,7 +7,7 @@ import { atMost, equalTo, type Figure, peakMemory, ratio, type Section } from ".
 const PART = Number(process.env.MEMORY_PART ?? 1);
 /** Only estates with these words in their names, such as `MEMORY_OF=vaults`. */
 const OF = process.env.MEMORY_OF ?? "";
-/** What an unchanged delta scan of 5,000 small vaults may read from tables, in MB: 12 kB a vault. */
+/** Maximum MB that an unchanged delta scan of 5,000 small vaults reads from tables: 12 kB for each vault. */
 const MAX_READ_MB = 60;
 const TIMEOUT_MS = 3_000_000;
 /** As in the templates. */

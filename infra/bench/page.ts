@@ -21,10 +21,7 @@ export function mergedPage(before: string, intro: string, names: string[], texts
   return `${[intro, ...parts].join("\n\n")}\n`;
 }
 
-/**
- * What is wrong with a measured section: bounds that do not hold, a section without any, and, beside a page, figures
- * or bounds that are not those of the page.
- */
+/** Measures the first full scan of a large estate, which reads and writes all assets. */
 export function problemsOf(name: string, section: Section, page?: string): string[] {
   const problems = section.figures
     .filter(({ bound }) => bound && !bound.holds)
@@ -42,7 +39,7 @@ export function problemsOf(name: string, section: Section, page?: string): strin
 const sectionIn = (page: string, name: string): string | undefined =>
   new RegExp(`<!-- ${name} -->[\\s\\S]*<!-- /${name} -->`).exec(page)?.[0];
 
-/** What a section's table measures and holds it to, without the figures themselves. */
+/** Returns the texts and bounds of a section's table, without the measured figures. */
 function rowsOf(text: string): string[] {
   const rows = text.split("\n").filter((line) => line.startsWith("| "));
   return rows.slice(2).map((row) => {

@@ -1,4 +1,4 @@
-/** What the functions process (app and host together) says of itself. */
+/** Memory and processor time of the functions process (app and host). */
 export interface ProcessFigures {
   /** URLs of the app's files loaded so far. */
   modules: string[];
@@ -12,7 +12,7 @@ export async function processFigures(url: string): Promise<ProcessFigures> {
   return (await (await fetch(`${url}/__host/modules`)).json()) as ProcessFigures;
 }
 
-/** What `work` gave, and the processor time the functions process spent meanwhile. */
+/** Returns the result of `work`, and the processor time that the functions process spent meanwhile. */
 export async function withProcessorTime<T>(url: string, work: () => Promise<T>): Promise<{ result: T; ms: number }> {
   const before = (await processFigures(url)).processorMs;
   const result = await work();

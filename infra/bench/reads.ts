@@ -29,10 +29,10 @@ const SIZES = (process.env.BENCH_ASSETS ?? "1000,100000").split(",").map(Number)
 /** In each vault, a fifth of them keys and certificates. */
 const ASSETS_PER_VAULT = 100;
 const SUBSCRIPTIONS = 8;
-/** Instants at which assets end are spread over so long, a tenth of them in the past. */
+/** Period over which expiry dates are distributed. A tenth of them is in the past. */
 const SPREAD_DAYS = 800;
 const RUNS = 20;
-/** What a question about 100,000 assets may cost, of what it costs about 1,000. */
+/** Maximum ratio of the cost of a query with 100,000 assets to its cost with 1,000. */
 const MOST = 1.3;
 
 const MOMENT = { now: START, criticalDays: 7, warningDays: 30 };
@@ -45,7 +45,7 @@ interface Cost {
   requests: number;
 }
 
-/** What questions about the whole inventory cost in processor time and bytes as it grows. */
+/** Measures the processor time and bytes of queries over inventories of different sizes. */
 export async function reads(): Promise<Section> {
   const costs: Map<string, Cost>[] = [];
   for (const size of SIZES) costs.push(await costsAt(size));
@@ -71,7 +71,7 @@ export async function reads(): Promise<Section> {
   };
 }
 
-/** What is bounded by the vault, and what reads little but when each vault was last listed. */
+/** Queries that read one vault, and queries that read only the time at which each vault was last listed. */
 const UNBOUNDED: ReadonlySet<string> = new Set(["assets of one vault", "metrics of assets"]);
 
 async function costsAt(size: number): Promise<Map<string, Cost>> {

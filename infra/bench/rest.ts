@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { parseCrontab } from "functions-host/ncrontab.ts";
+import { scheduleOf } from "../../functions/declare.ts";
 import { declarations } from "../../functions/functions.ts";
-import { scheduleOf } from "../../functions/kit.ts";
 import { loadConfig } from "../../shared/platform/config/config.ts";
 import { DAY_MS } from "../../shared/platform/time.ts";
 import { licence } from "../../test/support/licence.ts";
@@ -9,7 +9,7 @@ import { MEASURED_COMPANY, PER_VAULT, VAULTS } from "../../test/support/measured
 import { Service } from "../../test/support/service.ts";
 import { atMost, type Figure, type Section } from "./section.ts";
 
-/** What these begin is work of its own, which other benchmarks count. */
+/** Timers that start work which other benchmarks count. */
 const BEGIN_WORK = [
   "startDeltaScan",
   "startFullScan",
@@ -20,12 +20,12 @@ const BEGIN_WORK = [
 ];
 /** These send a message, which the host takes within five seconds. */
 const BY_MESSAGE = ["startReconciliation", "evaluateDueCompliance"];
-/** Timers of the host may fire while one is measured: of so many counts the least is its own. */
+/** Number of runs. Other timers of the host can run during a measurement, so the smallest count is used. */
 const ROUNDS = 3;
 const QUIET_MS = 300;
 const MESSAGE_MS = 6000;
 
-/** What the timers of a service cost in a day in which nothing changes. */
+/** Measures the timers of a service for a day without changes. */
 export async function rest(): Promise<Section> {
   const service = await Service.start({
     tableProxy: true,

@@ -5,7 +5,7 @@ export interface Figure {
   bound?: Bound;
 }
 
-/** What a figure is held to: `npm run bench -- --check` fails where it does not hold. */
+/** The bound of a figure: `npm run bench -- --check` fails if the figure exceeds it. */
 export interface Bound {
   /** As it stands in the table, such as `≤ 1.05`. */
   text: string;

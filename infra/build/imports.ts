@@ -20,6 +20,7 @@ export const LAYERS = [
     "platform/load-once.ts",
     "platform/pdf",
     "platform/runtime.ts",
+    "platform/sum.ts",
     "platform/telemetry.ts",
     "platform/time.ts",
     "platform/ulid.ts",

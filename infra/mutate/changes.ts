@@ -1,18 +1,18 @@
 import { parseSync, visitorKeys } from "oxc-parser";
 
-/** One change of one place in one file. */
+/** A change of one place in a file. The changed code is a mutant. */
 export interface Change {
   /** Path from the root. */
   file: string;
   line: number;
-  /** Where the text to be replaced begins and ends, in UTF-16 units. */
+  /** Start and end of the replaced text in UTF-16 units. */
   start: number;
   end: number;
   operator: string;
   replacement: string;
 }
 
-/** All changes of one node: a draw takes one of them. */
+/** All possible changes of one syntax node. A draw picks at most one of them. */
 export type Place = Change[];
 
 interface Node {
@@ -47,12 +47,12 @@ const METHODS: Record<string, string> = {
   startsWith: "endsWith",
   endsWith: "startsWith",
 };
-/** Calls that only write to a log or to a command's output. */
+/** Calls that write to a log or to the output of a command. */
 const LOG_CALL = /^(?:\w+\.)*(?:log|logger|console|context)\??\.(?:trace|debug|info|warn|error|log)$/;
-/** Members that hold text for people. */
+/** Members that contain text for users. */
 const TEXT_MEMBER = /^(?:summary|description|title|detail|message|remedy|tag|tags|example|examples|reason|text|help)$/;
 
-/** Every change that could be made in a file, each with its line. Comments, types, log lines and texts for people are left alone. */
+/** Returns all possible changes of a file. Comments, types, log lines and texts for users are not changed. */
 export function placesIn(file: string, text: string): Place[] {
   const { program } = parseSync(file, text);
   const lineStarts = [0, ...[...text.matchAll(/\n/g)].map((found) => found.index + 1)];
@@ -61,7 +61,7 @@ export function placesIn(file: string, text: string): Place[] {
   const places: Place[] = [];
 
   const visit = (node: Node, parent: Node | undefined, inTry: boolean): void => {
-    if (isLeftAlone(node, source)) return;
+    if (isExcluded(node, source)) return;
     const edits = !inTry && isAwaitedByCaller(node, parent) ? [] : changesOf(node, parent, text);
     const changes = edits.map(([operator, start, end, replacement]) => {
       return { file, line: lineOf(start), start, end, operator, replacement };
@@ -77,7 +77,7 @@ export function placesIn(file: string, text: string): Place[] {
   return places;
 }
 
-function isLeftAlone(node: Node, source: (node: Node) => string): boolean {
+function isExcluded(node: Node, source: (node: Node) => string): boolean {
   if (/^TS(?!As|NonNull|Satisfies)/.test(node.type)) return true;
   if (/^(?:Import|Export(?:All|Default))Declaration$/.test(node.type)) return true;
   if (node.type === "ImportExpression" || (node.type === "ExportNamedDeclaration" && node.source)) return true;
@@ -88,7 +88,7 @@ function isLeftAlone(node: Node, source: (node: Node) => string): boolean {
 
 const isFunction = ({ type }: Node): boolean => /^(?:Arrow)?Function/.test(type);
 
-/** What a function answers, outside of any `try`: whether it awaits that itself makes no difference to anybody. */
+/** Returns whether a function returns an awaited value outside of `try`. The caller awaits it anyway, so `await` has no effect. */
 const isAwaitedByCaller = (node: Node, parent: Node | undefined): boolean =>
   node.type === "AwaitExpression" &&
   (parent?.type === "ReturnStatement" || (parent?.type === "ArrowFunctionExpression" && parent.body === node));
@@ -97,7 +97,7 @@ type Edit = [operator: string, start: number, end: number, replacement: string];
 
 function changesOf(node: Node, parent: Node | undefined, text: string): Edit[] {
   const source = (one: Node) => text.slice(one.start, one.end);
-  const instead = (operator: string, replacement: string): Edit => [operator, node.start, node.end, replacement];
+  const replaceWith = (operator: string, replacement: string): Edit => [operator, node.start, node.end, replacement];
   const child = (name: string) => node[name] as Node;
   switch (node.type) {
     case "BinaryExpression":
@@ -106,8 +106,8 @@ function changesOf(node: Node, parent: Node | undefined, text: string): Edit[] {
       const sign = node.operator as string;
       if (sign === "??") {
         return [
-          instead("without the default", `(${source(left)})!`),
-          instead("always the default", `(${source(right)})`),
+          replaceWith("without the default", `(${source(left)})!`),
+          replaceWith("always the default", `(${source(right)})`),
         ];
       }
       const at = left.end + text.slice(left.end, right.start).indexOf(sign);
@@ -118,23 +118,23 @@ function changesOf(node: Node, parent: Node | undefined, text: string): Edit[] {
     case "ExpressionStatement":
       return isLogStatement(node, source) || ("directive" in node && node.directive)
         ? []
-        : [instead("without the statement", ";")];
+        : [replaceWith("without the statement", ";")];
     case "ThrowStatement":
-      return [instead("without the throw", ";")];
+      return [replaceWith("without the throw", ";")];
     case "IfStatement":
       return [
         ["condition negated", child("test").start, child("test").end, `!(${source(child("test"))})`],
-        ...(node.alternate ? [] : [instead("without the if", ";")]),
+        ...(node.alternate ? [] : [replaceWith("without the if", ";")]),
       ];
     case "ConditionalExpression":
       return [["condition negated", child("test").start, child("test").end, `!(${source(child("test"))})`]];
     case "AwaitExpression":
-      return [instead("not awaited", source(child("argument")))];
+      return [replaceWith("not awaited", source(child("argument")))];
     case "UnaryExpression":
-      return node.operator === "!" ? [instead("not negated", `(${source(child("argument"))})`)] : [];
+      return node.operator === "!" ? [replaceWith("not negated", `(${source(child("argument"))})`)] : [];
     case "ReturnStatement":
       return node.argument && source(child("argument")) !== "undefined"
-        ? [instead("returns nothing", "return undefined!;")]
+        ? [replaceWith("returns nothing", "return undefined!;")]
         : [];
     case "FunctionDeclaration":
     case "FunctionExpression":
@@ -159,14 +159,15 @@ function changesOf(node: Node, parent: Node | undefined, text: string): Edit[] {
 }
 
 function changesOfLiteral(node: Node, parent: Node | undefined, text: string): Edit[] {
-  const instead = (operator: string, replacement: string): Edit => [operator, node.start, node.end, replacement];
+  const replaceWith = (operator: string, replacement: string): Edit => [operator, node.start, node.end, replacement];
   const { value } = node;
-  if (typeof value === "boolean") return [instead("true and false swapped", String(!value))];
-  if (typeof value === "number") return [instead("one more", String(value + 1)), instead("one less", `(${value - 1})`)];
+  if (typeof value === "boolean") return [replaceWith("true and false swapped", String(!value))];
+  if (typeof value === "number")
+    return [replaceWith("one more", String(value + 1)), replaceWith("one less", `(${value - 1})`)];
   if (typeof value !== "string" || value === "" || /\s/.test(value)) return [];
-  // The name of a member, not a value.
+  // A member name is no value.
   if (parent?.type === "Property" && parent.key === node) return [];
-  return text.slice(node.start, node.end).length > 2 ? [instead("empty text", '""')] : [];
+  return text.slice(node.start, node.end).length > 2 ? [replaceWith("empty text", '""')] : [];
 }
 
 const isLogStatement = (node: Node, source: (node: Node) => string): boolean => {
@@ -174,7 +175,7 @@ const isLogStatement = (node: Node, source: (node: Node) => string): boolean => 
   return call.type === "CallExpression" && LOG_CALL.test(source(call.callee as Node));
 };
 
-/** One list without one of its members, each by its turn, with the comma that follows it. */
+/** Returns one edit for each member of a list, which removes the member and the comma after it. */
 function withoutEach(members: (Node | null)[], text: string, operator: string): Edit[] {
   return members.flatMap((member): Edit[] => {
     if (!member || (member.type === "Property" && TEXT_MEMBER.test(text.slice(...rangeOf(member.key as Node)))))

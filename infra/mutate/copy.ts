@@ -4,39 +4,39 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import type { Change } from "./changes.ts";
 
-/** What noticed a change; `time`: the tests did not end within their limit. */
+/** What noticed a mutant. `time`: the tests exceeded their limit. */
 export type Noticed = "types" | "lint" | "tests" | "time";
 
 export interface TestRun {
   failed: { file: string; test: string; message: string }[];
-  /** Seconds that each file took, of those that ran. */
+  /** Duration in seconds of each file that ran. */
   seconds: Record<string, number>;
 }
 
-/** It has a compiler configuration of its own. */
+/** The page has its own compiler configuration. */
 const PAGE = "functions/web/";
 
-const OF_VALUES = new Set(["one more", "one less", "true and false swapped", "empty text"]);
+const VALUE_OPERATORS = new Set(["one more", "one less", "true and false swapped", "empty text"]);
 
-/** Whether a change makes no promise of what is none, nor the other way round. */
-const keepsPromises = ({ operator, replacement }: Change): boolean =>
-  OF_VALUES.has(operator) || (operator === "another operator" && !["&&", "||"].includes(replacement));
+/** Returns whether a change can't turn a promise into another value or the reverse. */
+const preservesPromises = ({ operator, replacement }: Change): boolean =>
+  VALUE_OPERATORS.has(operator) || (operator === "another operator" && !["&&", "||"].includes(replacement));
 
-/** A copy of the project that one change after the other is made in. */
+/** A copy of the project in which one mutant at a time is tested. */
 export class Copy {
   readonly folder: string;
   readonly #root: string;
   readonly #declarations: string;
-  #errorsBefore = new Set<string>();
-  /** The app is built in the same place each time, so that what V8 compiled of unchanged files serves again. */
-  readonly #kept: Record<string, string>;
+  #baselineErrors = new Set<string>();
+  /** All builds use the same folder, so that V8's compile cache of unchanged files is reused. */
+  readonly #environment: Record<string, string>;
 
-  /** Copies every file git knows, as it is now. The dependencies are shared. */
+  /** Copies every file that Git tracks or would add. Dependencies are linked. */
   constructor(root: string) {
     this.#root = root;
     this.folder = mkdtempSync(path.join(tmpdir(), "mutate-"));
     this.#declarations = path.join(this.folder, ".local/declarations");
-    this.#kept = {
+    this.#environment = {
       TEST_APP: path.join(this.folder, ".local/test-app"),
       TEST_COMPILE_CACHE: path.join(this.folder, ".local/compile-cache"),
     };
@@ -45,42 +45,42 @@ export class Copy {
       mkdirSync(path.dirname(path.join(this.folder, file)), { recursive: true });
       cpSync(path.join(root, file), path.join(this.folder, file));
     }
-    // The page has some of its own.
+    // The page has dependencies of its own.
     for (const folder of ["node_modules", "functions/web/node_modules"])
       symlinkSync(path.join(root, folder), path.join(this.folder, folder), "dir");
   }
 
-  /** @param text the file as it was when the change was drawn. */
-  make(change: Change, text: string): void {
+  /** @param text - The original text of the file. */
+  apply(change: Change, text: string): void {
     const changed = text.slice(0, change.start) + change.replacement + text.slice(change.end);
     writeFileSync(path.join(this.folder, change.file), changed);
   }
 
-  undo(change: Change, text: string): void {
+  revert(change: Change, text: string): void {
     writeFileSync(path.join(this.folder, change.file), text);
   }
 
-  /** Whether the compiler says nothing that it did not say of the unchanged code, line numbers aside. */
-  async typesHold({ file }: Change): Promise<boolean> {
+  /** Returns whether the compiler reports no new errors. Line numbers are ignored. */
+  async compiles({ file }: Change): Promise<boolean> {
     const errors = await (file.startsWith(PAGE) ? this.#typeErrorsOfPage() : this.#typeErrors());
-    return errors.every((error) => this.#errorsBefore.has(error));
+    return errors.every((error) => this.#baselineErrors.has(error));
   }
 
-  /** To be called once, before any change. */
-  async begin(): Promise<void> {
+  /** Records the compiler errors of the unchanged code. Call it once, before the first mutant. */
+  async recordBaseline(): Promise<void> {
     const { code, output } = await this.#run("node", ["infra/build/page-types.ts"]);
     if (code !== 0) throw new Error(`The page's types could not be written:\n${output}`);
-    this.#errorsBefore = new Set([...(await this.#typeErrors()), ...(await this.#typeErrorsOfPage())]);
+    this.#baselineErrors = new Set([...(await this.#typeErrors()), ...(await this.#typeErrorsOfPage())]);
   }
 
   /**
-   * The compiler keeps what it found beside it, for the files that do not change until the next time. By the declarations
-   * that it writes it knows which other files a change leaves alone. Of some it says errors that it finds only by writing.
+   * Compiles incrementally: the compiler writes its results and the declarations, by which it knows which other files a change
+   * affects. Some errors are only found when declarations are written.
    */
   #typeErrors(): Promise<string[]> {
-    const known = ["--incremental", "--tsBuildInfoFile", path.join(this.folder, "types.tsbuildinfo")];
-    const written = ["--noEmit", "false", "--declaration", "--emitDeclarationOnly", "--outDir", this.#declarations];
-    return this.#compile(["-p", ".", ...known, ...written]);
+    const incremental = ["--incremental", "--tsBuildInfoFile", path.join(this.folder, "types.tsbuildinfo")];
+    const output = ["--noEmit", "false", "--declaration", "--emitDeclarationOnly", "--outDir", this.#declarations];
+    return this.#compile(["-p", ".", ...incremental, ...output]);
   }
 
   #typeErrorsOfPage(): Promise<string[]> {
@@ -95,17 +95,17 @@ export class Copy {
   }
 
   /**
-   * The rules of `npm run check` that read one file. Biome's formatting is not asked for. Oxlint's are about promises and
-   * spread arguments, and see nothing else in a file where only a value or a comparison changed.
+   * Returns whether the mutated file passes the lint rules of `npm run check`, without formatting. Oxlint's rules concern only
+   * promises and spread arguments, so they are skipped if only a value or a comparison changed.
    */
-  async lintHolds(change: Change): Promise<boolean> {
+  async passesLint(change: Change): Promise<boolean> {
     const { file } = change;
     if ((await this.#run("biome", ["lint", "--vcs-enabled=false", file])).code !== 0) return false;
-    if (keepsPromises(change)) return true;
+    if (preservesPromises(change)) return true;
     return (await this.#run("oxlint", ["--type-aware", file])).code === 0;
   }
 
-  /** Runs test files in this order until one fails. @returns undefined when they did not end in time. */
+  /** Runs test files in this order until one fails. Returns undefined if they exceed the limit. */
   async test(files: string[], limitSeconds: number): Promise<TestRun | undefined> {
     const report = path.join(this.folder, "report.json");
     rmSync(report, { force: true });
@@ -121,7 +121,7 @@ export class Copy {
         "--outputFile",
         report,
       ].concat(files),
-      { limitSeconds, environment: { TEST_ORDER: files.join(","), ...this.#kept } },
+      { limitSeconds, environment: { TEST_ORDER: files.join(","), ...this.#environment } },
     );
     if (code === undefined) return undefined;
     return this.#read(report, code, output);
@@ -152,13 +152,13 @@ export class Copy {
     return run;
   }
 
-  /** @returns the exit code, undefined when it was ended at its limit. */
+  /** Returns the exit code, or undefined if the program exceeded its limit and was ended. */
   async #run(
     program: string,
     args: string[],
     options: { limitSeconds?: number; environment?: Record<string, string> } = {},
   ): Promise<{ code: number | undefined; output: string }> {
-    // A group of its own, so that everything the tests started ends with them.
+    // A process group of its own, so that all processes which the tests started end with them.
     const child = spawn(path.join(this.#root, "node_modules/.bin", program), args, {
       cwd: this.folder,
       env: { ...process.env, CI: "", ...options.environment },
@@ -208,6 +208,6 @@ function endGroup(leader: number | undefined): void {
   try {
     process.kill(-leader, "SIGKILL");
   } catch {
-    // Nobody of the group is left.
+    // All processes of the group have ended.
   }
 }

@@ -1,8 +1,8 @@
 /**
- * Changes one place of the code after the other and looks whether types, lint or tests notice. See HELP.
+ * Mutation tests: changes one place of the code at a time and runs the tests. See HELP.
  *
- * Stryker is not used: it needs the compiler's JavaScript API, which TypeScript 7 does not have, it draws no sample by a
- * seed, and most tests here drive the built app in a process of its own.
+ * Stryker is not used: it needs the compiler's JavaScript API, which TypeScript 7 does not have, it can't draw a sample by a
+ * seed, and most tests here start the built app in a process of its own.
  */
 import { createHash } from "node:crypto";
 import { appendFileSync, existsSync, globSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -10,38 +10,41 @@ import path from "node:path";
 import { commandLine, usedWrong } from "../build/command-line.ts";
 import { type Change, placesIn } from "./changes.ts";
 import { Copy, type TestRun } from "./copy.ts";
-import { type Judged, printReport, said } from "./report.ts";
-import { readTests, roomOf } from "./rooms.ts";
+import { moduleOf, readTests } from "./modules.ts";
+import { describeChange, isTested, type Judged, printReport } from "./report.ts";
 import { draw } from "./sample.ts";
 import { TestOrder } from "./test-order.ts";
 
-const HELP = `npm run mutate -- --sample N --seed S [--room ROOM] [--workers N] [--resume | --survivors] [--list]
+const HELP = `npm run mutate -- --sample N --seed S [--module MODULE] [--workers N] [--resume | --survivors] [--list]
 
-  --sample N    how many changes of one place to draw (400)
-  --seed S      what they are drawn by; the same seed and code give the same changes (drawn and printed if left out)
-  --room ROOM   only of shared/ROOM, or of functions
-  --workers N   how many to try at once, each in a copy of the project (2)
-  --resume      go on with the last run of the same seed, sample and room
-  --survivors   try again what survived it, after tests were added
-  --list        print what is drawn and end
+  --sample N       number of mutants to test (400)
+  --seed S         seed of the draw; the same seed and code give the same mutants (default: a random seed, which is printed)
+  --module MODULE  draws mutants only in shared/MODULE, in shared/platform/MODULE or in functions; --room is an alias
+  --workers N      number of mutants to test at the same time, each in a copy of the project (2)
+  --resume         continues the last run with the same seed, sample and module
+  --survivors      tests the survivors of that run again, after tests were added
+  --list           prints the first mutants of the draw and exits
 
-Each change runs through types, lint and the tests of its room, and stops at the first that fails. Ends with 1 when less
-than 80 % of all or 65 % of a room is noticed. Changes that alter nothing anyone could see are listed with a reason in
-infra/mutate/equivalent.json. State lies in .local/mutate/. A test file that notices a
-change is run without it once: it must hold. 400 take two to three hours on two cores.`;
+A mutant is the code with one change. Mutants that the compiler or lint rejects are replaced, until N reach the tests of their
+module. The report states for each module which share of them the tests noticed. Exits with 1 if the tests notice less than
+70 % of all mutants, or less than 50 % in a module with at least 20. infra/mutate/equivalent.json lists mutants that change no
+behavior, with the reason. A test file that notices a mutant must pass without it. State is in .local/mutate/. 400 mutants
+take about five hours on two cores.`;
 
 const root = path.resolve(import.meta.dirname, "../..");
-/** What decides which changes are drawn, and what else decides whether they are noticed. */
+/** Files that determine which mutants are drawn. */
 const CODE = ["{shared,functions}/**/*.ts", "infra/mutate/*.ts"];
+/** Other files that determine which mutants are noticed. */
 const TESTS = ["{test,infra/local,infra/build}/**/*.ts"];
-/** What a room's tests may take at most, those that a change sent round in a loop among them. */
+/** Maximum duration of the tests of one mutant. */
 const LIMIT_SECONDS = 900;
-/** Of a test file of which nothing is known yet. */
+/** Expected duration of a test file that has not run yet. */
 const UNKNOWN_SECONDS = 300;
 const { values: options } = commandLine(HELP, {
   options: {
     sample: { type: "string", default: "400" },
     seed: { type: "string" },
+    module: { type: "string" },
     room: { type: "string" },
     workers: { type: "string", default: "2" },
     resume: { type: "boolean", default: false },
@@ -49,26 +52,29 @@ const { values: options } = commandLine(HELP, {
     list: { type: "boolean", default: false },
   },
 });
+const module = options.module ?? options.room;
 const sample = wholeNumber("sample", options.sample);
 const seed = options.seed === undefined ? Math.floor(Math.random() * 2 ** 31) : wholeNumber("seed", options.seed);
 const workers = wholeNumber("workers", options.workers);
 
-/** A build makes them. */
-const MADE = ["functions/web/src/api/operations.ts", "functions/web/src/api/schema.d.ts"];
-const sources = globSync("{shared,functions}/**/*.ts", { cwd: root, exclude: ["**/node_modules", ...MADE] })
+const GENERATED = ["functions/web/src/api/operations.ts", "functions/web/src/api/schema.d.ts"];
+const EXCLUDED = ["**/node_modules", "**/*.test.ts", ...GENERATED];
+const sources = globSync("{shared,functions}/**/*.ts", { cwd: root, exclude: EXCLUDED })
   .map((file) => file.split(path.sep).join("/"))
-  .filter((file) => options.room === undefined || roomOf(file) === options.room)
+  .filter((file) => module === undefined || moduleOf(file) === module)
   .sort();
 const textOf = new Map(sources.map((file) => [file, readFileSync(path.join(root, file), "utf8")]));
-const drawn = draw(
+const draws = draw(
   sources.flatMap((file) => placesIn(file, textOf.get(file)!)),
   sample,
   seed,
 );
-if (drawn.length === 0) fail(`There is nothing to change in ${options.room ?? "shared/ and functions/"}.`);
-console.log(`${drawn.length} changes by --seed ${seed}${options.room ? ` in ${options.room}` : ""}`);
+const wanted = draws.reduce((sum, { quota }) => sum + quota, 0);
+if (wanted === 0) fail(`There is nothing to change in ${module ?? "shared/ and functions/"}.`);
+console.log(`${wanted} mutants by --seed ${seed}${module ? ` in ${module}` : ""}`);
 if (options.list) {
-  for (const { change } of drawn) console.log(said(change, textOf.get(change.file)!));
+  for (const { quota, candidates } of draws)
+    for (const change of candidates.slice(0, quota)) console.log(describeChange(change, textOf.get(change.file)!));
   process.exit(0);
 }
 
@@ -86,48 +92,62 @@ process.on("exit", () => {
 for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => process.exit(1));
 
 const order = new TestOrder(judged);
-const queue = drawn.filter((one) => !judged.some(({ change }) => isSame(change, one.change)));
-/** Seconds of the test files that are known to hold without any change. */
-const held = heldFile();
-order.learn(held.seconds);
+/** Open places of each group, and its candidates that were not tried yet. A mutant in progress takes a place. */
+const groups = draws.map(({ group, quota, candidates }) => ({
+  group,
+  open: quota - judged.filter((one) => one.group === group && isTested(one)).length,
+  candidates: candidates.filter((change) => !judged.some((one) => isSame(one.change, change))),
+}));
+/** Duration of the test files that are known to pass without a mutant. */
+const passing = passingFile();
+order.learn(passing.seconds);
 await Promise.all(copies.map((copy) => work(copy)));
 process.exitCode = printReport(judged, textOf) ? 0 : 1;
 
 async function work(copy: Copy): Promise<void> {
-  await copy.begin();
-  for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
-    const begun = Date.now();
-    const text = textOf.get(next.change.file)!;
-    copy.make(next.change, text);
-    const { test, ...verdict } = await notice(copy, next.change);
-    const one: Judged = { ...next, ...verdict, seconds: (Date.now() - begun) / 1000 };
-    copy.undo(next.change, text);
-    if (test !== undefined) await holdsUnchanged(copy, test);
+  await copy.recordBaseline();
+  for (;;) {
+    const group = groups.find(({ open, candidates }) => open > 0 && candidates.length > 0);
+    if (group === undefined) return;
+    const change = group.candidates.shift()!;
+    group.open -= 1;
+    const one = await judge(copy, group.group, change);
+    if (!isTested(one)) group.open += 1;
     judged.push(one);
     order.count(one);
     appendFileSync(state, `${JSON.stringify(one)}\n`);
     const outcome = one.noticed ? `noticed by ${one.noticed}` : "SURVIVED";
-    console.log(
-      `[${judged.length}/${drawn.length}] ${outcome} (${one.seconds.toFixed(0)} s) ${said(one.change, text)}`,
-    );
+    const text = describeChange(change, textOf.get(change.file)!);
+    console.log(`[${judged.filter(isTested).length}/${wanted}] ${outcome} (${one.seconds.toFixed(0)} s) ${text}`);
   }
 }
 
-/** `test` is the file that noticed. */
+async function judge(copy: Copy, group: string, change: Change): Promise<Judged> {
+  const started = Date.now();
+  const text = textOf.get(change.file)!;
+  copy.apply(change, text);
+  const { test, ...verdict } = await notice(copy, change);
+  const seconds = (Date.now() - started) / 1000;
+  copy.revert(change, text);
+  if (test !== undefined) await requirePassing(copy, test);
+  return { group, change, ...verdict, seconds };
+}
+
+/** Returns what notices a mutant, and the test file that failed. */
 async function notice(copy: Copy, change: Change): Promise<Pick<Judged, "noticed" | "by"> & { test?: string }> {
-  if (!(await copy.typesHold(change))) return { noticed: "types" };
-  if (!(await copy.lintHolds(change))) return { noticed: "lint" };
-  const tests = order.sort(testsOf(change.file), roomOf(change.file));
+  if (!(await copy.compiles(change))) return { noticed: "types" };
+  if (!(await copy.passesLint(change))) return { noticed: "lint" };
+  const tests = order.sort(testsOf(change.file), moduleOf(change.file));
   const expected = tests.reduce((sum, test) => sum + (order.secondsOf(test) ?? UNKNOWN_SECONDS), 0);
   const limitSeconds = Math.min(LIMIT_SECONDS, 120 + 3 * expected);
   const run = await copy.test(tests, limitSeconds);
   if (run === undefined) return { noticed: "time" };
   const [failure] = run.failed;
-  // A file that failed has ended early.
+  // A failed file ended early, so its duration says nothing.
   for (const { file } of run.failed) delete run.seconds[file];
   order.learn(run.seconds);
   if (failure === undefined) return {};
-  // A test that only waited too long may have had a busy machine: it must do so twice.
+  // A timeout can be caused by a busy machine, so the test must time out twice.
   if (failure.file && /timed? ?out|still (?:queued|running)/i.test(failure.message)) {
     const again = await copy.test([failure.file], limitSeconds);
     if (again?.failed.length === 0) {
@@ -139,49 +159,49 @@ async function notice(copy: Copy, change: Change): Promise<Pick<Judged, "noticed
   return noticedBy(failure, tests);
 }
 
-/** Where no test ran, the first of them tells whether that is the change's doing. */
+/** If no test ran, the first test file must pass without the mutant. */
 function noticedBy(failure: TestRun["failed"][number] | undefined, tests: string[]) {
   if (!failure) return {};
   return { noticed: "tests" as const, by: `${failure.file} ${failure.test}`, test: failure.file || tests[0]! };
 }
 
-/** Ends the run when a test that noticed a change fails without any, too: then it says nothing. */
-async function holdsUnchanged(copy: Copy, test: string): Promise<void> {
-  if (test in held.seconds) return;
+/** Ends the run if a test that noticed a mutant also fails without it. */
+async function requirePassing(copy: Copy, test: string): Promise<void> {
+  if (test in passing.seconds) return;
   const run = await copy.test([test], LIMIT_SECONDS);
-  if (run === undefined) fail(`${test} did not end within 15 minutes, without any change.`);
-  if (run.failed.length > 0) fail(`${test} fails without any change: ${JSON.stringify(run.failed[0])}`);
+  if (run === undefined) fail(`${test} did not end within 15 minutes without a mutant.`);
+  if (run.failed.length > 0) fail(`${test} fails without a mutant: ${JSON.stringify(run.failed[0])}`);
   order.learn(run.seconds);
-  Object.assign(held.seconds, run.seconds);
-  writeFileSync(held.file, JSON.stringify(held.seconds));
+  Object.assign(passing.seconds, run.seconds);
+  writeFileSync(passing.file, JSON.stringify(passing.seconds));
 }
 
-function heldFile(): { file: string; seconds: Record<string, number> } {
+function passingFile(): { file: string; seconds: Record<string, number> } {
   const file = path.join(path.dirname(state), `${digest(CODE)}-${digest(TESTS)}.seconds.json`);
   return { file, seconds: existsSync(file) ? JSON.parse(readFileSync(file, "utf8")) : {} };
 }
 
 /**
- * One line a judged change, after a first line that says of which code and tests. With --resume what is there stays, with
- * --survivors what was noticed.
+ * Creates the state file: a first line with digests of the code and the tests, then one line for each judged mutant. --resume
+ * keeps all lines, --survivors keeps the lines of noticed mutants.
  */
 function stateFile(): string {
   const folder = path.join(root, ".local/mutate");
   mkdirSync(folder, { recursive: true });
-  const file = path.join(folder, `${[seed, sample, options.room ?? "all"].join("-")}.jsonl`);
+  const file = path.join(folder, `${[seed, sample, module ?? "all"].join("-")}.jsonl`);
   const head = JSON.stringify({ code: digest(CODE), tests: digest(TESTS) });
   const [oldHead = "", ...old] = existsSync(file) ? readFileSync(file, "utf8").split("\n").filter(Boolean) : [];
   const before = oldHead === "" ? undefined : (JSON.parse(oldHead) as { code: string; tests: string });
   if (options.resume && before && oldHead !== head)
-    fail("The code or its tests have changed since that run: start again without --resume, or with --survivors.");
+    fail("The code or its tests have changed since that run: start a new run without --resume, or with --survivors.");
   if (options.survivors && before?.code !== digest(CODE))
-    fail("There is no run of this code with the same seed, sample and room: start one without --survivors.");
-  const kept = options.resume ? old : options.survivors ? old.filter((line) => JSON.parse(line).noticed) : [];
-  writeFileSync(file, `${[head, ...kept].join("\n")}\n`);
+    fail("There is no run of this code with the same seed, sample and module: start one without --survivors.");
+  const lines = options.resume ? old : options.survivors ? old.filter((line) => JSON.parse(line).noticed) : [];
+  writeFileSync(file, `${[head, ...lines].join("\n")}\n`);
   return file;
 }
 
-/** Of the files that these patterns name, with their paths. */
+/** Returns a digest of the paths and contents of the files that match the patterns. */
 function digest(patterns: string[]): string {
   const hash = createHash("sha256");
   for (const file of globSync(patterns, { cwd: root }).sort())
@@ -194,7 +214,7 @@ function isSame(a: Change, b: Change): boolean {
 }
 
 function wholeNumber(name: string, text: string): number {
-  if (!/^[1-9]\d*$/.test(text)) usedWrong(`--${name} takes a whole number, not "${text}"`);
+  if (!/^[1-9]\d*$/.test(text)) usedWrong(`--${name} must be a whole number, not "${text}"`);
   return Number(text);
 }
 

@@ -1,7 +1,7 @@
+import { moduleOf } from "./modules.ts";
 import type { Judged } from "./report.ts";
-import { roomOf } from "./rooms.ts";
 
-/** Which tests to run first: those that noticed most changes of the room for their time. */
+/** Orders tests so that those which noticed the most mutants of a module in the least time run first. */
 export class TestOrder {
   readonly #seconds = new Map<string, number>();
   readonly #noticed = new Map<string, number>();
@@ -20,14 +20,14 @@ export class TestOrder {
 
   count({ change, by }: Judged): void {
     if (by === undefined) return;
-    const key = `${roomOf(change.file)} ${by.split(" ")[0]}`;
+    const key = `${moduleOf(change.file)} ${by.split(" ")[0]}`;
     this.#noticed.set(key, (this.#noticed.get(key) ?? 0) + 1);
   }
 
-  /** @param tests those most likely to notice first, as far as one can tell without a run. */
-  sort(tests: string[], room: string): string[] {
+  /** @param tests - Tests by relevance, which decides the order of tests that have not run yet. */
+  sort(tests: string[], module: string): string[] {
     const worth = (test: string, place: number) =>
-      (1 / (1 + place) + (this.#noticed.get(`${room} ${test}`) ?? 0)) / (2 + (this.#seconds.get(test) ?? 10));
+      (1 / (1 + place) + (this.#noticed.get(`${module} ${test}`) ?? 0)) / (2 + (this.#seconds.get(test) ?? 10));
     const worths = new Map(tests.map((test, place) => [test, worth(test, place)]));
     return [...tests].sort((a, b) => worths.get(b)! - worths.get(a)!);
   }

@@ -5,7 +5,7 @@ import base from "../../vitest.config.ts";
 
 const order = (process.env.TEST_ORDER ?? "").split(",");
 
-/** Runs the files in the order of TEST_ORDER, one after the other. */
+/** Runs the test files one at a time in the order of TEST_ORDER. */
 class GivenOrder extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const place = (file: TestSpecification) =>

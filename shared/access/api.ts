@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { ROLES } from "../platform/http/endpoint.ts";
+import { pageParameters } from "../platform/http/paging.ts";
 import { USERNAME } from "./user.ts";
 
 /** Schemas of users, sign-ins and passwords in the API. */
@@ -260,12 +261,13 @@ export const CreatedApiToken = ApiTokenView.extend({
 }).meta({ id: "CreatedApiToken" });
 export type CreatedApiToken = z.infer<typeof CreatedApiToken>;
 
-/** The user whose sessions or tokens are listed. */
-export const userParameter = {
+/** The query of the lists of sessions and API tokens. */
+export const UserPageQuery = z.strictObject({
   user: z
     .string()
     .min(1)
     .max(256)
     .optional()
     .meta({ description: "ID of a user. Users other than yourself require an administrator." }),
-};
+  ...pageParameters,
+});

@@ -12,6 +12,7 @@ import { expiryBounds, nameKey, partitions } from "../inventory/asset-keys.ts";
 import type { ExpiryRange } from "../inventory/asset-status.ts";
 import { HOLDER_SOURCES, holderSubscription, ownersOf } from "../inventory/holder.ts";
 import type { Tables } from "../platform/storage/tables.ts";
+import { sum } from "../platform/sum.ts";
 import { DAY_MS } from "../platform/time.ts";
 import { type AssetItem, byUrgency } from "./items.ts";
 import type { NotificationLog } from "./notification-log.ts";
@@ -183,10 +184,10 @@ function sourcesOf(rule: RuleRecord, thresholds: readonly number[], span: Span, 
     types.map((of) => ({
       partitionKey: part.partitionKey,
       type: of,
-      count: sum(part.vaults.map((one) => inWindow(one, of))),
+      count: sum(part.vaults, (one) => inWindow(one, of)),
     })),
   );
-  const pages = sum(everything.map(({ count }) => Math.ceil(count / PAGE_ROWS)));
+  const pages = sum(everything, ({ count }) => Math.ceil(count / PAGE_ROWS));
   // The whole window includes the ranges that reached a threshold.
   if (changed.length > 0 && changed.length >= pages) {
     return everything
@@ -216,5 +217,3 @@ export function partitionOf({ vault, subscription }: RuleRecord["filters"]): str
 /** Returns the first whole second after `instant` plus `days`, unix seconds. */
 export const secondAfter = (instant: Date, days: number): number =>
   Math.floor((instant.getTime() + days * DAY_MS) / 1000) + 1;
-
-const sum = (numbers: readonly number[]): number => numbers.reduce((total, one) => total + one, 0);

@@ -1,12 +1,12 @@
 import { createHash } from "node:crypto";
 import * as z from "zod";
 import { type AssetType, sourceOf } from "../inventory/asset.ts";
+import { nameRange } from "../inventory/asset-keys.ts";
 import type { ExpiryRange } from "../inventory/asset-status.ts";
 import { countExpiries } from "../inventory/expiries.ts";
 import { readScope } from "../inventory/scope.ts";
 import { expiriesOf, VAULTS, type VaultRecord, Vaults } from "../inventory/vault.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";
-import { keyEnd } from "../platform/storage/keys.ts";
 import { pack, unpack } from "../platform/storage/packed-members.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 
@@ -50,7 +50,7 @@ export interface VaultSnapshot {
 export async function readVaultSnapshot(tables: Tables, licensed: boolean, keep = true): Promise<VaultSnapshot> {
   const vaults: SummaryVault[] = [];
   const hidden: string[] = [];
-  const range = { partitionKey: VAULTS, from: "n!", before: keyEnd("n!"), select: [...SUMMARY] };
+  const range = { ...nameRange(VAULTS), select: [...SUMMARY] };
   const scope = await readScope(tables);
   const isIncluded = (row: SummaryVault) =>
     sourceOf(row) === "keyVault" ? scope.leftAt(row.subscriptionId) === undefined : licensed;

@@ -1,19 +1,16 @@
 import pMap from "p-map";
-import type { Audit } from "../audit/audit.ts";
 import { ASSET_TYPES } from "../inventory/asset.ts";
-import { type Moment, rangeOf } from "../inventory/asset-status.ts";
+import { rangeOf } from "../inventory/asset-status.ts";
 import { countExpiries } from "../inventory/expiries.ts";
 import { BUCKETS, bucketOf, holderSubscription, UNSEEN_AFTER_MS } from "../inventory/holder.ts";
 import { expiriesOf, VAULTS, Vaults, vaultInSubscriptionKey } from "../inventory/vault.ts";
-import type { HolderWriting } from "../inventory/write-holder.ts";
+import type { HolderDiscoveryDeps } from "../inventory/write-holder.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
 import type { Graph, GraphApplication } from "../platform/azure/graph.ts";
 import type { LeasedRun } from "../platform/runs/discovery-runs.ts";
 import { recordRunEnd } from "../platform/runs/record-run-end.ts";
-import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
-import type { Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS } from "../platform/time.ts";
 import {
   APPS,
@@ -51,19 +48,10 @@ export type DirectoryReader = Pick<
   | "rights"
 >;
 
-export interface DiscoverDeps {
-  tables: Tables;
+export interface DiscoverDeps extends HolderDiscoveryDeps {
   graph: DirectoryReader;
   /** Tenant of the Graph client. */
   tenantId: () => Promise<string>;
-  inventory: Omit<HolderWriting, "confirm">;
-  moment: () => Promise<Moment>;
-  audit: Pick<Audit, "append">;
-  /** Called when a run has ended that may have changed something. */
-  ended: () => Promise<void>;
-  clock: Clock;
-  randomness: Randomness;
-  log: Logger;
 }
 
 /** The wanted content of a bucket. */

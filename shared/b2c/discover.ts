@@ -1,19 +1,16 @@
 import pMap from "p-map";
-import type { Audit } from "../audit/audit.ts";
 import { ASSET_TYPES } from "../inventory/asset.ts";
-import { type Moment, rangeOf } from "../inventory/asset-status.ts";
+import { rangeOf } from "../inventory/asset-status.ts";
 import { countExpiries } from "../inventory/expiries.ts";
 import { b2cHolderName, holderSubscription } from "../inventory/holder.ts";
 import { expiriesOf, VAULTS, Vaults, vaultInSubscriptionKey } from "../inventory/vault.ts";
-import { type HolderWriting, writeHolder } from "../inventory/write-holder.ts";
+import { type HolderDiscoveryDeps, writeHolder } from "../inventory/write-holder.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
 import type { Registration } from "../platform/azure/token-endpoint.ts";
 import type { LeasedRun, ListFailure } from "../platform/runs/discovery-runs.ts";
 import { recordRunEnd } from "../platform/runs/record-run-end.ts";
-import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
-import type { Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS } from "../platform/time.ts";
 import type { StoredSecrets } from "../secrets/stored-secrets.ts";
 import { isAbsent, mayHave, mismatchOf, type TenantReader, tenantTypeOf, unlessFailure } from "./connection-test.ts";
@@ -37,20 +34,11 @@ const READING_MS = 8 * MINUTE_MS;
 const HOLDERS_AT_ONCE = 4;
 
 /** The services that a discovery needs. */
-export interface DiscoverDeps {
-  tables: Tables;
+export interface DiscoverDeps extends HolderDiscoveryDeps {
   /** Creates a Microsoft Graph client for another tenant. */
   graphOf: (registration: Registration) => TenantReader;
   secrets: StoredSecrets;
   isOwn: (tenantId: string) => Promise<boolean>;
-  inventory: Omit<HolderWriting, "confirm">;
-  moment: () => Promise<Moment>;
-  audit: Pick<Audit, "append">;
-  /** Called when a discovery has ended. */
-  ended: () => Promise<void>;
-  clock: Clock;
-  randomness: Randomness;
-  log: Logger;
 }
 
 /** Result of reading a tenant. */

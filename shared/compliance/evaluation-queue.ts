@@ -1,11 +1,11 @@
 import pMap from "p-map";
 import type { Audit } from "../audit/audit.ts";
 import { ASSET_TYPES } from "../inventory/asset.ts";
+import { nameRange } from "../inventory/asset-keys.ts";
 import { countExpiries } from "../inventory/expiries.ts";
 import { expiriesOf, VAULTS, Vaults } from "../inventory/vault.ts";
 import { VaultBusy } from "../inventory/write.ts";
 import type { Logger } from "../platform/runtime.ts";
-import { keyEnd } from "../platform/storage/keys.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import type { Settings } from "../settings/settings.ts";
@@ -59,7 +59,7 @@ export function createEvaluationWork(deps: {
     const vaults: string[] = [];
     let assets = 0;
     const select = ["name", "certificateExpiries", "keyExpiries", "secretExpiries"] as const;
-    const range = { partitionKey: VAULTS, from: "n!", before: keyEnd("n!"), select };
+    const range = { ...nameRange(VAULTS), select };
     for await (const rows of tables.pages(Vaults, range)) {
       for (const row of rows) {
         vaults.push(row.name.toLowerCase());

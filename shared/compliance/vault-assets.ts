@@ -1,12 +1,12 @@
 import { type AssetRecord, Assets } from "../inventory/asset.ts";
-import { nameKey, partitions } from "../inventory/asset-keys.ts";
+import { nameKey, nameRange, partitions } from "../inventory/asset-keys.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { keyOf } from "./evaluate.ts";
 
 /** Returns all assets of a vault in the inventory, by `assetKey`. One request per 1,000. */
 export async function assetsOf(tables: Tables, vaultName: string): Promise<Map<string, AssetRecord>> {
   const assets = new Map<string, AssetRecord>();
-  const range = { partitionKey: partitions.vault(vaultName), from: "n!", before: 'n"' };
+  const range = nameRange(partitions.vault(vaultName));
   for await (const rows of tables.pages(Assets, range)) for (const row of rows) assets.set(keyOf(row), row);
   return assets;
 }

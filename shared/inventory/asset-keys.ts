@@ -21,7 +21,11 @@ const expiryText = (expiresOn: number | undefined): string =>
 /** Returns the text of a bound, which may be later than the last expiry a key can contain. */
 const boundText = (instant: number): string => String(Math.min(Math.max(instant, 0), END_OF_TIME)).padStart(10, "0");
 
-export const namePrefix = (type: AssetType): string => `n!${type}!`;
+/** Prefix of the row keys that sort by name, of assets and of vaults. */
+export const NAME_PREFIX = "n!";
+/** The range of all rows of a partition, by name. */
+export const nameRange = (partitionKey: string) => ({ partitionKey, from: NAME_PREFIX, before: keyEnd(NAME_PREFIX) });
+export const namePrefix = (type: AssetType): string => `${NAME_PREFIX}${type}!`;
 export const expiryPrefix = (type: AssetType): string => `e!${type}!`;
 
 export const nameKey = (type: AssetType, name: string, vault: string): string =>

@@ -8,6 +8,7 @@ import { keyEnd } from "../platform/storage/keys.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import type { Settings } from "../settings/settings.ts";
 import { ASSET_TYPES, type AssetRecord, sourceOf } from "./asset.ts";
+import { NAME_PREFIX } from "./asset-keys.ts";
 import type { Moment } from "./asset-status.ts";
 import { type ChangeFilter, type LoggedChange, listChanges } from "./change-log.ts";
 import { countExpiries } from "./expiries.ts";
@@ -100,7 +101,7 @@ export function createInventory(deps: {
     },
 
     async vaults(filter, request) {
-      const prefix = filter.subscription ? vaultInSubscriptionKey(filter.subscription, "") : "n!";
+      const prefix = filter.subscription ? vaultInSubscriptionKey(filter.subscription, "") : NAME_PREFIX;
       const cursor =
         request.cursor === undefined
           ? undefined

@@ -5,6 +5,7 @@ import { Problem } from "../platform/http/problem.ts";
 import type { Row } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import type { Range, Tables } from "../platform/storage/tables.ts";
+import { sum } from "../platform/sum.ts";
 import {
   ASSET_TYPES,
   type AssetRecord,
@@ -304,9 +305,6 @@ function foundAsset(
     subscriptionName: isOfVault ? now.scope.nameOf(asset.subscriptionId) : undefined,
   };
 }
-
-const sum = <T>(values: readonly T[], of: (value: T) => number): number =>
-  values.reduce((total, value) => total + of(value), 0);
 
 /**
  * Returns the number of rows of one type to request first, from its share of all wanted rows. The types are mixed at random, so

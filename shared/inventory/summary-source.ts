@@ -1,4 +1,5 @@
 import type { Tables } from "../platform/storage/tables.ts";
+import { sum } from "../platform/sum.ts";
 import { DAY_MS, DAY_SECONDS } from "../platform/time.ts";
 import { ASSET_TYPES, type AssetSource, type AssetType, sourceOf } from "./asset.ts";
 import { END_OF_TIME, type Moment, rangeOf, STATUSES } from "./asset-status.ts";
@@ -320,6 +321,3 @@ function nextExpiryCounts(events: ReadonlyMap<number, ReadonlyMap<AssetType, num
 }
 
 const NOTHING: Histogram = { at: [], counts: [], unset: 0 };
-
-const sum = <T>(values: readonly T[], of: (value: T) => number): number =>
-  values.reduce((total, value) => total + of(value), 0);

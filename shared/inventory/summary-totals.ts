@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { pack, undefinedIfNotPacked, unpackBytes } from "../platform/storage/packed-members.ts";
+import { sum } from "../platform/sum.ts";
 import { DAY_MS, HOUR_MS } from "../platform/time.ts";
 import { ASSET_TYPES, type AssetType } from "./asset.ts";
 import type { Moment } from "./asset-status.ts";
@@ -173,9 +174,6 @@ export function unpackSummary(bytes: Uint8Array): SummaryTotals | undefined {
 /** The order of vaults and subscriptions in a summary: most assets first. */
 export const bySize = (a: { name: string; assets: number }, b: { name: string; assets: number }): number =>
   b.assets - a.assets || (a.name < b.name ? -1 : 1);
-
-const sum = <T>(values: readonly T[], of: (value: T) => number): number =>
-  values.reduce((total, value) => total + of(value), 0);
 
 const assetsOf = (vault: Counted): number => sum(ASSET_TYPES, (type) => countExpiries(expiriesOf(vault, type)));
 

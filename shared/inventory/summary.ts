@@ -1,5 +1,6 @@
 import type { Row } from "../platform/storage/entity.ts";
 import type { Tables } from "../platform/storage/tables.ts";
+import { sum } from "../platform/sum.ts";
 import { ASSET_TYPES, type AssetRecord, type AssetSource, Assets, type AssetType, SOURCES, sourceOf } from "./asset.ts";
 import { expiryBounds, partitions } from "./asset-keys.ts";
 import { type Moment, rangeOf, STATUSES, type Status } from "./asset-status.ts";
@@ -137,9 +138,6 @@ export async function summaryOf(
     outOfScope: source.outOfScope,
   };
 }
-
-const sum = <T>(values: readonly T[], of: (value: T) => number): number =>
-  values.reduce((total, value) => total + of(value), 0);
 
 const nameOf = (scope: Scope, asset: AssetRecord): string | undefined =>
   sourceOf(asset) === "keyVault" ? scope.nameOf(asset.subscriptionId) : undefined;

@@ -3,6 +3,7 @@ import { entity } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 import { ASSET_TYPES, type AssetRecord, type AssetSource, type AssetType, sourceOf } from "./asset.ts";
+import { NAME_PREFIX } from "./asset-keys.ts";
 import type { ExpiryRange } from "./asset-status.ts";
 import { CHANGED, type Changed, ChangedVault, readChanged } from "./changed-vaults.ts";
 import { countExpiries } from "./expiries.ts";
@@ -77,7 +78,7 @@ export async function readVaultRows(
   }
   const vaults: SummaryRow[] = [];
   let scope: Scope | undefined;
-  const range = { partitionKey: VAULTS, from: SCOPE_KEY, before: keyEnd("n!"), select: [...select, ...SCOPE] };
+  const range = { partitionKey: VAULTS, from: SCOPE_KEY, before: keyEnd(NAME_PREFIX), select: [...select, ...SCOPE] };
   for await (const rows of tables.pages(ScopeAndVaults, range)) {
     for (const row of rows) {
       if (row.rowKey === SCOPE_KEY) scope = scopeOf(ScopeRecord.parse(row));

@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { entity } from "../platform/storage/entity.ts";
 import { ASSET_TYPES, type AssetType, SOURCES } from "./asset.ts";
+import { NAME_PREFIX } from "./asset-keys.ts";
 
 /** Why a list of a vault, or the vault itself, could not be read, with the remedy. */
 export const VaultFailure = z.object({
@@ -127,7 +128,7 @@ export const RemovedVaults = entity(
 
 /** All vaults are in one partition, so that a vault's row and its copy change in one transaction. */
 export const VAULTS = "vaults";
-export const vaultKey = (name: string): string => `n!${name.toLowerCase()}`;
+export const vaultKey = (name: string): string => `${NAME_PREFIX}${name.toLowerCase()}`;
 export const vaultInSubscriptionKey = (subscriptionId: string, name: string): string =>
   `s!${subscriptionId.toLowerCase()}!${name.toLowerCase()}`;
 export const REMOVED = "x!";

@@ -1,5 +1,9 @@
+import type { Audit } from "../audit/audit.ts";
+import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
+import type { Tables } from "../platform/storage/tables.ts";
 import { type AssetRecord, type AssetType, fingerprint } from "./asset.ts";
+import type { Moment } from "./asset-status.ts";
 import { packExpiries } from "./expiries.ts";
 import { type HolderSource, newHolder } from "./holder.ts";
 import { countOwners, ownerTagOf } from "./owners.ts";
@@ -37,6 +41,19 @@ export interface HolderWriting {
   }) => Promise<RecordChanges>;
   /** Verifies that the discovery run still belongs to this worker, so that its data is not older than the stored data. */
   confirm: () => Promise<void>;
+}
+
+/** Dependencies of discoveries that write holders. */
+export interface HolderDiscoveryDeps {
+  tables: Tables;
+  inventory: Omit<HolderWriting, "confirm">;
+  moment: () => Promise<Moment>;
+  audit: Pick<Audit, "append">;
+  /** Called after a run that may have changed assets. */
+  ended: () => Promise<void>;
+  clock: Clock;
+  randomness: Randomness;
+  log: Logger;
 }
 
 /**

@@ -1,6 +1,6 @@
 import pMap from "p-map";
 import { ASSET_TYPES, type AssetRecord, Assets, type AssetType, contentOf, fingerprint } from "../inventory/asset.ts";
-import { expiryKey, nameKey, partitions } from "../inventory/asset-keys.ts";
+import { expiryKey, NAME_PREFIX, nameKey, partitions } from "../inventory/asset-keys.ts";
 import { packExpiries } from "../inventory/expiries.ts";
 import { expiriesOf, forEachType, type VaultRecord } from "../inventory/vault.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
@@ -33,7 +33,7 @@ export async function inspectVault(tables: Tables, vault: VaultRecord): Promise<
     for (const row of rows) {
       // Rows by expiry sort before those by name.
       if (row.rowKey.startsWith("e!")) byExpiry.set(row.rowKey, hashOf(row));
-      if (!row.rowKey.startsWith("n!")) continue;
+      if (!row.rowKey.startsWith(NAME_PREFIX)) continue;
       if (row.rowKey !== nameKey(row.type, row.name, vault.name)) {
         doubted.add(row.rowKey);
         continue;

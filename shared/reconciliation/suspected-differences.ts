@@ -1,5 +1,6 @@
 import type { AssetType } from "../inventory/asset.ts";
 import { ASSET_TYPES } from "../inventory/asset.ts";
+import { NAME_PREFIX } from "../inventory/asset-keys.ts";
 import type { Entity, Row } from "../platform/storage/entity.ts";
 import { type Range, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
 
@@ -45,7 +46,7 @@ export function parseIndexKey(key: string): IndexKey | undefined {
 
 /** Returns the range that contains all index rows of a partition, by expiry and by name. Other rows in between are ignored. */
 export const indexRange = (partitionKey: string): Range => ({ partitionKey, from: "e!", before: 'n"' });
-export const isIndexKey = (rowKey: string): boolean => rowKey.startsWith("n!") || rowKey.startsWith("e!");
+export const isIndexKey = (rowKey: string): boolean => rowKey.startsWith(NAME_PREFIX) || rowKey.startsWith("e!");
 
 /** Returns the suspected difference of an index row, with the vault from its key. Empty vault name if the key contains none. */
 export const suspectedRow = (partitionKey: string, key: string): SuspectedDifference => ({

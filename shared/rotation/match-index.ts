@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import pMap from "p-map";
 import * as z from "zod";
 import { Assets, sourceOf } from "../inventory/asset.ts";
-import { namePrefix, partitions } from "../inventory/asset-keys.ts";
+import { namePrefix, nameRange, partitions } from "../inventory/asset-keys.ts";
 import { VAULTS, Vaults } from "../inventory/vault.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";
@@ -124,9 +124,7 @@ export function createMatchIndex(deps: { tables: Tables; clock: Clock; log: Logg
       const due: { name: string; contents: string }[] = [];
       let vaults = 0;
       const range = {
-        partitionKey: VAULTS,
-        from: "n!",
-        before: keyEnd("n!"),
+        ...nameRange(VAULTS),
         select: ["name" as const, "source" as const, "contents" as const],
       };
       for await (const rows of tables.pages(Vaults, range)) {

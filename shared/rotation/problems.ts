@@ -1,4 +1,4 @@
-import { CloudFailure, failure } from "../platform/azure/failure.ts";
+import { CloudFailure, failure, TRANSIENT_CODES } from "../platform/azure/failure.ts";
 import type { ServiceKeyVault } from "../platform/azure/service-key-vault.ts";
 import { Problem, retryLater } from "../platform/http/problem.ts";
 
@@ -39,15 +39,7 @@ export function asProblem(error: unknown): never {
   throw retryLater("unavailable", detail, error.retryAfterSeconds ?? RETRY_SECONDS);
 }
 
-const PASSING = new Set([
-  "throttled",
-  "unreachable",
-  "timedOut",
-  "badResponse",
-  "conflict",
-  "concurrency",
-  "unauthenticated",
-]);
+const PASSING = new Set([...TRANSIENT_CODES, "badResponse", "conflict", "concurrency", "unauthenticated"]);
 /** Returns whether the failure is transient: the same call may succeed later. */
 export const isPassing = ({ code }: CloudFailure): boolean => PASSING.has(code);
 

@@ -3,6 +3,7 @@ import { SCAN_STATUSES } from "../discovery/scan.ts";
 import { VaultFailure } from "../inventory/vault.ts";
 import { pageOf, pageParameters } from "../platform/http/paging.ts";
 import { singleLine } from "../platform/http/single-line.ts";
+import { sum } from "../platform/sum.ts";
 import { STEPS } from "./remedy.ts";
 import type { ScopeChange as Change, MovingSubscription } from "./scope.ts";
 import type { RemovedInventory } from "./subscriptions.ts";
@@ -161,13 +162,10 @@ export const ScopeChange = z
   })
   .meta({ id: "ScopeChange" });
 
-const sum = (moving: readonly MovingSubscription[], of: "vaults" | "assets"): number =>
-  moving.reduce((total, one) => total + one[of], 0);
-
 const movingView = (moving: readonly MovingSubscription[]): z.infer<typeof Moving> => ({
   subscriptions: moving.length,
-  vaults: sum(moving, "vaults"),
-  assets: sum(moving, "assets"),
+  vaults: sum(moving, ({ vaults }) => vaults),
+  assets: sum(moving, ({ assets }) => assets),
   largest: [...moving]
     .sort((a, b) => b.assets - a.assets || (a.subscriptionId < b.subscriptionId ? -1 : 1))
     .slice(0, 100)
@@ -177,7 +175,10 @@ const movingView = (moving: readonly MovingSubscription[]): z.infer<typeof Movin
 export const scopeChangeView = ({ leaves, returns }: Change): z.infer<typeof ScopeChange> => ({
   leaves: movingView(leaves),
   returns: movingView(returns),
-  warning: narrowed(sum(leaves, "vaults"), sum(leaves, "assets")),
+  warning: narrowed(
+    sum(leaves, ({ vaults }) => vaults),
+    sum(leaves, ({ assets }) => assets),
+  ),
 });
 
 export const ConnectionTest = z

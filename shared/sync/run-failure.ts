@@ -1,9 +1,9 @@
-import { CloudFailure } from "../platform/azure/failure.ts";
+import { CloudFailure, TRANSIENT_CODES } from "../platform/azure/failure.ts";
 import { SyncFailure } from "./providers/provider.ts";
 import type { RecordFailure } from "./record.ts";
 
 /** Transient failures, which may be gone within minutes. After other failures the record waits for its schedule or a user. */
-const PASSING = new Set(["throttled", "unreachable", "timedOut", "badResponse", "changedMeanwhile", "conflict"]);
+const PASSING = new Set<string>([...TRANSIENT_CODES, "badResponse", "changedMeanwhile", "conflict"]);
 
 /** A failure that ends a run, with texts for users. */
 export class RunFailed extends Error {

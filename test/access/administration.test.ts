@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
 import { NewUsername } from "../../shared/access/api.ts";
 import { Identity, identityKey, USERS_PARTITION, User, type UserRecord } from "../../shared/access/user.ts";
 import { createUsers } from "../../shared/access/users.ts";
@@ -12,21 +12,17 @@ import {
   type Instance,
   MINUTES,
   passwords,
-  startDeployments,
+  useDeployments,
   whoIs,
 } from "./instances.ts";
 
-let deployments: Awaited<ReturnType<typeof startDeployments>>;
+const nextDeployment = useDeployments();
 let deployment: Deployment;
 let instance: Instance;
 let other: Instance;
 
-beforeAll(async () => {
-  deployments = await startDeployments();
-});
-afterAll(() => deployments.azurite.stop());
 beforeEach(async () => {
-  deployment = deployments.next();
+  deployment = nextDeployment();
   instance = deployment.start();
   other = deployment.start();
   await instance.access.signIn(ADMIN, HERE);

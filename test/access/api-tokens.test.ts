@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { beforeEach, describe, expect, test, vi } from "vitest";
 import { NewApiToken, SignOut } from "../../shared/access/api.ts";
 import { apiTokenText, readApiToken } from "../../shared/access/api-token-text.ts";
 import { ApiToken } from "../../shared/access/api-tokens.ts";
@@ -9,19 +9,15 @@ import { createTables } from "../../shared/platform/storage/tables.ts";
 import { DAY_MS } from "../../shared/platform/time.ts";
 import { startHeldProxy } from "../state/delaying-proxy.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
-import { type Deployment, HERE, type Instance, startDeployments, TestClock, whoIs } from "./instances.ts";
+import { type Deployment, HERE, type Instance, TestClock, useDeployments, whoIs } from "./instances.ts";
 
-let deployments: Awaited<ReturnType<typeof startDeployments>>;
+const nextDeployment = useDeployments();
 let deployment: Deployment;
 let instance: Instance;
 let other: Instance;
 
-beforeAll(async () => {
-  deployments = await startDeployments();
-});
-afterAll(() => deployments.azurite.stop());
 beforeEach(async () => {
-  deployment = deployments.next();
+  deployment = nextDeployment();
   instance = deployment.start();
   other = deployment.start();
   await instance.access.users.create({ username: "maria", password: "maria's password", role: "operator" }, HERE);

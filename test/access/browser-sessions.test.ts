@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { beforeEach, describe, expect, test, vi } from "vitest";
 import { EarlierSession, earlierSessionKey } from "../../shared/access/earlier-sessions.ts";
 import { MAX_SESSIONS } from "../../shared/access/sessions.ts";
 import { USERS_PARTITION, User, type UserRow } from "../../shared/access/user.ts";
@@ -8,19 +8,15 @@ import { createTables } from "../../shared/platform/storage/tables.ts";
 import { HOUR_MS } from "../../shared/platform/time.ts";
 import { startHeldProxy } from "../state/delaying-proxy.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
-import { ADMIN, type Deployment, from, HERE, type Instance, MINUTES, SECONDS, startDeployments } from "./instances.ts";
+import { ADMIN, type Deployment, from, HERE, type Instance, MINUTES, SECONDS, useDeployments } from "./instances.ts";
 
-let deployments: Awaited<ReturnType<typeof startDeployments>>;
+const nextDeployment = useDeployments();
 let deployment: Deployment;
 let instance: Instance;
 let other: Instance;
 
-beforeAll(async () => {
-  deployments = await startDeployments();
-});
-afterAll(() => deployments.azurite.stop());
 beforeEach(async () => {
-  deployment = deployments.next();
+  deployment = nextDeployment();
   instance = deployment.start();
   other = deployment.start();
   for (const { username, password } of [MARIA, BOB]) {

@@ -1,5 +1,6 @@
 import { randomBytes, scrypt } from "node:crypto";
 import { TableClient, TableServiceClient } from "@azure/data-tables";
+import { afterAll, beforeAll } from "vitest";
 import { type Access, createAccess } from "../../shared/access/access.ts";
 import { createPasswords, type Derive } from "../../shared/access/passwords.ts";
 import { type Audit, createAudit } from "../../shared/audit/audit.ts";
@@ -146,12 +147,21 @@ export const quickly: Derive = (password, salt) =>
     scrypt(password, salt, 32, { N: 2, r: 1, p: 1 }, (error, hash) => (error ? reject(error) : resolve(hash)));
   });
 
-/** Azurite with an account for each test of a file, and for some retries. */
-export async function startDeployments(tests = 48): Promise<{ next(): Deployment; azurite: TestStorage }> {
-  const accounts = Array.from({ length: tests }, (_, index) => `access${index}`);
-  const azurite = await openStorage(accounts);
+/**
+ * Starts Azurite before the tests of a file and stops it after them.
+ *
+ * @param accounts - The number of storage accounts: one for each test and each repetition of a test.
+ * @returns a function that returns the deployment of the next storage account.
+ */
+export function useDeployments(accounts = 48): () => Deployment {
+  const names = Array.from({ length: accounts }, (_, index) => `access${index}`);
+  let azurite: TestStorage;
   let used = 0;
-  return { next: () => new Deployment(azurite.connectionString(accounts[used++]!)), azurite };
+  beforeAll(async () => {
+    azurite = await openStorage(names);
+  });
+  afterAll(() => azurite?.stop());
+  return () => new Deployment(azurite.connectionString(names[used++]!));
 }
 
 /** A change of one's own password and nothing else. */

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
 import { startTableProxy } from "../support/table-proxy.ts";
 import {
   ADMIN,
@@ -12,20 +12,16 @@ import {
   quickly,
   SECONDS,
   signingKey,
-  startDeployments,
+  useDeployments,
   whoIs,
 } from "./instances.ts";
 
-let deployments: Awaited<ReturnType<typeof startDeployments>>;
+const nextDeployment = useDeployments();
 let deployment: Deployment;
 let instance: Instance;
 
-beforeAll(async () => {
-  deployments = await startDeployments();
-});
-afterAll(() => deployments.azurite.stop());
 beforeEach(async () => {
-  deployment = deployments.next();
+  deployment = nextDeployment();
   instance = deployment.start();
 });
 

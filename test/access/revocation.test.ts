@@ -1,22 +1,17 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
 import type { Credential } from "../../shared/platform/http/admission.ts";
 import type { Actor } from "../../shared/platform/http/endpoint.ts";
 import { Problem } from "../../shared/platform/http/problem.ts";
 import { DAY_MS, HOUR_MS } from "../../shared/platform/time.ts";
 import { tableUnder } from "../support/markdown-table.ts";
-import { ADMIN, type Deployment, HERE, type Instance, startDeployments } from "./instances.ts";
+import { ADMIN, type Deployment, HERE, type Instance, useDeployments } from "./instances.ts";
 
-let deployments: Awaited<ReturnType<typeof startDeployments>>;
+const nextDeployment = useDeployments();
 let deployment: Deployment;
 /** Credentials are revoked on this instance and then used on the other instance. */
 let here: Instance;
 let there: Instance;
 let held: { token: Credential; session: Credential; "API token": Credential };
-
-beforeAll(async () => {
-  deployments = await startDeployments();
-});
-afterAll(() => deployments.azurite.stop());
 
 const NEXT = "an entirely new password";
 const PAGE = { limit: 100, offset: 0, cursor: undefined };
@@ -25,7 +20,7 @@ const KINDS = ["token", "session", "API token"] as const;
 
 /** Acts as the bootstrap administrator; a second administrator exists, so the first can be deleted. */
 beforeEach(async () => {
-  deployment = deployments.next();
+  deployment = nextDeployment();
   here = deployment.start();
   there = deployment.start();
   const { access } = here;

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
 import type { Actor } from "../../shared/platform/http/endpoint.ts";
 import type { Problem } from "../../shared/platform/http/problem.ts";
 import {
@@ -8,22 +8,18 @@ import {
   MINUTES,
   passwords,
   quickly,
-  startDeployments,
   TestClock,
+  useDeployments,
   whoIs,
 } from "./instances.ts";
 
-let deployments: Awaited<ReturnType<typeof startDeployments>>;
+const nextDeployment = useDeployments();
 let deployment: Deployment;
 let instance: Instance;
 let other: Instance;
 
-beforeAll(async () => {
-  deployments = await startDeployments();
-});
-afterAll(() => deployments.azurite.stop());
 beforeEach(async () => {
-  deployment = deployments.next();
+  deployment = nextDeployment();
   instance = deployment.start();
   other = deployment.start();
   await instance.access.users.create(MARIA, HERE);

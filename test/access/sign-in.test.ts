@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
 import { Problem } from "../../shared/platform/http/problem.ts";
 import {
   ADMIN,
@@ -10,20 +10,16 @@ import {
   passwords,
   quickly,
   SECONDS,
-  startDeployments,
+  useDeployments,
   whoIs,
 } from "./instances.ts";
 
-let deployments: Awaited<ReturnType<typeof startDeployments>>;
+const nextDeployment = useDeployments();
 let deployment: Deployment;
 let instance: Instance;
 
-beforeAll(async () => {
-  deployments = await startDeployments();
-});
-afterAll(() => deployments.azurite.stop());
 beforeEach(() => {
-  deployment = deployments.next();
+  deployment = nextDeployment();
   instance = deployment.start();
 });
 

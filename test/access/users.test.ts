@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
 import { startTableProxy } from "../support/table-proxy.ts";
 import {
   ADMIN,
@@ -8,20 +8,16 @@ import {
   MINUTES,
   passwords,
   signingKey,
-  startDeployments,
+  useDeployments,
   whoIs,
 } from "./instances.ts";
 
-let deployments: Awaited<ReturnType<typeof startDeployments>>;
+const nextDeployment = useDeployments();
 let deployment: Deployment;
 let instance: Instance;
 
-beforeAll(async () => {
-  deployments = await startDeployments();
-});
-afterAll(() => deployments.azurite.stop());
 beforeEach(() => {
-  deployment = deployments.next();
+  deployment = nextDeployment();
   instance = deployment.start();
 });
 

@@ -483,7 +483,7 @@ describe("the offline command", () => {
     const { code, output } = await verify(...trusted(), file);
     expect([code, output.split("\n").slice(0, 2)]).toEqual([
       0,
-      ["INTACT: nothing was changed, removed or inserted.", `${checked}, of the intervals ${from} to ${to}.`],
+      ["INTACT: no entry was changed, removed or inserted.", `${checked}, intervals ${from} to ${to}.`],
     ]);
     expect((await verify(...trusted(), `${file}.gz`)).code).toBe(0);
   });

@@ -2,14 +2,15 @@ import { globSync, readFileSync } from "node:fs";
 import { findPackageJSON } from "node:module";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
-import { expect, test } from "vitest";
-import { placesIn } from "../../infra/mutate/changes.ts";
-import { Copy } from "../../infra/mutate/copy.ts";
-import { readTests } from "../../infra/mutate/rooms.ts";
-import { draw, SMALL_ROOMS } from "../../infra/mutate/sample.ts";
+import { expect, test, vi } from "vitest";
+import { type Change, placesIn } from "../../infra/mutate/changes.ts";
+import { Copy, type Noticed } from "../../infra/mutate/copy.ts";
+import { readTests } from "../../infra/mutate/modules.ts";
+import { type Judged, printReport } from "../../infra/mutate/report.ts";
+import { draw, SMALL_MODULES } from "../../infra/mutate/sample.ts";
 
 const FILE = "shared/inventory/example.ts";
-/** Returns all changes of a text, without the unchanged parts around them. */
+/** Returns the mutants of a text. */
 function changesOf(text: string): string[] {
   return placesIn(FILE, text)
     .flat()
@@ -33,7 +34,7 @@ test.each([
   ],
   ["throw new Error('gone');", [";"]],
   ["const g = (): string => { return 'x'; };", ["const g = (): string => { return undefined!; };"]],
-])("%s can be changed to another program at each place", (text, wanted) => {
+])("%s has a mutant for each of its places", (text, wanted) => {
   expect(changesOf(text)).toEqual(expect.arrayContaining(wanted));
 });
 
@@ -44,11 +45,11 @@ test.each([
   "function f() { return undefined; }",
   "const h = async () => await go();",
   "const x = new TypeError(`1`, 2); const y = import('./y.ts');",
-])("comments, types, imports, log lines and calls without a result are not changed: %s", (text) => {
+])("comments, types, imports, log lines and empty returns have no mutants: %s", (text) => {
   expect(changesOf(text)).toEqual([]);
 });
 
-test("the caller awaits the result that a function passes on from another function", () => {
+test("the await of a returned call is only mutated inside try", () => {
   expect(changesOf("async () => { try { a(); } catch {} return await go(); }")).not.toContain(
     "async () => { try { a(); } catch {} return go(); }",
   );
@@ -57,46 +58,72 @@ test("the caller awaits the result that a function passes on from another functi
   );
 });
 
-test("texts for people are not changed", () => {
+test("texts for users have no mutants", () => {
   expect(changesOf("f({ title: 'Gone', detail: '1', code: 'not found' });").join("\n")).not.toMatch(
     /title: ""|code: ""|f\(\{ {2}detail/,
   );
 });
 
-test("a draw is the same for one seed, takes each place once, and judges small modules together", () => {
-  const room = (name: string, places: number) =>
-    Array.from({ length: places }, (_, at) =>
-      placesIn(`shared/${name}/x.ts`, `x = ${at};`).map((place) => place.map((change) => ({ ...change, line: at }))),
-    ).flat();
-  const places = [...room("large", 3000), ...room("medium", 300), ...room("small", 30), ...room("tiny", 5)];
-  const drawn = draw(places, 400, 7);
-  expect(draw(places, 400, 7)).toEqual(drawn);
-  expect(draw(places, 400, 8)).not.toEqual(drawn);
-  const byGroup = Object.groupBy(drawn, ({ group }) => group);
-  expect(Object.keys(byGroup).sort()).toEqual(["large", "medium", SMALL_ROOMS].sort());
-  for (const all of Object.values(byGroup)) expect(all!.length).toBeGreaterThanOrEqual(20);
-  expect(drawn).toHaveLength(400);
-  expect(byGroup.large!.length).toBeGreaterThan(byGroup.medium!.length);
-  const taken = drawn.map(({ change }) => `${change.file}:${change.line}:${change.start}`);
+/** Places of an invented module. */
+const placesOf = (module: string, places: number) =>
+  Array.from({ length: places }, (_, line) =>
+    placesIn(`shared/${module}/x.ts`, "x = 1;").map((place) => place.map((change) => ({ ...change, line }))),
+  ).flat();
+
+test("a draw is the same for one seed, takes each place once, and puts small modules into one group", () => {
+  const sizes = { large: 3000, medium: 300, small: 30, tiny: 5 };
+  const places = Object.entries(sizes).flatMap(([module, size]) => placesOf(module, size));
+  const draws = draw(places, 400, 7);
+  expect(draw(places, 400, 7)).toEqual(draws);
+  expect(draw(places, 400, 8)).not.toEqual(draws);
+  const quotas = Object.fromEntries(draws.map(({ group, quota }) => [group, quota]));
+  expect(Object.keys(quotas).sort()).toEqual(["large", "medium", SMALL_MODULES].sort());
+  for (const quota of Object.values(quotas)) expect(quota).toBeGreaterThanOrEqual(20);
+  expect(Object.values(quotas).reduce((total, quota) => total + quota, 0)).toBe(400);
+  expect(quotas.large!).toBeGreaterThan(quotas.medium!);
+  const taken = draws
+    .flatMap(({ candidates }) => candidates)
+    .map(({ file, line, start }) => `${file}:${line}:${start}`);
   expect(new Set(taken).size).toBe(taken.length);
 });
 
-test("each judged group has twenty changes, regardless of the number of modules", () => {
-  const places = Array.from({ length: 30 }, (_, room) =>
-    Array.from({ length: 300 + room }, (_, line) =>
-      placesIn(`shared/room${room}/x.ts`, "x = 1;").map((place) => place.map((change) => ({ ...change, line }))),
-    ).flat(),
-  ).flat();
-  const groups = Object.values(Object.groupBy(draw(places, 400, 7), ({ group }) => group));
-  expect(groups.length).toBe(20);
-  for (const changes of groups) expect(changes!.length).toBeGreaterThanOrEqual(20);
+test("each group has all its places as candidates, which replace mutants that don't compile", () => {
+  const places = placesOf("large", 300);
+  const [only] = draw(places, 40, 7);
+  expect([only!.quota, only!.candidates.length]).toEqual([40, places.length]);
 });
 
-test("every file has existing tests, and tests that import the file come first", () => {
+test("each group has at least twenty mutants, however many modules there are", () => {
+  const places = Array.from({ length: 30 }, (_, module) => placesOf(`module${module}`, 300 + module)).flat();
+  const draws = draw(places, 400, 7);
+  expect(draws.length).toBe(20);
+  for (const { quota } of draws) expect(quota).toBeGreaterThanOrEqual(20);
+});
+
+test("the report counts the tests' share of the mutants that compile and pass lint", () => {
+  const print = vi.spyOn(console, "log").mockImplementation(() => {});
+  const [[change]] = placesIn(FILE, "x = 1;") as [[Change]];
+  const judged = (noticed?: Noticed): Judged => ({
+    group: "inventory",
+    change,
+    seconds: 1,
+    ...(noticed && { noticed }),
+  });
+  const textOf = new Map([[FILE, "x = 1;"]]);
+  const report = (all: Judged[]) => [printReport(all, textOf), print.mock.calls.flat().join("\n")] as const;
+  const rejected = [...Array.from({ length: 90 }, () => judged("types")), judged("lint")];
+  const [isEnough, text] = report([...rejected, judged("tests"), judged("tests"), judged("time"), judged()]);
+  expect(isEnough).toBe(true);
+  expect(text).toMatch(/^inventory +4 +2 +1 +1 +75\.0 +90 +1$/m);
+  expect(report([...rejected, judged("tests"), judged()])[0]).toBe(false);
+  print.mockRestore();
+});
+
+test("every file has tests that exist, and tests that import it come first", () => {
   const root = path.resolve(import.meta.dirname, "../..");
   const testsOf = readTests(root);
-  const files = globSync("{shared,functions}/**/*.ts", { cwd: root, exclude: ["**/node_modules"] }).map((file) =>
-    file.split(path.sep).join("/"),
+  const files = globSync("{shared,functions}/**/*.ts", { cwd: root, exclude: ["**/node_modules", "**/*.test.ts"] }).map(
+    (file) => file.split(path.sep).join("/"),
   );
   expect(files.length).toBeGreaterThan(100);
   for (const file of files) {
@@ -107,7 +134,7 @@ test("every file has existing tests, and tests that import the file come first",
   expect(testsOf("functions/auth.ts")).toContain("test/access/sign-in.test.ts");
 });
 
-test("a copy finds every package that the checks, the build and the tests use", () => {
+test("a copy resolves all packages of the checks, the build and the tests", () => {
   const copy = new Copy(path.resolve(import.meta.dirname, "../.."));
   try {
     for (const folder of [".", "functions/web"]) {

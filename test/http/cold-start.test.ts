@@ -6,13 +6,13 @@ import { expect, onTestFinished, test } from "vitest";
 import type { BuiltApp } from "../../infra/build/build.ts";
 import { TEST_APP } from "../support/test-app.ts";
 
-/** Modules of every endpoint, and of the declaration of `/health`. */
+/** Files that every first call loads, and the declaration of `/health`. */
 const NEEDED =
-  /^(?:functions\/(?:built-index|entry|functions|health|kit|log|main|register|system)\.ts|shared\/(?:platform\/(?:[a-z-]+\.ts|(?:config|http)\/.+|azure\/api\.ts)|messages\/api\.ts))$/;
+  /^(?:functions\/(?:built-index|entry|functions|declare|health|log|main|register|system)\.ts|shared\/platform\/(?:[a-z-]+\.ts|(?:config|http)\/.+|azure\/api\.ts)|shared\/messages\/api\.ts)$/;
 
-/** The module that connects the services, and the area of unknown paths. */
+/** Files of functions/ that an unknown path loads: the services and the area of the catch-all function. */
 const UNKNOWN_PATH =
-  /^functions\/(?:automation-services|built-index|catch-all|entry|functions|gate|health|kit|log|main|memory|page|register|services|storage-connection)\.ts$/;
+  /^functions\/(?:services\/[\w-]+|built-index|catch-all|declare|entry|functions|gate|health|log|main|memory|page|register|services|storage-connection)\.ts$/;
 
 /** Modules of an asset list. */
 const AREA = /^functions\/(?:services|discovery)\.ts$/;

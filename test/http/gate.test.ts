@@ -1,8 +1,8 @@
 import { RestError } from "@azure/core-rest-pipeline";
 import { describe, expect, test, vi } from "vitest";
 import * as z from "zod";
+import { type Invocation, queue } from "../../functions/declare.ts";
 import { createGate } from "../../functions/gate.ts";
-import { type Invocation, queue } from "../../functions/kit.ts";
 import { admit, type Gate, type UnauthenticatedRequest } from "../../shared/platform/http/admission.ts";
 import type { Role, Tier } from "../../shared/platform/http/endpoint.ts";
 import { RowChanged } from "../../shared/platform/storage/tables.ts";

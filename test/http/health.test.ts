@@ -85,7 +85,7 @@ test("each dependency is checked once in ten seconds, with its response time and
       { name: "tables", status: "healthy", milliseconds: 1_234 },
       { name: "queues", status: "unhealthy", detail: "no".repeat(250), milliseconds: 20 },
       { name: "identity", status: "healthy", milliseconds: 9_999 },
-      { name: "resourceManager", status: "unhealthy", detail: "no answer within 10 seconds", milliseconds: 10_000 },
+      { name: "resourceManager", status: "unhealthy", detail: "no response within 10 seconds", milliseconds: 10_000 },
       { name: "mail", status: "unhealthy", detail: "The service refuses it.", milliseconds: 0 },
     ]);
     at.now += 10_000;

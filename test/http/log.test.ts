@@ -1,5 +1,5 @@
 import { expect, test, vi } from "vitest";
-import { createLogger, withinInvocation } from "../../functions/log.ts";
+import { createLogger, withLogContext } from "../../functions/log.ts";
 
 /** Lines of one invocation's log, with their levels. */
 function target() {
@@ -14,11 +14,11 @@ test("a line starts with the request id of its invocation, then its fields", asy
   const [one, other] = [target(), target()];
   const log = createLogger(() => "DEBUG");
   await Promise.all([
-    withinInvocation(one, "r-1", async () => {
+    withLogContext(one, "r-1", async () => {
       await Promise.resolve();
       log.warn("Late", { vault: "kv-a" });
     }),
-    withinInvocation(other, "r-2", async () => log.debug("Here")),
+    withLogContext(other, "r-2", async () => log.debug("Here")),
   ]);
   expect(one.lines).toEqual(['warn Late {"requestId":"r-1","vault":"kv-a"}']);
   expect(other.lines).toEqual(['debug Here {"requestId":"r-2"}']);
@@ -36,7 +36,7 @@ test("a line outside of an invocation goes to the output of the process", () => 
 test("an event is written at every level", async () => {
   for (const level of ["DEBUG", "INFO", "WARNING", "ERROR"] as const) {
     const to = target();
-    await withinInvocation(to, "r", async () =>
+    await withLogContext(to, "r", async () =>
       createLogger(() => level).info("A scan is over", { status: "x" }, "event"),
     );
     expect([level, to.lines]).toEqual([level, ['info A scan is over {"requestId":"r","status":"x"}']]);
@@ -51,7 +51,7 @@ test.each([
 ] as const)("at %s only lines of that level and above are written", async (level, written) => {
   const to = target();
   const log = createLogger(() => level);
-  await withinInvocation(to, "r", async () => {
+  await withLogContext(to, "r", async () => {
     log.debug("x");
     log.info("x");
     log.warn("x");

@@ -12,7 +12,7 @@ import {
 import { type Actor, ROLES, type Role, type Tier } from "../../shared/platform/http/endpoint.ts";
 import { Problem } from "../../shared/platform/http/problem.ts";
 import { systemClock } from "../../shared/platform/runtime.ts";
-import { HERE, type Instance, startDeployments } from "../access/instances.ts";
+import { HERE, type Instance, useDeployments } from "../access/instances.ts";
 import { recordingLog, testConfig } from "../azure/services.ts";
 import { tableUnder } from "../support/markdown-table.ts";
 import { CLOUD_KEYS } from "../support/test-app.ts";
@@ -30,16 +30,15 @@ const PASSWORD = "a password of their own";
 const DAYS = { name: "one", expiresInDays: 30 };
 const ORIGIN = "https://service.example";
 
-let deployments: Awaited<ReturnType<typeof startDeployments>>;
+const nextDeployment = useDeployments(1);
 let cloud: Cloud;
 let instance: Instance;
 /** Callers by their names in the page: the credential they send, and the actor that the service finds. */
 const sent = new Map<string, { headers: Record<string, string>; found: Actor | Problem | undefined }>();
 
 beforeAll(async () => {
-  deployments = await startDeployments(1);
   const none = { BOOTSTRAP_ADMIN_USERNAME: undefined, BOOTSTRAP_ADMIN_PASSWORD: undefined };
-  instance = deployments.next().start({ config: none });
+  instance = nextDeployment().start({ config: none });
   const { access } = instance;
   const create = (username: string, role: Role) => access.users.create({ username, password: PASSWORD, role }, HERE);
   const signIn = async (username: string) => (await access.signIn({ username, password: PASSWORD }, HERE)).access_token;
@@ -97,7 +96,6 @@ beforeAll(async () => {
   }
 });
 afterAll(async () => {
-  await deployments.azurite.stop();
   await cloud?.stop();
 });
 

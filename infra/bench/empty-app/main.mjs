@@ -1,4 +1,4 @@
-/** What start-up is measured against: an app with one function that does nothing. */
+/** Baseline of the startup benchmark: an app with one function that does nothing. */
 import { app } from "@azure/functions";
 
 app.http("empty", { methods: ["GET"], route: "health", authLevel: "anonymous", handler: () => ({ status: 200 }) });

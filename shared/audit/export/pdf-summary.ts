@@ -1,4 +1,5 @@
 import { ALARM, type Column, GOOD, HEADING, MARGIN, MUTED, type Sheet } from "../../platform/pdf/sheet.ts";
+import { sum } from "../../platform/sum.ts";
 import type { Verification } from "../api.ts";
 import type { PdfEvent } from "./pdf-events.ts";
 
@@ -180,6 +181,3 @@ function counted(events: readonly PdfEvent[], of: (event: PdfEvent) => string): 
   const rest = sorted.slice(MAX_COUNTED - 1);
   return [...sorted.slice(0, MAX_COUNTED - 1), [`${rest.length} others`, sum(rest, ([, count]) => count)]];
 }
-
-const sum = <T>(items: readonly T[], of: (item: T) => number): number =>
-  items.reduce((total, item) => total + of(item), 0);

@@ -4,7 +4,7 @@ import type { AppConfigurationReferences } from "../../platform/azure/app-config
 import { createAppService } from "../../platform/azure/app-service.ts";
 import type { Arm } from "../../platform/azure/arm.ts";
 import { createDataFactory } from "../../platform/azure/data-factory.ts";
-import { CloudFailure, type FailureCode } from "../../platform/azure/failure.ts";
+import { CloudFailure, isTransient } from "../../platform/azure/failure.ts";
 import { createFrontDoor } from "../../platform/azure/front-door.ts";
 import { createResourceGraph } from "../../platform/azure/resource-graph.ts";
 import type { ResourceManager } from "../../platform/azure/resource-manager.ts";
@@ -58,9 +58,6 @@ const IDS_PER_QUERY = 200;
 
 /** Cache time of role definitions. Custom roles change rarely, built-in roles practically never. */
 const DEFINITIONS_KEPT_MS = HOUR_MS;
-
-/** Transient failures. */
-const PASSING: ReadonlySet<FailureCode> = new Set(["throttled", "unreachable", "timedOut"]);
 
 /**
  * Source of dependencies in Azure: resources that use assets of key vaults, with one unit for each monitored subscription.
@@ -135,7 +132,7 @@ export function createAzureEdges({
         found = { uses: [], failures: [error] };
       }
       const failures = found.failures ?? [];
-      const passing = failures.find(mayPass);
+      const passing = failures.find(isTransient);
       if (passing && (!isFull || signal?.aborted)) throw passing;
       if (found.uses.length === 0 && failures.length > 0)
         return failures.map((one) => ({ notSeen: notSeenOf(row.id, one) }));
@@ -201,7 +198,7 @@ export function createAzureEdges({
         yield itemOf(resource, uses, failures);
       }
       for (const one of failures) {
-        if (mayPass(one) && (!isFull || signal?.aborted)) throw one;
+        if (isTransient(one) && (!isFull || signal?.aborted)) throw one;
         yield { notSeen: notSeenOf(PRINCIPALS, one) };
       }
     }
@@ -272,8 +269,6 @@ export function createAzureEdges({
 
 /** Prefix of the IDs of principals. */
 const PRINCIPALS = "entra";
-
-const mayPass = ({ code }: CloudFailure): boolean => PASSING.has(code);
 
 /** Calls `ask` once and shares the result. Calls it again only after a failure. */
 function once<T>(ask: () => Promise<T>): () => Promise<T> {

@@ -1,9 +1,9 @@
 import { createHmac } from "node:crypto";
 import pMap from "p-map";
 import { Assets, sourceOf } from "../../inventory/asset.ts";
-import { namePrefix, partitions } from "../../inventory/asset-keys.ts";
+import { namePrefix, nameRange, partitions } from "../../inventory/asset-keys.ts";
 import { VAULTS, type VaultRecord, Vaults } from "../../inventory/vault.ts";
-import { CloudFailure, type FailureCode } from "../../platform/azure/failure.ts";
+import { CloudFailure, isTransient } from "../../platform/azure/failure.ts";
 import { isServiceVault } from "../../platform/azure/service-key-vault.ts";
 import type { VaultSecrets, VaultSecretsClients } from "../../platform/azure/vault-secrets.ts";
 import type { Config } from "../../platform/config/config.ts";
@@ -56,9 +56,6 @@ const MOST_VALUES = 200_000;
 const DENIALS = 10;
 /** Characters of a hash: 132 bits. */
 const HASH_LENGTH = 22;
-
-/** Transient failures. */
-const PASSING: ReadonlySet<FailureCode> = new Set(["throttled", "unreachable", "timedOut"]);
 
 /**
  * Reads the current values of all enabled secrets that the identity may read in these subscriptions' vaults, except the
@@ -151,13 +148,13 @@ export async function readVaultValues(
       const message = `The secrets of key vault ${vault.name} were not all compared: ${MOST_VALUES} values are the most.`;
       return missed(vault, failure, message, "Watch fewer subscriptions with one deployment.");
     }
-    incomplete ||= PASSING.has(failure.code);
+    incomplete ||= isTransient(failure);
     const grant = "Give the service's identity the role Key Vault Secrets User on the vault, or leave it uncompared.";
     missed(vault, failure.code, failure.message, failure.code === "accessDenied" ? grant : failure.remedy);
   }
 
   const select = ["id", "name", "source", "vaultUri", "subscriptionId"] as const;
-  const range = { partitionKey: VAULTS, from: "n!", before: keyEnd("n!") };
+  const range = nameRange(VAULTS);
   for await (const rows of tables.pages(Vaults, { ...range, select: [...select] }))
     await pMap(rows, readOne, { concurrency: VAULTS_AT_ONCE });
 

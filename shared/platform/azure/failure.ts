@@ -86,6 +86,10 @@ export class CloudFailure extends Error {
   }
 }
 
+/** Failures after which the same call can succeed within minutes. */
+export const TRANSIENT_CODES: ReadonlySet<FailureCode> = new Set(["throttled", "unreachable", "timedOut"]);
+export const isTransient = ({ code }: Pick<CloudFailure, "code">): boolean => TRANSIENT_CODES.has(code);
+
 /** Returns the answer of the call, or undefined if it failed with `notFound`. */
 export async function unlessMissing<T>(work: Promise<T>): Promise<T | undefined> {
   try {

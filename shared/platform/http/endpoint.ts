@@ -79,6 +79,25 @@ export type ResponseDeclaration =
       example?: string;
     };
 
+export type Responses = Readonly<Record<number, ResponseDeclaration>>;
+
+/**
+ * The JSON that a handler can reply with: the output types of the schemas in `responds`. Replies are not parsed with these
+ * schemas, so a handler returns their output. `never` if `responds` declares only files and redirects.
+ */
+export type ResponseJson<R extends Responses> = JsonOf<R[keyof R]>;
+type JsonOf<D> = D extends z.ZodType
+  ? DeepReadonly<z.output<D>>
+  : D extends { json: infer S extends z.ZodType }
+    ? DeepReadonly<z.output<S>>
+    : never;
+/** Replies are only serialized, so they can contain readonly data. */
+type DeepReadonly<T> = T extends readonly (infer Item)[]
+  ? readonly DeepReadonly<Item>[]
+  : T extends object
+    ? { readonly [Key in keyof T]: DeepReadonly<T[Key]> }
+    : T;
+
 export interface RequestContext<Services, Params, Query, Body> {
   params: Params;
   query: Query;
@@ -119,6 +138,7 @@ export interface EndpointDeclaration<
   P extends z.ZodObject | undefined = z.ZodObject | undefined,
   Q extends z.ZodObject | undefined = z.ZodObject | undefined,
   B extends z.ZodType | undefined = z.ZodType | undefined,
+  R extends Responses = Responses,
 > {
   /** Name of the function. The platform matches routes in the order of these names. */
   name: string;
@@ -152,7 +172,7 @@ export interface EndpointDeclaration<
    * for a body, the examples of its schema.
    */
   example?: RequestExample<P, Q, B>;
-  responds: { [status: number]: ResponseDeclaration };
+  responds: R;
   /** Further problems of this endpoint that its declaration does not imply. For the API description. */
   problems?: readonly ProblemCode[];
   /** Cookies that an answer sets or deletes. For the API description. */
@@ -167,7 +187,7 @@ export interface EndpointDeclaration<
   page?: boolean;
   /** Excluded from the OpenAPI document: the catch-all and the files of the documentation pages. */
   undocumented?: boolean;
-  handle(context: RequestContext<Services, Output<P>, Output<Q>, Output<B>>): Promise<Reply>;
+  handle(context: RequestContext<Services, Output<P>, Output<Q>, Output<B>>): Promise<Reply<ResponseJson<R>>>;
 }
 
 /** A declaration without its input types, for registration, the pipeline and OpenAPI. */
@@ -187,7 +207,8 @@ export function endpointFor<Services>() {
     P extends z.ZodObject | undefined = undefined,
     Q extends z.ZodObject | undefined = undefined,
     B extends z.ZodType | undefined = undefined,
+    R extends Responses = Responses,
   >(
-    declaration: EndpointDeclaration<Services, P, Q, B>,
+    declaration: EndpointDeclaration<Services, P, Q, B, R>,
   ): Endpoint<Services> => declaration as Endpoint<Services>;
 }

@@ -31,6 +31,9 @@ export const pageParameters = {
   }),
 };
 
+/** The query of a list without filters. */
+export const PageQuery = z.strictObject(pageParameters);
+
 export interface PageRequest {
   limit: number;
   offset: number;
@@ -61,6 +64,12 @@ export interface Page<T> {
   offset: number;
   nextCursor: string | null;
 }
+
+/** Returns a page with the view of each item. */
+export const pageView = <T, P extends Page<T>, V>(page: P & Page<T>, view: (item: T) => V) => ({
+  ...page,
+  items: page.items.map((item) => view(item)),
+});
 
 /**
  * Returns the schema of a list of `item`s.

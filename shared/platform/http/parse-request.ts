@@ -11,15 +11,15 @@ const MAX_NAMED_ERRORS = 100;
 /**
  * Query schema of a change that supports a preview.
  *
- * @param shows - What the preview returns, for the description.
+ * @param result - What the preview returns, for the description.
  */
-export const previewQuery = (shows: string) =>
+export const previewQuery = (result: string) =>
   z.strictObject({
     preview: z
       .enum(["true", "false"])
       .transform((value) => value === "true")
       .optional()
-      .meta({ description: `\`true\` changes nothing: ${shows}` }),
+      .meta({ description: `\`true\` changes nothing and ${result}` }),
   });
 
 const camelCase = (name: string): string => name.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());

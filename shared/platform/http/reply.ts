@@ -11,22 +11,26 @@ export interface Cookie {
   sameSite?: "Strict" | "Lax" | "None";
 }
 
-/** A handler's answer: JSON in `json`, any other body in `content`. */
-export interface Reply {
+/** The reply of a handler: JSON in `json`, other media types in `content`. */
+export interface Reply<Json = unknown> {
   status: number;
   headers?: Record<string, string>;
   cookies?: Cookie[];
-  json?: unknown;
+  json?: Json;
   content?: { type: string; data: string | Uint8Array };
 }
 
-export const ok = (json: unknown): Reply => ({ status: 200, json });
+export const ok = <const Json>(json: Json): Reply<Json> => ({ status: 200, json });
 
 /** Returns a 200 for a single resource, with its `etag` as the `ETag` header. */
-export const resource = (json: { etag: string }): Reply => ({ status: 200, headers: { ETag: json.etag }, json });
+export const resource = <Json extends { etag: string }>(json: Json): Reply<Json> => ({
+  status: 200,
+  headers: { ETag: json.etag },
+  json,
+});
 
 /** Returns a 201 with the resource and its location. */
-export const created = (json: unknown, location: string): Reply => ({
+export const created = <const Json>(json: Json, location: string): Reply<Json> => ({
   status: 201,
   headers: { Location: location, ...(hasEtag(json) ? { ETag: json.etag } : {}) },
   json,
@@ -34,9 +38,9 @@ export const created = (json: unknown, location: string): Reply => ({
 
 /** Body of the answer of `deleted`. */
 export const Deleted = z.object({ deleted: z.literal(true) }).meta({ id: "Deleted" });
-export const deleted = (): Reply => ({ status: 200, json: { deleted: true } });
+export const deleted = (): Reply<z.output<typeof Deleted>> => ({ status: 200, json: { deleted: true } });
 
-export const content = (type: string, data: string | Uint8Array, headers?: Record<string, string>): Reply => ({
+export const content = (type: string, data: string | Uint8Array, headers?: Record<string, string>): Reply<never> => ({
   status: 200,
   content: { type, data },
   ...(headers ? { headers } : {}),

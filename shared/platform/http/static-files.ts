@@ -19,7 +19,7 @@ export interface StaticFiles {
    * @param version - The `v` parameter of the request; `NAMED_BY_HASH` if the name itself contains the hash.
    * @throws {Problem} notFound
    */
-  reply(name: string, version: string | typeof NAMED_BY_HASH | undefined, caller: Headers): Promise<Reply>;
+  reply(name: string, version: string | typeof NAMED_BY_HASH | undefined, caller: Headers): Promise<Reply<never>>;
 }
 
 /** Replaces a version for files whose name contains a hash of their content. */

@@ -1,18 +1,10 @@
-import { setTimeout as delay } from "node:timers/promises";
 import type { QueueClient } from "@azure/storage-queue";
 import type { Logger } from "../runtime.ts";
 import { traceContext } from "../telemetry.ts";
 import type { StorageConnection } from "./connection.ts";
-import { errorCode, isUnclear } from "./errors.ts";
-import {
-  ANSWER_TIMEOUT_MS,
-  FIRST_RETRY_MS,
-  MAX_ATTEMPTS,
-  MAX_DELETION_WAIT_MS,
-  MAX_MESSAGE_BYTES,
-  MAX_MESSAGE_DELAY_SECONDS,
-  MAX_RETRY_MS,
-} from "./limits.ts";
+import { isUnclear } from "./errors.ts";
+import { ANSWER_TIMEOUT_MS, MAX_MESSAGE_BYTES, MAX_MESSAGE_DELAY_SECONDS } from "./limits.ts";
+import { withRetries } from "./retry.ts";
 
 export interface Queues {
   /**
@@ -49,35 +41,16 @@ export function createQueues(connection: StorageConnection, { log }: { log?: Log
   /** Runs `action` on a queue and retries it if its outcome is unclear. */
   async function use(
     queue: string,
-    { create }: { create: boolean },
+    { create: createMissing }: { create: boolean },
     action: (client: QueueClient, options: { abortSignal: AbortSignal }) => Promise<unknown>,
   ): Promise<void> {
     const client = await connectOnce(queue);
-    const options = () => ({ abortSignal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) });
-    let missing = false;
-    let waitedMs = 0;
-    let attempts = 1;
-    for (;;) {
-      try {
-        if (missing) await client.createIfNotExists(options());
-        await action(client, options());
-        return;
-      } catch (error) {
-        const code = errorCode(error);
-        if (code === "QueueNotFound" && create && !missing) {
-          missing = true;
-          log?.info("Creating a queue", { queue });
-          continue;
-        }
-        const isBeingDeleted = code === "QueueBeingDeleted" || (code === "QueueNotFound" && missing);
-        if (isBeingDeleted ? waitedMs >= MAX_DELETION_WAIT_MS : !isUnclear(error) || attempts >= MAX_ATTEMPTS)
-          throw error;
-        const pause = Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** (attempts++ - 1)) * (0.5 + Math.random() / 2);
-        log?.warn("Trying a queue again", { queue, code, pauseMs: Math.round(pause) });
-        await delay(pause);
-        waitedMs += pause;
-      }
-    }
+    const limit = () => ({ abortSignal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) });
+    const options = { kind: "queue", name: queue, createMissing, isTransient: isUnclear, log } as const;
+    await withRetries(options, async ({ create }) => {
+      if (create) await client.createIfNotExists(limit());
+      await action(client, limit());
+    });
   }
 
   return {

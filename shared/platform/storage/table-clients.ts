@@ -1,12 +1,12 @@
-import { setTimeout as delay } from "node:timers/promises";
 import type { HttpClient } from "@azure/core-rest-pipeline";
 import type { TableClient } from "@azure/data-tables";
 import type { Logger } from "../runtime.ts";
 import type { StoreClock } from "./clock.ts";
 import { type StorageConnection, usesPlainHttp } from "./connection.ts";
-import { errorCode, isUnclear, markResent } from "./errors.ts";
+import { isUnclear, markResent } from "./errors.ts";
 import { createStorageTransport } from "./http-client.ts";
-import { FIRST_RETRY_MS, MAX_ATTEMPTS, MAX_DELETION_WAIT_MS, MAX_RETRY_MS } from "./limits.ts";
+import { FIRST_RETRY_MS, MAX_ATTEMPTS, MAX_RETRY_MS } from "./limits.ts";
+import { withRetries } from "./retry.ts";
 import { TransactionRejected, TransactionTruncated } from "./transaction.ts";
 
 /** A connected table: the SDK's client, and the parts of the client that requests outside the SDK's methods need. */
@@ -50,35 +50,21 @@ export function createTableClients(
 
   return {
     connect: connectOnce,
-    async run(table, { create }, action) {
+    async run(table, { create: createMissing }, action) {
       const connected = await connectOnce(table);
-      let missing = false;
-      let waitedMs = 0;
-      let attempts = 1;
       let unclear = false;
-      for (;;) {
+      const options = { kind: "table", name: table, createMissing, isTransient: isBusy, log } as const;
+      return await withRetries(options, async ({ create }) => {
         try {
-          if (missing) await connected.client.createTable();
+          if (create) await connected.client.createTable();
           return await action(connected);
         } catch (error) {
           // An attempt without a clear answer may have been applied. A later clear rejection can be its effect.
           if (unclear) markResent(error);
           unclear ||= isUnclear(error);
-          const code = errorCode(error);
-          if (code === "TableNotFound" && create && !missing) {
-            missing = true;
-            log?.info("Creating a table", { table });
-            continue;
-          }
-          const isBeingDeleted = code === "TableBeingDeleted" || (code === "TableNotFound" && missing);
-          if (isBeingDeleted ? waitedMs >= MAX_DELETION_WAIT_MS : !isBusy(error) || attempts >= MAX_ATTEMPTS)
-            throw error;
-          const pause = Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** (attempts++ - 1)) * (0.5 + Math.random() / 2);
-          log?.warn("Trying a table again", { table, code, pauseMs: Math.round(pause) });
-          await delay(pause);
-          waitedMs += pause;
+          throw error;
         }
-      }
+      });
     },
   };
 }

@@ -6,18 +6,18 @@ import { OPERATIONS } from "./operations.ts";
 import type { operations } from "./schema.d.ts";
 
 type Init<O extends Operation> = Pick<FetchOptions<operations[O]>, "params" | "body">;
-type Answer<O extends Operation> = NonNullable<FetchResponse<operations[O], object, "application/json">["data"]>;
+type ResponseBody<O extends Operation> = NonNullable<FetchResponse<operations[O], object, "application/json">["data"]>;
 
 /** @throws {Problem} */
-export type Call<O extends Operation> = (init: Init<O>) => Promise<Answer<O>>;
+export type Call<O extends Operation> = (init: Init<O>) => Promise<ResponseBody<O>>;
 
 export function callOf<O extends Operation>(operation: O): Call<O> {
   const { method, path } = OPERATIONS[operation];
   // `Call` types each operation. The compiler can't resolve the union of all operations, so `request` is untyped here.
-  const request = client.request as (...args: unknown[]) => Promise<{ data?: Answer<O>; error?: unknown }>;
+  const request = client.request as (...args: unknown[]) => Promise<{ data?: ResponseBody<O>; error?: unknown }>;
   return async (init) => {
     const { data, error } = await request(method, path, init);
     if (error) throw error;
-    return data as Answer<O>;
+    return data as ResponseBody<O>;
   };
 }

@@ -46,10 +46,7 @@ const KINDS = {
   principal: "principal",
 } as const satisfies Record<Dependency["resource"]["kind"], string>;
 
-/**
- * Returns the kind of a consumer, with its environment if known. A node of the graph can also be an asset, whose type is
- * returned as it is.
- */
+/** Returns the kind of a consumer, with its environment if known. For assets, which graphs contain too, returns their type. */
 export const kindOf = ({ kind, environment }: { kind: string; environment: string | null }): string => {
   const text = (KINDS as Record<string, string>)[kind] ?? kind;
   return environment === null ? text : `${text}, ${isolated(environment)}`;

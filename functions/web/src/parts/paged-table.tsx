@@ -1,8 +1,8 @@
 import { Button, makeStyles, Spinner, Text, tokens } from "@fluentui/react-components";
 import type { InfiniteData, UseInfiniteQueryResult } from "@tanstack/react-query";
 import type { Problem } from "../api/client.ts";
-import { Failure } from "./answer.tsx";
 import { type Column, DataTable } from "./data-table.tsx";
+import { QueryFailure } from "./query-result.tsx";
 
 export type { Column } from "./data-table.tsx";
 
@@ -31,11 +31,11 @@ interface Props<T> {
 /** A table of an API list. "Load more" adds the next page. */
 export function PagedTable<T>({ of: query, columns, keyOf, label, empty }: Props<T>) {
   const styles = useStyles();
-  if (!query.data) return query.error ? <Failure of={query} /> : <Spinner size="small" label="Loading" />;
+  if (!query.data) return query.error ? <QueryFailure of={query} /> : <Spinner size="small" label="Loading" />;
   const items = query.data.pages.flatMap((page) => page.items);
   return (
     <div>
-      <Failure of={query} />
+      <QueryFailure of={query} />
       {items.length === 0 && !query.hasNextPage ? (
         <Text role="status">{empty}</Text>
       ) : (

@@ -1,13 +1,13 @@
 import { Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
-import { Answer } from "../../parts/answer.tsx";
 import { Card } from "../../parts/card.tsx";
 import { TextField } from "../../parts/fields.tsx";
 import { given, typed } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { DELIVERY_STATUSES, RECIPIENT_STATUSES } from "../../parts/notification-texts.ts";
 import { Operate } from "../../parts/operate.tsx";
+import { QueryResult } from "../../parts/query-result.tsx";
 import { useParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
 import { Item } from "./item.tsx";
@@ -19,7 +19,7 @@ export default function OneEntry() {
   const { entryId = "" } = useParams();
   const entry = api.useQuery("get", "/alerts/history/{entry_id}", { params: { path: { entry_id: entryId } } });
   return (
-    <Answer of={entry}>
+    <QueryResult of={entry}>
       {({ ruleId, ruleName, test, status, createdAt, recipients, items }) => (
         <View title={ruleName}>
           <Text>
@@ -62,7 +62,7 @@ export default function OneEntry() {
           </Card>
         </View>
       )}
-    </Answer>
+    </QueryResult>
   );
 }
 

@@ -1,7 +1,6 @@
 import { Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
-import { Answer } from "../../parts/answer.tsx";
 import { Card } from "../../parts/card.tsx";
 import { TextField } from "../../parts/fields.tsx";
 import { given, typed } from "../../parts/form-dialog.tsx";
@@ -9,6 +8,7 @@ import { Instant } from "../../parts/instant.tsx";
 import { METHODS } from "../../parts/notification-texts.ts";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
+import { QueryResult } from "../../parts/query-result.tsx";
 import { useParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
 import { Item } from "./item.tsx";
@@ -22,7 +22,7 @@ export default function OneRule() {
   const rule = api.useQuery("get", "/alerts/rules/{rule_id}", { params });
   const preview = api.useQuery("get", "/alerts/rules/{rule_id}/preview", { params });
   return (
-    <Answer of={rule}>
+    <QueryResult of={rule}>
       {(data) => (
         <View title={data.name}>
           <Text>
@@ -33,14 +33,14 @@ export default function OneRule() {
             <Link href={createHref("/alerts", {})}>All alerts</Link>
           </Text>
           <Card title="Preview">
-            <Answer of={preview}>{(found) => <Preview of={found} />}</Answer>
+            <QueryResult of={preview}>{(found) => <Preview of={found} />}</QueryResult>
           </Card>
           <Card title="Open alerts">
             <Open ruleId={ruleId} />
           </Card>
         </View>
       )}
-    </Answer>
+    </QueryResult>
   );
 }
 

@@ -1,10 +1,10 @@
 import { Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
-import { Answer } from "../../parts/answer.tsx";
 import { LongField } from "../../parts/fields.tsx";
 import { typed } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
+import { QueryResult } from "../../parts/query-result.tsx";
 
 type Owner = Schemas["AlertOwner"];
 
@@ -13,7 +13,7 @@ const PAGE = 1_000;
 
 /** The table of owners and their mail addresses. */
 export function Owners() {
-  // The API replaces the whole table, so the form needs all of it: at most two pages.
+  // The API replaces the whole table, so the form loads all entries: at most two pages.
   const owners = api.useQuery("get", "/alerts/owners", { params: { query: { limit: PAGE } } });
   const isLong = (owners.data?.total ?? 0) > PAGE;
   const others = api.useQuery(
@@ -24,7 +24,7 @@ export function Owners() {
   );
   const rest = others.data?.items ?? [];
   return (
-    <Answer of={owners}>
+    <QueryResult of={owners}>
       {({ items, updatedAt, updatedBy, etag }) => (
         <>
           <Text>
@@ -72,7 +72,7 @@ export function Owners() {
           )}
         </>
       )}
-    </Answer>
+    </QueryResult>
   );
 }
 

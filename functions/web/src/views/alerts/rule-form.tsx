@@ -109,7 +109,7 @@ function Escalation({ rule, others }: { rule?: Rule; others: Rule[] }) {
 const modeOf = (rule?: Rule): keyof typeof WHEN =>
   rule?.deliveryMode === "digest" ? rule.digestFrequency : "immediate";
 
-const KEPT = "Stored in the service's own key vault. Never shown again.";
+const STORED_HINT = "Stored in the service's own key vault. Never shown again.";
 
 /** The recipient fields of a channel. An empty secret field keeps the stored value. */
 function Address({ method, rule }: { method: Method; rule?: Rule }) {
@@ -134,7 +134,7 @@ function Address({ method, rule }: { method: Method; rule?: Rule }) {
         hint={
           method === "pagerDuty"
             ? "Only needed outside the US region, such as https://events.eu.pagerduty.com"
-            : KEPT + unchanged
+            : STORED_HINT + unchanged
         }
         required={method !== "pagerDuty" && !isSet}
       />
@@ -143,7 +143,7 @@ function Address({ method, rule }: { method: Method; rule?: Rule }) {
           name="routingKey"
           member="credentials.routingKey"
           label="Integration key (Events API v2)"
-          hint={KEPT}
+          hint={STORED_HINT}
           required={!isSet}
         />
       )}
@@ -155,9 +155,14 @@ function Address({ method, rule }: { method: Method; rule?: Rule }) {
             label="Username"
             hint="Enter username and password, or OAuth client ID and secret. Leave all empty to keep the stored credentials. Enter them again if you change the URL."
           />
-          <SecretField name="password" member="credentials.password" label="Password" hint={KEPT} />
+          <SecretField name="password" member="credentials.password" label="Password" hint={STORED_HINT} />
           <TextField name="clientId" member="credentials.clientId" label="OAuth client ID" />
-          <SecretField name="clientSecret" member="credentials.clientSecret" label="OAuth client secret" hint={KEPT} />
+          <SecretField
+            name="clientSecret"
+            member="credentials.clientSecret"
+            label="OAuth client secret"
+            hint={STORED_HINT}
+          />
         </>
       )}
     </>

@@ -73,7 +73,7 @@ function NewRule({ others }: { others: Rule[] }) {
 export function RuleActions({ rule, others }: { rule: Rule; others: Rule[] }) {
   const { id, name, enabled, etag } = rule;
   const params = { path: { rule_id: id } };
-  const held = { ...params, header: { "If-Match": etag } };
+  const conditionalParams = { ...params, header: { "If-Match": etag } };
   return (
     <>
       <Operate
@@ -97,7 +97,7 @@ export function RuleActions({ rule, others }: { rule: Rule; others: Rule[] }) {
           action: PREVIEW.action,
           load: async (form, preview) => <Preview of={await preview({ params, body: withoutDelivery(form) })} />,
         }}
-        submit={async (form, change) => webhookSecret(await change({ params: held, body: ruleOf(form) }))}
+        submit={async (form, change) => webhookSecret(await change({ params: conditionalParams, body: ruleOf(form) }))}
       >
         <RuleFields rule={rule} others={others} />
       </Operate>
@@ -107,7 +107,7 @@ export function RuleActions({ rule, others }: { rule: Rule; others: Rule[] }) {
         about={name}
         action={enabled ? "Disable" : "Enable"}
         appearance="transparent"
-        submit={(_, change) => change({ params: held, body: { enabled: !enabled } })}
+        submit={(_, change) => change({ params: conditionalParams, body: { enabled: !enabled } })}
       >
         <Text>{enabled ? "The rule sends no alerts until you enable it again." : "The rule sends alerts again."}</Text>
       </Operate>
@@ -118,7 +118,7 @@ export function RuleActions({ rule, others }: { rule: Rule; others: Rule[] }) {
           about={name}
           action="Rotate key"
           appearance="transparent"
-          submit={async (_, renew) => webhookSecret(await renew({ params: held }))}
+          submit={async (_, renew) => webhookSecret(await renew({ params: conditionalParams }))}
         >
           <Text>
             Webhooks are signed with a new key immediately. Update the receiver: the old key can't be restored.
@@ -131,7 +131,7 @@ export function RuleActions({ rule, others }: { rule: Rule; others: Rule[] }) {
         about={name}
         action="Delete rule"
         appearance="transparent"
-        submit={(_, remove) => remove({ params: held })}
+        submit={(_, remove) => remove({ params: conditionalParams })}
       >
         <Text>The rule stops sending alerts. Past alerts stay in the history. You can't undo this.</Text>
       </Operate>

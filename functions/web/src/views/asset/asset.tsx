@@ -3,9 +3,9 @@ import { Fragment, type ReactNode } from "react";
 import { useMay } from "../../api/access.ts";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
-import { Answer } from "../../parts/answer.tsx";
 import { Card } from "../../parts/card.tsx";
 import { Instant } from "../../parts/instant.tsx";
+import { QueryResult } from "../../parts/query-result.tsx";
 import { useParams } from "../../parts/router.tsx";
 import { StatusBadge } from "../../parts/status.tsx";
 import { View } from "../../parts/view.tsx";
@@ -37,7 +37,7 @@ export default function AssetDetails() {
     params: { path: { asset_id: assetId } },
   });
   return (
-    <Answer of={asset}>
+    <QueryResult of={asset}>
       {(data) => (
         <View title={data.credential?.displayName ?? data.name}>
           <div className={styles.head}>
@@ -78,7 +78,7 @@ export default function AssetDetails() {
           </Card>
         </View>
       )}
-    </Answer>
+    </QueryResult>
   );
 }
 

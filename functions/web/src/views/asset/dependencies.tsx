@@ -1,10 +1,10 @@
 import { Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
-import { Answer } from "../../parts/answer.tsx";
 import { type Column, DataTable } from "../../parts/data-table.tsx";
 import { kindOf, REFRESHES, STRENGTHS } from "../../parts/dependency-texts.ts";
 import { isolated } from "../../parts/isolated.ts";
+import { QueryResult } from "../../parts/query-result.tsx";
 
 const COLUMNS: Column<Schemas["Dependency"]>[] = [
   { title: "Used by", cell: ({ resource }) => `${isolated(resource.name)} (${kindOf(resource)})` },
@@ -18,7 +18,7 @@ const COLUMNS: Column<Schemas["Dependency"]>[] = [
 export function Dependencies({ asset: { id } }: { asset: Schemas["AssetDetails"] }) {
   const uses = api.useQuery("get", "/api/assets/dependencies", { params: { query: { assetId: id, limit: 50 } } });
   return (
-    <Answer of={uses}>
+    <QueryResult of={uses}>
       {({ items, nextCursor }) => (
         <>
           {items.length === 0 ? (
@@ -36,6 +36,6 @@ export function Dependencies({ asset: { id } }: { asset: Schemas["AssetDetails"]
           </Link>
         </>
       )}
-    </Answer>
+    </QueryResult>
   );
 }

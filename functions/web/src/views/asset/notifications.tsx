@@ -1,11 +1,11 @@
 import { Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
-import { Answer } from "../../parts/answer.tsx";
 import { type Column, DataTable } from "../../parts/data-table.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { DELIVERY_STATUSES, METHODS } from "../../parts/notification-texts.ts";
 import { Operate } from "../../parts/operate.tsx";
+import { QueryResult } from "../../parts/query-result.tsx";
 import { SnoozeFields, snoozeOf } from "../../parts/snooze-fields.tsx";
 
 /** Number of recent notifications that are searched for the asset. */
@@ -40,7 +40,7 @@ const columnsOf = (assetId: string): Column<Schemas["AlertHistoryEntry"]>[] => [
 export function Notifications({ asset: { id } }: { asset: Schemas["AssetDetails"] }) {
   const history = api.useQuery("get", "/alerts/history", { params: { query: { limit: SEARCHED } } });
   return (
-    <Answer of={history}>
+    <QueryResult of={history}>
       {({ items, nextCursor }) => {
         const own = items.filter((entry) => entry.items.some((item) => item.id === id));
         const shortened = items.some((entry) => entry.itemsTotal > entry.items.length);
@@ -60,6 +60,6 @@ export function Notifications({ asset: { id } }: { asset: Schemas["AssetDetails"
           </>
         );
       }}
-    </Answer>
+    </QueryResult>
   );
 }

@@ -1,8 +1,8 @@
 import { Badge, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
-import { Answer } from "../../parts/answer.tsx";
 import { type Column, DataTable } from "../../parts/data-table.tsx";
 import { Instant } from "../../parts/instant.tsx";
+import { QueryResult } from "../../parts/query-result.tsx";
 
 type Version = Schemas["AssetVersion"];
 
@@ -27,13 +27,13 @@ export function Versions({ asset: { id, version: current } }: { asset: Schemas["
     { title: "Enabled", cell: ({ enabled }) => (enabled ? "Yes" : "No") },
   ];
   return (
-    <Answer of={versions}>
+    <QueryResult of={versions}>
       {({ versions, complete }) => (
         <>
           <DataTable items={versions} columns={columns} keyOf={({ version }) => version} label="Versions" />
           {!complete && <Text>Only the newest {versions.length} versions are shown.</Text>}
         </>
       )}
-    </Answer>
+    </QueryResult>
   );
 }

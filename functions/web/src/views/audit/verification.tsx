@@ -1,10 +1,10 @@
 import { Button, MessageBar, MessageBarBody, makeStyles, ProgressBar, Text, tokens } from "@fluentui/react-components";
 import { type ReactNode, useEffect, useState } from "react";
 import { api, type Schemas } from "../../api/client.ts";
-import { Failure } from "../../parts/answer.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { BY_CURSOR } from "../../parts/paged-table.tsx";
+import { QueryFailure } from "../../parts/query-result.tsx";
 import { FINDINGS } from "./finding-texts.ts";
 
 type Part = Schemas["AuditVerification"];
@@ -63,7 +63,7 @@ function Result() {
   const isOver = data !== undefined && !hasNextPage;
   return (
     <>
-      <Failure of={parts} />
+      <QueryFailure of={parts} />
       <div role="status">
         {!isOver && !error && (
           <>

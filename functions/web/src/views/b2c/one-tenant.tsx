@@ -1,11 +1,11 @@
 import { Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
-import { Answer } from "../../parts/answer.tsx";
 import { Card } from "../../parts/card.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { pollUntil } from "../../parts/polling.ts";
+import { QueryResult } from "../../parts/query-result.tsx";
 import { useParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
 import { TenantFields, tenantOf } from "./tenant-form.tsx";
@@ -23,7 +23,7 @@ export default function OneTenant() {
     pollUntil<Tenant>(({ state }) => state !== "discovering"),
   );
   return (
-    <Answer of={tenant}>
+    <QueryResult of={tenant}>
       {(data) => (
         <View title={data.displayName}>
           <Text>
@@ -38,7 +38,7 @@ export default function OneTenant() {
           </Card>
         </View>
       )}
-    </Answer>
+    </QueryResult>
   );
 }
 
@@ -95,7 +95,7 @@ function Counts({ tenant: { counts } }: { tenant: Tenant }) {
 function Actions({ tenant }: { tenant: Tenant }) {
   const { tenantId, displayName, etag } = tenant;
   const params = { path: { tenant_id: tenantId } };
-  const held = { ...params, header: { "If-Match": etag } };
+  const conditionalParams = { ...params, header: { "If-Match": etag } };
   return (
     <div>
       <Operate
@@ -118,7 +118,7 @@ function Actions({ tenant }: { tenant: Tenant }) {
         operation="changeB2cTenant"
         title="Edit"
         action="Save"
-        submit={(form, change) => change({ params: held, body: tenantOf(form) })}
+        submit={(form, change) => change({ params: conditionalParams, body: tenantOf(form) })}
       >
         <TenantFields tenant={tenant} />
       </Operate>{" "}
@@ -127,7 +127,7 @@ function Actions({ tenant }: { tenant: Tenant }) {
         title="Remove tenant"
         action="Remove tenant"
         submit={async (_, remove) => {
-          await remove({ params: held });
+          await remove({ params: conditionalParams });
           location.hash = createHref("/b2c", {});
         }}
       >

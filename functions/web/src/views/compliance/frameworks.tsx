@@ -12,7 +12,7 @@ import {
 import { useState } from "react";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
-import { Answer } from "../../parts/answer.tsx";
+import { QueryResult } from "../../parts/query-result.tsx";
 
 type FrameworkId = Schemas["Framework"]["id"];
 
@@ -34,7 +34,7 @@ export function Frameworks() {
   const styles = useStyles();
   const [expanded, setExpanded] = useState<FrameworkId[]>([]);
   return (
-    <Answer of={frameworks}>
+    <QueryResult of={frameworks}>
       {({ items }) => (
         <Accordion
           multiple
@@ -55,7 +55,7 @@ export function Frameworks() {
           ))}
         </Accordion>
       )}
-    </Answer>
+    </QueryResult>
   );
 }
 
@@ -64,7 +64,7 @@ function Controls({ framework }: { framework: FrameworkId }) {
     params: { path: { framework_id: framework } },
   });
   return (
-    <Answer of={details}>
+    <QueryResult of={details}>
       {({ source, controls }) => (
         <>
           <Text block>{source}</Text>
@@ -80,6 +80,6 @@ function Controls({ framework }: { framework: FrameworkId }) {
           </ul>
         </>
       )}
-    </Answer>
+    </QueryResult>
   );
 }

@@ -1,11 +1,11 @@
 import { Badge, Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
-import { Answer } from "../../parts/answer.tsx";
 import { Card } from "../../parts/card.tsx";
 import { kindOf, REFRESHES } from "../../parts/dependency-texts.ts";
 import { FeatureGate } from "../../parts/feature-gate.tsx";
 import { isolated } from "../../parts/isolated.ts";
+import { QueryResult } from "../../parts/query-result.tsx";
 import { useParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
 import { Graph } from "./graph.tsx";
@@ -32,7 +32,7 @@ function Loaded({ assetId }: { assetId: string }) {
     params: { path: { secret_id: assetId } },
   });
   return (
-    <Answer of={radius}>
+    <QueryResult of={radius}>
       {(data) => (
         <View title={`Blast radius of ${data.secret}`}>
           <Text>
@@ -69,7 +69,7 @@ function Loaded({ assetId }: { assetId: string }) {
           </Card>
         </View>
       )}
-    </Answer>
+    </QueryResult>
   );
 }
 

@@ -1,9 +1,9 @@
 import { Text } from "@fluentui/react-components";
 import { useState } from "react";
 import { api, type Schemas } from "../../api/client.ts";
-import { Answer } from "../../parts/answer.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { pollUntil } from "../../parts/polling.ts";
+import { QueryResult } from "../../parts/query-result.tsx";
 
 type Run = Schemas["DependencyRun"];
 
@@ -42,7 +42,7 @@ function Progress({ runId }: { runId: string }) {
   );
   return (
     <div role="status">
-      <Answer of={run}>
+      <QueryResult of={run}>
         {({ status, resources, edges, failures }) => (
           <>
             {resources === null
@@ -55,7 +55,7 @@ function Progress({ runId }: { runId: string }) {
             ))}
           </>
         )}
-      </Answer>
+      </QueryResult>
     </div>
   );
 }

@@ -1,7 +1,7 @@
 import { Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
-import { Answer } from "../../parts/answer.tsx";
 import { Instant } from "../../parts/instant.tsx";
+import { QueryResult } from "../../parts/query-result.tsx";
 
 /** Reads of the asset that were found in the vaults' logs. */
 export function Usage({ assetId }: { assetId: string }) {
@@ -9,7 +9,7 @@ export function Usage({ assetId }: { assetId: string }) {
     params: { path: { secret_id: assetId } },
   });
   return (
-    <Answer of={usage}>
+    <QueryResult of={usage}>
       {({ readers, more, lastSignInAt, logs }) => (
         <>
           {logs.length === 0 && (
@@ -36,7 +36,7 @@ export function Usage({ assetId }: { assetId: string }) {
           )}
         </>
       )}
-    </Answer>
+    </QueryResult>
   );
 }
 

@@ -1,12 +1,12 @@
 import { Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
-import { Answer } from "../../parts/answer.tsx";
 import { Card } from "../../parts/card.tsx";
 import { FeatureGate } from "../../parts/feature-gate.tsx";
 import { LongField, TextField } from "../../parts/fields.tsx";
 import { typed, typedOrNull } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
+import { QueryResult } from "../../parts/query-result.tsx";
 import { View } from "../../parts/view.tsx";
 import { Consumers } from "./consumers.tsx";
 import { Projects } from "./projects.tsx";
@@ -40,7 +40,7 @@ export default function Devops() {
 function Organization() {
   const settings = api.useQuery("get", "/api/settings/integrations/devops");
   return (
-    <Answer of={settings}>
+    <QueryResult of={settings}>
       {(now) => (
         <>
           <Text>
@@ -86,7 +86,7 @@ function Organization() {
           <Copies now={now} />
         </>
       )}
-    </Answer>
+    </QueryResult>
   );
 }
 

@@ -4,8 +4,8 @@ import { makeStyles, mergeClasses, Text, tokens } from "@fluentui/react-componen
 import { useQueries } from "@tanstack/react-query";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useRef, useState } from "react";
-import { Failure } from "../../parts/answer.tsx";
 import { remember, remembered } from "../../parts/history-entry.ts";
+import { QueryFailure } from "../../parts/query-result.tsx";
 import { type Column, useColumns } from "./columns.tsx";
 import { type Asset, type Filters, type Page, pageOf } from "./query.ts";
 
@@ -107,7 +107,7 @@ export function AssetTable({ filters }: { filters: Filters }) {
   const grid = { gridTemplateColumns: columns.map(({ width }) => width).join(" ") };
   return (
     <>
-      {failed && <Failure of={failed} />}
+      {failed && <QueryFailure of={failed} />}
       <Text role="status">{shown}</Text>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a scrollable region must be reachable by keyboard. */}
       <div className={styles.scroller} ref={scroller} tabIndex={0} aria-label="Assets" role="region">

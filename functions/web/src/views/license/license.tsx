@@ -1,9 +1,9 @@
 import { Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
-import { Answer } from "../../parts/answer.tsx";
 import { Card } from "../../parts/card.tsx";
 import { Copyable } from "../../parts/copyable.tsx";
 import { Instant } from "../../parts/instant.tsx";
+import { QueryResult } from "../../parts/query-result.tsx";
 import { View } from "../../parts/view.tsx";
 
 type License = Schemas["LicenseStatus"];
@@ -43,7 +43,7 @@ export default function LicenseView() {
   const license = api.useQuery("get", "/system/license/status");
   return (
     <View title="License">
-      <Answer of={license}>
+      <QueryResult of={license}>
         {(status) => (
           <>
             <Card title={status.tier === "pro" ? "PRO" : "Core"}>
@@ -69,7 +69,7 @@ export default function LicenseView() {
             </Card>
           </>
         )}
-      </Answer>
+      </QueryResult>
     </View>
   );
 }

@@ -1,10 +1,10 @@
 import { Link, makeStyles, Text, tokens } from "@fluentui/react-components";
 import type { Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
-import { Answer } from "../../parts/answer.tsx";
 import { assetName } from "../../parts/asset-name.ts";
 import { Bars } from "../../parts/charts.tsx";
 import { Instant } from "../../parts/instant.tsx";
+import { QueryResult } from "../../parts/query-result.tsx";
 import { navigate } from "../../parts/router.tsx";
 import { StatusBadge } from "../../parts/status.tsx";
 import { DAY_MS } from "../../parts/time.ts";
@@ -50,7 +50,7 @@ const useStyles = makeStyles({
 export function ExpiringSoon() {
   const styles = useStyles();
   return (
-    <Answer of={useSummary()}>
+    <QueryResult of={useSummary()}>
       {({ generatedAt, endsByDay, endsNext }) => (
         <>
           <Timeline days={endsByDay} today={Math.floor(Date.parse(generatedAt) / DAY_MS) * DAY_MS} />
@@ -74,7 +74,7 @@ export function ExpiringSoon() {
           </ul>
         </>
       )}
-    </Answer>
+    </QueryResult>
   );
 }
 

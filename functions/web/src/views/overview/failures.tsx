@@ -1,8 +1,8 @@
 import { Link, makeStyles, Text, tokens } from "@fluentui/react-components";
 import { api } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
-import { Answer } from "../../parts/answer.tsx";
 import { Instant } from "../../parts/instant.tsx";
+import { QueryResult } from "../../parts/query-result.tsx";
 import { DAY_MS } from "../../parts/time.ts";
 
 const SHOWN = 5;
@@ -19,16 +19,16 @@ const useStyles = makeStyles({
   },
 });
 
-/** What rules could not deliver in the last days, and why. */
+/** Lists the alerts that could not be delivered in the last days, with the reason. */
 export function AlertFailures() {
   const styles = useStyles();
-  // By the day, so that the question stays the same.
+  // Rounded to the day, so that the query key stays the same.
   const since = new Date(Date.now() - DAYS * DAY_MS).toISOString().slice(0, 10);
   const failed = api.useQuery("get", "/alerts/history", {
     params: { query: { status: "failed", start_date: since, limit: SHOWN } },
   });
   return (
-    <Answer of={failed}>
+    <QueryResult of={failed}>
       {({ items, nextCursor }) =>
         items.length === 0 ? (
           <Text>None failed in the last {DAYS} days.</Text>
@@ -48,6 +48,6 @@ export function AlertFailures() {
           </>
         )
       }
-    </Answer>
+    </QueryResult>
   );
 }

@@ -1,6 +1,6 @@
 import { Link, makeStyles, Text, tokens } from "@fluentui/react-components";
 import { createHref } from "../../parts/address.ts";
-import { Answer } from "../../parts/answer.tsx";
+import { QueryResult } from "../../parts/query-result.tsx";
 import { STATUSES } from "../../parts/status.tsx";
 import { useSummary } from "./summary.ts";
 
@@ -35,7 +35,7 @@ const useStyles = makeStyles({
 export function Health() {
   const styles = useStyles();
   return (
-    <Answer of={useSummary()}>
+    <QueryResult of={useSummary()}>
       {({ assets, byStatus, byType, byTypeAndStatus, vaults, owners, changes }) => (
         <>
           <Text size={800} weight="semibold">
@@ -82,6 +82,6 @@ export function Health() {
           </Text>
         </>
       )}
-    </Answer>
+    </QueryResult>
   );
 }

@@ -3,10 +3,10 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useEffect } from "react";
 import { useMay } from "../../api/access.ts";
 import { api, type Schemas } from "../../api/client.ts";
-import { Answer } from "../../parts/answer.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { ProblemNotice } from "../../parts/problem-notice.tsx";
+import { QueryResult } from "../../parts/query-result.tsx";
 
 const isOver = ({ status }: Schemas["Scan"]): boolean => status !== "queued" && status !== "running";
 
@@ -32,7 +32,7 @@ export function LastScan() {
   const scans = api.useQuery("get", "/api/assets/discovery/scans", { params: { query: { limit: 1 } } });
   const start = api.useMutation("post", "/api/assets/discovery/scan", { onSettled: () => scans.refetch() });
   return (
-    <Answer of={scans}>
+    <QueryResult of={scans}>
       {({ items: [scan] }) => (
         <>
           {scan ? (
@@ -66,7 +66,7 @@ export function LastScan() {
           )}
         </>
       )}
-    </Answer>
+    </QueryResult>
   );
 }
 
@@ -79,7 +79,7 @@ function UnreadSubscriptions({ scanId }: { scanId: string }) {
     params: { path: { scan_id: scanId } },
   });
   return (
-    <Answer of={status}>
+    <QueryResult of={status}>
       {({ subscriptionOutcomes }) => {
         const unread = subscriptionOutcomes.filter(({ failure }) => failure !== null);
         if (unread.length === 0) return null;
@@ -93,7 +93,7 @@ function UnreadSubscriptions({ scanId }: { scanId: string }) {
           </Text>
         );
       }}
-    </Answer>
+    </QueryResult>
   );
 }
 

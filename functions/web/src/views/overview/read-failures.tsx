@@ -2,8 +2,8 @@ import { Link, makeStyles, Text, tokens } from "@fluentui/react-components";
 import type { ReactNode } from "react";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
-import { Answer } from "../../parts/answer.tsx";
 import { Instant } from "../../parts/instant.tsx";
+import { QueryResult } from "../../parts/query-result.tsx";
 
 type SubscriptionList = Schemas["SubscriptionList"];
 
@@ -35,8 +35,8 @@ export function ReadFailures() {
   });
   return (
     <>
-      <Answer of={subscriptions}>{(unread) => <UnreadSubscriptions of={unread} />}</Answer>
-      <Answer of={vaults}>{(failing) => <FailingVaults of={failing} />}</Answer>
+      <QueryResult of={subscriptions}>{(unread) => <UnreadSubscriptions of={unread} />}</QueryResult>
+      <QueryResult of={vaults}>{(failing) => <FailingVaults of={failing} />}</QueryResult>
       {subscriptions.data?.items.length === 0 &&
         subscriptions.data.lastFailure === null &&
         vaults.data?.items.length === 0 && <NothingListed lastScan={subscriptions.data.lastScan} />}

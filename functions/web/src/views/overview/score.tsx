@@ -1,14 +1,14 @@
 import { Text, tokens } from "@fluentui/react-components";
 import { api } from "../../api/client.ts";
-import { Answer } from "../../parts/answer.tsx";
 import { Line } from "../../parts/charts.tsx";
 import { Instant } from "../../parts/instant.tsx";
+import { QueryResult } from "../../parts/query-result.tsx";
 
 /** The compliance score and its history over 90 days. */
 export function Score() {
   const score = api.useQuery("get", "/compliance/score", { params: { query: { history: "90" } } });
   return (
-    <Answer of={score}>
+    <QueryResult of={score}>
       {({ score, bySeverity, evaluatedAt, history = [] }) => (
         <>
           <Text size={800} weight="semibold">
@@ -38,6 +38,6 @@ export function Score() {
           )}
         </>
       )}
-    </Answer>
+    </QueryResult>
   );
 }

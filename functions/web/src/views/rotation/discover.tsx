@@ -1,9 +1,9 @@
 import { Text } from "@fluentui/react-components";
 import { useState } from "react";
 import { api, type Schemas } from "../../api/client.ts";
-import { Answer } from "../../parts/answer.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { pollUntil } from "../../parts/polling.ts";
+import { QueryResult } from "../../parts/query-result.tsx";
 
 /** Refreshes the applications from Entra and shows the progress. */
 export function Discover() {
@@ -39,7 +39,7 @@ function Run({ runId }: { runId: string }) {
   );
   return (
     <div role="status">
-      <Answer of={run}>
+      <QueryResult of={run}>
         {({ status, apps, credentials, failures }) => (
           <>
             {status === "running"
@@ -52,7 +52,7 @@ function Run({ runId }: { runId: string }) {
             ))}
           </>
         )}
-      </Answer>
+      </QueryResult>
     </div>
   );
 }

@@ -1,13 +1,13 @@
 import { Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
-import { Answer } from "../../parts/answer.tsx";
 import { Card } from "../../parts/card.tsx";
 import { FeatureGate } from "../../parts/feature-gate.tsx";
 import { CheckField, LongField, NumberField } from "../../parts/fields.tsx";
 import { typed, typedList } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
+import { QueryResult } from "../../parts/query-result.tsx";
 import { useParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
 import { Credentials } from "./applications.tsx";
@@ -31,7 +31,7 @@ function Application({ appId }: { appId: string }) {
     params: { path: { app_id: appId } },
   });
   return (
-    <Answer of={application}>
+    <QueryResult of={application}>
       {(data) => (
         <View title={data.displayName}>
           <Text>
@@ -56,7 +56,7 @@ function Application({ appId }: { appId: string }) {
           </Card>
         </View>
       )}
-    </Answer>
+    </QueryResult>
   );
 }
 
@@ -73,7 +73,7 @@ function Policy({ appId }: { appId: string }) {
   const params = { path: { app_id: appId } };
   const policy = api.useQuery("get", "/api/automation/rotation/apps/{app_id}/policy", { params });
   return (
-    <Answer of={policy}>
+    <QueryResult of={policy}>
       {(data) => (
         <>
           <Text>
@@ -99,7 +99,7 @@ function Policy({ appId }: { appId: string }) {
           </div>
         </>
       )}
-    </Answer>
+    </QueryResult>
   );
 }
 

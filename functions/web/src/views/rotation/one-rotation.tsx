@@ -1,7 +1,6 @@
 import { Badge, Link, MessageBar, MessageBarBody, MessageBarTitle, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
-import { Answer } from "../../parts/answer.tsx";
 import { Card } from "../../parts/card.tsx";
 import { kindOf } from "../../parts/dependency-texts.ts";
 import { CheckField } from "../../parts/fields.tsx";
@@ -9,10 +8,18 @@ import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { Operate } from "../../parts/operate.tsx";
 import { pollUntil } from "../../parts/polling.ts";
+import { QueryResult } from "../../parts/query-result.tsx";
 import { Lines, NotWritten } from "../../parts/rotation-plan.tsx";
 import { useParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
-import { CONSUMER_STATES, HOLDS, STATUSES, STEP_STATUSES, STEPS, TARGET_STATES } from "./status-texts.ts";
+import {
+  CONSUMER_STATES,
+  STATUSES,
+  STEP_STATUSES,
+  STEPS,
+  TARGET_STATES,
+  VERIFICATION_RESULTS,
+} from "./status-texts.ts";
 
 type Rotation = Schemas["Rotation"];
 
@@ -29,7 +36,7 @@ export default function OneRotation() {
     pollUntil<Rotation>(({ status }) => OVER.includes(status)),
   );
   return (
-    <Answer of={rotation}>
+    <QueryResult of={rotation}>
       {(data) => (
         <View title={data.appName ?? data.assetId ?? "Rotation"}>
           <Text>
@@ -53,7 +60,7 @@ export default function OneRotation() {
           <Affected rotation={data} />
         </View>
       )}
-    </Answer>
+    </QueryResult>
   );
 }
 
@@ -94,7 +101,7 @@ function Affected({ rotation }: { rotation: Rotation }) {
         none="No consumers found."
         lines={consumers.map(
           ({ name, kind, evidence, state, holds, problem }) =>
-            `${isolated(name)} (${kindOf({ kind, environment: null })}, ${isolated(evidence)}): ${CONSUMER_STATES[state]}${holds ? `, ${HOLDS[holds]}` : ""}${problem ? `. ${problem}` : ""}`,
+            `${isolated(name)} (${kindOf({ kind, environment: null })}, ${isolated(evidence)}): ${CONSUMER_STATES[state]}${holds ? `, ${VERIFICATION_RESULTS[holds]}` : ""}${problem ? `. ${problem}` : ""}`,
         )}
       />
       <Text>{verifiedMeans}</Text>

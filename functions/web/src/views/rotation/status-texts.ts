@@ -64,7 +64,7 @@ export const CONSUMER_STATES = {
 } as const satisfies Record<Rotation["consumers"][number]["state"], string>;
 
 /** The secret that a consumer used at the last check. */
-export const HOLDS = {
+export const VERIFICATION_RESULTS = {
   new: "uses the new secret",
   old: "uses the old secret",
   gone: "no longer uses the secret",

@@ -1,10 +1,10 @@
 import { Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
-import { Answer } from "../../parts/answer.tsx";
 import { NumberField } from "../../parts/fields.tsx";
 import { given, typed } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
+import { QueryResult } from "../../parts/query-result.tsx";
 
 const HISTORIES = {
   audit: "Audit log",
@@ -18,7 +18,7 @@ const HISTORIES = {
 export function Retention() {
   const stats = api.useQuery("get", "/api/settings/retention/stats");
   return (
-    <Answer of={stats}>
+    <QueryResult of={stats}>
       {({ histories, auditMinimumRetentionDays }) => (
         <>
           <ul>
@@ -77,7 +77,7 @@ export function Retention() {
           </div>
         </>
       )}
-    </Answer>
+    </QueryResult>
   );
 }
 

@@ -1,8 +1,8 @@
 import { Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
-import { Answer } from "../../parts/answer.tsx";
 import { Card } from "../../parts/card.tsx";
 import { Operate } from "../../parts/operate.tsx";
+import { QueryResult } from "../../parts/query-result.tsx";
 import { View } from "../../parts/view.tsx";
 import { CATEGORIES } from "./categories.ts";
 import { labelOf } from "./labels.ts";
@@ -15,7 +15,7 @@ export default function Settings() {
   const settings = api.useQuery("get", "/api/settings/all");
   return (
     <View title="Settings">
-      <Answer of={settings}>
+      <QueryResult of={settings}>
         {(all) => (
           <>
             <div>
@@ -45,7 +45,7 @@ export default function Settings() {
             ))}
           </>
         )}
-      </Answer>
+      </QueryResult>
       <Card title="Stored histories">
         <Retention />
       </Card>

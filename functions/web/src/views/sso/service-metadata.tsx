@@ -1,13 +1,13 @@
 import { Link } from "@fluentui/react-components";
 import { api } from "../../api/client.ts";
-import { Answer } from "../../parts/answer.tsx";
 import { Copyable } from "../../parts/copyable.tsx";
+import { QueryResult } from "../../parts/query-result.tsx";
 
 /** The values to register with the identity provider, from the service's SAML metadata. */
 export function ServiceMetadata() {
   const metadata = api.useQuery("get", "/auth/sso/metadata", { parseAs: "text" });
   return (
-    <Answer of={metadata}>
+    <QueryResult of={metadata}>
       {(text) => {
         const document = new DOMParser().parseFromString(String(text), "application/xml");
         const attribute = (element: string, name: string) =>
@@ -28,6 +28,6 @@ export function ServiceMetadata() {
           </>
         );
       }}
-    </Answer>
+    </QueryResult>
   );
 }

@@ -1,7 +1,7 @@
 import { api } from "../../api/client.ts";
-import { Answer } from "../../parts/answer.tsx";
 import { Card } from "../../parts/card.tsx";
 import { FeatureGate } from "../../parts/feature-gate.tsx";
+import { QueryResult } from "../../parts/query-result.tsx";
 import { View } from "../../parts/view.tsx";
 import { BlockedIdentities } from "./blocked-identities.tsx";
 import { Passwords } from "./passwords.tsx";
@@ -26,7 +26,7 @@ export default function Sso() {
 function Configuration() {
   const configuration = api.useQuery("get", "/auth/sso/config");
   return (
-    <Answer of={configuration}>
+    <QueryResult of={configuration}>
       {(now) => (
         <>
           <Card title="Values for the identity provider">
@@ -46,6 +46,6 @@ function Configuration() {
           </Card>
         </>
       )}
-    </Answer>
+    </QueryResult>
   );
 }

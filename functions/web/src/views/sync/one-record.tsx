@@ -1,13 +1,13 @@
 import { Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
-import { Answer } from "../../parts/answer.tsx";
 import { Card } from "../../parts/card.tsx";
 import { CheckField } from "../../parts/fields.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { pollUntil } from "../../parts/polling.ts";
+import { QueryResult } from "../../parts/query-result.tsx";
 import { useParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
 import { Plan } from "./plan.tsx";
@@ -28,7 +28,7 @@ export default function OneRecord() {
     pollUntil<SyncRecord>(({ state }) => state !== "pending" && state !== "new"),
   );
   return (
-    <Answer of={record}>
+    <QueryResult of={record}>
       {(data) => (
         <View title={`${data.sourceVault}/${data.sourceSecret}`}>
           <Text>
@@ -43,7 +43,7 @@ export default function OneRecord() {
           </Card>
         </View>
       )}
-    </Answer>
+    </QueryResult>
   );
 }
 
@@ -79,7 +79,7 @@ function State({
 function Actions({ record }: { record: SyncRecord }) {
   const { recordId, etag, targetName } = record;
   const params = { path: { record_id: recordId } };
-  const held = { ...params, header: { "If-Match": etag } };
+  const conditionalParams = { ...params, header: { "If-Match": etag } };
   return (
     <div>
       <Operate
@@ -101,7 +101,7 @@ function Actions({ record }: { record: SyncRecord }) {
         title="Edit"
         action="Save"
         submit={(form, change) =>
-          change({ params: held, body: { ...recordOf(form), confirmVaults: form.has("confirmVaults") } })
+          change({ params: conditionalParams, body: { ...recordOf(form), confirmVaults: form.has("confirmVaults") } })
         }
       >
         <RecordFields record={record} />
@@ -118,7 +118,9 @@ function Actions({ record }: { record: SyncRecord }) {
         title="Delete sync"
         action="Delete sync"
         submit={async (form, remove) => {
-          await remove({ params: { ...held, query: { removeTarget: form.has("removeTarget") ? "true" : "false" } } });
+          await remove({
+            params: { ...conditionalParams, query: { removeTarget: form.has("removeTarget") ? "true" : "false" } },
+          });
           location.hash = createHref("/sync", {});
         }}
       >

@@ -1,11 +1,11 @@
 import { Text } from "@fluentui/react-components";
 import { useState } from "react";
 import { api, type Schemas } from "../../api/client.ts";
-import { Answer } from "../../parts/answer.tsx";
 import { ExpiryField, LongField, SecretField, TextField } from "../../parts/fields.tsx";
 import { expiryOf, given, typed } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
+import { QueryResult } from "../../parts/query-result.tsx";
 
 type Provider = Schemas["SyncProvider"];
 type Member = Exclude<keyof Schemas["SyncProviderChange"], "expiresOn">;
@@ -54,7 +54,7 @@ const MEMBERS: Record<string, Members> = {
 export function Providers() {
   const providers = api.useQuery("get", "/api/automation/sync/providers");
   return (
-    <Answer of={providers}>
+    <QueryResult of={providers}>
       {({ items }) => (
         <ul>
           {items.map((one) => (
@@ -75,7 +75,7 @@ export function Providers() {
           ))}
         </ul>
       )}
-    </Answer>
+    </QueryResult>
   );
 }
 
@@ -119,14 +119,14 @@ function Actions({ provider: one }: { provider: Provider }) {
 
 function Fields({ provider: { secretsSet, settings, expiresOn }, members }: { provider: Provider; members: Members }) {
   const [filled, setFilled] = useState<readonly string[]>([]);
-  function note(name: string, isFilled: boolean): void {
+  function trackFilled(name: string, isFilled: boolean): void {
     setFilled((before) => [...before.filter((one) => one !== name), ...(isFilled ? [name] : [])]);
   }
   return (
     <>
       {members.map(({ name, label, kind }) => {
         const hint = secretsSet.includes(name) ? "Leave empty to keep the current value" : "";
-        const secret = { name, label, hint, onFilled: (isFilled: boolean) => note(name, isFilled) };
+        const secret = { name, label, hint, onFilled: (isFilled: boolean) => trackFilled(name, isFilled) };
         if (kind === "secret") return <SecretField key={name} {...secret} />;
         if (kind === "secretLines") return <LongField key={name} {...secret} />;
         const now = (settings as Record<string, unknown>)[name];

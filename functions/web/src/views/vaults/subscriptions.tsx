@@ -6,7 +6,7 @@ import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
-import { Only } from "./only.tsx";
+import { FilterCheckbox } from "./filter-checkbox.tsx";
 
 type Subscription = Schemas["Subscription"];
 
@@ -72,7 +72,7 @@ export function Subscriptions() {
           <TextField name="name" label="Name" required />
         </Operate>
       </div>
-      <Only name="unread" label="Only subscriptions that could not be read" />
+      <FilterCheckbox name="unread" label="Only subscriptions that could not be read" />
       {listFailure && (
         <Text>
           The list of subscriptions could not be read: {listFailure.message} {listFailure.remedy}

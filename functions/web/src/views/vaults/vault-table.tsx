@@ -4,7 +4,7 @@ import { createHref } from "../../parts/address.ts";
 import { Instant } from "../../parts/instant.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
-import { Only } from "./only.tsx";
+import { FilterCheckbox } from "./filter-checkbox.tsx";
 
 type Vault = Schemas["Vault"];
 
@@ -36,7 +36,7 @@ export function VaultTable() {
   );
   return (
     <>
-      <Only name="failing" label="Only vaults with access problems" />
+      <FilterCheckbox name="failing" label="Only vaults with access problems" />
       <PagedTable
         of={list}
         columns={COLUMNS}

@@ -2,7 +2,7 @@ import { Checkbox } from "@fluentui/react-components";
 import { useSearchParams } from "../../parts/router.tsx";
 
 /** A checkbox for a filter in the address. The other filters stay. */
-export function Only({ name, label }: { name: string; label: string }) {
+export function FilterCheckbox({ name, label }: { name: string; label: string }) {
   const [params, setParams] = useSearchParams();
   const change = (checked: boolean) =>
     setParams((before) => {

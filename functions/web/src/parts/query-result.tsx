@@ -5,7 +5,7 @@ import type { Problem } from "../api/client.ts";
 import { ProblemNotice } from "./problem-notice.tsx";
 
 /** Renders the data of a query with `children`. Shows a spinner until the data is there, and the problem if the query failed. */
-export function Answer<T>({
+export function QueryResult<T>({
   of: query,
   children,
 }: {
@@ -15,14 +15,14 @@ export function Answer<T>({
   if (query.data === undefined && !query.error) return <Spinner size="small" label="Loading" />;
   return (
     <>
-      <Failure of={query} />
+      <QueryFailure of={query} />
       {query.data !== undefined && children(query.data)}
     </>
   );
 }
 
 /** Shows why a query failed. Data from an earlier response stays below, so the notice includes its age. */
-export function Failure({
+export function QueryFailure({
   of: query,
 }: {
   of: Pick<UseQueryResult<unknown, Problem>, "data" | "error" | "dataUpdatedAt" | "refetch">;

@@ -1,44 +1,44 @@
-import type { AutomationSource } from "../shared/alerts/automation-events.ts";
-import { createRotationNotices } from "../shared/alerts/rotation-notices.ts";
-import type { ApplicationsRoom } from "../shared/applications/applications.ts";
-import type { Audit } from "../shared/audit/audit.ts";
-import type { Compliance } from "../shared/compliance/compliance.ts";
-import { createAzureEdges } from "../shared/dependencies/azure/source.ts";
-import { createConsumersOfSecrets } from "../shared/dependencies/consumers/consumers.ts";
-import { createDependencies, type Dependencies } from "../shared/dependencies/dependencies.ts";
-import { devopsSource } from "../shared/dependencies/devops/source.ts";
-import type { EdgeSource } from "../shared/dependencies/edge-source.ts";
-import { createLiteralSource } from "../shared/dependencies/literals/source.ts";
-import { createLogs, type Logs } from "../shared/dependencies/logs/logs.ts";
-import { createSyncSource } from "../shared/dependencies/sync-source.ts";
-import type { Devops } from "../shared/devops/devops.ts";
-import type { Inventory } from "../shared/inventory/inventory.ts";
-import type { Licensing } from "../shared/licensing/licensing.ts";
-import { createAppConfigurationReferences } from "../shared/platform/azure/app-configuration-references.ts";
-import { createArm } from "../shared/platform/azure/arm.ts";
-import type { Graph } from "../shared/platform/azure/graph.ts";
-import type { Identity } from "../shared/platform/azure/identity.ts";
-import { createLogAnalytics } from "../shared/platform/azure/log-analytics.ts";
-import type { ResourceManager } from "../shared/platform/azure/resource-manager.ts";
-import type { ServiceKeyVault } from "../shared/platform/azure/service-key-vault.ts";
-import { createSignInProof } from "../shared/platform/azure/sign-in-proof.ts";
-import type { VaultSecretsClients } from "../shared/platform/azure/vault-secrets.ts";
-import type { Config } from "../shared/platform/config/config.ts";
-import { createRateLimiter } from "../shared/platform/http/rate-limit.ts";
-import type { Clock, Logger, Randomness } from "../shared/platform/runtime.ts";
-import type { Queues } from "../shared/platform/storage/queues.ts";
-import type { Tables } from "../shared/platform/storage/tables.ts";
-import { type AssetRotation, createAssetRotation } from "../shared/rotation/asset-rotation.ts";
-import { type AutomaticRotation, createAutomaticRotation } from "../shared/rotation/automatic.ts";
-import { PROOF_LIMITS } from "../shared/rotation/match-verification.ts";
-import { createMatches, type MatchFinder } from "../shared/rotation/matches.ts";
-import { createPolicies, type RotationPolicies } from "../shared/rotation/policies.ts";
-import { createRotations, type Rotations } from "../shared/rotation/rotations.ts";
-import type { Settings } from "../shared/settings/settings.ts";
-import { copiedOn } from "../shared/sync/record-vaults.ts";
-import type { Sync } from "../shared/sync/sync.ts";
+import type { AutomationSource } from "../../shared/alerts/automation-events.ts";
+import { createRotationNotices } from "../../shared/alerts/rotation-notices.ts";
+import type { ApplicationsRoom } from "../../shared/applications/applications.ts";
+import type { Audit } from "../../shared/audit/audit.ts";
+import type { Compliance } from "../../shared/compliance/compliance.ts";
+import { createAzureEdges } from "../../shared/dependencies/azure/source.ts";
+import { createConsumersOfSecrets } from "../../shared/dependencies/consumers/consumers.ts";
+import { createDependencies, type Dependencies } from "../../shared/dependencies/dependencies.ts";
+import { devopsSource } from "../../shared/dependencies/devops/source.ts";
+import type { EdgeSource } from "../../shared/dependencies/edge-source.ts";
+import { createLiteralSource } from "../../shared/dependencies/literals/source.ts";
+import { createLogs, type Logs } from "../../shared/dependencies/logs/logs.ts";
+import { createSyncSource } from "../../shared/dependencies/sync-source.ts";
+import type { Devops } from "../../shared/devops/devops.ts";
+import type { Inventory } from "../../shared/inventory/inventory.ts";
+import type { Licensing } from "../../shared/licensing/licensing.ts";
+import { createAppConfigurationReferences } from "../../shared/platform/azure/app-configuration-references.ts";
+import { createArm } from "../../shared/platform/azure/arm.ts";
+import type { Graph } from "../../shared/platform/azure/graph.ts";
+import type { Identity } from "../../shared/platform/azure/identity.ts";
+import { createLogAnalytics } from "../../shared/platform/azure/log-analytics.ts";
+import type { ResourceManager } from "../../shared/platform/azure/resource-manager.ts";
+import type { ServiceKeyVault } from "../../shared/platform/azure/service-key-vault.ts";
+import { createSignInProof } from "../../shared/platform/azure/sign-in-proof.ts";
+import type { VaultSecretsClients } from "../../shared/platform/azure/vault-secrets.ts";
+import type { Config } from "../../shared/platform/config/config.ts";
+import { createRateLimiter } from "../../shared/platform/http/rate-limit.ts";
+import type { Clock, Logger, Randomness } from "../../shared/platform/runtime.ts";
+import type { Queues } from "../../shared/platform/storage/queues.ts";
+import type { Tables } from "../../shared/platform/storage/tables.ts";
+import { type AssetRotation, createAssetRotation } from "../../shared/rotation/asset-rotation.ts";
+import { type AutomaticRotation, createAutomaticRotation } from "../../shared/rotation/automatic.ts";
+import { PROOF_LIMITS } from "../../shared/rotation/match-verification.ts";
+import { createMatches, type MatchFinder } from "../../shared/rotation/matches.ts";
+import { createPolicies, type RotationPolicies } from "../../shared/rotation/policies.ts";
+import { createRotations, type Rotations } from "../../shared/rotation/rotations.ts";
+import type { Settings } from "../../shared/settings/settings.ts";
+import { copiedOn } from "../../shared/sync/record-vaults.ts";
+import type { Sync } from "../../shared/sync/sync.ts";
 
-/** The rooms of dependencies and rotation. */
+/** The modules of dependencies, logs and rotation. */
 export interface AutomationServices {
   dependencies: Dependencies;
   logs: Logs;
@@ -50,8 +50,8 @@ export interface AutomationServices {
   rotationNotices: AutomationSource;
 }
 
-/** Wires them: who uses what, and what replaces it. */
-export function wireAutomation(deps: {
+/** Creates and connects the modules of dependencies, logs and rotation. */
+export function createAutomation(deps: {
   config: Config;
   identity: Identity;
   tables: Tables;
@@ -70,9 +70,9 @@ export function wireAutomation(deps: {
   compliance: Compliance;
   devops: Devops;
   sync: Sync;
-  /** The subscriptions that are watched; with `all` every one that the identity may see. */
+  /** Monitored subscriptions. With `all`, also every subscription that the identity can access. */
   watched: () => Promise<{ all: boolean; named: readonly string[] }>;
-  /** Run when something may have changed that is to be told. */
+  /** Called when alerts may need another evaluation. */
   ended: () => Promise<void>;
   clock: Clock;
   randomness: Randomness;
@@ -179,7 +179,7 @@ export function wireAutomation(deps: {
     config,
     graph,
     signIn,
-    // What a rotation writes is copied on.
+    // After a rotation writes a vault secret, its sync records copy the new value to their targets.
     vaults: copiedOn(vaultSecrets, (vault, secret) => sync.runFor(vault, secret)),
     own: serviceKeyVault,
     matches,

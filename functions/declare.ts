@@ -5,35 +5,48 @@ import type { Logger } from "../shared/platform/runtime.ts";
 import { DAY_MS } from "../shared/platform/time.ts";
 import type { Services } from "./services.ts";
 
-/** Declares one endpoint of this app: its handler gets the app's services. */
+/** Declares an endpoint whose handler receives the services of this app. */
 export const endpoint = endpointFor<Services>();
 
-/** A day of an example that must lie ahead whenever it is tried: ask for it when the example is shown, in a getter. */
+/**
+ * Returns a date for examples that must be in the future. Call it in a getter, so that the date is current when the example is
+ * shown.
+ */
 export const exampleDay = (days: number): string => new Date(Date.now() + days * DAY_MS).toISOString().slice(0, 10);
 
-/** What a timer or queue handler is called with; the invocation id is the request id of all it writes and logs. */
+/** Input of timer and queue handlers. The platform's invocation ID is the request ID in logs and in the audit log. */
 export interface Invocation {
   services: Services;
   requestId: string;
   log: Logger;
-  /** Of a queue message: 1 for its first delivery. */
+  /** Number of this delivery of the queue message: 1 for the first. */
   delivery: number;
-  /** Of a queue message: the platform's id of it, and when it came into the queue. */
+  /** The platform's ID of the queue message, and the time at which the message was enqueued. */
   messageId: string;
   insertedAt: Date;
 }
 
-/** Work on a schedule. An error escapes to the platform, which logs it and keeps the schedule. */
+/**
+ * Sends a message with a random delay. Timers start work through a queue, so that many deployments don't call the cloud at the
+ * same time and failures are retried.
+ */
+export async function sendWithJitter({ services }: Invocation, queue: string, message: object): Promise<number> {
+  const delaySeconds = Math.floor(services.randomness.number() * services.config.SCHEDULE_JITTER_SECONDS);
+  await services.queues.send(queue, message, { delaySeconds });
+  return delaySeconds;
+}
+
+/** A function with a schedule. The platform logs errors of the handler and continues the schedule. */
 export interface TimerDeclaration {
   name: string;
-  /** NCRONTAB in UTC, or the setting that says it. */
+  /** An NCRONTAB expression in UTC, or the name of the setting that contains one. */
   schedule: string | { setting: Extract<keyof Config, `${string}_SCHEDULE`> };
   handle(invocation: Invocation): Promise<void>;
 }
 
 /**
- * Work from a queue. An error escapes, so that the platform delivers again and, after five times, to the poison queue, whose
- * own declaration (`poison`) every queue has.
+ * A function that handles queue messages. If the handler throws, the platform delivers the message again, and after five
+ * failures moves it to the poison queue. Every queue needs a declaration for its poison queue (`poison`).
  */
 export interface QueueDeclaration {
   name: string;
@@ -47,7 +60,7 @@ export const scheduleOf = ({ schedule }: Pick<TimerDeclaration, "schedule">, con
 
 export const timer = (declaration: TimerDeclaration): TimerDeclaration => declaration;
 
-/** Declares a queue's handler; the message is checked with its schema before the handler sees it. */
+/** Declares the handler of a queue. Messages are validated with the schema before the handler is called. */
 export const queue = <S extends z.ZodType>(declaration: {
   name: string;
   queue: string;
@@ -59,12 +72,13 @@ export const queue = <S extends z.ZodType>(declaration: {
 });
 
 /**
- * Declares what becomes of a queue's messages that failed five times, or are none of ours: people see them in
- * `GET /system/failed-messages` and in the audit log. `handle` gets those that fit the schema.
+ * Declares the handler of a poison queue, which receives messages that failed five times or don't match the schema. Each
+ * message is recorded in `GET /system/failed-messages` and in the audit log. `handle` receives only messages that match the
+ * schema.
  */
 export const poison = <S extends z.ZodType>(declaration: {
   name: string;
-  /** The queue they failed in. */
+  /** The queue in which the messages failed. */
   of: string;
   message: S;
   handle?(message: z.output<S>, invocation: Invocation): Promise<void>;

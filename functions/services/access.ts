@@ -1,0 +1,55 @@
+import { type Access, createAccess } from "../../shared/access/access.ts";
+import { createEntraTokens } from "../../shared/access/entra.ts";
+import type { Gate } from "../../shared/platform/http/admission.ts";
+import { createRateLimiter, type RateLimiter } from "../../shared/platform/http/rate-limit.ts";
+import { createSso, type Sso } from "../../shared/sso/sso.ts";
+import { createGate } from "../gate.ts";
+import type { Platform } from "./platform.ts";
+
+/** Limits of sign-ins for each address and each username: https://owasp.org/API-Security/editions/2023/en/0xa2-broken-authentication/ */
+const SIGN_IN_LIMITS = { perMinute: 10, perHour: 100 };
+
+/** Limits of `POST /auth/sso/discover` for each address, as its description states. The endpoint is open. */
+const DISCOVER_LIMITS = { perMinute: 10, perHour: 0 };
+
+/** Users, sign-ins, rate limits and the checks before each endpoint. */
+export interface AccessServices {
+  access: Access;
+  sso: Sso;
+  limiter: RateLimiter;
+  signInLimiter: RateLimiter;
+  gate: Gate;
+}
+
+export function createAccessServices(platform: Platform): AccessServices {
+  const { config, clock, randomness, log, tables, audit, licensing, serviceKeyVault } = platform;
+  const limits = { perMinute: config.RATE_LIMIT_PER_MINUTE, perHour: config.RATE_LIMIT_PER_HOUR };
+  const limiter = createRateLimiter({ tables, clock, name: "calls", limits });
+  const signInLimiter = createRateLimiter({ tables, clock, name: "signIn", limits: SIGN_IN_LIMITS });
+  const access = createAccess({
+    tables,
+    config,
+    clock,
+    randomness,
+    audit,
+    log,
+    limiter: signInLimiter,
+    entra: createEntraTokens({ config, clock, log }),
+    passwordSignIn: (username) => sso.passwordSignIn(username),
+    roleMapped: () => sso.roleMapped(),
+  });
+  const sso: Sso = createSso({
+    tables,
+    config,
+    audit,
+    access,
+    licensing,
+    vault: serviceKeyVault,
+    discoverLimiter: createRateLimiter({ tables, clock, name: "ssoDiscover", limits: DISCOVER_LIMITS }),
+    clock,
+    randomness,
+    log,
+  });
+  const gate = createGate({ access, licensing, audit, limiter, signInLimiter });
+  return { access, sso, limiter, signInLimiter, gate };
+}

@@ -1,0 +1,48 @@
+import { type Alerts, createAlerts } from "../../shared/alerts/alerts.ts";
+import { createReferenceNotices } from "../../shared/alerts/reference-notices.ts";
+import { createSyncNotices } from "../../shared/alerts/sync-notices.ts";
+import { createUsageNotices } from "../../shared/alerts/usage-notices.ts";
+import type { B2c } from "../../shared/b2c/b2c.ts";
+import type { Compliance } from "../../shared/compliance/compliance.ts";
+import type { Sync } from "../../shared/sync/sync.ts";
+import type { AccessServices } from "./access.ts";
+import type { AutomationServices } from "./automation.ts";
+import type { Platform } from "./platform.ts";
+
+/** @param later - Returns services that are created later. Called when alerts are evaluated. */
+export function createAlertServices(
+  platform: Platform,
+  { access, sso, compliance, sync }: Pick<AccessServices, "access" | "sso"> & { compliance: Compliance; sync: Sync },
+  later: () => Pick<AutomationServices, "dependencies" | "logs" | "rotationNotices"> & { b2c: B2c },
+): Alerts {
+  const { config, clock, randomness, log, tables, queues, settings, audit, mail, serviceKeyVault } = platform;
+  const { licensed, licensing } = platform;
+  return createAlerts({
+    tables,
+    queues,
+    settings,
+    audit,
+    config,
+    clock,
+    randomness,
+    log,
+    mail,
+    vault: serviceKeyVault,
+    licensed,
+    violations: compliance,
+    credentials: [
+      access.apiTokens,
+      sso,
+      licensing,
+      sync.configurations,
+      { expiring: (by) => later().b2c.expiring(by) },
+    ],
+    entries: audit,
+    automation: [
+      { notices: (type, from) => later().rotationNotices.notices(type, from) },
+      createSyncNotices(sync),
+      createReferenceNotices({ unresolved: (from) => later().dependencies.references.unresolved(from) }),
+      createUsageNotices({ unexpected: (from) => later().logs.usage.unexpected(from) }),
+    ],
+  });
+}

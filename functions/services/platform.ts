@@ -1,0 +1,95 @@
+import { type Audit, createAudit } from "../../shared/audit/audit.ts";
+import { keyVaultAnchor } from "../../shared/audit/chain/anchor.ts";
+import { createLicensing, type Licensing } from "../../shared/licensing/licensing.ts";
+import { type AppConfiguration, createAppConfiguration } from "../../shared/platform/azure/app-configuration.ts";
+import { createGraph, type Graph } from "../../shared/platform/azure/graph.ts";
+import { createIdentity, type Identity } from "../../shared/platform/azure/identity.ts";
+import { createKeyVaults, type KeyVaults } from "../../shared/platform/azure/key-vault.ts";
+import { createMailSender, type MailSender } from "../../shared/platform/azure/mail.ts";
+import { createResourceManager, type ResourceManager } from "../../shared/platform/azure/resource-manager.ts";
+import { keyVaultRowKeys } from "../../shared/platform/azure/row-keys.ts";
+import { createServiceKeyVault, type ServiceKeyVault } from "../../shared/platform/azure/service-key-vault.ts";
+import { createVaultSecrets, type VaultSecretsClients } from "../../shared/platform/azure/vault-secrets.ts";
+import type { Config } from "../../shared/platform/config/config.ts";
+import { type Clock, type Logger, type Randomness, systemRandomness } from "../../shared/platform/runtime.ts";
+import { createStoreClock } from "../../shared/platform/storage/clock.ts";
+import { storageAccount } from "../../shared/platform/storage/connection.ts";
+import { createQueues, type Queues } from "../../shared/platform/storage/queues.ts";
+import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
+import { createSettings, type Settings, type SettingValues } from "../../shared/settings/settings.ts";
+import { watchedAllBefore } from "../../shared/subscriptions/earlier-version.ts";
+import { createLogger } from "../log.ts";
+import { storageConnection } from "../storage-connection.ts";
+import { UNICODE_FONT } from "./unicode-font.ts";
+
+/** Storage, clients of the cloud and the modules that every other module uses. */
+export interface Platform {
+  config: Config;
+  clock: Clock;
+  randomness: Randomness;
+  log: Logger;
+  tables: Tables;
+  queues: Queues;
+  identity: Identity;
+  serviceKeyVault: ServiceKeyVault | undefined;
+  appConfiguration: AppConfiguration | undefined;
+  mail: MailSender | undefined;
+  keyVaults: KeyVaults;
+  vaultSecrets: VaultSecretsClients;
+  resourceManager: ResourceManager;
+  graph: Graph;
+  ownTenantId: () => Promise<string>;
+  audit: Audit;
+  settings: Settings;
+  licensing: Licensing;
+  /** Returns whether the license includes PRO. */
+  licensed: () => Promise<boolean>;
+}
+
+export function createPlatform(config: Config): Platform {
+  const clock = createStoreClock();
+  const randomness = systemRandomness();
+  let logLevel = (): SettingValues["logLevel"] => config.LOG_LEVEL ?? "INFO";
+  const log = createLogger(() => logLevel());
+  const identity = createIdentity(config);
+  const serviceKeyVault = createServiceKeyVault({ config, identity, log });
+  const connection = storageConnection(config, identity);
+  const keys = serviceKeyVault && keyVaultRowKeys(serviceKeyVault, randomness);
+  const tables = createTables(connection, { log, clock, keys });
+  const queues = createQueues(connection, { log });
+  const anchor = serviceKeyVault && keyVaultAnchor(serviceKeyVault, storageAccount(connection));
+  const audit = createAudit({ tables, clock, randomness, config, log, anchor, unicodeFont: UNICODE_FONT });
+  const appConfiguration = createAppConfiguration({ config, identity });
+  const settings = createSettings({
+    tables,
+    config,
+    clock,
+    audit,
+    log,
+    appConfiguration,
+    watchedAllBefore: () => watchedAllBefore(tables, config),
+  });
+  logLevel = () => settings.current()?.logLevel ?? config.LOG_LEVEL ?? "INFO";
+  const licensing = createLicensing({ config, clock });
+  return {
+    config,
+    clock,
+    randomness,
+    log,
+    tables,
+    queues,
+    identity,
+    serviceKeyVault,
+    appConfiguration,
+    mail: createMailSender({ config, identity }),
+    keyVaults: createKeyVaults({ config, identity, log }),
+    vaultSecrets: createVaultSecrets({ config, identity, log }),
+    resourceManager: createResourceManager({ config, identity, log }),
+    graph: createGraph({ config, identity, log }),
+    ownTenantId: async () => config.AZURE_TENANT_ID ?? (await identity.describe()).tenantId ?? "",
+    audit,
+    settings,
+    licensing,
+    licensed: async () => (await licensing.tier()) === "pro",
+  };
+}
