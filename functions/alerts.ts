@@ -36,7 +36,6 @@ import {
   openAlertView,
   previewView,
 } from "../shared/alerts/tracked-alerts-api.ts";
-import { previewQuery } from "../shared/platform/http/input.ts";
 import {
   PageQuery,
   pageOf,
@@ -46,6 +45,7 @@ import {
   queryInstant,
   requireOrder,
 } from "../shared/platform/http/paging.ts";
+import { previewQuery } from "../shared/platform/http/parse-request.ts";
 import { notFound } from "../shared/platform/http/problem.ts";
 import { created, Deleted, deleted, ok, resource } from "../shared/platform/http/reply.ts";
 import { endpoint, exampleDay, poison, queue, timer } from "./declare.ts";

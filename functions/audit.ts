@@ -12,7 +12,7 @@ import {
 } from "../shared/audit/api.ts";
 import { auditCsv } from "../shared/audit/export/csv.ts";
 import { type ExportPart, MAX_PDF_ENTRIES } from "../shared/audit/export/export.ts";
-import { codedHeaders, takesGzip } from "../shared/platform/http/encoding.ts";
+import { acceptsGzip, contentCodingHeaders } from "../shared/platform/http/compression.ts";
 import type { RequestContext } from "../shared/platform/http/endpoint.ts";
 import { pageRequest } from "../shared/platform/http/paging.ts";
 import { content, ok, type Reply } from "../shared/platform/http/reply.ts";
@@ -101,7 +101,7 @@ async function exportReply(
   format: "json" | "csv" | "pdf",
   { cursor, ...query }: z.output<typeof FileQuery>,
 ): Promise<Reply<never>> {
-  const gzip = takesGzip(headers);
+  const gzip = acceptsGzip(headers);
   const part = await services.audit.export({ format, query: auditQuery(query), cursor, gzip }, caller);
   return content(part.mediaType, part.data, exportHeaders(part, url));
 }
@@ -109,7 +109,7 @@ async function exportReply(
 function exportHeaders(part: ExportPart, url: URL): Record<string, string> {
   const headers: Record<string, string> = {
     "Content-Disposition": `attachment; filename="${part.fileName}"`,
-    ...codedHeaders(part.gzipped ? "gzip" : undefined),
+    ...contentCodingHeaders(part.gzipped ? "gzip" : undefined),
   };
   if (part.nextCursor !== null) {
     const next = new URLSearchParams(url.searchParams);

@@ -1,10 +1,10 @@
 import path from "node:path";
 import * as z from "zod";
 import { OpenApiDocument } from "../shared/platform/http/api.ts";
-import { codedHeaders, gzipped, takesGzip } from "../shared/platform/http/encoding.ts";
+import { acceptsGzip, contentCodingHeaders, gzipped } from "../shared/platform/http/compression.ts";
 import type { Endpoint } from "../shared/platform/http/endpoint.ts";
 import { content, type Reply } from "../shared/platform/http/reply.ts";
-import { createStoredFiles } from "../shared/platform/http/stored-files.ts";
+import { createStaticFiles } from "../shared/platform/http/static-files.ts";
 import { endpoint, exampleDay } from "./declare.ts";
 import type { Services } from "./services.ts";
 
@@ -16,7 +16,7 @@ const PAGE_POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; connect-src 'self'; worker-src 'self' blob:; child-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /** The build copies the files of the pages next to the bundle. */
-const files = createStoredFiles(path.join(import.meta.dirname, "docs"));
+const files = createStaticFiles(path.join(import.meta.dirname, "docs"));
 
 /** Returns a page that scripts render. The addresses of files contain a hash, so that browsers can cache them. */
 async function html(title: string, style: string, element: string, scripts: string[]): Promise<Reply<never>> {
@@ -114,7 +114,7 @@ export function documentation(all: () => Promise<Endpoint<Services>[]>): { endpo
       if (described?.day !== day) described = { day, document: describe() };
       const { text, zipped } = await described.document;
       const type = "application/json; charset=utf-8";
-      return takesGzip(headers) ? content(type, zipped, codedHeaders("gzip")) : content(type, text);
+      return acceptsGzip(headers) ? content(type, zipped, contentCodingHeaders("gzip")) : content(type, text);
     },
   });
   return { endpoints: [docs, documentationFile, openApi, redoc] };

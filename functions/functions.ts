@@ -1,6 +1,6 @@
 /** All functions of the app, by area. An area is loaded when one of its functions is called for the first time. */
 import type { Endpoint } from "../shared/platform/http/endpoint.ts";
-import { once } from "../shared/platform/once.ts";
+import { loadOnce } from "../shared/platform/load-once.ts";
 import type { QueueDeclaration, TimerDeclaration } from "./declare.ts";
 import type { Services } from "./services.ts";
 
@@ -36,7 +36,7 @@ export const AREAS: Readonly<Record<string, () => Promise<Area>>> = {
   dependencies: () => import("./dependencies.ts"),
   maintenance: () => import("./maintenance.ts"),
   page: () => import("./page.ts"),
-  documentation: once(async () => (await import("./docs.ts")).documentation(allEndpoints)),
+  documentation: loadOnce(async () => (await import("./docs.ts")).documentation(allEndpoints)),
   catchAll: () => import("./catch-all.ts"),
 };
 

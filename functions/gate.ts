@@ -37,7 +37,7 @@ export function createGate(deps: {
   return {
     authenticate: (credential) => access.authenticate(credential),
     tier: async () => licensing.tier(),
-    refused: (caller, endpoint, code) =>
+    recordRejection: (caller, endpoint, code) =>
       audit.refused({
         type: "access.refused",
         caller,

@@ -3,12 +3,12 @@ import path from "node:path";
 import * as z from "zod";
 import type { Endpoint } from "../shared/platform/http/endpoint.ts";
 import type { Reply } from "../shared/platform/http/reply.ts";
-import { createStoredFiles, NAMED_BY_HASH } from "../shared/platform/http/stored-files.ts";
+import { createStaticFiles, NAMED_BY_HASH } from "../shared/platform/http/static-files.ts";
 import { endpoint } from "./declare.ts";
 import type { Services } from "./services.ts";
 
 /** The build copies the files of the page next to the bundle. */
-const files = createStoredFiles(path.join(import.meta.dirname, "page"), ["br", "gzip"]);
+const files = createStaticFiles(path.join(import.meta.dirname, "page"), ["br", "gzip"]);
 
 /**
  * Content security policy: the page loads only its own files and calls the API. Fluent UI adds rules through the CSSOM to

@@ -2,9 +2,9 @@ import { app, type HttpRequest, type HttpResponseInit, type InvocationContext } 
 import { SpanKind } from "@opentelemetry/api";
 import type { Config } from "../shared/platform/config/config.ts";
 import { type Answer, serve } from "../shared/platform/http/pipeline.ts";
-import { once } from "../shared/platform/once.ts";
+import { loadOnce } from "../shared/platform/load-once.ts";
 import { systemClock, systemRandomness } from "../shared/platform/runtime.ts";
-import { describe, inSpan, type Piece } from "../shared/platform/telemetry.ts";
+import { type SpanOptions, setSpanAttributes, withSpan } from "../shared/platform/telemetry.ts";
 import type { FunctionIndex } from "./built-index.ts";
 import { type Invocation, scheduleOf } from "./declare.ts";
 import { AREAS, type Area } from "./functions.ts";
@@ -64,7 +64,7 @@ function registerEndpoint({ area, name, route, methods }: FunctionIndex["endpoin
         attributes: { "http.request.method": request.method, "http.route": `/${route}` },
         carrier: { traceparent, tracestate },
       };
-      return await inSpan(span, async () => {
+      return await withSpan(span, async () => {
         const declaration = async () => findByName((await loadArea(area)).endpoints ?? [], name);
         const answer = await serve(declaration, toRequest(request), {
           rooms: async () => {
@@ -77,11 +77,11 @@ function registerEndpoint({ area, name, route, methods }: FunctionIndex["endpoin
           randomness,
           log: createLogger(logLevel(config())),
           within: (requestId, work) => {
-            describe({ "request.id": requestId });
+            setSpanAttributes({ "request.id": requestId });
             return withLogContext(context, requestId, work);
           },
         });
-        describe({ "http.response.status_code": answer.status });
+        setSpanAttributes({ "http.response.status_code": answer.status });
         return toResponse(answer);
       });
     },
@@ -93,7 +93,7 @@ const randomness = systemRandomness();
 /**
  * Returns the services of the process. They are most of the app's code and are loaded with the first request that needs them.
  */
-const createOnce = once(async (config: Config) => (await import("./services.ts")).createServices(config));
+const createOnce = loadOnce(async (config: Config) => (await import("./services.ts")).createServices(config));
 let currentServices: Services | undefined;
 async function servicesOf(config: Config): Promise<Services> {
   currentServices = await createOnce(config);
@@ -101,7 +101,7 @@ async function servicesOf(config: Config): Promise<Services> {
 }
 
 /** Starts telemetry before the first invocation. Its library is loaded only if a collector is configured. */
-const startOnce = once(async (endpoint: string, config: Config) =>
+const startOnce = loadOnce(async (endpoint: string, config: Config) =>
   (await import("./telemetry.ts")).startTelemetry(endpoint, config, createLogger(logLevel(config))),
 );
 let telemetry: Telemetry | undefined;
@@ -115,14 +115,14 @@ const logLevel = (config: Config) => () => currentServices?.settings.current()?.
 
 /** Runs a timer or queue handler. The invocation ID is the request ID in logs and in the audit log. */
 async function runInvocation(
-  span: Piece,
+  span: SpanOptions,
   context: InvocationContext,
   config: Config,
   work: (invocation: Invocation) => Promise<void>,
 ): Promise<void> {
   await ensureTelemetry(config);
   const requestId = context.invocationId;
-  await inSpan({ ...span, attributes: { ...span.attributes, "request.id": requestId } }, () =>
+  await withSpan({ ...span, attributes: { ...span.attributes, "request.id": requestId } }, () =>
     withLogContext(context, requestId, async () => {
       const services = await servicesOf(config);
       const inserted = new Date(String(context.triggerMetadata?.insertionTime));

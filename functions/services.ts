@@ -1,4 +1,3 @@
-import "./memory.ts";
 import type { Alerts } from "../shared/alerts/alerts.ts";
 import { type ComplianceReports, createComplianceReports } from "../shared/compliance/report/reports.ts";
 import { createDevops, type Devops } from "../shared/devops/devops.ts";
@@ -126,7 +125,7 @@ function createOperations(modules: Omit<Services, keyof Operations>): Operations
     metrics: createMetrics({ inventory, compliance, discovery, alerts, failedMessages, clock }),
     health: createHealth({
       tables: () => tables.get(ActiveScans, ACTIVE, ACTIVE),
-      queues: () => queues.reachable(QUEUES.plan),
+      queues: () => queues.checkReachable(QUEUES.plan),
       identity,
       resourceManager,
       serviceKeyVault,

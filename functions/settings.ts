@@ -1,6 +1,6 @@
 import * as z from "zod";
 import type { Endpoint } from "../shared/platform/http/endpoint.ts";
-import { previewQuery } from "../shared/platform/http/input.ts";
+import { previewQuery } from "../shared/platform/http/parse-request.ts";
 import { notFound } from "../shared/platform/http/problem.ts";
 import { ok } from "../shared/platform/http/reply.ts";
 import {

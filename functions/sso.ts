@@ -1,6 +1,6 @@
 import { SESSION_COOKIE } from "../shared/platform/http/admission.ts";
 import { cookieOf } from "../shared/platform/http/cookies.ts";
-import { previewQuery } from "../shared/platform/http/input.ts";
+import { previewQuery } from "../shared/platform/http/parse-request.ts";
 import { ok, type Reply, resource } from "../shared/platform/http/reply.ts";
 import {
   SamlCallback,

@@ -5,7 +5,7 @@ import { CompactSign, importJWK } from "jose";
 import * as z from "zod";
 import { commandLine, usedWrong } from "../../infra/build/command-line.ts";
 import { DAY_SECONDS } from "../../shared/platform/time.ts";
-import { wordsOf } from "../../shared/platform/validation-message.ts";
+import { validationMessage } from "../../shared/platform/validation-message.ts";
 
 const HELP = `npm run --silent licence -- keys --out FILE [--kid NAME]
 npm run --silent licence -- issue --key FILE --tier core|pro --customer NAME --days N [--tenant GUID]
@@ -94,7 +94,7 @@ async function run(): Promise<void> {
     return await makeKeys(out, values.kid ?? `key-${new Date().toISOString().slice(0, 10)}`);
   }
   if (command !== "issue" || more.length > 0) usedWrong("The command must be keys or issue");
-  const options = LicenseOptions.safeParse(values, { error: wordsOf });
+  const options = LicenseOptions.safeParse(values, { error: validationMessage });
   if (!options.success) {
     usedWrong(options.error.issues.map((problem) => `--${problem.path.join(".")} ${problem.message}`).join("; "));
   }

@@ -12,7 +12,7 @@ import { type Actor, type Caller, ROLES } from "../../shared/platform/http/endpo
 import type { Page, PageRequest } from "../../shared/platform/http/paging.ts";
 import { Problem } from "../../shared/platform/http/problem.ts";
 import { isUnclear } from "../../shared/platform/storage/tables.ts";
-import { wordsOf } from "../../shared/platform/validation-message.ts";
+import { validationMessage } from "../../shared/platform/validation-message.ts";
 
 const HELP = `npm run user -- COMMAND [--username NAME] [options]
 
@@ -158,7 +158,7 @@ const COMMANDS: Record<string, Command> = {
 /** Returns the validated options of a command. Prints the problem and ends the process if an option is missing or invalid. */
 function validated<S extends z.ZodObject>(schema: S, options: Options): z.output<S> {
   if (options.username === undefined) usedWrong("--username is missing");
-  const result = schema.safeParse(options, { error: wordsOf });
+  const result = schema.safeParse(options, { error: validationMessage });
   if (result.success) return result.data;
   return usedWrong(result.error.issues.map((issue) => `${issue.path.join(".")} ${issue.message}`).join("; "));
 }
@@ -166,7 +166,7 @@ function validated<S extends z.ZodObject>(schema: S, options: Options): z.output
 async function choosePassword({ generate }: Options): Promise<{ password: string; generated: boolean }> {
   const entered = generate ? "" : await readPassword();
   if (entered === "") return { password: randomBytes(18).toString("base64url"), generated: true };
-  const problem = NewPassword.safeParse(entered, { error: wordsOf }).error?.issues[0]?.message;
+  const problem = NewPassword.safeParse(entered, { error: validationMessage }).error?.issues[0]?.message;
   if (problem !== undefined) usedWrong(`password ${problem}`);
   return { password: entered, generated: false };
 }

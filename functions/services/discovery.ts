@@ -7,7 +7,7 @@ import { createRescans, type Rescans } from "../../shared/discovery/rescans.ts";
 import { createScanRun, type ScanRun } from "../../shared/discovery/scan-run.ts";
 import { readVault, type ScanVaultDeps } from "../../shared/discovery/scan-vault.ts";
 import { createScanWatch } from "../../shared/discovery/scan-watch.ts";
-import { inSpan } from "../../shared/platform/telemetry.ts";
+import { withSpan } from "../../shared/platform/telemetry.ts";
 import { createSubscriptions, type Subscriptions } from "../../shared/subscriptions/subscriptions.ts";
 import type { InventoryServices } from "./inventory.ts";
 import type { Platform } from "./platform.ts";
@@ -95,8 +95,8 @@ export function createDiscoveryServices(
     scanLeft: rescans.wakeNextRescan,
     readVault: async (planned, options) => {
       const span = { kind: SpanKind.INTERNAL, attributes: { "vault.name": planned.name } };
-      const read = await inSpan({ name: "read vault", ...span }, () => readVault(planned, options, vaultDeps));
-      return { ...read, write: () => inSpan({ name: "write vault", ...span }, read.write) };
+      const read = await withSpan({ name: "read vault", ...span }, () => readVault(planned, options, vaultDeps));
+      return { ...read, write: () => withSpan({ name: "write vault", ...span }, read.write) };
     },
   });
   const discovery = createDiscovery({

@@ -35,7 +35,7 @@ const ENVIRONMENT = { RATE_LIMIT_PER_MINUTE: "60", RATE_LIMIT_PER_HOUR: "1000", 
  * `/health`.
  */
 export async function frontDoor(): Promise<Section> {
-  const service = await Service.start({ realScrypt: true, env: ENVIRONMENT });
+  const service = await Service.start({ env: ENVIRONMENT });
   const crowd = startCrowd(service);
   try {
     const [quietHome, home] = ["192.0.2.1", "192.0.2.2"];

@@ -10,7 +10,7 @@ const OF = process.env.MEMORY_OF ?? "";
 /** Maximum MB that an unchanged delta scan of 5,000 small vaults reads from tables: 12 kB for each vault. */
 const MAX_READ_MB = 60;
 const TIMEOUT_MS = 3_000_000;
-/** As the templates set it. */
+/** As in the templates. */
 const MALLOC = { MALLOC_ARENA_MAX: "2", MALLOC_TRIM_THRESHOLD_: "131072" };
 
 interface Estate {
@@ -36,7 +36,7 @@ export async function memory(): Promise<Section> {
   for (const estate of ESTATES.filter(({ what }) => what.includes(OF))) figures.push(...(await measured(estate)));
   return {
     title: "Memory of a scan",
-    how: `The first full scan of three estates${PART === 1 ? "" : `, ${(100 / PART).toFixed(0)} % of each`}, each in its own process, host included, with ten vaults at a time. The C library's memory is limited as in the templates (\`MALLOC_ARENA_MAX\`). The peak is the system's count since the start of the process (\`VmHWM\`). Bytes read from tables include answers to writes. \`MEMORY_PART=10 npm run bench -- memory\` measures a tenth of each.`,
+    how: `The first full scan of three estates${PART === 1 ? "" : `, ${(100 / PART).toFixed(0)} % of each`}, each in its own process, host included, with ten vaults at a time. The memory of the C library and V8's space for new objects are limited as in the templates (\`MALLOC_ARENA_MAX\`, \`languageWorkers__node__arguments\`). The peak is the system's count since the start of the process (\`VmHWM\`). Bytes read from tables include answers to writes. \`MEMORY_PART=10 npm run bench -- memory\` measures a tenth of each.`,
     figures,
   };
 }

@@ -1,5 +1,5 @@
 /** Sixty days over a thousand assets and three rules, in minutes, with the functions process killed five times on the way. */
-import type { DaysOptions, RuleOutcome } from "../../test/support/days.ts";
+import type { DaysOptions, RuleOutcome } from "../../test/support/alert-days.ts";
 import { commandLine } from "../build/command-line.ts";
 import { atMost, equalTo, type Figure, type Section } from "./section.ts";
 
@@ -37,7 +37,7 @@ export async function sixtyDays(): Promise<Section> {
 
 async function measure(): Promise<{ section: Section; wrong: string[] }> {
   const begun = performance.now();
-  const { runDays } = await import("../../test/support/days.ts");
+  const { runDays } = await import("../../test/support/alert-days.ts");
   const { rules, assets, renewed, scans, kills, mailFiles } = await runDays(OPTIONS);
   const seconds = (performance.now() - begun) / 1000;
   const figures = rules.flatMap((one): Figure[] => {

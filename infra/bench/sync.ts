@@ -4,7 +4,7 @@ import { licence } from "../../test/support/licence.ts";
 import { Service } from "../../test/support/service.ts";
 import { trust } from "../../test/support/trust.ts";
 import { caller, openRoom, type Room, SOURCE } from "../../test/sync/sync-fixture.ts";
-import "../local/loopback-names.mjs";
+import "../simulated-cloud/loopback-names.mjs";
 import { processFigures, withProcessorTime } from "./process.ts";
 import { atMost, equalTo, type Figure, peakMemory, type Section } from "./section.ts";
 

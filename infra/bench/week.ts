@@ -1,9 +1,9 @@
 import path from "node:path";
+import { runWeek, UNTOLD, WHOLE_WEEK } from "../../test/support/scan-week.ts";
 import { CLOUD_KEYS } from "../../test/support/test-app.ts";
 import { trust } from "../../test/support/trust.ts";
-import { runWeek, UNTOLD, WHOLE_WEEK } from "../../test/support/week.ts";
 import { startAzurite } from "../local/azurite.ts";
-import "../local/loopback-names.mjs";
+import "../simulated-cloud/loopback-names.mjs";
 import { atMost, type Section } from "./section.ts";
 
 const MOST = 0.55;

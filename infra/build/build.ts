@@ -1,6 +1,6 @@
 /**
- * Bundles the app as it is deployed: dist/ with package.json's `main`, the chunks it loads when first needed, and the
- * files of the page and of the documentation pages. See HELP.
+ * Bundles the app for deployment: dist/ with the `main` of package.json, its lazily loaded chunks, and the files of the page
+ * and the documentation pages. See HELP.
  */
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -16,21 +16,21 @@ const HELP = `npm run build -- [--development-licence-key KID:X]…
 
 Bundles the app into dist/, as it is deployed.
 
-  --development-licence-key KID:X   builds one more public licence key in, for development and tests only`;
+  --development-licence-key KID:X   add a public license key for development and tests`;
 
 const root = path.resolve(import.meta.dirname, "../..");
 
-/** For esbuild: `require` in a bundle of ES modules, for those of its packages that are CommonJS. */
+/** Defines `require` for CommonJS packages inside a bundle of ES modules. */
 export const REQUIRE_BANNER = {
   js: 'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url);',
 };
 
-/** What was built, and of what. */
+/** The result of a build, and its sources. */
 export interface BuiltApp {
   outdir: string;
-  /** esbuild's description of what is in which chunk; its paths are relative to the project's root. */
+  /** esbuild's metafile, which lists the sources of each chunk. Its paths are relative to the project's root. */
   metafile: Metafile;
-  /** What the files beside the chunks are made of, relative to the project's root. */
+  /** Sources of the files next to the chunks, relative to the project's root. */
   copied: string[];
 }
 
@@ -38,7 +38,7 @@ export async function buildApp(
   options: {
     outdir?: string;
     developmentLicenseKeys?: { kid: string; x: string }[];
-    /** Without source maps, and with the licence comments of the bundled files in `*.LEGAL.txt` beside each chunk. */
+    /** Omits source maps, and writes the license comments of bundled files to `*.LEGAL.txt` next to each chunk. */
     release?: boolean;
   } = {},
 ): Promise<BuiltApp> {
@@ -51,24 +51,25 @@ export async function buildApp(
     entryPoints: { main: "functions/entry.ts" },
     outdir,
     outExtension: { ".js": ".mjs" },
-    // All in one folder, so that the files beside the bundle are beside every chunk of it too.
+    // All chunks are in one folder, so that the files next to the bundle are next to every chunk.
     chunkNames: "[name]-[hash]",
     bundle: true,
     splitting: true,
     format: "esm",
     platform: "node",
-    // Modules where a package has both: what is imported lazily keeps its names, and what nobody uses stays out.
+    // Prefers ES modules where a package has both formats: lazily imported modules keep their export names, and unused code is
+    // removed.
     mainFields: ["module", "main"],
     target: "node22",
-    // Identifiers stay as they are, so that traces can be read. `keepNames` would do the same at a price that is paid while it
-    // runs: it gives every closure its name anew, each time one is made.
+    // Identifiers are not minified, so that stack traces are readable. `keepNames` would also keep them, but it costs time at
+    // run time for each created closure.
     minifyWhitespace: true,
     minifySyntax: true,
     sourcemap: options.release ? false : "linked",
     sourcesContent: false,
     legalComments: options.release ? "external" : "none",
-    // The platform's worker answers the first name, and only through require (see the banner). The second is asked for by
-    // `debug`, which does without: it would be in the bundle wherever a tool of development happens to install it.
+    // The platform's worker provides the first name, only through require (see the banner). `debug` requires the second name
+    // optionally; without this line, a development tool's copy would be bundled.
     external: ["@azure/functions-core", "supports-color"],
     banner: REQUIRE_BANNER,
     define: {
@@ -86,12 +87,12 @@ export async function buildApp(
   return { outdir, metafile, copied: [...copied, ...page] };
 }
 
-/** Areas with functions that do without services. */
-const STANDALONE = ["system", "page", "docs", "catch-all"];
+/** Areas whose functions do not use the services. */
+const AREAS_WITHOUT_SERVICES = ["system", "page", "docs", "catch-all"];
 
 /**
- * Says of every other area that it imports the services, which its functions need anyway. Else esbuild makes a chunk for each
- * set of areas that share some file with them: twice as many files to read before the first answer.
+ * Makes every other area import the services, which its functions need anyway. Otherwise esbuild creates a chunk for each set
+ * of areas that share a file, which doubles the number of files to read before the first response.
  */
 const withServices: Plugin = {
   name: "with-services",
@@ -99,7 +100,7 @@ const withServices: Plugin = {
     const areas = readFileSync(path.join(root, "functions/functions.ts"), "utf8").matchAll(
       /import\("\.\/([a-z0-9-]+)\.ts"\)/g,
     );
-    const names = [...areas].map(([, name]) => name!).filter((name) => !STANDALONE.includes(name));
+    const names = [...areas].map(([, name]) => name!).filter((name) => !AREAS_WITHOUT_SERVICES.includes(name));
     onLoad({ filter: new RegExp(`[\\\\/]functions[\\\\/](?:${names.join("|")})\\.ts$`) }, async (file) => ({
       contents: `${await readFile(file.path, "utf8")}\nimport "./services.ts";\n`,
       loader: "ts",
@@ -108,10 +109,10 @@ const withServices: Plugin = {
 };
 
 /**
- * The files of the documentation pages, so that they work without the internet: each as it is and gzipped, so that no
- * request compresses it, and `hashes.json` with what its address ends with. Compressed without zlib, whose bytes differ
- * between processors and versions of Node.
- * @returns the originals
+ * Writes the files of the documentation pages, so that the pages work offline: each file unchanged and gzipped, so that
+ * requests need no compression, and `hashes.json` with the hash in each file's URL. It does not use zlib, whose output differs
+ * between processors and Node versions.
+ * @returns the paths of the source files
  */
 async function copyDocumentation(target: string): Promise<string[]> {
   const require = createRequire(import.meta.url);
@@ -134,15 +135,15 @@ async function copyDocumentation(target: string): Promise<string[]> {
   return sources;
 }
 
-/** Redoc draws its maker's logo from the internet, which these pages never ask: an empty picture instead. */
+/** Redoc loads its vendor's logo from the internet, which these pages never access. Replaces it with an empty image. */
 const REDOC_LOGO = "https://cdn.redoc.ly/redoc/logo-mini.svg";
 const EMPTY_PICTURE = "data:image/gif;base64,R0lGODlhAQABAAAAACw=";
 const withoutLogo = (file: Buffer): Buffer =>
   file.includes(REDOC_LOGO) ? Buffer.from(file.toString().replaceAll(REDOC_LOGO, EMPTY_PICTURE)) : file;
 
 /**
- * The font PDF exports embed, so that any name in any script can be read.
- * @returns the original
+ * Writes the font of PDF exports, which covers all scripts.
+ * @returns the path of the source file
  */
 async function copyFont(target: string): Promise<string> {
   const font = createRequire(import.meta.url).resolve("@fontsource/unifontex/files/unifontex-latin-400-normal.woff");
@@ -151,15 +152,14 @@ async function copyFont(target: string): Promise<string> {
   return font;
 }
 
-/** With the rights of a new file, not those of the original. */
+/** Creates a new file instead of copying, so that it has default permissions. */
 async function copy(from: string, to: string): Promise<void> {
   await writeFile(to, await readFile(from));
 }
 
 /**
- * Builds the app into a folder that a functions host can run, with development licence keys built in: dist/, host.json
- * and package.json. What is deployed is the project's own dist/ or the release of `npm run package`, which never hold such
- * a key.
+ * Builds the app into a folder that a functions host can run: dist/, host.json and package.json, with development license keys.
+ * Releases are built by `npm run build` or `npm run package`, which never contain such a key.
  */
 export async function buildLocalApp(
   folder: string,

@@ -24,6 +24,7 @@ const CHECKS: Record<string, string[]> = {
   ],
   "format and lint": ["biome check ."],
   imports: ["node infra/build/imports.ts"],
+  wording: ["node infra/build/wording.ts"],
 };
 
 const root = path.resolve(import.meta.dirname, "../..");

@@ -1,8 +1,10 @@
+// Command-line parsing of the project's commands.
+
 import { type ParseArgsConfig, parseArgs } from "node:util";
 
 /**
- * The arguments of one of the project's commands. `--help` and `-h` print the help and end with 0; what the command does
- * not take ends with 2 and a sentence that says which.
+ * Parses the arguments of one of the project's commands. `--help` and `-h` print the help and exit with 0. An unknown argument
+ * exits with 2 and a message that names it.
  */
 export function commandLine<T extends ParseArgsConfig>(help: string, config: T): ReturnType<typeof parseArgs<T>> {
   if (process.argv.slice(2).some((argument) => argument === "--help" || argument === "-h")) {
@@ -12,12 +14,12 @@ export function commandLine<T extends ParseArgsConfig>(help: string, config: T):
   try {
     return parseArgs(config);
   } catch (error) {
-    // Behind its first sentence Node explains how its own parser takes what begins with a dash.
+    // After the first sentence, Node's message explains its own syntax for values that start with a dash.
     return usedWrong((error as Error).message.split(/\. |\n/, 1)[0]!);
   }
 }
 
-/** Ends a command that can't do what its arguments ask for, with 2: 1 is for what fails. */
+/** Exits with 2 because the arguments are invalid. Exit code 1 is for failures. */
 export function usedWrong(reason: string): never {
   console.error(`${reason.replace(/[.:]$/, "")}. See --help.`);
   process.exit(2);

@@ -19,8 +19,8 @@ const FOLDER = path.resolve(import.meta.dirname, "../../docs");
 const OTHERS = FRAMEWORK_IDS.filter((id) => !(CIS_VERSIONS as readonly FrameworkId[]).includes(id));
 
 const nameOf = (id: FrameworkId): string => `${FRAMEWORKS[id].name} ${FRAMEWORKS[id].version}`;
-const listed = (checks: Iterable<string>): string => [...checks].map(code).join(", ");
-/** The name of the Azure policy in a basis of policies.ts. */
+const joinNames = (checks: Iterable<string>): string => [...checks].map(code).join(", ");
+/** Returns the name of the Azure policy in a source note of policies.ts. */
 const policyIn = (basis: string): string => /"(.+)"/.exec(basis)![1]!;
 
 /** Returns the contents of the two pages, by file name. */
@@ -29,18 +29,18 @@ export function compliancePages(): Record<string, string> {
 }
 
 function reasons(): string {
-  const cis = CIS_RECOMMENDATIONS.map(({ title, ids, checks }) => [title, ...ids, listed(checks) || "a person"]);
+  const cis = CIS_RECOMMENDATIONS.map(({ title, ids, checks }) => [title, ...ids, joinNames(checks) || "a person"]);
   const policies = POLICIES.map(({ basis, checks, controls: byFramework }) => [
     policyIn(basis),
     ...OTHERS.map((id) => byFramework[id] ?? "–"),
-    listed(checks),
+    joinNames(checks),
   ]);
   const texts = OTHERS.map((id) => {
-    // A text that speaks of two frameworks is shown with the first of them.
+    // A text that applies to two frameworks is listed under the first.
     const rows = TEXTS.filter(({ controls: by }) => by[id] && OTHERS.find((one) => by[one]) === id);
     const cells = rows.map(({ basis, checks, controls: by }) => {
       const more = OTHERS.filter((one) => one !== id && by[one]).map((one) => `; ${one}: ${by[one]}`);
-      return [`${by[id]}${more.join("")}`, basis, listed(checks)];
+      return [`${by[id]}${more.join("")}`, basis, joinNames(checks)];
     });
     return `### ${nameOf(id)}\n\n${table(["control", "requirement", "checks"], cells)}`;
   });
@@ -78,7 +78,7 @@ ${texts.join("\n")}
 
 ${table(
   ["reason", "checks"],
-  [...unmapped].map(([reason, checks]) => [reason, listed(checks)]),
+  [...unmapped].map(([reason, checks]) => [reason, joinNames(checks)]),
 )}
 ## What frameworks don't ask for
 
@@ -99,7 +99,7 @@ function controls(): string {
     const rows = controlsOf(id).map(({ id: control, title, checks }) => [
       control,
       title,
-      listed(checks.keys()) || "a person",
+      joinNames(checks.keys()) || "a person",
     ]);
     return `## ${nameOf(id)}\n\n${table(["control", "title", "checks"], rows)}`;
   });

@@ -17,7 +17,7 @@ Lists each import that breaks a layer rule, and each import cycle. Exits with 1 
 export const LAYERS = [
   [
     "platform/csv.ts",
-    "platform/once.ts",
+    "platform/load-once.ts",
     "platform/pdf",
     "platform/runtime.ts",
     "platform/sum.ts",
@@ -50,7 +50,7 @@ const PACKAGES = ["infra/local", "infra/simulated-cloud", "infra/functions-host"
 
 interface Import {
   file: string;
-  /** Import specifier as written. */
+  /** Packages for development. They start the built app and must not import its source. */
   specifier: string;
   /** Path from the root, or a package name. */
   target: string;
@@ -101,7 +101,7 @@ function brokenRule({ file, target }: Import): string | undefined {
   const inPackage = PACKAGES.some((one) => file.startsWith(`${one}/`) && !file.startsWith(`${one}/test/`));
   if (inPackage && (targetArea === "shared" || targetArea === "functions"))
     return `${PACKAGES.join(", ")} start the built app and must not import its source`;
-  // The commands run from the project's folder and are in no bundle.
+  // Commands run from the project's folder and are not bundled.
   const isDeployed = area === "shared" || (area === "functions" && folder !== "commands");
   if (isDeployed && (targetArea === "infra" || targetArea === "test"))
     return "deployed code must not import infra/ or test/";

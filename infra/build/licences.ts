@@ -1,11 +1,13 @@
+// Creates THIRD-PARTY-LICENSES.txt of a release.
+
 import type { Bundled, BundledPackage } from "./packages.ts";
 
 const LINE = "=".repeat(100);
 
 /**
- * The text of THIRD-PARTY-LICENSES.txt: each licence once, under the packages that come with it, then those that come
- * without a text, then the comments that bundled files ask to be kept.
- * @param legalComments what esbuild wrote into its `*.LEGAL.txt` files
+ * Returns the text of THIRD-PARTY-LICENSES.txt: each license once, below the packages that use it, then the packages without a
+ * license text, then the legal comments of bundled files.
+ * @param legalComments contents of esbuild's `*.LEGAL.txt` files
  */
 export function licencesText({ packages }: Bundled, legalComments: string[]): string {
   const byText = new Map<string, BundledPackage[]>();
@@ -18,7 +20,7 @@ export function licencesText({ packages }: Bundled, legalComments: string[]): st
   const sections = [...byText].map(([text, each]) => `${each.map(titleOf).join("\n")}\n\n${text}`);
   if (without.length > 0) {
     const lines = without.map((each) => `${titleOf(each)}${each.origin && `, ${each.origin}`}`);
-    sections.push(`These come without the text of the licence that they declare:\n\n${lines.join("\n")}`);
+    sections.push(`These packages declare a license but do not contain its text:\n\n${lines.join("\n")}`);
   }
   const comments = new Set(
     legalComments.flatMap((text) =>
@@ -29,7 +31,7 @@ export function licencesText({ packages }: Bundled, legalComments: string[]): st
     ),
   );
   sections.push(`Comments of bundled files, by file:\n\n${[...comments].sort().join("\n\n")}`);
-  return `What this release holds of others, and under which licences.\n\n${sections.map((each) => `${LINE}\n${each}\n`).join("\n")}`;
+  return `Third-party software in this release, and its licenses.\n\n${sections.map((each) => `${LINE}\n${each}\n`).join("\n")}`;
 }
 
 const titleOf = ({ name, version, license }: BundledPackage): string => `${name} ${version} (${license})`;

@@ -1,7 +1,9 @@
+// Checks that a release contains only what it may.
+
 import { VENDOR_KEYS } from "../../shared/licensing/vendor-keys.ts";
 import type { Bundled } from "./packages.ts";
 
-/** What a release may hold: the app, the files of its documentation pages, its font, and what it is made of. */
+/** File patterns that a release may contain: the app, the documentation pages, its font, and the bill of materials. */
 const FILES = [
   /^(host|package)\.json$/,
   /^dist\/[\w.-]+\.mjs$/,
@@ -12,22 +14,22 @@ const FILES = [
   /^THIRD-PARTY-LICENSES\.txt$/,
 ];
 
-/** Where the app's own files are. The commands are for a person's machine and for development. */
+/** Folders of the app's source. Commands run on a person's machine and are not part of a release. */
 const SOURCES = /^(shared|functions(?!\/commands))\//;
 
-/** Where the files of a build come from, in the folder it is built in. */
+/** Sources of a build, in the folder where it is built. */
 const TOP_FOLDERS = ["node_modules", "shared", "functions", "infra", "test", "dist"];
 
-/** Words of the local host, of the stand-in cloud and of the tests that the app has no use for. */
-export const MARKS = ["/__host/", "stand-in", "azurite/dist", "infra/local", "moved-clock", "correct-horse"];
+/** Texts that occur only in the functions host, the simulated cloud, the local service or the tests. */
+export const MARKS = ["/__host/", "stand-in", "azurite/package.json", "infra/local", "moved-clock", "correct-horse"];
 
-/** A public Ed25519 key as `x` of a JSON Web Key, in a literal or in JSON inside of one. */
+/** A public Ed25519 key: the `x` of a JSON Web Key, in a string literal or in JSON inside of one. */
 const LICENCE_KEY = /\bx["'`\\]*:\s*["'`\\]+([\w-]{43})(?![\w-])/g;
 
 /**
- * What keeps this from being a release, a line each.
- * @param files the package's files by path
- * @param root the folder it was built in, which no file may name
+ * Returns the reasons why files are not a valid release, one line each.
+ * @param files contents of the package's files by path
+ * @param root the folder of the build, whose path no file may contain
  */
 export function problemsOf(files: ReadonlyMap<string, Uint8Array>, bundled: Bundled, root: string): string[] {
   const problems = [...files.keys()]
@@ -41,7 +43,7 @@ export function problemsOf(files: ReadonlyMap<string, Uint8Array>, bundled: Bund
     if (license === undefined && licenseTexts.length === 0) problems.push(`${id}: says nothing of its licence`);
   }
 
-  // As a whole path of it: the name of a folder such as /app begins many addresses.
+  // Matches the complete path, because a short folder name such as /app is a prefix of many URLs.
   const named = TOP_FOLDERS.map((folder) => `${root}/${folder}/`);
   const keys = new Set<string>();
   for (const [file, data] of files) {

@@ -1,4 +1,4 @@
-/** Builds a release: the deployment package, its bill of materials and the licences of what it holds. See HELP. */
+/** Builds a release: the deployment package, its bill of materials and the licenses of its contents. See HELP. */
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { globSync, readFileSync } from "node:fs";
@@ -15,31 +15,32 @@ import { sbomText } from "./sbom.ts";
 
 const HELP = `npm run package -- [FOLDER]
 
-Builds a release: one zip that is deployed as it is. The same commit, after npm ci, gives the same bytes.
+Builds a release: a zip file for deployment. The same commit, after npm ci, produces the same bytes.
 
-  FOLDER   where it goes (.local/package)
+  FOLDER   output folder (default .local/package)
 
 credential-lifecycle-VERSION.zip   dist/, host.json, package.json, and the two files below
-sbom.cdx.json                      what is bundled, as CycloneDX 1.6
-THIRD-PARTY-LICENSES.txt           the licences of all of it
+sbom.cdx.json                      bill of materials, CycloneDX 1.6
+THIRD-PARTY-LICENSES.txt           licenses of all bundled packages
 
-Ends with 1, and writes nothing, when there is something in it that no release may hold: a file of tests or of the local
-service, a package that only development needs, a licence key that is not the vendor's, a source map.`;
+Exits with 1 and writes nothing if a release would contain a file of tests or of the local service, a development package,
+a license key that is not the vendor's, or a source map.`;
 
 const ROOT = path.resolve(import.meta.dirname, "../..");
 
 export interface Release {
-  /** The zip's path. */
+  /** Path of the zip file. */
   zip: string;
   sha256: string;
-  /** What is in the zip, by path. */
+  /** Contents of the zip file, by path. */
   files: Map<string, Uint8Array>;
   bundled: Bundled;
 }
 
 /**
- * @param folder made if there is none; files of the same names are replaced
- * @throws when there is something in it that no release may hold, naming all of it
+ * Builds a release into a folder.
+ * @param folder created if it does not exist; files with the same names are replaced
+ * @throws if the release would contain forbidden files; the message lists all of them
  */
 export async function buildRelease(folder: string): Promise<Release> {
   const { name, version, type, main, engines } = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8"));
@@ -51,14 +52,14 @@ export async function buildRelease(folder: string): Promise<Release> {
     const files = new Map([
       ...made,
       ["host.json", readFileSync(path.join(ROOT, "host.json"))],
-      // Without dependencies: nothing is to be installed where it is deployed.
+      // Without dependencies, because deployments must not install any.
       ["package.json", strToU8(`${JSON.stringify({ name, version, private: true, type, main, engines }, null, 2)}\n`)],
       ["THIRD-PARTY-LICENSES.txt", strToU8(licencesText(bundled, legal))],
     ]);
     files.set("sbom.cdx.json", strToU8(sbomText({ name, version }, bundled, digestOf(files))));
 
     const problems = problemsOf(files, bundled, ROOT);
-    if (problems.length > 0) throw new Error(`This is no release:\n${problems.join("\n")}`);
+    if (problems.length > 0) throw new Error(`The release is not valid:\n${problems.join("\n")}`);
     const zipped = zipOf(files);
     const zip = path.join(folder, `credential-lifecycle-${version}.zip`);
     await mkdir(folder, { recursive: true });
@@ -71,7 +72,7 @@ export async function buildRelease(folder: string): Promise<Release> {
   }
 }
 
-/** The texts of esbuild's legal comments, and every other file of the built app. */
+/** Separates the texts of esbuild's legal comments from the other files of the built app. */
 function filesIn(app: string): [legal: string[], files: [string, Uint8Array][]] {
   const files = globSync("dist/**/*", { cwd: app, withFileTypes: true })
     .filter((entry) => entry.isFile())
@@ -86,24 +87,25 @@ function filesIn(app: string): [legal: string[], files: [string, Uint8Array][]] 
 }
 
 const sha256 = (data: Uint8Array | string): string => createHash("sha256").update(data).digest("hex");
-const inOrder = (files: Map<string, Uint8Array>): [string, Uint8Array][] =>
+const sortedEntries = (files: Map<string, Uint8Array>): [string, Uint8Array][] =>
   [...files].sort(([one], [other]) => (one < other ? -1 : 1));
 
 const digestOf = (files: Map<string, Uint8Array>): string =>
   sha256(
-    inOrder(files)
+    sortedEntries(files)
       .map(([file, data]) => `${sha256(data)}  ${file}\n`)
       .join(""),
   );
 
 /**
- * By fflate, which is JavaScript: zlib's bytes differ between processors and versions of Node. Sorted, with the first
- * date a zip can hold (zips have local times, so it is made of local parts) and the rights of a file that all may read.
+ * Creates the zip file. It uses fflate, which is JavaScript, because zlib's output differs between processors and Node
+ * versions. Files are sorted, have the earliest date that zip supports (in local time, as zip dates are) and are readable by
+ * all users.
  */
 function zipOf(files: Map<string, Uint8Array>): Uint8Array {
   const options = { mtime: new Date(1980, 0, 1), os: 3, attrs: (0o100644 << 16) >>> 0 };
   const entries: Zippable = {};
-  for (const [file, data] of inOrder(files)) {
+  for (const [file, data] of sortedEntries(files)) {
     entries[file] = [data, { ...options, level: /\.(gz|png|woff)$/.test(file) ? 0 : 6 }];
   }
   return zipSync(entries);
@@ -116,5 +118,5 @@ if (import.meta.main) {
   console.log(`${path.relative(process.cwd(), zip)}: ${files.size} files, ${bundled.packages.size} packages`);
   console.log(`sha256 ${sha256}`);
   const { stdout } = spawnSync("git", ["status", "--porcelain"], { cwd: ROOT, encoding: "utf8" });
-  if (stdout) console.log("Not of a commit: the working folder has changes.");
+  if (stdout) console.log("Not built from a commit: the working tree has changes.");
 }

@@ -1,4 +1,4 @@
-/** The npm packages in a build: which they are, under which licence, and who imports whom. */
+/** Lists the npm packages in a build: their licenses, and which package imports which. */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import type { BuiltApp } from "./build.ts";
@@ -6,33 +6,36 @@ import type { BuiltApp } from "./build.ts";
 export interface BundledPackage {
   name: string;
   version: string;
-  /** As its package.json declares it, mostly an SPDX expression. */
+  /** License in its package.json, usually an SPDX expression. */
   license: string | undefined;
-  /** Who made it and where it is kept, as its package.json says. */
+  /** Author and repository in its package.json. */
   origin: string;
-  /** `sha512-…` in base64, as package-lock.json has it. */
+  /** `sha512-…` in base64, from package-lock.json. */
   integrity: string | undefined;
-  /** The contents of its licence and notice files. */
+  /** Contents of its license and notice files. */
   licenseTexts: string[];
-  /** Ids of the packages whose files its files import. */
+  /** IDs of the packages that it imports. */
   imports: string[];
 }
 
 export interface Bundled {
-  /** By id, `name@version`, sorted. */
+  /** Packages by ID `name@version`, sorted. */
   packages: Map<string, BundledPackage>;
-  /** Ids of the packages that the app's own files import, or that are copied beside them. */
+  /** IDs of the packages that the app imports, or whose files are copied. */
   imported: string[];
-  /** Of everything in the build, the files that are no package's, relative to the project's root. */
+  /** Files of the build that belong to no package, relative to the project's root. */
   own: string[];
-  /** Ids of bundled packages that only development needs, says package-lock.json. */
+  /** IDs of bundled packages that package-lock.json marks as development dependencies. */
   forDevelopment: string[];
 }
 
 const PACKAGE_FOLDER = /^(?:.*\/)?node_modules\/(?:@[^/]+\/)?[^/]+(?=\/)/;
 const LICENSE_FILE = /^(licen[cs]e|copying|notice|copyright)[^.]*(\.(md|txt))?$/i;
 
-/** @param root the project's folder, with node_modules and package-lock.json */
+/**
+ * Lists the packages of a build.
+ * @param root the project's folder, with node_modules and package-lock.json
+ */
 export function packagesOf(root: string, { metafile, copied }: BuiltApp): Bundled {
   const lock = readJson<{ packages: Record<string, { integrity?: string; dev?: boolean }> }>(root, "package-lock.json");
   const ids = new Map<string, string>();
@@ -46,7 +49,7 @@ export function packagesOf(root: string, { metafile, copied }: BuiltApp): Bundle
     return ids.get(folder);
   };
 
-  // Files of which nothing was left in any chunk are not in the build.
+  // Files whose code was completely removed from all chunks are not part of the build.
   const bundled = Object.values(metafile.outputs).flatMap(({ inputs }) =>
     Object.entries(inputs).flatMap(([file, { bytesInOutput }]) => (bytesInOutput > 0 ? [file] : [])),
   );
@@ -57,7 +60,7 @@ export function packagesOf(root: string, { metafile, copied }: BuiltApp): Bundle
     if (to === undefined || to === from || !present.has(to)) return;
     importsOf.set(from, (importsOf.get(from) ?? new Set()).add(to));
   };
-  // A file of which nothing is left may be the one that leads from one package to the next.
+  // A file whose code was removed can still connect one package with the next.
   for (const [file, input] of Object.entries(metafile.inputs)) {
     for (const { path: imported } of input.imports) imports(idOf(file), idOf(imported));
   }
@@ -69,7 +72,7 @@ export function packagesOf(root: string, { metafile, copied }: BuiltApp): Bundle
     const { integrity } = lock.packages[folder] ?? {};
     const texts = licenseTexts(root, folder, copied);
     packages.set(id, {
-      ...described(root, folder),
+      ...readDescription(root, folder),
       integrity,
       licenseTexts: texts,
       imports: sorted(importsOf.get(id)),
@@ -91,7 +94,10 @@ const readJson = <T>(...file: string[]): T => JSON.parse(readFileSync(path.join(
 
 type Person = string | { name: string } | undefined;
 
-function described(root: string, folder: string): Pick<BundledPackage, "name" | "version" | "license" | "origin"> {
+function readDescription(
+  root: string,
+  folder: string,
+): Pick<BundledPackage, "name" | "version" | "license" | "origin"> {
   const { name, version, license, author, repository } = readJson<{
     name: string;
     version: string;
@@ -104,7 +110,7 @@ function described(root: string, folder: string): Pick<BundledPackage, "name" | 
   return { name, version, license, origin: [maker, kept].filter(Boolean).join(", ") };
 }
 
-/** Of the package, and of what others a copied file holds that was bundled before. */
+/** Returns the licenses of the package and of packages that one of its copied files already bundles. */
 function licenseTexts(root: string, folder: string, copied: string[]): string[] {
   const own = readdirSync(path.join(root, folder), { withFileTypes: true })
     .filter((entry) => entry.isFile() && LICENSE_FILE.test(entry.name))

@@ -1,7 +1,7 @@
 /**
- * Writes what the page knows of the API, from the endpoints' own declarations: the types of its client
- * (functions/web/src/api/schema.d.ts) and who may call what (operations.ts). Both are made before each check and build and
- * are not kept.
+ * Generates the page's view of the API from the endpoint declarations: the types of its client
+ * (functions/web/src/api/schema.d.ts) and the permissions of each endpoint (operations.ts). Both are generated before each
+ * check and build and are not committed.
  */
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
@@ -11,14 +11,14 @@ import { commandLine } from "./command-line.ts";
 
 const HELP = `node infra/build/page-types.ts
 
-Writes what the page knows of the API: functions/web/src/api/schema.d.ts and operations.ts. Every check and build does so.`;
+Generates the page's API types: functions/web/src/api/schema.d.ts and operations.ts. Every check and build runs this command.`;
 
 const root = path.resolve(import.meta.dirname, "../..");
 const page = path.join(root, "functions/web");
 const GENERATOR = createRequire(path.join(page, "package.json")).resolve("openapi-typescript/package.json");
 
 export async function writePageTypes(): Promise<void> {
-  // Not before: a build that takes the page as it is kept needs none of the app's source.
+  // Imported here, because a build that reuses the cached page does not need the app's source.
   const { openApiText } = await import("../../functions/docs.ts");
   const { declarations } = await import("../../functions/functions.ts");
   const { mayCall, ROLES } = await import("../../shared/platform/http/endpoint.ts");
@@ -29,14 +29,14 @@ export async function writePageTypes(): Promise<void> {
   mkdirSync(path.dirname(document), { recursive: true });
   const text = await openApiText(endpoints);
   const types = path.join(page, "src/api/schema.d.ts");
-  // Making them takes three seconds. The document gets its name last: then its types are there.
+  // Generating the types takes three seconds. The document is renamed last, so its existence means that the types exist.
   if (!existsSync(types) || !existsSync(document) || readFileSync(document, "utf8") !== text) {
     writeFileSync(made, text);
     writeTypes(made, types);
     renameSync(made, document);
   }
 
-  /** By the operation's name how it is called, the roles that may call it, and the tier it needs. */
+  /** Returns, for each operation, its call, the roles that can call it, and its tier. */
   const operations = endpoints
     .filter(({ undocumented }) => !undocumented)
     .map(({ name, method, route, access, tier }) => [
@@ -53,12 +53,12 @@ export async function writePageTypes(): Promise<void> {
 }
 
 /**
- * Writes the types of an OpenAPI document for openapi-fetch. openapi-typescript is a process of its own, with the compiler
- * that it needs and the rest of the project has not.
+ * Writes the types of an OpenAPI document for openapi-fetch. openapi-typescript runs in a separate process, because it needs a
+ * compiler version that the project does not use.
  */
 export function writeTypes(document: string, target: string): void {
   const main = path.join(path.dirname(GENERATOR), "bin/cli.js");
-  // What has a default may be left out of a request.
+  // A property with a default is optional in a request.
   const options = ["--default-non-nullable=false", "--output", target];
   execFileSync(process.execPath, [main, document, ...options], { stdio: ["ignore", "ignore", "inherit"] });
 }

@@ -1,4 +1,4 @@
-/** Builds the page for people, functions/web, with Vite: what `GET /` answers and the files it loads. */
+/** Builds the page, functions/web, with Vite: the response of `GET /` and the files that it loads. */
 import { createHash } from "node:crypto";
 import { existsSync, globSync, readdirSync, readFileSync } from "node:fs";
 import { mkdir, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
@@ -10,30 +10,30 @@ import { writePageTypes } from "./page-types.ts";
 
 const root = path.resolve(import.meta.dirname, "../..");
 const page = path.join(root, "functions/web");
-/** Builds that are kept, by what they were made of. */
-const kept = path.join(root, ".local/page");
+/** Cached builds, by the hash of their sources. */
+const cacheFolder = path.join(root, ".local/page");
 const MODULES = "modules.json";
 
 /**
- * Puts the page's files into a folder, each as it is, gzipped and by Brotli, with the `hashes.json` that `createStoredFiles` wants.
- * A build is kept and taken again until something it is made of changes.
+ * Writes the page's files to a folder: each file unchanged, gzipped and Brotli-compressed, with the `hashes.json` that
+ * `createStoredFiles` reads. Reuses a cached build until a source changes.
  *
- * @param options.anew - Builds it whatever is kept.
- * @returns the modules that are bundled, relative to the project's root
+ * @param options.anew - Builds without the cache.
+ * @returns the bundled modules, relative to the project's root
  */
 export async function buildPage(target: string, { anew = false } = {}): Promise<string[]> {
   await writePageTypes();
-  const folder = path.join(kept, digestOfSources());
+  const folder = path.join(cacheFolder, digestOfSources());
   if (anew || !existsSync(folder)) {
-    await mkdir(kept, { recursive: true });
-    const made = await mkdtemp(path.join(kept, "new-"));
+    await mkdir(cacheFolder, { recursive: true });
+    const made = await mkdtemp(path.join(cacheFolder, "new-"));
     await buildInto(made);
     await rm(folder, { recursive: true, force: true });
-    // Another process may have been faster: its build is the same.
+    // Another process may have finished the same build first.
     await rename(made, folder).catch(() => rm(made, { recursive: true }));
   }
   await mkdir(target, { recursive: true });
-  // With the rights of a new file, not those of the kept one.
+  // Creates new files instead of copying, so that they have default permissions.
   for (const file of readdirSync(folder))
     if (file !== MODULES) await writeFile(path.join(target, file), readFileSync(path.join(folder, file)));
   return JSON.parse(readFileSync(path.join(folder, MODULES), "utf8"));
@@ -53,11 +53,14 @@ function digestOfSources(): string {
   return hash.digest("hex").slice(0, 16);
 }
 
-const BEST = { params: { [constants.BROTLI_PARAM_QUALITY]: constants.BROTLI_MAX_QUALITY } };
+const BEST_COMPRESSION = { params: { [constants.BROTLI_PARAM_QUALITY]: constants.BROTLI_MAX_QUALITY } };
 
-/** Gzipped without zlib, whose bytes differ between processors and versions of Node; Brotli's differ between its versions alone. */
+/**
+ * Builds the page into a folder and compresses each file. gzip does not use zlib, whose output differs between processors and
+ * Node versions. Brotli's output differs only between Node versions.
+ */
 async function buildInto(folder: string): Promise<void> {
-  // Vite builds what is only for development where the variable says something else, as it does in tests.
+  // Vite creates a development build if NODE_ENV has another value, as it has in tests.
   const { NODE_ENV } = process.env;
   process.env.NODE_ENV = "production";
   const { output } = (await build({
@@ -73,12 +76,12 @@ async function buildInto(folder: string): Promise<void> {
     hashes[file.fileName] = createHash("sha256").update(data).digest("base64url").slice(0, 22);
     await writeFile(path.join(folder, file.fileName), data);
     await writeFile(path.join(folder, `${file.fileName}.gz`), gzipSync(data, { level: 9, mtime: 0 }));
-    await writeFile(path.join(folder, `${file.fileName}.br`), brotliCompressSync(data, BEST));
+    await writeFile(path.join(folder, `${file.fileName}.br`), brotliCompressSync(data, BEST_COMPRESSION));
   }
   await writeFile(path.join(folder, "hashes.json"), JSON.stringify(hashes));
   const modules = output
     .flatMap((file) => (file.type === "chunk" ? Object.entries(file.modules) : []))
-    // Of others nothing was left.
+    // The code of the other modules was removed.
     .flatMap(([id, { renderedLength }]) => (path.isAbsolute(id) && renderedLength > 0 ? [id] : []))
     .map((id) => path.relative(root, id.split("?")[0]!).split(path.sep).join("/"));
   await writeFile(path.join(folder, MODULES), JSON.stringify([...new Set(modules)].sort()));

@@ -1,7 +1,8 @@
-/** Makes pictures of what people get to see on paper or in their mailbox. See HELP. */
-import { execFileSync, spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+/** Renders sample mails and PDFs as images, for visual review. See HELP. */
+import { spawnSync } from "node:child_process";
+import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
+import { pathToFileURL } from "node:url";
 import type { DeliveryRecord } from "../../shared/alerts/delivery.ts";
 import { mailOf } from "../../shared/alerts/email.ts";
 import type { AssetItem } from "../../shared/alerts/items.ts";
@@ -18,30 +19,31 @@ import { assessmentDocument } from "../../shared/compliance/report/assessment-pd
 import { violationsDocument } from "../../shared/compliance/report/violations-pdf.ts";
 import { violationOf } from "../../shared/compliance/violation.ts";
 import type { ViolationPage } from "../../shared/compliance/violations.ts";
+import { openBrowser } from "../../test/support/browser.ts";
+import { findBrowser } from "../../test/support/chromium.ts";
 import { commandLine } from "./command-line.ts";
 
 const HELP = `npm run pictures -- [FOLDER]
 
-Makes pictures of an alert's mail, of the audit log's PDF and of compliance's PDFs, to be looked at.
+Makes pictures of an alert mail and of the audit and compliance PDF documents, for visual review.
 
-  FOLDER         where they go (.local/pictures)
-  CHROMIUM_PATH  the browser that draws the mail (/usr/bin/chromium)
-  PDFTOPPM       the program that draws PDFs (/usr/bin/pdftoppm, of poppler-utils)
+  FOLDER         the output folder (.local/pictures)
+  CHROMIUM_PATH  the browser that renders the mail (Chrome, Edge or Chromium, as in the tests of the page)
+  PDFTOPPM       the program that renders PDF documents (/usr/bin/pdftoppm, part of poppler-utils)
 
-Where a program is missing, the file itself is written and the command says so.`;
+If a program is missing, the command writes the mail or document without a picture and prints its path.`;
 
 const root = path.resolve(import.meta.dirname, "../..");
 const { positionals } = commandLine(HELP, { allowPositionals: true, options: {} });
 const folder = path.resolve(positionals[0] ?? path.join(root, ".local/pictures"));
-const chromium = process.env.CHROMIUM_PATH ?? "/usr/bin/chromium";
 const pdftoppm = process.env.PDFTOPPM ?? "/usr/bin/pdftoppm";
 
 const SUBSCRIPTION = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
 
 mkdirSync(folder, { recursive: true });
-mail();
+await mail();
 
-function mail(): void {
+async function mail(): Promise<void> {
   const at = "2026-11-21T10:00:00.000Z";
   const asset = (
     vaultName: string,
@@ -68,7 +70,7 @@ function mail(): void {
     asset("kv-data-staging", "secret", "a-name-that-is-as-long-as-key-vault-allows-".padEnd(127, "x"), 24.4),
     asset("kv-data-staging", "secret", "reporting-db", 60),
   ];
-  // As many as a new rule tells of in a large company, so that it is seen what such a mail looks like.
+  // As many as a new rule reports in a large company, to show the layout of a long mail.
   const kinds = ["secret", "key", "certificate"] as const;
   const owners = ["payments@acme.example", "identity-team", undefined, "data@acme.example"];
   for (let index = items.length; index < 300; index++) {
@@ -104,20 +106,25 @@ function mail(): void {
   const page = path.join(folder, "mail.html");
   writeFileSync(page, html);
   writeFileSync(path.join(folder, "mail.txt"), text);
-  if (!existsSync(chromium)) {
-    console.log(`No browser at ${chromium}: look at ${page} instead`);
+  if (!findBrowser()) {
+    console.log(`Chrome, Edge or Chromium was not found: open ${page} instead`);
     return;
   }
-  for (const [name, width] of [
-    ["mail.png", 760],
-    ["mail-phone.png", 500],
-  ] as const) {
-    const picture = path.join(folder, name);
-    const size = ["--hide-scrollbars", `--window-size=${width},1500`, `--screenshot=${picture}`];
-    execFileSync(chromium, ["--headless", "--no-sandbox", "--disable-gpu", ...size, `file://${page}`], {
-      stdio: "ignore",
-    });
-    console.log(`Made ${picture}`);
+  const context = await openBrowser();
+  try {
+    const tab = await context.newPage();
+    for (const [name, width] of [
+      ["mail.png", 760],
+      ["mail-phone.png", 500],
+    ] as const) {
+      const picture = path.join(folder, name);
+      await tab.setViewportSize({ width, height: 1500 });
+      await tab.goto(pathToFileURL(page).href);
+      await tab.screenshot({ path: picture });
+      console.log(`Made ${picture}`);
+    }
+  } finally {
+    await context.close();
   }
 }
 
@@ -141,11 +148,11 @@ function draw(name: string, document: Uint8Array): void {
   writeFileSync(file, document);
   const drawn = spawnSync(pdftoppm, ["-r", "80", "-png", file, path.join(folder, name)]);
   if (drawn.error || drawn.status !== 0)
-    console.log(`No pdftoppm at ${pdftoppm} (poppler-utils has it): look at ${file} instead`);
-  else console.log(`Made ${path.join(folder, name)}-*.png`);
+    console.log(`No pdftoppm at ${pdftoppm} (package poppler-utils). See ${file} instead.`);
+  else console.log(`Created ${path.join(folder, name)}-*.png`);
 }
 
-/** One event: a change by an administrator with its intent, a refusal, or what a timer did. */
+/** Returns an event: an administrator's change with its intent, a failure, or a timer's action. */
 function eventAt(index: number, at: number): AuditEntry[] {
   const actors = ["admin", "ann@acme.example", "Мария", "山田太郎"];
   const entry = (change: Partial<AuditEntry>, later = 0): AuditEntry => ({
@@ -185,7 +192,7 @@ function eventAt(index: number, at: number): AuditEntry[] {
   return [entry({ eventType: "scan.finished", actor: "system", address: undefined, target, details })];
 }
 
-/** As GET /audit/verify answers it. */
+/** Returns a response of GET /audit/verify. */
 const verification: Verification = {
   intact: true,
   sealing: "configured",
@@ -218,7 +225,7 @@ const verification: Verification = {
   nextCursor: null,
 };
 
-/** Vaults and what they hold, some of it wrong, with what a hundred days of scores look like. */
+/** Returns vaults with compliant and noncompliant objects, and a score history of one hundred days. */
 function overviewOf(now: number): Overview {
   const vaults = ["kv-payments-prod", "kv-identity-prod", "kv-data-staging"].map((name, at): VaultOverview => {
     const failed = (check: Check) => (check.resourceType === "vault" ? 0 : [3, 0, 1, 8, 0][(check.code + at) % 5]!);
@@ -237,7 +244,7 @@ function overviewOf(now: number): Overview {
   return { vaults, exemptionOf: () => undefined, evaluation: undefined, left: 0, evaluatedAt: null, now };
 }
 
-/** The first violations of a check, as they follow from the overview. */
+/** Returns the first violations of a check, consistent with the overview. */
 function violationsOf(check: Check, overview: Overview, each: number): ViolationPage | undefined {
   const all = overview.vaults.flatMap((vault) => {
     const failed = vault.tallies.get(check.code)?.failed ?? 0;

@@ -34,7 +34,7 @@ such data, they return 403 \`licenseRequired\`.
 
 /** Returns what docs/roles-matrix.md must contain. */
 export async function rolesPage(): Promise<string> {
-  // Loaded here so that `--help` does not load every area of the service.
+  // Imported here, so that `--help` does not load every area of the service.
   const { declarations } = await import("../../functions/functions.ts");
   const { mayCall, ROLES } = await import("../../shared/platform/http/endpoint.ts");
   const { endpoints } = await declarations();

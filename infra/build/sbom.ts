@@ -1,3 +1,5 @@
+// Creates the bill of materials of a release.
+
 import {
   ComponentType,
   HashAlgorithm,
@@ -21,10 +23,10 @@ import { v5 } from "uuid";
 import type { Bundled, BundledPackage } from "./packages.ts";
 
 /**
- * The bill of materials, as JSON of CycloneDX 1.6 (https://cyclonedx.org/docs/1.6/json/): every package of the build with
- * the hash of what npm installed, and who imports whom. It has no time, and its serial number follows from `digest`, so
- * that the same release has the same bill.
- * @param digest what tells this release from others
+ * Returns the bill of materials in CycloneDX 1.6 (https://cyclonedx.org/docs/1.6/json/): every package of the build with the
+ * hash of the installed archive, and the imports between packages. It contains no time, and its serial number is derived from
+ * `digest`, so that the same release has the same bill.
+ * @param digest identifies the release
  */
 export function sbomText(app: { name: string; version: string }, bundled: Bundled, digest: string): string {
   const main = new Component(ComponentType.Application, app.name, { bomRef: app.name, version: app.version });

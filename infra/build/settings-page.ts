@@ -1,8 +1,8 @@
-/** Writes docs/settings.md from what the code reads. See HELP. */
+/** Writes docs/settings.md from the settings schema in the code. See HELP. */
 import { readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import * as z from "zod";
-import { FORMS, GROUPS } from "../../shared/platform/config/environment.ts";
+import { GROUPS, VALUE_FORMATS } from "../../shared/platform/config/environment.ts";
 import { DEFINITIONS, type Definition, expectation } from "../../shared/settings/definitions.ts";
 import { commandLine } from "./command-line.ts";
 import { code, table } from "./markdown.ts";
@@ -73,9 +73,9 @@ function defaultOf(schema: z.ZodType): string {
   return Array.isArray(value) && value.length === 0 ? "none" : code(String(value));
 }
 
-/** Of the innermost schema that says it. */
+/** Returns the description of the innermost schema that has one. */
 function formOf(schema: z.ZodType): string {
-  const said = FORMS.get(schema)?.form;
+  const said = VALUE_FORMATS.get(schema)?.form;
   if (said !== undefined) return said;
   if (schema instanceof z.ZodOptional || schema instanceof z.ZodDefault) return formOf(schema.unwrap() as z.ZodType);
   if (schema instanceof z.ZodPipe) return formOf(schema.in as z.ZodType);

@@ -1,37 +1,43 @@
+// Runs invocations with their timeout, log entries and trace context.
+
 import { randomBytes, randomUUID } from "node:crypto";
 import { channel } from "node:diagnostics_channel";
-import { describeError } from "./app.ts";
-import type { Core } from "./core.ts";
+import type { Core } from "./functions-core.ts";
+import { describeError } from "./load-app.ts";
 import type { Log } from "./log.ts";
-import type { InvocationResponse, ParameterBinding, RetryContext, TraceContext, TypedData } from "./rpc.ts";
+import type { InvocationResponse, ParameterBinding, RetryContext, TraceContext, TypedData } from "./worker-protocol.ts";
 
 interface Invocation {
   name: string;
-  /** Why it runs, for the log. */
+  /** Reason for the invocation, for the log. */
   reason: string;
   input: ParameterBinding;
   triggerMetadata?: Record<string, TypedData>;
-  /** An incoming W3C trace context that the invocation continues. */
+  /** W3C trace context of the caller, which the invocation continues. */
   traceParent?: string | undefined;
   traceState?: string | undefined;
   retryContext?: RetryContext | undefined;
 }
 
-/** Every invocation is published here, an InvocationRequest. A store bound to it holds through all that the invocation does. */
+/**
+ * Channel that publishes every invocation as an InvocationRequest. A store bound to the channel is active during the whole
+ * invocation.
+ */
 const invocations = channel("local-host.invocation");
 
 export type Outcome = { succeeded: true; response: InvocationResponse } | { succeeded: false; error: unknown };
 
 export interface Executor {
-  /** Never rejects: what the function throws is logged, and is the outcome. */
+  /** Runs an invocation. Never rejects: an error of the function is logged and is the outcome. */
   run(invocation: Invocation): Promise<Outcome>;
-  /** Resolves when nothing runs any more. */
+  /** Resolves when no invocation is running. */
   idle(): Promise<void>;
 }
 
 /**
- * @param timeout Milliseconds. The platform restarts the worker process of an invocation that runs longer, which ends
- *   its other invocations too. Here only this one counts as failed, and what it still does is ignored.
+ * Creates the executor.
+ * @param timeout Milliseconds. If an invocation runs longer, the platform restarts the worker process, which also aborts its
+ * other invocations. This host fails only the one invocation and ignores its later results.
  */
 export function createExecutor(core: Core, timeout: number, log: Log): Executor {
   const running = new Set<Promise<unknown>>();
@@ -87,7 +93,7 @@ async function withTimeout<T>(call: Promise<T>, timeout: number): Promise<T> {
   }
 }
 
-/** https://www.w3.org/TR/trace-context/: the caller's trace goes on with a new span, else a new one begins. */
+/** Continues the caller's trace with a new span, or starts a new trace: https://www.w3.org/TR/trace-context/ */
 function traceContext(traceParent: string | undefined, traceState: string | undefined): TraceContext {
   const incoming = /^00-([\da-f]{32})-[\da-f]{16}-([\da-f]{2})$/.exec(traceParent ?? "");
   const trace = incoming?.[1] ?? randomBytes(16).toString("hex");

@@ -1,10 +1,12 @@
+// HTTP routes of the host itself: the admin route and the diagnostic routes.
+
 import { readFileSync } from "node:fs";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { registerHooks } from "node:module";
 import { sep } from "node:path";
 import { pathToFileURL } from "node:url";
-import type { AppFunction } from "./functions.ts";
-import { isTrigger } from "./functions.ts";
+import type { AppFunction } from "./app-functions.ts";
+import { isTrigger } from "./app-functions.ts";
 import { type HostRoute, send } from "./http.ts";
 import type { QueueListeners } from "./queues.ts";
 import type { TimerListeners } from "./timers.ts";
@@ -16,9 +18,9 @@ export interface Listeners {
 }
 
 /**
- * `POST /admin/functions/{name}` runs a function that has no route, with `input` of the JSON body as its message:
- * https://learn.microsoft.com/azure/azure-functions/functions-manually-run-non-http
- * The platform wants its master key for this; a local host, as Core Tools, asks for none.
+ * Route `POST /admin/functions/{name}`: runs a function that has no route, with `input` of the JSON body as its message:
+ * https://learn.microsoft.com/azure/azure-functions/functions-manually-run-non-http The platform requires its master key. A
+ * local host requires no key, like Core Tools.
  */
 export function adminRoute(listeners: Listeners): HostRoute {
   return async (request, response) => {
@@ -35,7 +37,7 @@ export function adminRoute(listeners: Listeners): HostRoute {
       send(response, 400);
       return true;
     }
-    // Not awaited: the answer is that it was started, the outcome is in the log.
+    // Not awaited: the response only says that the function was started. The log contains the outcome.
     void run(input);
     send(response, 202);
     return true;
@@ -48,7 +50,10 @@ function starter(target: AppFunction, { timers, queues }: Listeners) {
   return undefined;
 }
 
-/** @returns undefined when the body is no JSON object. */
+/**
+ * Returns the function's message.
+ * @returns undefined if the body is not a JSON object
+ */
 async function readInput(request: IncomingMessage): Promise<string | undefined> {
   const chunks: Buffer[] = [];
   for await (const chunk of request) chunks.push(chunk as Buffer);
@@ -64,10 +69,10 @@ async function readInput(request: IncomingMessage): Promise<string | undefined> 
 }
 
 /**
- * The diagnostics address, which the platform does not have: `GET /__host/modules` tells which files of the app are
- * loaded, the memory of the process (app and host together) in bytes, with the highest resident one so far as `peak`, and
- * its processor time; `POST /__host/timers/{name}` runs a timer and answers when it is done.
- * @param loaded From `recordModules`.
+ * Diagnostic routes, which the platform does not have. `GET /__host/modules` returns the loaded files of the app, the memory of
+ * the process (app and host together) in bytes with the highest resident size as `peak`, and its processor time. `POST
+ * /__host/timers/{name}` runs a timer and responds when it has finished.
+ * @param loaded Result of `recordModules`.
  */
 export function diagnosticsRoute(listeners: Listeners, loaded: Set<string>): HostRoute {
   return async (request, response) => {
@@ -94,8 +99,8 @@ export function diagnosticsRoute(listeners: Listeners, loaded: Set<string>): Hos
 }
 
 /**
- * The most resident memory this process ever had, in bytes. On Linux the kernel's own mark: what `resourceUsage` tells
- * there begins with that of the process that started this one (`exec` keeps it).
+ * Returns the highest resident memory of the process in bytes. On Linux it reads the kernel's value, because `resourceUsage`
+ * starts with the value of the parent process (`exec` keeps it).
  */
 function peakMemory(): number {
   if (process.platform !== "linux") return process.resourceUsage().maxRSS * 1024;
@@ -103,11 +108,11 @@ function peakMemory(): number {
   return Number(kilobytes) * 1024;
 }
 
-/** The file URLs, without those under node_modules, that the app has loaded so far, by import or require. */
+/** Records the file URLs that the app loads by import or require, without node_modules. */
 export function recordModules(appFolder: string): Set<string> {
   const loaded = new Set<string>();
   const prefix = pathToFileURL(appFolder + sep).href;
-  // Only `resolve`: a `load` hook would take require away from Module.prototype, where the core module is offered.
+  // Only a `resolve` hook: a `load` hook would bypass Module.prototype.require, through which the core module is provided.
   registerHooks({
     resolve: (specifier, context, next) => {
       const result = next(specifier, context);

@@ -1,10 +1,10 @@
 import { join, resolve } from "node:path";
-import { describeError, loadApp } from "./app.ts";
-import { installCore } from "./core.ts";
+import { type AppFunction, indexFunctions, isTrigger } from "./app-functions.ts";
 import { createExecutor } from "./executor.ts";
-import { type AppFunction, indexFunctions, isTrigger } from "./functions.ts";
+import { installCore } from "./functions-core.ts";
 import { adminRoute, diagnosticsRoute, recordModules } from "./host-routes.ts";
 import { createHttpHandler, HTTP_ANSWER_LIMIT_MS, listen } from "./http.ts";
+import { describeError, loadApp } from "./load-app.ts";
 import { createLog } from "./log.ts";
 import { pause } from "./pause.ts";
 import { RECEIVE_LEASE_SECONDS, startQueues } from "./queues.ts";
@@ -13,53 +13,59 @@ import { createTimerLease } from "./timer-lease.ts";
 import { createTimerStatusStore } from "./timer-status.ts";
 import { startTimers } from "./timers.ts";
 
-/** How long running invocations may go on after a stop. The platform gives minutes; nobody waits so long at a desk. */
+/**
+ * Time for running invocations to finish after a stop. The platform waits for minutes, which is too long on a developer's
+ * machine.
+ */
 const STOP_GRACE_MS = 5_000;
 /**
- * The platform's listeners live in another process than the app, which loads none of their libraries; here their loading
- * would keep the first request waiting, so they begin a moment after the host is ready.
+ * Delay of the listeners. On the platform they run in another process. Here their libraries load in the app's process and would
+ * delay the first request.
  */
 const LISTENERS_AFTER_SECONDS = 0.3;
 /** `SingletonOptions.ListenerLockPeriod`, seconds. */
 const TIMER_LEASE_SECONDS = { Development: 15, Production: 60 };
-/** `SingletonOptions.ListenerLockRecoveryPollingInterval` is a minute; in Development the lease itself is shorter. */
+/**
+ * The platform's `SingletonOptions.ListenerLockRecoveryPollingInterval` is one minute. In Development the lease is shorter than
+ * that.
+ */
 const LEASE_POLLING_MS = { Development: 5_000, Production: 60_000 };
 
 export interface HostOptions {
-  /** The folder with package.json and host.json. */
+  /** Folder that contains package.json and host.json. */
   app: string;
-  /** 0 for any free port. */
+  /** Port. 0 for any free port. */
   port: number;
   environment?: Environment;
-  /** Seconds a received queue message stays invisible unless renewed. Default: the platform's 600. */
+  /** Seconds for which a received queue message stays invisible unless renewed. Default: the platform's 600. */
   lease?: number;
-  /** Seconds of a timer's lease. Default: the platform's, 15 in Development and 60 in Production. */
+  /** Seconds of a timer's lease. Default: the platform's values, 15 in Development and 60 in Production. */
   timerLease?: number;
-  /** False: no timer runs by itself, only when it is told to (`host-routes.ts`). */
+  /** False: timers run only on request (`host-routes.ts`). */
   schedules?: boolean;
-  /** Seconds until queues and timers are listened to. Default: 0.3. */
+  /** Seconds until the listeners of queues and timers start. Default: 0.3. */
   listenersAfter?: number;
   /** Seconds until an HTTP caller gets a 504. Default: the platform's 230. */
   answerLimit?: number;
-  /** Where the timers' status is kept. Default: `.local/host` in the app folder. */
+  /** Folder of the timers' status files. Default: `.local/host` in the app folder. */
   data?: string;
   quiet?: boolean;
   logFile?: string;
-  /** Opens the diagnostics address (`host-routes.ts`). */
+  /** Enables the diagnostic routes (`host-routes.ts`). */
   inspect?: boolean;
 }
 
 export interface Host {
   port: number;
   functions: { name: string; trigger: string; route?: string; methods?: string[] }[];
-  /** Takes no more work, lets running invocations finish for a few seconds, runs the appTerminate hooks. */
+  /** Stops: accepts no more work, lets running invocations finish for a few seconds and runs the appTerminate hooks. */
   stop(): Promise<void>;
 }
 
 /**
- * Runs a built Azure Functions app (v4 programming model, Node) as the platform does. One host per process: the app
- * and its `@azure/functions` keep what they were given on their first load.
- * @throws Error saying why the app cannot run: settings, load errors, no functions.
+ * Runs a built Azure Functions app (v4 programming model, Node) as the platform does. One host per process, because the app and
+ * its `@azure/functions` keep the state of their first load.
+ * @throws Error that says why the app can't run: settings, load errors, or no functions.
  */
 export async function startHost(options: HostOptions): Promise<Host> {
   const app = resolve(options.app);

@@ -1,14 +1,19 @@
-import type { IncomingMessage, ServerResponse } from "node:http";
-import { decodeEscapes, encodePath } from "./path.ts";
-import type { HttpCookie, HttpData, InvocationResponse } from "./rpc.ts";
+// Converts between Node's HTTP messages and the HTTP data of the worker protocol.
 
-/** `ScriptConstants.DefaultMaxRequestBodySize`; the app setting FUNCTIONS_REQUEST_BODY_SIZE_LIMIT replaces it. */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { decodeEscapes, encodePath } from "./request-path.ts";
+import type { HttpCookie, HttpData, InvocationResponse } from "./worker-protocol.ts";
+
+/**
+ * Default of the platform, `ScriptConstants.DefaultMaxRequestBodySize`. The app setting FUNCTIONS_REQUEST_BODY_SIZE_LIMIT
+ * overrides it.
+ */
 const MAX_REQUEST_BODY_BYTES = 104_857_600;
 
 export class BodyTooLarge extends Error {}
 
 /**
- * The request as the host hands it to the worker (`GrpcMessageConversionExtensions.ToRpcHttp`).
+ * Converts a request to the worker protocol, as the host does (`GrpcMessageConversionExtensions.ToRpcHttp`).
  * @throws BodyTooLarge
  */
 export async function toHttpData(
@@ -30,8 +35,8 @@ export async function toHttpData(
 }
 
 /**
- * Lower-cased names, repeated ones joined by "," without a space. Values are UTF-8 to the platform's web server; the
- * library refuses what is beyond latin1, which makes a 500.
+ * Returns the headers with lower-case names. Repeated headers are joined by "," without a space. The platform's web server
+ * reads values as UTF-8. The library rejects characters beyond Latin-1, which results in a 500.
  */
 function requestHeaders(request: IncomingMessage): Map<string, string> {
   const headers = new Map<string, string>();
@@ -41,7 +46,7 @@ function requestHeaders(request: IncomingMessage): Map<string, string> {
     const before = headers.get(name);
     headers.set(name, before === undefined ? value : `${before},${value}`);
   }
-  // The platform's front end appends the address it was called from, with the port, to what the caller sent.
+  // The platform's front end appends the client's address and port to the header that the client sent.
   const caller = headers.get("x-forwarded-for");
   const address = clientAddress(request);
   headers.set("x-forwarded-for", caller === undefined ? address : `${caller}, ${address}`);
@@ -53,7 +58,7 @@ function clientAddress({ socket: { remoteAddress = "", remotePort } }: IncomingM
   return address.includes(":") ? `[${address}]:${remotePort}` : `${address}:${remotePort}`;
 }
 
-/** Names ignore case (the first spelling stays), repeated ones are joined by ",". */
+/** Returns the query parameters. Names ignore case and keep their first spelling. Repeated parameters are joined by ",". */
 function parseQuery(query: string): Map<string, string> {
   const spelling = new Map<string, string>();
   const values = new Map<string, string>();
@@ -71,7 +76,7 @@ function parseQuery(query: string): Map<string, string> {
   return values;
 }
 
-/** Only what a Content-Length above 0 announces: a chunked body is lost, as in the platform's default mode. */
+/** Reads the body if Content-Length is above 0. A chunked body is lost, as in the platform's default mode. */
 async function readBody(request: IncomingMessage): Promise<Buffer | undefined> {
   const length = Number(request.headers["content-length"] ?? 0);
   if (!(length > 0)) return undefined;
@@ -86,7 +91,7 @@ function nullable(entries: Iterable<[string, string]>): Record<string, { value: 
   return Object.fromEntries([...entries].map(([name, value]) => [name, { value }]));
 }
 
-/** Writes what a function returned. Nothing returned is a 204. */
+/** Writes a function's response. No response is a 204. */
 export function sendResponse(response: ServerResponse, { returnValue }: InvocationResponse): void {
   const http = returnValue?.http;
   if (http === undefined) {
@@ -95,7 +100,7 @@ export function sendResponse(response: ServerResponse, { returnValue }: Invocati
   }
   response.statusCode = Number(http.statusCode);
   for (const [name, value] of Object.entries(http.headers ?? {})) {
-    // The body is sent whole, so its length is the host's to say.
+    // The body is sent at once, so the host sets its length.
     if (!["content-length", "transfer-encoding", "connection"].includes(name)) response.setHeader(name, value);
   }
   for (const cookie of http.cookies ?? []) response.appendHeader("set-cookie", cookieText(cookie));
@@ -103,7 +108,7 @@ export function sendResponse(response: ServerResponse, { returnValue }: Invocati
   response.end(bytes !== undefined && bytes.byteLength > 0 ? bytes : undefined);
 }
 
-/** As `Response.Cookies.Append` of ASP.NET Core writes it: the value escaped, `path=/` when none is given. */
+/** Formats a cookie as `Response.Cookies.Append` of ASP.NET Core does: the value is escaped, and the default is `path=/`. */
 function cookieText({ name, value, domain, path, expires, secure, httpOnly, sameSite, maxAge }: HttpCookie): string {
   const parts = [`${name}=${escapeData(value)}`];
   if (expires?.value) parts.push(`expires=${new Date(expires.value.seconds * 1000).toUTCString()}`);

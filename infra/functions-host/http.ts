@@ -1,34 +1,45 @@
+// HTTP server of the host, and the handler of the app's HTTP functions.
+
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { describeError } from "./app.ts";
+import type { AppFunction } from "./app-functions.ts";
 import type { Executor } from "./executor.ts";
-import type { AppFunction } from "./functions.ts";
 import { BodyTooLarge, sendResponse, toHttpData } from "./http-message.ts";
+import { describeError } from "./load-app.ts";
 import type { Log } from "./log.ts";
 import { createRouter, type HttpRoute } from "./router.ts";
 import type { HostJson } from "./settings.ts";
 
-/** The load balancer's idle limit, whatever functionTimeout says: learn.microsoft.com/azure/azure-functions/functions-scale#timeout */
+/**
+ * Idle timeout of the load balancer, which applies whatever functionTimeout is:
+ * learn.microsoft.com/azure/azure-functions/functions-scale#timeout
+ */
 export const HTTP_ANSWER_LIMIT_MS = 230_000;
-/** Kestrel's own: MaxRequestHeadersTotalSize and KeepAliveTimeout, learn.microsoft.com/dotnet/api/microsoft.aspnetcore.server.kestrel.core.kestrelserverlimits */
+/**
+ * Kestrel's default limits, MaxRequestHeadersTotalSize and KeepAliveTimeout:
+ * learn.microsoft.com/dotnet/api/microsoft.aspnetcore.server.kestrel.core.kestrelserverlimits
+ */
 const MAX_HEADERS_BYTES = 32_768;
 const KEEP_ALIVE_MS = 130_000;
 
 type Handler = (request: IncomingMessage, response: ServerResponse) => Promise<void>;
 
-/** A route of the host itself, asked before the app's. Answers false when the request is not for it. */
+/** A route of the host itself. It is tried before the app's routes. Returns false if the request does not match. */
 export type HostRoute = (request: IncomingMessage, response: ServerResponse) => Promise<boolean>;
 
 export interface HttpServer {
   port: number;
-  /** Until this is called, and after `drain`, every request is answered 503. */
+  /** Starts to serve requests. Before this call and after `drain`, every request gets a 503. */
   serve(handler: Handler): void;
-  /** Takes no new connection and no new request; resolves when the running requests are answered. */
+  /** Accepts no new connection and no new request. Resolves when the running requests have responses. */
   drain(): Promise<void>;
   close(): void;
 }
 
-/** @param port 0 for any free one. */
+/**
+ * Starts the HTTP server.
+ * @param port 0 for any free port.
+ */
 export async function listen(port: number, log: Log): Promise<HttpServer> {
   let handler: Handler | undefined;
   const open = new Set<ServerResponse>();
@@ -45,7 +56,7 @@ export async function listen(port: number, log: Log): Promise<HttpServer> {
       else send(response, 500);
     });
   });
-  // The answer limit is kept per request, below.
+  // The response timeout is handled per request, below.
   server.requestTimeout = 0;
   server.keepAliveTimeout = KEEP_ALIVE_MS;
   await started(server, port);
@@ -56,7 +67,7 @@ export async function listen(port: number, log: Log): Promise<HttpServer> {
     },
     drain: () => {
       handler = undefined;
-      // Their connections are kept for another request otherwise, and the server open with them.
+      // Keep-alive connections would keep the server open.
       for (const response of open) if (!response.headersSent) response.setHeader("connection", "close");
       return new Promise<void>((resolve) => server.close(() => resolve()));
     },
@@ -79,13 +90,16 @@ export interface HttpOptions {
   executor: Executor;
   log: Log;
   hostRoutes: HostRoute[];
-  /** Milliseconds; after it the caller gets a 504 and the function goes on unheard. */
+  /** Milliseconds after which the client gets a 504. The function continues to run, and its result is discarded. */
   answerLimit: number;
 }
 
 type HttpFunction = AppFunction & HttpRoute;
 
-/** @returns The handler, and the functions that have a route. */
+/**
+ * Creates the handler of the app's routes.
+ * @returns the handler, and the functions that have a route
+ */
 export function createHttpHandler(
   functions: AppFunction[],
   { hostJson, executor, log, hostRoutes, answerLimit }: HttpOptions,
@@ -137,7 +151,7 @@ export function createHttpHandler(
     } else if (match.function.disabled) {
       send(response, 404);
     } else if ((match.function.trigger.authLevel ?? "function") !== "anonymous") {
-      // There are no keys here, so nobody can hold one.
+      // This host has no function keys, so no caller can present one.
       send(response, 401);
     } else if (gate.outstanding() >= hostJson.maxOutstandingRequests) {
       send(response, 429);
@@ -155,7 +169,7 @@ export function createHttpHandler(
   return { handler, served: all.filter(({ name }) => !rejected.has(name)) };
 }
 
-/** At most `limit` tasks at once; the others wait in the order they came. */
+/** Runs at most `limit` tasks at once. The others wait in FIFO order. */
 function createGate(limit: number): { outstanding(): number; pass(task: () => Promise<void>): Promise<void> } {
   const waiting: (() => void)[] = [];
   let running = 0;
@@ -167,7 +181,7 @@ function createGate(limit: number): { outstanding(): number; pass(task: () => Pr
       try {
         await task();
       } finally {
-        // A waiting task takes over the place, so the count stays.
+        // The next waiting task takes the slot, so the count stays the same.
         const next = waiting.shift();
         if (next === undefined) running -= 1;
         else next();

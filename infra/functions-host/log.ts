@@ -1,14 +1,16 @@
+// Writes the host's log in the platform's format.
+
 import { createWriteStream } from "node:fs";
 import { finished } from "node:stream/promises";
-import type { LogLevel } from "./rpc.ts";
+import type { LogLevel } from "./worker-protocol.ts";
 
 const ORDER: readonly LogLevel[] = ["trace", "debug", "information", "warning", "error", "critical", "none"];
 
-/** One entry; `source` is `Host`, `Function.<name>` or `Function.<name>.User`, as the platform names its categories. */
+/** Writes one entry. `source` is `Host`, `Function.<name>` or `Function.<name>.User`, as in the platform's categories. */
 export type Log = (level: LogLevel, source: string, message: string) => void;
 
 export interface LogOptions {
-  /** `logging.logLevel` of host.json: the longest key that begins the source decides; `default` otherwise. */
+  /** `logging.logLevel` of host.json. The longest key that is a prefix of the source applies, otherwise `default`. */
   levels?: Record<string, string>;
   /** Only warnings and worse. */
   quiet?: boolean;
@@ -16,7 +18,10 @@ export interface LogOptions {
   file?: string;
 }
 
-/** One line per entry: `[iso] [Level] [Source] message`; line breaks inside a message are written as `\n`. */
+/**
+ * Writes one line per entry: `[iso] [Level] [Source] message`. Line breaks in a message are written as `
+ * `.
+ */
 export function createLog(options: LogOptions): { log: Log; close(): Promise<void> } {
   const file = options.file === undefined ? undefined : createWriteStream(options.file, { flags: "a" });
   const lowest = levelFilter(options.levels ?? {}, options.quiet ?? false);

@@ -1,3 +1,5 @@
+// Command that runs a built Azure Functions app. See HELP.
+
 import { resolve } from "node:path";
 import { commandLine, usedWrong } from "../build/command-line.ts";
 import { startHost } from "./host.ts";
@@ -7,19 +9,19 @@ const HELP = `npm run host -- --app DIR [--port N] [options]
 
 Runs a built Azure Functions app on this machine as the platform does.
 
-  --app DIR            the folder with package.json and host.json
-  --port N             0 for any free port (default 7071)
-  --environment NAME   Development (default) or Production
-  --data DIR           where the timers' status is kept (default: .local/host in the app's folder)
-  --lease SECONDS      how long a received queue message stays invisible unless renewed (default 600)
-  --timer-lease SECONDS  how long a killed host keeps its timers from others (default 15, Production 60)
-  --listeners-after SECONDS  until queues and timers are listened to (default 0.3)
-  --answer-limit SECONDS how long an HTTP caller waits at most (default 230)
-  --quiet              only warnings and errors
-  --log-file FILE      entries go there instead of standard output
-  --ready-json         one line of JSON on standard output when ready: {"port":7071,"functions":[...]}
-  --no-schedules       no timer runs by itself, only when it is told to
-  --inspect-modules    opens GET /__host/modules and POST /__host/timers/{name}`;
+  --app DIR                  folder that contains package.json and host.json (required)
+  --port N                   HTTP port, 0 for any free port (default 7071)
+  --environment NAME         Development (default) or Production
+  --data DIR                 folder of the timers' status files (default: .local/host in the app's folder)
+  --lease SECONDS            visibility timeout of received queue messages (default 600)
+  --timer-lease SECONDS      lifetime of a timer's lease that is not renewed (default 15, Production 60)
+  --listeners-after SECONDS  delay of the queue and timer listeners (default 0.3)
+  --answer-limit SECONDS     response timeout of HTTP functions (default 230)
+  --quiet                    log only warnings and errors
+  --log-file FILE            log to this file instead of standard output
+  --ready-json               print {"port":7071,"functions":[...]} on standard output when ready
+  --no-schedules             run timers only on request
+  --inspect-modules          enable GET /__host/modules and POST /__host/timers/{name}`;
 
 const { values } = commandLine(HELP, {
   options: {
@@ -52,12 +54,14 @@ function fail(reason: string): never {
   process.exit(1);
 }
 
-if (values.app === undefined) usedWrong("Name the app's folder: --app DIR");
+if (values.app === undefined) usedWrong("The option --app DIR is required");
 if (values.environment !== "Development" && values.environment !== "Production")
-  usedWrong("--environment is Development or Production");
+  usedWrong("--environment must be Development or Production");
 
-// The platform would start the worker anew after these; here whoever started the host has to.
-process.on("uncaughtException", (error) => fail(`The app threw outside of any invocation: ${error?.stack ?? error}`));
+// The platform restarts the worker after these errors. Here the caller must restart the host.
+process.on("uncaughtException", (error) =>
+  fail(`The app threw an error outside of an invocation: ${error?.stack ?? error}`),
+);
 
 const lease = number("lease");
 const timerLease = number("timer-lease");
@@ -78,7 +82,7 @@ const options = {
   ...(listenersAfter !== undefined && { listenersAfter }),
   ...(answerLimit !== undefined && { answerLimit }),
 };
-// The worker's working folder is the app's.
+// The working directory of the worker is the app's folder.
 process.chdir(app);
 const host = await startHost(options).catch((error: Error) => fail(`The app could not be started: ${error.message}`));
 

@@ -1,13 +1,13 @@
 /**
- * NCRONTAB as the timer trigger reads it (`NCrontab.Signed` 3.3): five fields, or six with seconds first.
- * Day of month AND day of week must both match; there is no `L`, `W`, `#`, `?`, `@daily` and no 7 for Sunday.
- * Proven against that library's own answers: test/vectors/ncrontab.json.
+ * Parser of NCRONTAB schedules, compatible with `NCrontab.Signed` 3.3 of the timer trigger: five fields, or six with seconds
+ * first. Day of month AND day of week must match. `L`, `W`, `#`, `?`, `@daily` and 7 for Sunday are not supported. The expected
+ * results of that library are in test/vectors/ncrontab.json.
  */
 
 const MONTHS = "january february march april may june july august september october november december".split(" ");
 const DAYS = "sunday monday tuesday wednesday thursday friday saturday".split(" ");
 
-/** Some combinations (29 February on a Monday) come once in 28 years, and once in 40 around the year 2100. */
+/** Some combinations (29 February on a Monday) occur once in 28 years, and once in 40 around the year 2100. */
 const SEARCH_YEARS = 40;
 
 interface Field {
@@ -24,11 +24,14 @@ const MONTH: Field = { min: 1, max: 12, names: MONTHS };
 const WEEKDAY: Field = { min: 0, max: 6, names: DAYS };
 
 export interface Crontab {
-  /** The first occurrence strictly after `base` (UTC), or undefined when there is none within 40 years. */
+  /** Returns the first occurrence strictly after `base` (UTC). Undefined if there is none within 40 years. */
   next(base: Date): Date | undefined;
 }
 
-/** @throws Error naming the part that is not NCRONTAB. */
+/**
+ * Parses a schedule.
+ * @throws Error that names the invalid part
+ */
 export function parseCrontab(expression: string): Crontab {
   const parts = expression.split(/\s+/).filter((part) => part !== "");
   if (parts.length !== 5 && parts.length !== 6)
@@ -60,7 +63,7 @@ function parseRange(text: string, stepped: boolean, field: Field): [number, numb
   if (dash > 0) {
     const first = parseValue(text.slice(0, dash), field);
     const last = parseValue(text.slice(dash + 1), field);
-    // Ends in the wrong order are swapped: `22-2` is `2-22`, it does not wrap around midnight.
+    // Reversed ranges are swapped: `22-2` is `2-22` and does not wrap around midnight.
     return first <= last ? [first, last] : [last, first];
   }
   const value = parseValue(text, field);
@@ -106,7 +109,7 @@ function nextOccurrence(fields: Fields, start: Date): Date | undefined {
   return undefined;
 }
 
-/** Carries from seconds up to years; a field that moves puts the smaller ones back to their first value. */
+/** Adds with carry from seconds up to years. When a field changes, all smaller fields are reset to their first value. */
 function nextIgnoringWeekday(fields: Fields, base: Date, end: Date): Date | undefined {
   let year = base.getUTCFullYear();
   let month = base.getUTCMonth() + 1;
@@ -121,7 +124,8 @@ function nextIgnoringWeekday(fields: Fields, base: Date, end: Date): Date | unde
     second = first(fields.seconds);
     minute += 1;
   }
-  // The library keeps the second found above when only minute or hour move: `* 20 * * * *` at 12:00:00 gives 12:20:01.
+  // When only the minute or hour changes, the library keeps the second that it found first: `* 20 * * * *` at 12:00:00 gives
+  // 12:20:01.
   minute = atLeast(fields.minutes, minute);
   if (minute === undefined) {
     minute = first(fields.minutes);

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 
-/** Waits, or less when stopped: whoever waits asks the signal afterwards. */
+/** Waits, or returns early when the signal is aborted. The caller checks the signal afterwards. */
 export async function pause(ms: number, stop: AbortSignal): Promise<void> {
   try {
     await sleep(ms, undefined, { signal: stop });

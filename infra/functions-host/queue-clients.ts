@@ -1,10 +1,12 @@
+// Opens the storage queues of queue functions, with one client per storage account.
+
 import type { QueueClient, QueueServiceClient } from "@azure/storage-queue";
-import type { AppFunction } from "./functions.ts";
+import type { AppFunction } from "./app-functions.ts";
 import { resolveSettings } from "./settings.ts";
 
 /**
- * How long a list of the queues serves. The platform asks each queue whether it is there; most of an app's never are, the
- * poison queues above all, and asking for all of them every few seconds is most of what an idle host does.
+ * Lifetime of a list of queues. The platform checks the existence of each queue. Most queues never exist, in particular poison
+ * queues, and checking each every few seconds would be most of an idle host's work.
  */
 export const LISTED_MS = 1000;
 const POISON_SUFFIX = "-poison";
@@ -13,16 +15,16 @@ const CLIENT_RETRIES = { maxTries: 3, retryDelayInMs: 200, maxRetryDelayInMs: 10
 
 export interface Queues {
   queue: QueueClient;
-  /** Whether it was there when they were last listed. */
+  /** Returns whether the queue existed when the queues were last listed. */
   isListed(): Promise<boolean>;
-  /** A poison queue has none of its own. */
+  /** The poison queue. Undefined for a poison queue itself. */
   poison: QueueClient | undefined;
 }
 
 export async function openQueues({ trigger }: AppFunction, accounts: Accounts): Promise<Queues> {
   const setting = (trigger.connection as string | undefined) || "AzureWebJobsStorage";
   const connection = process.env[`AzureWebJobs${setting}`] ?? process.env[setting];
-  if (connection === undefined) throw new Error(`the setting '${setting}' with a connection string is not there`);
+  if (connection === undefined) throw new Error(`the setting '${setting}' with a connection string is missing`);
   const account = accounts.get(connection) ?? openAccount(connection);
   accounts.set(connection, account);
   const { service, names } = await account;
@@ -33,10 +35,10 @@ export async function openQueues({ trigger }: AppFunction, accounts: Accounts): 
 
 interface Account {
   service: QueueServiceClient;
-  /** The names of its queues, at most LISTED_MS old. */
+  /** Names of the account's queues, at most LISTED_MS old. */
   names(): Promise<ReadonlySet<string>>;
 }
-/** By connection string. */
+/** Accounts by connection string. */
 export type Accounts = Map<string, Promise<Account>>;
 
 async function openAccount(connection: string): Promise<Account> {

@@ -1,24 +1,26 @@
+// Polls the storage queues of an app's queue functions and runs the messages.
+
 import type { DequeuedMessageItem, QueueClient } from "@azure/storage-queue";
-import { describeError } from "./app.ts";
+import type { AppFunction } from "./app-functions.ts";
 import type { Executor, Outcome } from "./executor.ts";
-import type { AppFunction } from "./functions.ts";
+import { describeError } from "./load-app.ts";
 import type { Log } from "./log.ts";
 import { pause } from "./pause.ts";
 import { type Accounts, LISTED_MS, openQueues, type Queues } from "./queue-clients.ts";
-import type { TypedData } from "./rpc.ts";
 import type { QueueSettings } from "./settings.ts";
+import type { TypedData } from "./worker-protocol.ts";
 
-/** Seconds a received message stays invisible; the platform's `QueueListener` takes 10 minutes. */
+/** Seconds for which a received message stays invisible. The platform's `QueueListener` uses 10 minutes. */
 export const RECEIVE_LEASE_SECONDS = 600;
 /** `QueuePollingIntervals.Minimum`. */
 const MIN_POLLING_MS = 100;
 const NEVER_EXPIRES = -1;
 
 export interface QueueOptions {
-  /** When the listeners begin. */
+  /** Resolves when the listeners start. */
   begin: Promise<void>;
   settings: QueueSettings;
-  /** Seconds. */
+  /** Seconds for which a received message stays invisible. */
   lease: number;
   executor: Executor;
   log: Log;
@@ -27,7 +29,7 @@ export interface QueueOptions {
 export interface QueueListeners {
   /** Runs a queue function with this text as its message. */
   run(name: string, text: string): Promise<Outcome>;
-  /** Receives nothing more; resolves when the messages in hand are done. */
+  /** Receives no more messages. Resolves when the received messages are processed. */
   stop(): Promise<void>;
 }
 
@@ -62,7 +64,7 @@ export function startQueues(functions: AppFunction[], options: QueueOptions): Qu
   };
 }
 
-/** Polls until stopped. A queue that is missing or storage that cannot be reached is asked again, never fatal. */
+/** Polls until stopped. A missing queue or an unreachable storage account is retried and never fatal. */
 async function listenTo(target: AppFunction, queues: Queues, options: QueueOptions, stop: AbortSignal): Promise<void> {
   const { settings, log } = options;
   const source = `Function.${target.name}`;
@@ -72,7 +74,8 @@ async function listenTo(target: AppFunction, queues: Queues, options: QueueOptio
   let isThere = false;
 
   while (!stop.aborted) {
-    // A new batch is fetched as soon as this few are left, so at most batchSize + newBatchThreshold run at once.
+    // The next batch is fetched when at most newBatchThreshold messages are left, so at most batchSize + newBatchThreshold run
+    // at once.
     if (processing.size > settings.newBatchThreshold) {
       await Promise.race(processing);
       continue;
@@ -89,7 +92,7 @@ async function listenTo(target: AppFunction, queues: Queues, options: QueueOptio
       failing = false;
     } catch (error) {
       if (!failing) {
-        log("warning", source, `Cannot read the queue '${queues.queue.name}', trying on: ${(error as Error).message}`);
+        log("warning", source, `Cannot read the queue '${queues.queue.name}', retrying: ${(error as Error).message}`);
       }
       failing = true;
     }
@@ -106,7 +109,10 @@ async function listenTo(target: AppFunction, queues: Queues, options: QueueOptio
   await Promise.all(processing);
 }
 
-/** @returns undefined when there is no such queue. */
+/**
+ * Receives a batch.
+ * @returns undefined if the queue does not exist
+ */
 async function receive(queue: QueueClient, count: number, lease: number): Promise<DequeuedMessageItem[] | undefined> {
   try {
     const answer = await queue.receiveMessages({ numberOfMessages: count, visibilityTimeout: lease });
@@ -118,13 +124,16 @@ async function receive(queue: QueueClient, count: number, lease: number): Promis
   }
 }
 
-/** `RandomizedExponentialBackoffStrategy`: doubling from the minimum, 20 % to either side. */
+/** Delay before the next poll, as in `RandomizedExponentialBackoffStrategy`: it doubles from the minimum, with 20 % jitter. */
 function pollingDelay(emptyPolls: number, max: number): number {
   const spread = 0.8 + Math.random() * 0.4;
   return Math.min(max, MIN_POLLING_MS * (1 + 2 ** Math.min(emptyPolls - 1, 20) * spread));
 }
 
-/** @throws RestError when storage refuses; the message then comes again when its lease ends. */
+/**
+ * Runs a message.
+ * @throws RestError if storage fails. The message is then delivered again when its lease expires.
+ */
 async function handle(
   message: DequeuedMessageItem,
   target: AppFunction,
@@ -132,7 +141,7 @@ async function handle(
   { settings, lease, executor, log }: QueueOptions,
 ): Promise<void> {
   const source = `Function.${target.name}`;
-  const held = holdMessage(queue, message, lease, (error) =>
+  const held = renewMessageLease(queue, message, lease, (error) =>
     log("warning", source, `Message ${message.messageId} could not be renewed: ${error.message}`),
   );
   const moveToPoison = async (why: string) => {
@@ -159,15 +168,18 @@ async function handle(
   } else if (message.dequeueCount >= settings.maxDequeueCount) {
     await moveToPoison(`it failed ${message.dequeueCount} times`);
   } else if (poison === undefined) {
-    // With no poison queue behind it the platform leaves the message invisible, or it would fail in a fast loop.
+    // Without a poison queue the platform leaves the message invisible, because it would otherwise fail in a tight loop.
     await held.release();
   } else {
     await queue.updateMessage(message.messageId, await held.release(), undefined, settings.visibilityTimeout);
   }
 }
 
-/** Renews the lease at half time until released. @returns The pop receipt to finish the message with. */
-function holdMessage(
+/**
+ * Renews the lease after half its time until released.
+ * @returns the pop receipt that deletes the message
+ */
+function renewMessageLease(
   queue: QueueClient,
   message: DequeuedMessageItem,
   lease: number,
@@ -209,7 +221,7 @@ async function sendAndCreate(queue: QueueClient, text: string): Promise<void> {
   }
 }
 
-/** undefined when the text is not the base64 that .NET would read. */
+/** Decodes base64. Undefined if .NET would not accept the text. */
 function decode(text: string, encoding: QueueSettings["messageEncoding"]): Buffer | undefined {
   if (encoding === "none") return Buffer.from(text, "utf8");
   const packed = text.replaceAll(/[ \t\r\n]/g, "");
@@ -218,7 +230,10 @@ function decode(text: string, encoding: QueueSettings["messageEncoding"]): Buffe
     : undefined;
 }
 
-/** https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-queue-trigger#message-metadata */
+/**
+ * Metadata of a queue trigger:
+ * https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-queue-trigger#message-metadata
+ */
 function triggerMetadata(message: DequeuedMessageItem, text: string): Record<string, TypedData> {
   const instant = (date: Date) => ({ json: JSON.stringify(`${date.toISOString().slice(0, 19)}+00:00`) });
   return {

@@ -1,11 +1,14 @@
 import type { Outcome } from "./executor.ts";
 import { pause } from "./pause.ts";
-import type { RetryContext, RetryOptions } from "./rpc.ts";
+import type { RetryContext, RetryOptions } from "./worker-protocol.ts";
 
-/** `ExponentialBackoffRetryAttribute`'s own bounds, seconds. */
+/** Default bounds of `ExponentialBackoffRetryAttribute` in seconds. */
 const EXPONENTIAL = { minimum: 4, maximum: 900 };
 
-/** A function's retry policy, kept in memory on this host: https://learn.microsoft.com/azure/azure-functions/functions-bindings-error-pages */
+/**
+ * Runs a function with its retry policy, in memory on this host:
+ * https://learn.microsoft.com/azure/azure-functions/functions-bindings-error-pages
+ */
 export async function runWithRetry(
   policy: RetryOptions | undefined,
   stop: AbortSignal,

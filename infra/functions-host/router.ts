@@ -1,7 +1,7 @@
-import { requestPath } from "./path.ts";
-import { matchTemplate, parseTemplate, type Template } from "./template.ts";
+import { requestPath } from "./request-path.ts";
+import { matchTemplate, parseTemplate, type Template } from "./route-template.ts";
 
-/** What the router needs of an HTTP function. Without `route` it is the function's name, without `methods` any. */
+/** An HTTP function as the router needs it. Default of `route`: the function's name. Default of `methods`: any. */
 export interface HttpRoute {
   name: string;
   route?: string | null | undefined;
@@ -10,13 +10,13 @@ export interface HttpRoute {
 
 type Match<T> =
   | { status: 200; function: T; params: Record<string, string>; path: string }
-  /** Nothing takes this path with this method. A wrong method is a 404 too, never 405. */
+  /** No function matches this path and method. A wrong method is also 404, never 405. */
   | { status: 404 }
-  /** The web server refuses the target itself. */
+  /** The web server rejects the target. */
   | { status: 400 };
 
 export interface Router<T> {
-  /** Functions that were dropped because their route cannot be used. */
+  /** Functions that were removed because their route is invalid. */
   rejected: { name: string; reason: string }[];
   match(method: string, target: string): Match<T>;
 }
@@ -28,14 +28,14 @@ interface Route<T> {
 }
 
 /**
- * The first function that matches, in the order of their names compared ignoring case: a literal does NOT win over a
- * parameter (github.com/Azure/azure-functions-host issues 3153 and 9876). Proven against the platform's own router:
- * test/vectors/http-routes.json.
- * @param routePrefix `extensions.http.routePrefix` of host.json; `api` on the platform when not set.
+ * Creates a router. The first function that matches wins, in the order of function names, ignoring case. A literal does NOT win
+ * over a parameter (github.com/Azure/azure-functions-host issues 3153 and 9876). The recorded results of the platform's router
+ * are in test/vectors/http-routes.json.
+ * @param routePrefix `extensions.http.routePrefix` of host.json. Default on the platform: `api`.
  */
 export function createRouter<T extends HttpRoute>(functions: readonly T[], routePrefix: string): Router<T> {
   const routes: Route<T>[] = [];
-  /** By their texts, in one case. */
+  /** Routes by their text in lower case. */
   const twins = new Map<string, Route<T>[]>();
   const rejected: { name: string; reason: string }[] = [];
 
@@ -70,13 +70,13 @@ export function createRouter<T extends HttpRoute>(functions: readonly T[], route
   return { rejected, match };
 }
 
-/** `StringComparer.OrdinalIgnoreCase`: code units of the upper-cased names, so `_` sorts after the letters. */
+/** Compares names as `StringComparer.OrdinalIgnoreCase`: code units of the upper-case names, so `_` sorts after letters. */
 function byName(a: HttpRoute, b: HttpRoute): number {
   const [left, right] = [a.name.toUpperCase(), b.name.toUpperCase()];
   return left < right ? -1 : left > right ? 1 : 0;
 }
 
-/** `ScriptHost.ValidateHttpFunction`. */
+/** Validates a route as `ScriptHost.ValidateHttpFunction` does. */
 function checkReserved(route: string): void {
   if (/^\/*(admin|runtime)/i.test(route)) throw new Error("it conflicts with one or more built in routes");
 }

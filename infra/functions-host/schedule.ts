@@ -1,16 +1,16 @@
 import { parseCrontab } from "./ncrontab.ts";
 
-/** When a timer fires: NCRONTAB first, and what is not NCRONTAB is read as a TimeSpan (a constant interval). */
+/** The schedule of a timer: an NCRONTAB expression, or a TimeSpan (a constant interval). */
 export interface Schedule {
-  /** The first occurrence strictly after `base`, undefined when there is none. */
+  /** Returns the first occurrence strictly after `base`. Undefined if there is none. */
   next(base: Date): Date | undefined;
-  /** More than one occurrence within a minute: the platform then keeps no status (`TimerSchedule.Create`). */
+  /** True if two occurrences can be less than a minute apart. The platform then stores no status (`TimerSchedule.Create`). */
   frequent: boolean;
 }
 
 /**
- * Time zone: always UTC, as on the Linux plans, where `WEBSITE_TIME_ZONE` is not supported.
- * @throws Error when the text is neither NCRONTAB nor a TimeSpan above zero.
+ * Parses a schedule. The time zone is always UTC, as on Linux plans, which do not support `WEBSITE_TIME_ZONE`.
+ * @throws Error if the text is neither NCRONTAB nor a TimeSpan above zero.
  */
 export function parseSchedule(text: string, now: Date): Schedule {
   const interval = parseTimeSpan(text);
@@ -22,7 +22,7 @@ export function parseSchedule(text: string, now: Date): Schedule {
   return { next: crontab.next, frequent: following !== undefined && following.getTime() < now.getTime() + 60_000 };
 }
 
-/** Milliseconds of `[-][d.]hh:mm[:ss[.fffffff]]`, or undefined when the text is not a TimeSpan of that form. */
+/** Returns the milliseconds of `[-][d.]hh:mm[:ss[.fffffff]]`. Undefined if the text has another form. */
 export function parseTimeSpan(text: string): number | undefined {
   const match = /^(-)?(?:(\d+)\.)?(\d{1,2}):(\d{1,2})(?::(\d{1,2})(\.\d{1,7})?)?$/.exec(text.trim());
   if (match === null) return undefined;

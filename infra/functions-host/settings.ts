@@ -1,16 +1,18 @@
+// Reads host.json, local.settings.json and app settings.
+
 import { readFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { parseTimeSpan } from "./schedule.ts";
 
-/** What of host.json this host honours: https://learn.microsoft.com/azure/azure-functions/functions-host-json */
+/** Members of host.json that this host supports: https://learn.microsoft.com/azure/azure-functions/functions-host-json */
 export interface HostJson {
   routePrefix: string;
-  /** Requests running and waiting together; more are answered 429. Infinity when not set. */
+  /** Maximum number of running and waiting requests. More get a 429. Default: Infinity. */
   maxOutstandingRequests: number;
-  /** Requests running at once; more wait. Infinity when not set. */
+  /** Maximum number of running requests. More wait. Default: Infinity. */
   maxConcurrentRequests: number;
   queues: QueueSettings;
-  /** Milliseconds an invocation may run; Infinity for `-1`. */
+  /** Maximum milliseconds of an invocation. Infinity for `-1`. */
   functionTimeout: number;
   logLevels: Record<string, string>;
 }
@@ -19,14 +21,14 @@ export interface QueueSettings {
   batchSize: number;
   newBatchThreshold: number;
   maxDequeueCount: number;
-  /** Seconds before a message that failed reappears. */
+  /** Seconds until a failed message is visible again. */
   visibilityTimeout: number;
   /** Milliseconds. */
   maxPollingInterval: number;
   messageEncoding: "base64" | "none";
 }
 
-/** Default of every plan but Consumption (5 minutes) and Flex (none); functions-host-json#functiontimeout. */
+/** Default of all plans except Consumption (5 minutes) and Flex (none): functions-host-json#functiontimeout. */
 const FUNCTION_TIMEOUT_MS = 30 * 60_000;
 /** https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-queue#hostjson-settings */
 const MAX_BATCH_SIZE = 32;
@@ -37,7 +39,10 @@ export type Environment = "Development" | "Production";
 
 type Json = { [key: string]: Json } | Json[] | string | number | boolean | null;
 
-/** @throws Error naming the setting that cannot be used. */
+/**
+ * Reads host.json.
+ * @throws Error that names the invalid setting
+ */
 export async function readHostJson(appFolder: string, environment: Environment): Promise<HostJson> {
   const host = await readJson(join(appFolder, "host.json"));
   if (host === undefined) throw new Error(`there is no host.json in ${appFolder}`);
@@ -46,44 +51,45 @@ export async function readHostJson(appFolder: string, environment: Environment):
 
   const http = member(host, "extensions", "http");
   const queues = member(host, "extensions", "queues");
-  const batchSize = whole(queues, "batchSize", 16);
+  const batchSize = readInteger(queues, "batchSize", 16);
   if (batchSize < 1 || batchSize > MAX_BATCH_SIZE)
     throw new Error(`host.json: batchSize must be 1 to ${MAX_BATCH_SIZE}`);
-  const encoding = text(queues, "messageEncoding", "base64").toLowerCase();
-  if (encoding !== "base64" && encoding !== "none") throw new Error('host.json: messageEncoding is "base64" or "none"');
+  const encoding = readString(queues, "messageEncoding", "base64").toLowerCase();
+  if (encoding !== "base64" && encoding !== "none")
+    throw new Error('host.json: messageEncoding must be "base64" or "none"');
   const timeout = member(host, "functionTimeout");
   return {
-    routePrefix: text(http, "routePrefix", "api").replaceAll(/^\/+|\/+$/g, ""),
-    maxOutstandingRequests: unbounded(whole(http, "maxOutstandingRequests", -1)),
-    maxConcurrentRequests: unbounded(whole(http, "maxConcurrentRequests", -1)),
+    routePrefix: readString(http, "routePrefix", "api").replaceAll(/^\/+|\/+$/g, ""),
+    maxOutstandingRequests: unlimitedIfMinusOne(readInteger(http, "maxOutstandingRequests", -1)),
+    maxConcurrentRequests: unlimitedIfMinusOne(readInteger(http, "maxConcurrentRequests", -1)),
     queues: {
       batchSize,
-      // The platform multiplies by the cores of the instance; one is what the smallest has.
-      newBatchThreshold: whole(queues, "newBatchThreshold", Math.floor(batchSize / 2)),
-      maxDequeueCount: whole(queues, "maxDequeueCount", 5),
-      visibilityTimeout: span(queues, "visibilityTimeout", 0) / 1000,
-      maxPollingInterval: span(queues, "maxPollingInterval", POLLING_INTERVAL_MS[environment]),
+      // The platform multiplies the value by the instance's cores. The smallest instance has one.
+      newBatchThreshold: readInteger(queues, "newBatchThreshold", Math.floor(batchSize / 2)),
+      maxDequeueCount: readInteger(queues, "maxDequeueCount", 5),
+      visibilityTimeout: readTimeSpan(queues, "visibilityTimeout", 0) / 1000,
+      maxPollingInterval: readTimeSpan(queues, "maxPollingInterval", POLLING_INTERVAL_MS[environment]),
       messageEncoding: encoding,
     },
     functionTimeout:
       timeout === "-1" || timeout === -1
         ? Number.POSITIVE_INFINITY
-        : span(host, "functionTimeout", FUNCTION_TIMEOUT_MS),
-    logLevels: strings(member(host, "logging", "logLevel"), "logging.logLevel"),
+        : readTimeSpan(host, "functionTimeout", FUNCTION_TIMEOUT_MS),
+    logLevels: readStrings(member(host, "logging", "logLevel"), "logging.logLevel"),
   };
 }
 
-/** Puts the `Values` of local.settings.json into the environment, where a variable that is set already wins. */
+/** Sets environment variables from `Values` of local.settings.json. A variable that is already set wins. */
 export async function applyLocalSettings(appFolder: string): Promise<void> {
   const local = await readJson(join(appFolder, "local.settings.json"));
   if (local === undefined) return;
   if (member(local, "IsEncrypted") === true) throw new Error("local.settings.json: encrypted values are not supported");
-  for (const [name, value] of Object.entries(strings(member(local, "Values"), "Values"))) {
+  for (const [name, value] of Object.entries(readStrings(member(local, "Values"), "Values"))) {
     process.env[name] ??= value;
   }
 }
 
-/** What the platform sets for an app; a variable that is set already wins. */
+/** Sets the environment variables that the platform sets for an app. A variable that is already set wins. */
 export function applyPlatformSettings(appFolder: string, port: number, environment: Environment): void {
   const values = {
     AZURE_FUNCTIONS_ENVIRONMENT: environment,
@@ -95,18 +101,21 @@ export function applyPlatformSettings(appFolder: string, port: number, environme
   for (const [name, value] of Object.entries(values)) process.env[name] ??= value;
 }
 
-/** Names this app among others in one storage account, as the platform's host id does. */
+/** Returns an ID for this app among others in one storage account, like the platform's host ID. */
 export function hostId(appFolder: string): string {
   return (process.env.AzureFunctionsWebHost__hostid ?? basename(appFolder))
     .toLowerCase()
     .replaceAll(/[^a-z0-9-]/g, "-");
 }
 
-/** `%NAME%` becomes the app setting, in a whole value or inside one. @throws Error when the setting is missing. */
+/**
+ * Replaces `%NAME%` with the app setting, in the whole value or a part.
+ * @throws Error if the setting is missing.
+ */
 export function resolveSettings(value: string): string {
   return value.replaceAll(/%([^%]+)%/g, (_, name: string) => {
     const setting = process.env[name];
-    if (setting === undefined) throw new Error(`'%${name}%' does not resolve to a value: the setting is not there`);
+    if (setting === undefined) throw new Error(`'%${name}%' does not resolve to a value: the setting is missing`);
     return setting;
   });
 }
@@ -126,7 +135,10 @@ async function readJson(file: string): Promise<Json | undefined> {
   }
 }
 
-/** https://learn.microsoft.com/azure/azure-functions/functions-host-json#override-hostjson-values */
+/**
+ * Applies overrides from app settings:
+ * https://learn.microsoft.com/azure/azure-functions/functions-host-json#override-hostjson-values
+ */
 function applyOverrides(host: Json): void {
   for (const [name, value] of Object.entries(process.env)) {
     if (!name.startsWith(OVERRIDE_PREFIX) || value === undefined) continue;
@@ -149,24 +161,24 @@ function member(value: Json | undefined, ...path: string[]): Json | undefined {
   return at;
 }
 
-function whole(value: Json | undefined, key: string, fallback: number): number {
+function readInteger(value: Json | undefined, key: string, fallback: number): number {
   const found = member(value, key) ?? fallback;
   if (!Number.isInteger(found)) throw new Error(`host.json: ${key} must be a whole number`);
   return found as number;
 }
 
-function unbounded(value: number): number {
+function unlimitedIfMinusOne(value: number): number {
   return value === -1 ? Number.POSITIVE_INFINITY : value;
 }
 
-function text(value: Json | undefined, key: string, fallback: string): string {
+function readString(value: Json | undefined, key: string, fallback: string): string {
   const found = member(value, key) ?? fallback;
   if (typeof found !== "string") throw new Error(`host.json: ${key} must be text`);
   return found;
 }
 
-/** Milliseconds of a TimeSpan. */
-function span(value: Json | undefined, key: string, fallback: number): number {
+/** Returns the milliseconds of a TimeSpan. */
+function readTimeSpan(value: Json | undefined, key: string, fallback: number): number {
   const found = member(value, key);
   if (found === undefined) return fallback;
   const parsed = typeof found === "string" ? parseTimeSpan(found) : undefined;
@@ -174,7 +186,7 @@ function span(value: Json | undefined, key: string, fallback: number): number {
   return parsed;
 }
 
-function strings(value: Json | undefined, name: string): Record<string, string> {
+function readStrings(value: Json | undefined, name: string): Record<string, string> {
   const entries = Object.entries(value ?? {});
   if (entries.some(([, each]) => typeof each !== "string")) throw new Error(`${name}: every value must be text`);
   return Object.fromEntries(entries) as Record<string, string>;

@@ -2,13 +2,13 @@ import { randomUUID } from "node:crypto";
 import type { TableClient } from "@azure/data-tables";
 
 /**
- * So that of several hosts on one storage account only one listens to a timer. The platform leases a blob
- * (`locks/<host id>/...Listener`); here it is a row in a table, since a local storage may run without blobs.
+ * Ensures that only one of several hosts on a storage account runs a timer. The platform leases a blob (`locks/<host
+ * id>/...Listener`). This host uses a table row, because a local storage may have no blobs.
  */
 export interface TimerLease {
-  /** Takes or renews it. False when another host holds it. */
+  /** Acquires or renews the lease. False if another host holds it. */
   acquire(timer: string): Promise<boolean>;
-  /** Lets another host take it at once, when this one still holds it. */
+  /** Releases the lease, if this host still holds it. */
   release(timer: string): Promise<void>;
 }
 
@@ -20,13 +20,14 @@ interface LeaseRow {
 }
 
 /**
- * @param connection Undefined for no storage account at all: then no other host can share it.
- * @param seconds Until a lease that is not renewed may be taken, as after the holder was killed.
+ * Creates the leases.
+ * @param connection Undefined without a storage account. The host is then alone.
+ * @param seconds Lifetime of a lease that is not renewed, for example after its host was killed.
  */
 export function createTimerLease(connection: string | undefined, hostId: string, seconds: number): TimerLease {
   if (connection === undefined) return { acquire: async () => true, release: async () => {} };
   const owner = randomUUID();
-  /** Of the rows as this host wrote them last: to renew a lease it need not read it. */
+  /** ETags of the rows as this host wrote them last, so that it can renew a lease without reading it. */
   const etags = new Map<string, string>();
   let client: TableClient | undefined;
   const table = async () => {
@@ -43,7 +44,7 @@ export function createTimerLease(connection: string | undefined, hostId: string,
       until: new Date(Date.now() + seconds * 1000).toISOString(),
     };
     const write = async (answer: Promise<{ etag?: string }>, ...refusals: number[]): Promise<boolean> => {
-      const { etag } = (await orUndefined(answer, ...refusals)) ?? {};
+      const { etag } = (await undefinedOnStatus(answer, ...refusals)) ?? {};
       if (etag === undefined) etags.delete(timer);
       else etags.set(timer, etag);
       return etag !== undefined;
@@ -52,7 +53,7 @@ export function createTimerLease(connection: string | undefined, hostId: string,
 
     const known = etags.get(timer);
     if (known !== undefined && (await replace(known))) return true;
-    const held = await orUndefined(leases.getEntity<LeaseRow>(hostId, timer), 404);
+    const held = await undefinedOnStatus(leases.getEntity<LeaseRow>(hostId, timer), 404);
     if (held === undefined) return await write(leases.createEntity(row), 409);
     if (held.owner !== owner && held.until > new Date().toISOString()) return false;
     return await replace(held.etag);
@@ -61,8 +62,9 @@ export function createTimerLease(connection: string | undefined, hostId: string,
   const release = async (timer: string): Promise<void> => {
     const leases = await table();
     etags.delete(timer);
-    const held = await orUndefined(leases.getEntity<LeaseRow>(hostId, timer), 404);
-    if (held?.owner === owner) await orUndefined(leases.deleteEntity(hostId, timer, { etag: held.etag }), 412, 404);
+    const held = await undefinedOnStatus(leases.getEntity<LeaseRow>(hostId, timer), 404);
+    if (held?.owner === owner)
+      await undefinedOnStatus(leases.deleteEntity(hostId, timer, { etag: held.etag }), 412, 404);
   };
   return { acquire, release };
 }
@@ -77,8 +79,8 @@ async function openTable(connection: string): Promise<TableClient> {
   return client;
 }
 
-/** The answer, or undefined when the service refused with one of these statuses. */
-async function orUndefined<T>(answer: Promise<T>, ...statuses: number[]): Promise<T | undefined> {
+/** Returns the response. Undefined if the service returned one of these error statuses. */
+async function undefinedOnStatus<T>(answer: Promise<T>, ...statuses: number[]): Promise<T | undefined> {
   try {
     return await answer;
   } catch (error) {

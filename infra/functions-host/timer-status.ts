@@ -2,7 +2,7 @@ import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Schedule } from "./schedule.ts";
 
-/** As the platform stores it, with instants in ISO 8601. `Last` is `NEVER` until the timer ran. */
+/** Status of a timer as the platform stores it, with ISO 8601 times. `Last` is `NEVER` until the first run. */
 export interface TimerStatus {
   Last: string;
   Next: string;
@@ -12,8 +12,8 @@ export interface TimerStatus {
 const NEVER = "0001-01-01T00:00:00+00:00";
 
 /**
- * One file per timer. The platform keeps a blob, `azure-webjobs-hosts/timers/<host id>/<name>/status`; hosts that share
- * a storage account share that, so give them one data folder.
+ * Stores one status file per timer. The platform uses a blob, `azure-webjobs-hosts/timers/<host id>/<name>/status`. Hosts that
+ * share a storage account must share the data folder.
  */
 export interface TimerStatusStore {
   read(timer: string): Promise<TimerStatus | undefined>;
@@ -35,7 +35,7 @@ export function createTimerStatusStore(dataFolder: string, hostId: string): Time
     },
     async write(timer, status) {
       await mkdir(folder, { recursive: true });
-      // Renamed into place, so that a host killed here leaves a whole file.
+      // Renamed into place, so that a killed host leaves a complete file.
       const file = join(folder, `${timer}.json`);
       await writeFile(`${file}.${process.pid}.tmp`, JSON.stringify(status));
       await rename(`${file}.${process.pid}.tmp`, file);
@@ -44,8 +44,8 @@ export function createTimerStatusStore(dataFolder: string, hostId: string): Time
 }
 
 /**
- * `ScheduleMonitor.CheckPastDueAsync`: a run is past due when the recorded next one lies behind us. A schedule that
- * changed since (its own next run is another one than recorded) starts over from now and is not.
+ * Returns whether a run is past due, as `ScheduleMonitor.CheckPastDueAsync`: its stored next time is in the past. A changed
+ * schedule, whose own next run differs from the stored one, starts from now and is not past due.
  */
 export function startStatus(
   recorded: TimerStatus | undefined,
@@ -65,12 +65,12 @@ export function startStatus(
   return { status: recorded, pastDue: now > new Date(recorded.Next), changed: false };
 }
 
-/** After a run: counted from the moment it began, so the next one may already be due. */
+/** Returns the status after a run. The next time counts from the start of the run, so it may already be due. */
 export function statusAfter(begun: Date, schedule: Schedule): TimerStatus {
   return { Last: begun.toISOString(), Next: iso(schedule.next(begun)), LastUpdated: begun.toISOString() };
 }
 
-/** Undefined stands for a schedule that never fires again; .NET has its largest date for it. */
+/** Formats a next time. Undefined, for a schedule that never fires again, is .NET's largest date. */
 function iso(date: Date | undefined): string {
   return (date ?? new Date(8.64e15 - 1)).toISOString();
 }

@@ -1,6 +1,8 @@
-import { describeError } from "./app.ts";
+// Runs the timer functions of an app on their schedules, in one of several hosts at a time.
+
+import type { AppFunction } from "./app-functions.ts";
 import type { Executor, Outcome } from "./executor.ts";
-import type { AppFunction } from "./functions.ts";
+import { describeError } from "./load-app.ts";
 import type { Log } from "./log.ts";
 import { pause } from "./pause.ts";
 import { runWithRetry } from "./retry.ts";
@@ -9,35 +11,35 @@ import { resolveSettings } from "./settings.ts";
 import type { TimerLease } from "./timer-lease.ts";
 import { startStatus, statusAfter, type TimerStatus, type TimerStatusStore } from "./timer-status.ts";
 
-/** `TimerListener.MaxTimerInterval`; setTimeout too ends at 24.8 days. */
+/** `TimerListener.MaxTimerInterval`. setTimeout also has a maximum of 24.8 days. */
 const MAX_WAIT_MS = 24 * 24 * 60 * 60_000;
 
 export interface TimerOptions {
-  /** When the listeners begin. */
+  /** Resolves when the listeners start. */
   begin: Promise<void>;
-  /** Whether timers run by themselves. */
+  /** Whether timers fire on their schedule. */
   schedules: boolean;
   store: TimerStatusStore;
   lease: TimerLease;
-  /** Seconds of the lease, which is renewed at half of it. */
+  /** Seconds of the lease. It is renewed after half this time. */
   leaseSeconds: number;
-  /** Milliseconds after which a host without the lease asks again. */
+  /** Milliseconds after which a host without the lease tries again. */
   leasePolling: number;
   executor: Executor;
   log: Log;
 }
 
 export interface TimerListeners {
-  /** Runs a timer now, beside its schedule, which does not change by it. */
+  /** Runs a timer now. Its schedule does not change. */
   fire(name: string): Promise<Outcome>;
-  /** Starts no run any more; resolves when the running ones are done. */
+  /** Starts no more runs. Resolves when the running ones have finished. */
   stop(): Promise<void>;
 }
 
 interface Timer {
   target: AppFunction;
   schedule: Schedule;
-  /** Whether the status is kept: never for a schedule with more than one run a minute. */
+  /** Whether the status is stored: not for a schedule that fires more than once a minute. */
   monitored: boolean;
 }
 
@@ -67,7 +69,7 @@ export function startTimers(functions: AppFunction[], options: TimerOptions): Ti
   };
 }
 
-/** Keeps the schedule while it holds the lease, waits for the lease otherwise. */
+/** Runs the schedule while the host holds the lease, otherwise waits for the lease. */
 async function listenTo(timer: Timer, options: TimerOptions, stop: AbortSignal): Promise<void> {
   await options.begin;
   const { name } = timer.target;
@@ -76,7 +78,7 @@ async function listenTo(timer: Timer, options: TimerOptions, stop: AbortSignal):
     return false;
   };
   while (!stop.aborted) {
-    const held = await options.lease.acquire(name).catch(warn("Cannot take the timer's lease, trying on"));
+    const held = await options.lease.acquire(name).catch(warn("Cannot acquire the timer's lease, retrying"));
     if (!held) {
       await pause(options.leasePolling, stop);
       continue;
@@ -84,14 +86,18 @@ async function listenTo(timer: Timer, options: TimerOptions, stop: AbortSignal):
     const lost = new AbortController();
     const until = AbortSignal.any([stop, lost.signal]);
     const renewal = renew(timer, options, until).finally(() => lost.abort());
-    // Only the data folder can fail here. The lease is given up, and the loop begins anew.
-    await keepSchedule(timer, options, until).catch(async (error: unknown) => {
-      options.log("error", `Function.${name}`, `The timer's status cannot be kept, trying on: ${describeError(error)}`);
+    // Only the data folder can fail here. The host releases the lease, and the loop starts again.
+    await runSchedule(timer, options, until).catch(async (error: unknown) => {
+      options.log(
+        "error",
+        `Function.${name}`,
+        `The timer's status cannot be stored, retrying: ${describeError(error)}`,
+      );
       await pause(options.leasePolling, stop);
     });
     lost.abort();
     await renewal;
-    await options.lease.release(name).catch(warn("The timer's lease was not given back"));
+    await options.lease.release(name).catch(warn("The timer's lease could not be released"));
   }
 }
 
@@ -108,10 +114,10 @@ async function renew({ target }: Timer, { lease, leaseSeconds, log }: TimerOptio
 }
 
 /**
- * One run at a time. An overrun never overlaps: the first run that was missed meanwhile starts at once, the others are
- * skipped, because the next one is counted from when a run began (`TimerListener.InvokeJobFunction`).
+ * Runs the timer, one run at a time. After an overrun, the first missed run starts immediately and the others are skipped,
+ * because the next time counts from the start of a run (`TimerListener.InvokeJobFunction`).
  */
-async function keepSchedule({ target, schedule, monitored }: Timer, options: TimerOptions, stop: AbortSignal) {
+async function runSchedule({ target, schedule, monitored }: Timer, options: TimerOptions, stop: AbortSignal) {
   const recorded = monitored ? await options.store.read(target.name) : undefined;
   let { status, pastDue, changed } = startStatus(recorded, schedule, new Date());
   if (changed && monitored) await options.store.write(target.name, status);
@@ -125,7 +131,7 @@ async function keepSchedule({ target, schedule, monitored }: Timer, options: Tim
     }
     const now = new Date();
     await run(target, monitored ? status : undefined, pastDue, options, stop);
-    // A timer that goes off a moment early must not come again at the instant it was meant for.
+    // setTimeout can fire a moment early. The timer must not fire again at its intended time.
     const begun = atOnce || now > new Date(status.Next) ? now : new Date(status.Next);
     status = statusAfter(begun, schedule);
     pastDue = false;
@@ -134,7 +140,7 @@ async function keepSchedule({ target, schedule, monitored }: Timer, options: Tim
   }
 }
 
-/** What a function throws is logged and never stops its schedule. */
+/** Runs the function. An error is logged and does not stop the schedule. */
 function run(
   target: AppFunction,
   status: TimerStatus | undefined,

@@ -1,9 +1,13 @@
 import { setTimeout as delay } from "node:timers/promises";
 
-/** A call of the service's REST API by one of its users. @throws {Refused} for every answer but a success. */
+/**
+ * Calls the service's REST API as a signed-in user.
+ *
+ * @throws {Refused} If the status is not 2xx.
+ */
 export type Api = <T>(method: string, path: string, body?: object) => Promise<T>;
 
-/** Signs in as any caller would. */
+/** Signs in as the administrator and returns a function that calls the API with the token. */
 export async function asAdministrator(
   base: string,
   administrator: { username: string; password: string },
@@ -20,7 +24,7 @@ export class Refused extends Error {
   }
 }
 
-/** One request; a 429 is waited out as it asks. */
+/** Sends one request. After a 429, waits for the time in `Retry-After` and sends the request again. */
 async function call<T>(base: string, method: string, path: string, body?: object, token?: string): Promise<T> {
   for (;;) {
     const answer = await fetch(base + path, {

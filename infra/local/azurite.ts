@@ -1,54 +1,125 @@
 import { fork } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
+import { existsSync, renameSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
-import { fileURLToPath } from "node:url";
+import { createRequire } from "node:module";
+import path from "node:path";
 
 export interface Azurite {
-  /** A storage connection string for one of the accounts, the first if none is named, with its table and queue endpoints. */
+  /** Returns the connection string of an account, by default the first, with its table and queue endpoints. */
   connectionString(...named: [] | [account: string]): string;
   stop(): Promise<void>;
-  /** Resolves with what happened when it ends without being asked. */
+  /** Resolves with the exit code or signal and the error output when the process ends. */
   readonly ended: Promise<string>;
 }
 
 export interface AzuriteOptions {
-  /** Account names, 3..24 lower-case letters and digits. One of its own keeps a test file apart from every other. */
+  /** Account names of 3 to 24 lower-case letters and digits. */
   readonly accounts?: readonly string[];
-  /** A folder to keep the data in; without it everything is gone when it stops. */
+  /** The folder of the data. Without a folder, the data stays in memory and is lost when Azurite stops. */
   readonly data?: string;
-  /** Added to its environment. */
+  /** Variables that are added to the environment of the process. */
   readonly environment?: Record<string, string>;
 }
 
-/** Starts Azurite's table and queue services in a process of their own, on free ports of the loopback interface. */
+interface Ports {
+  readonly table: number;
+  readonly queue: number;
+}
+
+/** https://github.com/Azure/Azurite#supported-command-line-options. Port 0 selects any free port. */
+const OPTIONS = [
+  "--blobPort=0",
+  "--queuePort=0",
+  "--tablePort=0",
+  "--tableKeepAliveTimeout=60",
+  "--queueKeepAliveTimeout=60",
+  "--disableTelemetry",
+  "--silent",
+  "--skipApiVersionCheck",
+  "--disableProductStyleUrl",
+];
+
+/** Returns the path of Azurite's public command. */
+function azuriteCommand(): string {
+  const require = createRequire(import.meta.url);
+  const manifest = require.resolve("azurite/package.json");
+  return path.resolve(path.dirname(manifest), (require(manifest) as { bin: { azurite: string } }).bin.azurite);
+}
+
+/** Reads the ports from what Azurite prints when each of its services listens. */
+function listeningPorts(output: string): Ports | undefined {
+  const port = (service: string) => {
+    const line = new RegExp(
+      `^Azurite ${service} service is successfully listening at http://127\\.0\\.0\\.1:(\\d+)\\s`,
+      "m",
+    );
+    return Number(line.exec(output)?.[1] ?? 0);
+  };
+  const [table, queue] = [port("Table"), port("Queue")];
+  return table && queue ? { table, queue } : undefined;
+}
+
+/** Earlier versions of this project stored the data under other names. */
+const OLD_FILES = {
+  "tables.json": "__azurite_db_table__.json",
+  "queues.json": "__azurite_db_queue__.json",
+  "queue-extents.json": "__azurite_db_queue_extent__.json",
+  "queue-content": "__queuestorage__",
+};
+
+function renameOldFiles(folder: string): void {
+  for (const [from, to] of Object.entries(OLD_FILES).map((names) => names.map((name) => path.join(folder, name))) as [
+    string,
+    string,
+  ][])
+    if (existsSync(from) && !existsSync(to)) renameSync(from, to);
+}
+
+/**
+ * Starts Azurite in a process of its own, on free ports of the loopback interface.
+ *
+ * @throws {Error} If the process ends before it listens.
+ */
 export async function startAzurite({ accounts = ["test"], data, environment }: AzuriteOptions = {}): Promise<Azurite> {
-  if (data !== undefined) await mkdir(data, { recursive: true });
-  const child = fork(fileURLToPath(new URL("./azurite-process.ts", import.meta.url)), [], {
-    execArgv: [],
+  if (data !== undefined) {
+    await mkdir(data, { recursive: true });
+    renameOldFiles(data);
+  }
+  const persistence = data === undefined ? ["--inMemoryPersistence"] : ["--location", data];
+  const child = fork(azuriteCommand(), [...OPTIONS, ...persistence], {
+    execArgv: [`--import=${new URL("./end-with-parent.mjs", import.meta.url).href}`],
+    // Ctrl-C in a terminal must not end storage before the processes that use it.
+    detached: true,
     env: {
       ...process.env,
       ...environment,
       AZURITE_ACCOUNTS: accounts.map((account) => `${account}:${accountKey(account)}`).join(";"),
-      ...(data === undefined ? {} : { AZURITE_DATA: data }),
     },
-    stdio: ["ignore", "ignore", "pipe", "ipc"],
+    stdio: ["ignore", "pipe", "pipe", "ipc"],
   });
-  let complaints = "";
-  child.stderr?.on("data", (text) => {
-    complaints += text;
+  let errors = "";
+  child.stderr!.on("data", (text) => {
+    errors += text;
   });
-  const ports = await new Promise<{ tablePort: number; queuePort: number }>((resolve, reject) => {
-    child.once("message", resolve as (message: unknown) => void);
+  const ports = await new Promise<Ports>((resolve, reject) => {
+    let output = "";
+    const read = (text: Buffer) => {
+      output += text;
+      const found = listeningPorts(output);
+      if (found) resolve(found);
+    };
+    child.stdout!.on("data", read);
     child.once("error", reject);
-    child.once("exit", (code) => reject(new Error(`Azurite ended with ${code} before it was ready: ${complaints}`)));
+    child.once("exit", (code) => reject(new Error(`Azurite ended with ${code} before it listened: ${errors}`)));
   });
-  const ended = once(child, "exit").then(
-    ([code, signal]) => `Azurite ended (${signal ?? `code ${code}`}) ${complaints}`,
-  );
+  // Unread output would block the process.
+  child.stdout!.removeAllListeners("data").resume();
+  const ended = once(child, "exit").then(([code, signal]) => `Azurite ended (${signal ?? `code ${code}`}) ${errors}`);
   return {
     ended,
-    // Not a default value: an undefined that was read past the end of a list of names must not mean the first account.
+    // Not a default value: an undefined from beyond the end of a list of names must not select the first account.
     connectionString(...named) {
       const account = named.length === 0 ? accounts[0]! : named[0];
       if (!accounts.includes(account)) throw new Error(`This Azurite has no account ${account}.`);
@@ -56,13 +127,13 @@ export async function startAzurite({ accounts = ["test"], data, environment }: A
         "DefaultEndpointsProtocol=http",
         `AccountName=${account}`,
         `AccountKey=${accountKey(account)}`,
-        `TableEndpoint=http://127.0.0.1:${ports.tablePort}/${account}`,
-        `QueueEndpoint=http://127.0.0.1:${ports.queuePort}/${account}`,
+        `TableEndpoint=http://127.0.0.1:${ports.table}/${account}`,
+        `QueueEndpoint=http://127.0.0.1:${ports.queue}/${account}`,
       ].join(";");
     },
     async stop() {
       if (child.exitCode !== null || child.signalCode !== null) return;
-      // With data to keep it is asked to close, so that it writes its files; without, there is nothing to wait for.
+      // Azurite writes its files when it shuts down (end-with-parent.mjs). Without files there is nothing to wait for.
       if (data === undefined) child.kill("SIGKILL");
       else child.disconnect();
       await ended;
@@ -70,5 +141,5 @@ export async function startAzurite({ accounts = ["test"], data, environment }: A
   };
 }
 
-/** Not a secret: made from the name, so that any process can work it out. */
+/** Returns the account's key. The key is derived from the name and is not a secret: any process can compute it. */
 const accountKey = (account: string) => createHash("sha256").update(account).digest("base64");

@@ -3,22 +3,24 @@ import path from "node:path";
 
 export type LocalCloud = "azure" | "stand-in";
 
-/** What a start wrote into the folder itself before each cloud had its own. */
+/** Files and folders that earlier versions stored directly in the base folder, before each cloud had a folder of its own. */
 const OLD_ENTRIES = ["azurite", "cloud", "host", "host.log", "secrets.json", "certificates.pem"];
 const PID_FILE = "start.pid";
 
 /**
- * The folder under `base` of one cloud's data, taken for this process: what was found in the stand-in cloud never shows
- * as the real one's. Data of an earlier version, which lies in `base` itself, moves to the cloud it is of: only where the
- * stand-in cloud ran there is a folder `cloud`. All is for its owner only, since password hashes and keys lie in it.
- * @throws {Error} when another process runs on it.
+ * Returns the data folder of one cloud under `base`, and locks it for this process. Each cloud has a folder of its own, so that
+ * data of the simulated cloud never mixes with data of Azure. Moves the data of an earlier version from `base` to the folder of
+ * its cloud: only a start with the simulated cloud created a folder `cloud`. Only the owner can read the files, because they
+ * contain password hashes and keys.
+ *
+ * @throws {Error} If another process uses the folder.
  */
 export function takeDataFolder(base: string, cloud: LocalCloud): string {
-  // Also for what the processes we start write.
+  // The processes that this process starts inherit the mask.
   process.umask(0o077);
   mkdirSync(base, { recursive: true });
   const folder = path.join(base, cloud);
-  for (const place of [base, folder]) refuseWhereItRuns(place);
+  for (const place of [base, folder]) assertNotInUse(place);
   mkdirSync(folder, { recursive: true });
   const isOf: LocalCloud = existsSync(path.join(base, "cloud")) ? "stand-in" : "azure";
   if (isOf === cloud) {
@@ -28,13 +30,13 @@ export function takeDataFolder(base: string, cloud: LocalCloud): string {
     }
   }
   chmodSync(base, 0o700);
-  forOwnerOnly(folder);
+  restrictToOwner(folder);
   writeFileSync(path.join(folder, PID_FILE), `${process.pid}`);
   return folder;
 }
 
-/** Two starts on one folder would write the same storage files. */
-function refuseWhereItRuns(folder: string): void {
+/** Two processes in one folder would write the same storage files. */
+function assertNotInUse(folder: string): void {
   const file = path.join(folder, PID_FILE);
   const other = existsSync(file) ? Number(readFileSync(file, "utf8")) : 0;
   if (other && other !== process.pid && isAlive(other))
@@ -50,12 +52,12 @@ function isAlive(pid: number): boolean {
   }
 }
 
-/** An earlier version's files could be read by others. */
-function forOwnerOnly(folder: string): void {
+/** Earlier versions created files that other users could read. */
+function restrictToOwner(folder: string): void {
   chmodSync(folder, 0o700);
   for (const entry of readdirSync(folder, { withFileTypes: true })) {
     const place = path.join(folder, entry.name);
-    if (entry.isDirectory()) forOwnerOnly(place);
+    if (entry.isDirectory()) restrictToOwner(place);
     else if (entry.isFile()) chmodSync(place, 0o600);
   }
 }

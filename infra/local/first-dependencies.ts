@@ -19,13 +19,13 @@ interface BlastRadius {
 }
 
 const BASE = "/api/assets/dependencies";
-const LOOK_EVERY_MS = 1500;
-/** Consumers that are shown. */
-const SHOWN = 8;
+const POLL_MS = 1500;
+/** Number of consumers to print. */
+const PRINTED_CONSUMERS = 8;
 
 /**
- * Has the service read who uses the secrets, keys and certificates, over its REST API as an administrator would, and prints what a
- * rotation of the one that most resources use would touch.
+ * Runs a dependency discovery through the REST API. Prints the result, and the blast radius of the asset that most resources
+ * reference.
  */
 export async function readDependencies(
   base: string,
@@ -34,26 +34,26 @@ export async function readDependencies(
   const api = await asAdministrator(base, administrator);
   let run = await api<Run>("POST", `${BASE}/discover`);
   while (run.status === "queued" || run.status === "running") {
-    await delay(LOOK_EVERY_MS);
+    await delay(POLL_MS);
     run = await api<Run>("GET", `${BASE}/runs/${run.runId}`);
   }
   const { status, resources, edges, notSeen } = run;
   console.log(
-    `\nThe reading of dependencies is ${status}: ${resources ?? 0} consumers with ${edges ?? 0} uses; ${notSeen ?? 0} places could not be looked into (${base}${BASE}/coverage).`,
+    `\nThe dependency discovery is ${status}: ${resources ?? 0} consumers with ${edges ?? 0} dependencies; ${notSeen ?? 0} scopes could not be read (${base}${BASE}/coverage).`,
   );
   const secret = await mostUsed(api);
   if (secret === undefined) return;
   const radius = await api<BlastRadius>("GET", `${BASE}/blast-radius/${encodeURIComponent(secret)}`);
-  console.log(`\nWhat a rotation of ${secret} would touch: ${radius.total} consumers, score ${radius.score} of 100\n`);
+  console.log(`\nBlast radius of ${secret}: ${radius.total} consumers, score ${radius.score} of 100\n`);
   printTable([
-    ["consumer", "kind", "environment", "what becomes of it"],
+    ["consumer", "kind", "environment", "effect"],
     ...radius.consumers
-      .slice(0, SHOWN)
+      .slice(0, PRINTED_CONSUMERS)
       .map(({ resource: { name, kind, environment }, effect }) => [name, kind, environment ?? "-", effect]),
   ]);
 }
 
-/** The asset that most resources refer to. */
+/** Returns the asset that most resources reference. */
 async function mostUsed(api: Api): Promise<string | undefined> {
   const { items } = await api<{ items: Dependency[] }>("GET", `${BASE}?strength=references&limit=1000`);
   const uses = new Map<string, number>();

@@ -25,19 +25,19 @@ const ENDED = ["completed", "failed", "cancelled", "rolledBack", "needsAttention
 const POLL_MS = 5_000;
 
 /**
- * Has the client secret of one application of the stand-in company rotated, over the REST API as an administrator would, and
- * prints each step when it is done. Nothing happens when one was rotated before.
+ * Rotates the client secret of one application of the simulated company through the REST API, and prints each completed step.
+ * Does nothing if the rotation history is not empty.
  */
 export async function runRotation(base: string, administrator: { username: string; password: string }): Promise<void> {
   const api = await asAdministrator(base, administrator);
   const history = await api<{ total: number }>("GET", "/api/automation/rotation/history?limit=1");
   if (history.total > 0) return;
-  const begun = await begin(api);
-  if (!begun) return;
-  const { app, match } = begun;
-  let { rotation } = begun;
+  const started = await startRotation(api);
+  if (!started) return;
+  const { app, match } = started;
+  let { rotation } = started;
   const path = `/api/automation/rotation/rotations/${rotation.rotationId}`;
-  console.log(`\nRotating the client secret of ${app.displayName}, which ${match.assetId} holds: ${base}${path}`);
+  console.log(`\nRotating the client secret of ${app.displayName}, stored in ${match.assetId}: ${base}${path}`);
   const reported = new Set<string>();
   for (;;) {
     for (const { name, status } of rotation.steps) {
@@ -55,19 +55,19 @@ export async function runRotation(base: string, administrator: { username: strin
   );
 }
 
-interface Begun {
+interface StartedRotation {
   app: App;
   match: Match;
   rotation: Rotation;
 }
 
-/** Rotates the first application with one client secret whose vault secret can be told: its value signs in. */
-async function begin(api: Api): Promise<Begun | undefined> {
+/** Starts the rotation of the first application that has one client secret and a vault secret with the same value. */
+async function startRotation(api: Api): Promise<StartedRotation | undefined> {
   const { items } = await api<{ items: App[] }>("GET", "/api/automation/rotation/apps?rotatable=true&limit=100");
   const simple = items.filter(({ credentials }) => credentials.length === 1 && credentials[0]!.kind === "secret");
   for (const app of simple.slice(0, 10)) {
     const matches = await api<{ items: Match[] }>("GET", `/api/automation/rotation/apps/${app.appId}/matches`);
-    // Another place that is likely to hold it would keep the old secret until a person says so.
+    // A second likely match would keep the old secret until a user confirms it.
     const [match, ...more] = matches.items.filter(({ confidence }) => confidence !== "possible");
     if (!match?.keyId || more.length > 0) continue;
     const verify = `/api/automation/rotation/apps/${app.appId}/matches/verify`;
@@ -77,7 +77,7 @@ async function begin(api: Api): Promise<Begun | undefined> {
     try {
       return { app, match, rotation: await api<Rotation>("POST", "/api/automation/rotation/rotate", body) };
     } catch (error) {
-      // One of its consumers is pinned to a version.
+      // The rotation is rejected because a consumer references a fixed version of the secret.
       if (!(error instanceof Refused) || error.problem.code !== "willBreak") throw error;
     }
   }

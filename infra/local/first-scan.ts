@@ -2,8 +2,8 @@ import { setTimeout as delay } from "node:timers/promises";
 import { type Api, asAdministrator, Refused } from "./api.ts";
 import { printTable } from "./table.ts";
 
-/** Between two looks at a running scan: well under the 60 requests a minute of one caller. */
-const LOOK_EVERY_MS = 1500;
+/** Interval of the status requests. The default limit of one user is 60 requests per minute. */
+const POLL_MS = 1500;
 
 interface Scan {
   scanId: string;
@@ -17,14 +17,14 @@ interface Scan {
   }[];
 }
 
-/** Runs a scan over the REST API as any caller would, with a progress bar, and prints what came of it. */
+/** Runs a scan through the REST API with a progress bar, and prints the results. */
 export async function runScan(base: string, administrator: { username: string; password: string }): Promise<void> {
   const api = await asAdministrator(base, administrator);
 
   const scanId = await startOrJoin(api);
   let scan: Scan;
   do {
-    await delay(LOOK_EVERY_MS);
+    await delay(POLL_MS);
     scan = await api<Scan>("GET", `/api/assets/discovery/scan/${scanId}/status`);
     drawProgress(scan);
   } while (scan.status === "queued" || scan.status === "running");
@@ -32,7 +32,7 @@ export async function runScan(base: string, administrator: { username: string; p
   const subscriptions = scan.subscriptionOutcomes;
   const read = subscriptions.filter(({ failure }) => failure === null).length;
   console.log(
-    `\n\nThe scan ended as ${scan.status}: ${assetsFound} assets in ${vaultsTotal} vaults of ${read} of ${subscriptions.length} subscriptions.`,
+    `\n\nThe scan is ${scan.status}: ${assetsFound} assets in ${vaultsTotal} vaults of ${read} of ${subscriptions.length} subscriptions.`,
   );
   if (scan.failure) console.log(`${scan.failure.message} ${scan.failure.remedy}`);
   await printFailures(api, scan);
@@ -41,7 +41,7 @@ export async function runScan(base: string, administrator: { username: string; p
   await printNext(api);
 }
 
-/** A scan that is running already, from an earlier start or the schedule, is as good. */
+/** Starts a scan, or returns the ID of the scan that is already running. */
 async function startOrJoin(api: Api): Promise<string> {
   try {
     return (await api<Scan>("POST", "/api/assets/discovery/scan", { mode: "full" })).scanId;
@@ -64,7 +64,7 @@ interface ResultPage {
   nextCursor: string | null;
 }
 
-/** Subscriptions come first: nothing is known of the vaults in those that could not be read. */
+/** Subscriptions come first, because the vaults of a subscription that the scan could not read are unknown. */
 async function printFailures(api: Api, { scanId, subscriptionOutcomes }: Scan): Promise<void> {
   const lines = subscriptionOutcomes.flatMap(({ subscriptionId, name, failure }) => {
     const id = name === null ? subscriptionId : `${name} (${subscriptionId})`;
@@ -79,10 +79,10 @@ async function printFailures(api: Api, { scanId, subscriptionOutcomes }: Scan): 
     }
     cursor = page.nextCursor;
   }
-  if (lines.length > 0) console.log(["\nNot everything could be read:", ...lines].join("\n"));
+  if (lines.length > 0) console.log(["\nThe scan could not read:", ...lines].join("\n"));
 }
 
-/** With a PRO licence the applications' credentials are assets as well. */
+/** With a PRO license, the inventory contains credentials of applications too. */
 async function discoverApplications(api: Api): Promise<void> {
   if ((await api<{ tier: string }>("GET", "/system/license/status")).tier !== "pro") return;
   const { status, apps, credentials, failures } = await api<{
@@ -127,7 +127,7 @@ async function printNext(api: Api): Promise<void> {
     items: Expiring[];
   }>("GET", `/api/assets/discovery/assets?limit=10&sort=expiresOn&expiresAfter=${new Date().toISOString()}`);
   if (items.length === 0) return;
-  console.log("\nExpires next\n");
+  console.log("\nExpiring soon\n");
   printTable([
     ["asset", "expires", "days", "owner"],
     ...items.map((item) => [

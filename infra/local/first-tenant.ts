@@ -1,6 +1,6 @@
 import { asAdministrator, Refused } from "./api.ts";
 
-/** A tenant of the stand-in company, as its control API answers it. */
+/** A tenant of the simulated company, as the control API returns it. */
 interface StandInTenant {
   id: string;
   name: string;
@@ -16,10 +16,10 @@ interface Tenant {
 }
 
 /**
- * Registers the stand-in company's tenant of Azure AD B2C and has its credentials read, over the REST API as an administrator would.
- * What is registered already stays.
+ * Registers the simulated company's Azure AD B2C tenant and discovers its credentials, through the REST API. Keeps an existing
+ * registration.
  *
- * @returns Lines that say how to look at it.
+ * @returns Lines that tell the user where to find the credentials.
  */
 export async function configureTenant(
   base: string,

@@ -2,12 +2,15 @@ import { createPrivateKey, generateKeyPairSync, randomBytes, sign } from "node:c
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 
-/** What a deployment keeps in its key vault; here made once and kept in the data folder, readable by its owner only. */
+/**
+ * The secrets that a deployment stores in its key vault. They are created once and stored in the data folder, readable only by
+ * the owner.
+ */
 export interface LocalSecrets {
   adminPassword: string;
   jwtSigningKeys: string;
   auditSigningKeys: string;
-  /** The key development licences are signed with, PKCS #8 PEM; its public half is built into the local bundle. */
+  /** The key that signs development licenses, as PKCS #8 PEM. The local bundle contains its public key. */
   licensePrivateKey: string;
   licenseKeys: { kid: string; x: string }[];
 }
@@ -29,7 +32,7 @@ export function localSecrets(data: string): LocalSecrets {
   return secrets;
 }
 
-/** A PRO licence for a month, as a compact JWS (EdDSA). */
+/** Returns a PRO license for one month, as a compact JWS (EdDSA). */
 export function issueDevelopmentLicense(secrets: LocalSecrets): string {
   const part = (value: object) => Buffer.from(JSON.stringify(value)).toString("base64url");
   const now = Math.floor(Date.now() / 1000);

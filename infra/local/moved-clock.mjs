@@ -2,15 +2,15 @@ import { readFileSync } from "node:fs";
 import { ServerResponse } from "node:http";
 
 /**
- * Preload (`node --import`) that moves a process's clock: `MOVED_CLOCK_FILE` names a file that holds by how many
- * milliseconds, as a whole number, and may change while the process runs. A missing or empty file moves nothing. Several
- * processes with one file share one time. Timers, and what other processes think of the time, stay as they are: the
- * service goes by the storage emulator's time, so that is the process to move. Write the file by renaming another one to it, so that no half of a number is read.
+ * Preload (`node --import`) that moves the clock of a process. `MOVED_CLOCK_FILE` names a file with the offset in whole
+ * milliseconds. The file can change while the process runs, and several processes can share it. A missing or empty file means
+ * no offset. Timers keep their real durations. The service follows the clock of storage, so that a test moves the clock of
+ * Azurite. To change the offset, rename another file to it, so that no process reads half a number.
  *
- * Plain JavaScript, so that it loads on every Node without type stripping.
+ * Plain JavaScript, so that the file loads on every Node without type stripping.
  */
 
-/** Milliseconds for which an offset that was read serves. */
+/** Milliseconds until the file is read again. */
 const FRESH_MS = 100;
 
 const file = process.env.MOVED_CLOCK_FILE;
@@ -45,7 +45,7 @@ if (file) {
   });
   RealDate.prototype.constructor = globalThis.Date;
 
-  // A server's answers get their `Date` from inside of Node, which keeps the real one.
+  // Node sets the `Date` header of responses from the real clock.
   const { writeHead } = ServerResponse.prototype;
   ServerResponse.prototype.writeHead = function (...args) {
     if (this.sendDate && !this.hasHeader("date")) this.setHeader("date", new Date().toUTCString());

@@ -3,23 +3,25 @@ import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
 
-/** How long a process may take to say that it is ready, and to end when asked. */
+/** Time limits for a process to become ready, and to end after SIGTERM. */
 const READY_MS = 60_000;
 const END_MS = 15_000;
 
 export interface Running {
   process: ChildProcess;
-  /** The line it reported itself ready with, parsed. */
+  /** The parsed line with which the process reported that it is ready. */
   ready: Record<string, unknown>;
-  /** Asks it to end and waits; kills it when it doesn't. */
+  /** Sends SIGTERM and waits. Kills the process after 15 seconds. */
   stop(): Promise<void>;
-  /** Resolves with a description when it ends without being asked. */
+  /** Resolves with a description when the process ends, or with an empty text after `stop`. */
   ended: Promise<string>;
 }
 
 /**
- * Starts a process of its own group, so that Ctrl-C reaches only us and we end the others in the right order. It is ready
- * when it writes a line that `isReady` accepts. Later lines of its standard output go to `onLine`.
+ * Starts a process in its own process group. Ctrl-C then reaches only this process, which stops the others in the right order.
+ * The process is ready when it prints a line that `isReady` accepts. Its other lines of standard output go to `onLine`.
+ *
+ * @throws {Error} If the process ends, or is not ready within a minute.
  */
 export async function start(
   name: string,
@@ -35,7 +37,7 @@ export async function start(
     env: options.environment as NodeJS.ProcessEnv,
     stdio: ["ignore", "pipe", "pipe"],
   });
-  // However we end, also before it is ready: nothing is left running.
+  // Leaves no process behind, also if this process ends before the other one is ready.
   process.once("exit", () => child.kill("SIGKILL"));
   const errors: string[] = [];
   createInterface({ input: child.stderr! }).on("line", (line) => {
@@ -64,7 +66,7 @@ export async function start(
   const value = await Promise.race([
     ready,
     ended,
-    delay(READY_MS, `${name} did not get ready in ${READY_MS / 1000} s`, { ref: false }),
+    delay(READY_MS, `${name} was not ready within ${READY_MS / 1000} s`, { ref: false }),
   ]);
   if (typeof value === "string") {
     await stop();
@@ -73,7 +75,7 @@ export async function start(
   return { process: child, ready: value, stop, ended };
 }
 
-/** A JSON object on a line of its own, as our processes report themselves ready. */
+/** Parses a line that contains a JSON object. The project's processes report in this form that they are ready. */
 export function jsonLine(line: string): Record<string, unknown> | undefined {
   if (!line.startsWith("{")) return undefined;
   try {

@@ -1,21 +1,21 @@
 import { type Api, asAdministrator } from "./api.ts";
 
-/** What the stand-in cloud says of itself when it is ready. */
-export interface StandInProvider {
+/** The addresses that the simulated cloud reports when it is ready. */
+export interface SimulatedProvider {
   controlUrl: string;
   oidc: { issuer: string; clientId: string; clientSecret: string };
 }
 
 type Protocol = "oidc" | "saml";
 
-/** As the service answers it; of the rest nothing is needed. */
+/** The members of the service's response that this file uses. */
 interface Configuration {
   providerType: Protocol;
   oidcIssuer: string | null;
   samlIdpEntityId: string | null;
 }
 
-/** The same app roles as in Entra's tokens, under the name that each protocol has for them. */
+/** The app roles of Entra's tokens, under the name that each protocol has for them. */
 const ROLES_CLAIM = { oidc: "roles", saml: "http://schemas.microsoft.com/ws/2008/06/identity/claims/role" };
 const ROLE_MAPPING = {
   "Lifecycle.Admin": "admin",
@@ -25,15 +25,15 @@ const ROLE_MAPPING = {
 };
 
 /**
- * Has the service sign people in with the stand-in cloud's identity provider, over its REST API as an administrator would.
- * What is configured already stays, unless it is this provider at another address or by the other protocol.
+ * Configures single sign-on with the identity provider of the simulated cloud, through the REST API. Keeps an existing
+ * configuration, except for this provider at another address or with the other protocol.
  *
- * @returns Lines that say how to try it.
+ * @returns Lines that tell the user how to sign in.
  */
 export async function configureSingleSignOn(
   base: string,
   administrator: { username: string; password: string },
-  provider: StandInProvider,
+  provider: SimulatedProvider,
   protocol: Protocol,
 ): Promise<string[]> {
   const api = await asAdministrator(base, administrator);
@@ -54,7 +54,7 @@ export async function configureSingleSignOn(
   ];
 }
 
-async function configure(api: Api, { oidc }: StandInProvider, protocol: Protocol): Promise<void> {
+async function configure(api: Api, { oidc }: SimulatedProvider, protocol: Protocol): Promise<void> {
   const same = {
     providerType: protocol,
     isEnabled: true,
@@ -71,8 +71,8 @@ async function configure(api: Api, { oidc }: StandInProvider, protocol: Protocol
   await api("PUT", "/auth/sso/config", { ...same, ...own });
 }
 
-/** The provider forgets the services registered with it when the stand-in cloud stops. */
-async function registerService(base: string, { controlUrl }: StandInProvider): Promise<void> {
+/** The provider loses its registered services when the simulated cloud stops. */
+async function registerService(base: string, { controlUrl }: SimulatedProvider): Promise<void> {
   const metadata = await (await fetch(`${base}/auth/sso/metadata`)).text();
   const body = JSON.stringify({ metadata });
   const answer = await fetch(`${controlUrl}/saml/service-providers`, { method: "PUT", body });

@@ -1,4 +1,4 @@
-/** The first row is the heading. Whole numbers stand at the right. */
+/** Prints a table. The first row is the heading, and whole numbers are right-aligned. */
 export function printTable(rows: string[][]): void {
   const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
   rows.forEach((row, index) => {

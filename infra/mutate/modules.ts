@@ -6,7 +6,7 @@ const FURTHER_TESTS: Record<string, string[]> = {
   access: ["test/http/access.test.ts", "test/sso/users.test.ts", "test/sso/oidc.test.ts"],
   compliance: ["test/governance/compliance.test.ts", "test/state"],
   discovery: ["test/governance/compliance.test.ts"],
-  http: ["test/docs/described.test.ts", "test/docs/openapi.test.ts"],
+  http: ["test/docs/descriptions.test.ts", "test/docs/openapi.test.ts"],
   inventory: [
     "test/state",
     "test/discovery/scan.test.ts",

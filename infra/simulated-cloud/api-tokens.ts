@@ -1,6 +1,6 @@
 import type { People } from "./idp/people.ts";
 import {
-  decoded,
+  decodeUnverified,
   hs256,
   type Members,
   publicJwk,
@@ -12,34 +12,39 @@ import {
 } from "./jwt.ts";
 import type { Principal, Tokens } from "./tokens.ts";
 
-/** The tenant of personal accounts, whose keys stand among those of every tenant's version 2 endpoint. */
+/**
+ * The tenant of personal Microsoft accounts. The version 2 key endpoint of every tenant also publishes the keys of this tenant.
+ */
 const PERSONAL_TENANT = "9188040d-6c67-4c5b-b112-36a304b66dad";
 
-/** A token to be made: one that the service must take, but for what is asked for. */
+/** A requested access token. Without further members the token is valid; each member changes one property. */
 export interface ApiTokenRequest {
   version?: 1 | 2;
-  /** Who asked for it, by the id in `idp/people.ts`; left out, an application. */
+  /** The signed-in person, by the ID in `idp/people.ts`. Default: the token is for an application. */
   person?: string;
-  /** Claims that are set; null leaves one out. */
+  /** Claims to set. Null removes a claim. */
   claims?: Members;
   header?: Members;
-  /** Left out, RS256 with the tenant's key. `foreignKey` has that key's id, `personalKey` is one of another tenant. */
+  /**
+   * Default: RS256 with the tenant's key. `foreignKey` signs with an unpublished key under the published key ID; `personalKey`
+   * signs with a key of another tenant.
+   */
   signature?: "none" | "foreignKey" | "personalKey" | "publicKeyHmac";
 }
 
 export interface ApiTokenOptions {
   tokens: Tokens;
   people: People;
-  /** The application id that the service is registered with as an API. */
+  /** The application ID of the service's API registration. */
   clientId: string;
   /** `https://login.localhost:port` */
   authority: string;
 }
 
 /**
- * Entra's access tokens for the service's own API: claims and their shapes as in
- * https://learn.microsoft.com/entra/identity-platform/access-token-claims-reference. Which version an application gets
- * is a setting of the API's registration (`accessTokenAcceptedVersion`), not of the endpoint it asked.
+ * Issues Entra access tokens for the service's own API. Claims:
+ * https://learn.microsoft.com/entra/identity-platform/access-token-claims-reference. The token version follows from the API
+ * registration (`accessTokenAcceptedVersion`), not from the endpoint that the client called.
  */
 export class ApiTokens {
   readonly #options: ApiTokenOptions;
@@ -51,7 +56,10 @@ export class ApiTokens {
     this.#options = options;
   }
 
-  /** @param roles the app roles that every application has from now on; without any, tokens are given all the same. */
+  /**
+   * Sets the app roles that every application has from now on. Applications without a role still get tokens.
+   * @param roles Values of app roles.
+   */
   register(version: 1 | 2, roles: readonly string[]): void {
     this.#version = version;
     this.#roles = roles;
@@ -61,7 +69,7 @@ export class ApiTokens {
     return audience === this.#options.clientId || audience === `api://${this.#options.clientId}`;
   }
 
-  /** What an application gets that asks with its secret or as a managed identity. */
+  /** Returns the token of an application that authenticates with a secret or as a managed identity. */
   issue(principal: Principal, audience: string): { token: string; claims: { exp: number } } {
     const claims = this.#applicationClaims(this.#version, principal, this.#roles);
     if (this.#version === 1) claims.aud = audience;
@@ -71,7 +79,7 @@ export class ApiTokens {
   async make({ version = 2, person, claims = {}, header = {}, signature }: ApiTokenRequest): Promise<string> {
     const { tokens, people } = this.#options;
     const somebody = person === undefined ? undefined : people.find(person);
-    if (person !== undefined && somebody === undefined) throw new Error(`Nobody has the id ${person}`);
+    if (person !== undefined && somebody === undefined) throw new Error(`Unknown person ${person}`);
     const application = {
       clientId: "b1a5e000-0000-4000-8000-000000000001",
       objectId: "b1a5e000-0000-4000-8000-000000000002",
@@ -80,13 +88,13 @@ export class ApiTokens {
     if (somebody !== undefined) {
       const { name, email, objectId, roles } = somebody;
       const named = version === 1 ? { upn: email, unique_name: email } : { preferred_username: email };
-      // The subject of a person differs for each application; that of an application is its object id.
+      // The `sub` of a person differs per application. The `sub` of an application is its object ID.
       Object.assign(correct, named, { name, oid: objectId, sub: `pairwise-${objectId}`, scp: "access_as_user", roles });
       Object.assign(correct, { idtyp: undefined });
     }
     const all = Object.entries({ ...correct, ...claims }).filter(([, value]) => value !== null && value !== undefined);
     const payload = Object.fromEntries(all);
-    const head = { ...decoded(tokens.sign({})).header, ...header };
+    const head = { ...decodeUnverified(tokens.sign({})).header, ...header };
     this.#others ??= await makeOthers(tokens.signingKey.id);
     switch (signature) {
       case "none":
@@ -102,7 +110,7 @@ export class ApiTokens {
     }
   }
 
-  /** The keys of one version: those of version 2 say which issuer may use them. */
+  /** Returns the published keys of one endpoint version. Version 2 adds the issuer that may use each key. */
   async jwks(version: 1 | 2): Promise<{ keys: Members[] }> {
     const { tokens, authority } = this.#options;
     if (version === 1) return { keys: tokens.jwks() };
@@ -121,7 +129,7 @@ export class ApiTokens {
     const iat = Math.floor(Date.now() / 1000);
     const times = { iat, nbf: iat, exp: iat + lifetimeSeconds };
     const same = { ...times, tid: tenantId, oid: objectId, sub: objectId, idtyp: "app" };
-    // Without a role the claim is left out, and the token given all the same.
+    // Entra omits the claim when the application has no role, and still issues the token.
     if (roles.length > 0) Object.assign(same, { roles });
     return version === 1
       ? {

@@ -3,7 +3,7 @@ import { signatureProblem } from "./hmac.ts";
 import { type Answer, type Incoming, jsonObject, type Operation, type Refusals, retryAfter } from "./http.ts";
 import { bearerToken, type Tokens, tokenProblem } from "./tokens.ts";
 
-/** What a token for App Configuration is for: the domain of the store, here as in Azure (`azconfig.io`). */
+/** Audience of App Configuration tokens: the domain of the store, as in Azure (`azconfig.io`). */
 export const CONFIGURATION_AUDIENCE = "https://azconfig.localhost";
 
 interface KeyValue {
@@ -17,19 +17,22 @@ interface KeyValue {
   etag: string;
 }
 
-/** Settings in one answer to a list. https://learn.microsoft.com/azure/azure-app-configuration/rest-api-key-value#pagination */
+/** Key-values per page of a list: https://learn.microsoft.com/azure/azure-app-configuration/rest-api-key-value#pagination */
 const PAGE = 100;
 const ITEM = "application/vnd.microsoft.appconfig.kv+json; charset=utf-8";
 const LIST = "application/vnd.microsoft.appconfig.kvset+json; charset=utf-8";
 const PROBLEM = "application/problem+json; charset=utf-8";
 
-/** The key-values of App Configuration. https://learn.microsoft.com/azure/azure-app-configuration/rest-api-key-value */
+/**
+ * Simulates the key-value API of Azure App Configuration:
+ * https://learn.microsoft.com/azure/azure-app-configuration/rest-api-key-value
+ */
 export class AppConfiguration {
   readonly #credential: string;
   readonly #key: Buffer;
   readonly #tokens: Tokens;
   readonly #pageSize: number;
-  /** By label and key. */
+  /** Key-values by label and key. */
   readonly #values = new Map<string, KeyValue>();
   readonly #syncId = randomBytes(6).toString("base64url");
   #sequence = 0;
@@ -41,7 +44,7 @@ export class AppConfiguration {
     this.#pageSize = pageSize;
   }
 
-  /** Sets a value behind the service's back; undefined removes it. */
+  /** Sets a value without a request, as another client would. Undefined removes the key-value. */
   set(key: string, value: string | undefined, label: string | null = null, contentType: string | null = null): void {
     if (value === undefined) this.#values.delete(place(key, label));
     else this.#store(key, label, value, contentType, {});
@@ -188,7 +191,7 @@ function item(value: KeyValue): Answer {
   return { status: 200, headers, body: value };
 }
 
-/** Query names ignore case here. */
+/** App Configuration ignores the case of query parameter names. */
 function parameter({ query }: Incoming, name: string): string | null {
   for (const [key, value] of query) if (key.toLowerCase() === name) return value;
   return null;
@@ -199,7 +202,7 @@ function labelIn(request: Incoming): string | null {
   return label === null || label === "" || label === "\0" ? null : label;
 }
 
-/** A filter is a name, a beginning with `*`, or several of these with commas between. */
+/** Returns whether a name matches a filter: a name, a prefix that ends with `*`, or several of these separated by commas. */
 function matches(text: string, filter: string): boolean {
   return filter
     .split(/(?<!\\),/)
@@ -207,7 +210,7 @@ function matches(text: string, filter: string): boolean {
     .some((part) => (part.endsWith("*") ? text.startsWith(part.slice(0, -1)) : text === part));
 }
 
-/** The answer when If-Match or If-None-Match forbids to go on. */
+/** Returns the response when If-Match or If-None-Match fails. Undefined when the request may continue. */
 function unmet(found: KeyValue | undefined, { headers }: Incoming, status: 304 | 412): Answer | undefined {
   const fits = (wanted: string) => found !== undefined && (wanted === "*" || wanted.replaceAll('"', "") === found.etag);
   const { "if-match": match, "if-none-match": noneMatch } = headers;

@@ -1,17 +1,17 @@
 import type { Incoming, Operation } from "./http.ts";
-import type { Resources } from "./resources/resources.ts";
 import { bearerToken } from "./tokens.ts";
+import type { VaultStore } from "./vaults/vault-store.ts";
 
-/** A role on a scope, as far as it matters here: what it allows there. */
+/** A role assignment: the actions that a role allows at a scope. */
 export interface Assignment {
-  /** A subscription's or a resource's id. */
+  /** ID of a subscription or a resource. */
   scope: string;
-  /** May hold `*`: https://learn.microsoft.com/azure/role-based-access-control/role-definitions */
+  /** Actions, with `*` as wildcard: https://learn.microsoft.com/azure/role-based-access-control/role-definitions */
   actions: readonly string[];
   dataActions: readonly string[];
 }
 
-/** The ids of the two resources that no subscription lists. */
+/** IDs of the two resources that no subscription lists. */
 export const MAIL_RESOURCE = "/subscriptions/stand-in/providers/Microsoft.Communication/communicationServices/acme";
 export const CONFIGURATION_RESOURCE =
   "/subscriptions/stand-in/providers/Microsoft.AppConfiguration/configurationStores/acme";
@@ -19,7 +19,7 @@ export const CONFIGURATION_RESOURCE =
 const SECRETS = "Microsoft.KeyVault/vaults/secrets";
 const [KEYS, CERTIFICATES] = ["Microsoft.KeyVault/vaults/keys/read", "Microsoft.KeyVault/vaults/certificates/read"];
 
-/** https://learn.microsoft.com/azure/role-based-access-control/permissions, by operation. */
+/** The required action of each operation: https://learn.microsoft.com/azure/role-based-access-control/permissions */
 const ACTIONS: Record<string, string> = {
   "arm.getSubscription": "Microsoft.Resources/subscriptions/read",
   "arm.listLocations": "Microsoft.Resources/subscriptions/locations/read",
@@ -55,15 +55,18 @@ const DATA_ACTIONS: Record<string, string> = {
   "appconfiguration.get": "Microsoft.AppConfiguration/configurationStores/keyValues/read",
 };
 
-/** What a role must allow for an operation of the resource manager; undefined where nothing is asked. */
+/** Returns the action that a role must allow for an operation of Azure Resource Manager. Undefined if none is required. */
 export const actionOf = (operation: string): string | undefined => ACTIONS[operation];
 
-/** Who may do what, by role assignments. Without any, everything is allowed that the company does not deny. */
+/**
+ * Evaluates role assignments. Until role assignments are set, everything is allowed that the company's declaration does not
+ * deny.
+ */
 export class Authorization {
-  readonly #resources: Resources;
+  readonly #resources: VaultStore;
   #assignments: readonly Assignment[] | undefined;
 
-  constructor(resources: Resources) {
+  constructor(resources: VaultStore) {
     this.#resources = resources;
   }
 
@@ -71,24 +74,24 @@ export class Authorization {
     this.#assignments = assignments;
   }
 
-  /** A subscription is listed for whoever has a role on it or on something in it. */
-  sees(subscriptionId: string): boolean {
+  /** Returns whether a subscription appears in the list: the caller has a role at the subscription or at something in it. */
+  canSeeSubscription(subscriptionId: string): boolean {
     const scope = `/subscriptions/${subscriptionId}`.toLowerCase();
     return this.#assignments?.some((one) => within(one.scope.toLowerCase(), scope)) ?? true;
   }
 
-  /** Whether anything was said of who may do what. */
+  /** Whether role assignments are evaluated. */
   get restricted(): boolean {
     return this.#assignments !== undefined;
   }
 
-  /** Whether a role allows an action on a resource. */
+  /** Returns whether a role allows an action on a resource. */
   allows(scope: string, action: string): boolean {
     const id = scope.toLowerCase();
     return this.#assignments?.some((one) => within(id, one.scope.toLowerCase()) && allows(one.actions, action)) ?? true;
   }
 
-  /** Roles are asked about tokens alone: a key opens everything. */
+  /** Role assignments apply to tokens only. An access key allows everything. */
   refuses(request: Incoming, operation: Operation): boolean {
     if (this.#assignments === undefined || operation.anonymous) return false;
     if (bearerToken(request.headers.authorization) === undefined) return false;

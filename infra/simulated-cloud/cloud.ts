@@ -1,3 +1,5 @@
+// Starts the simulated cloud: creates its services and listens on its ports.
+
 import { cpSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer as createHttpServer, type RequestListener, type Server } from "node:http";
 import { createServer as createTlsServer } from "node:https";
@@ -9,11 +11,11 @@ import { AppConfiguration, CONFIGURATION_AUDIENCE } from "./app-configuration.ts
 import { ConfigurationStores } from "./arm/configuration-stores.ts";
 import { Consumers, ConsumersControl } from "./arm/consumers.ts";
 import { Operations } from "./arm/operations.ts";
-import { ArmStore } from "./arm/store.ts";
-import { arm } from "./arm.ts";
+import { arm } from "./arm/resource-manager.ts";
+import { ArmStore } from "./arm/resource-store.ts";
 import { Authorization } from "./authorization.ts";
 import { CloudClock } from "./clock.ts";
-import { type CompanyChoice, chosenCompany, companyNamed } from "./company/load.ts";
+import { type CompanyChoice, companyFromArgument, resolveCompany } from "./company/load-company.ts";
 import { Control } from "./control.ts";
 import { controlApi } from "./control-api.ts";
 import { type CloudState, DataFolder } from "./data-folder.ts";
@@ -25,9 +27,9 @@ import { Faults } from "./faults.ts";
 import { Directory, isDirectoryChange } from "./graph/directory.ts";
 import { DirectoryControl } from "./graph/directory-control.ts";
 import { graph } from "./graph/graph.ts";
-import { Targets } from "./graph/targets.ts";
 import { Tenants } from "./graph/tenants.ts";
 import { TenantsControl } from "./graph/tenants-control.ts";
+import { Targets } from "./graph/watched-secrets.ts";
 import type { Incoming, Service } from "./http.ts";
 import { readRequest, send } from "./http.ts";
 import { type OidcClient, OidcProvider } from "./idp/oidc.ts";
@@ -36,85 +38,86 @@ import { SamlProvider } from "./idp/saml.ts";
 import { identityProviders } from "./idp/server.ts";
 import { PagerDuty } from "./incidents/pagerduty.ts";
 import { ServiceNow } from "./incidents/servicenow.ts";
-import { keyVault } from "./key-vault.ts";
-import { Ledger } from "./ledger.ts";
+import { keyVault } from "./key-vault/key-vault.ts";
 import { logAnalytics } from "./logs/log-analytics.ts";
 import { Workspaces } from "./logs/workspaces.ts";
 import { MAIL_AUDIENCE, MAIL_DOMAIN, Mails } from "./mail.ts";
 import { managedIdentityToken } from "./managed-identity.ts";
 import { Providers } from "./providers/providers.ts";
-import { CertificateMaker } from "./resources/certificates.ts";
-import { guidFrom } from "./resources/identifiers.ts";
-import { Resources } from "./resources/resources.ts";
-import type { Vault } from "./resources/vault.ts";
+import { RequestLog } from "./request-log.ts";
 import { type Listening, listener } from "./server.ts";
 import { serverCertificate } from "./tls.ts";
 import { Tokens } from "./tokens.ts";
-import { Sinks } from "./webhook-sink.ts";
+import { CertificateMaker } from "./vaults/certificates.ts";
+import { guidFrom } from "./vaults/identifiers.ts";
+import type { Vault } from "./vaults/vault.ts";
+import { VaultStore } from "./vaults/vault-store.ts";
+import { WebhookSinks } from "./webhook-sink.ts";
 
 const SUFFIX = "vault.localhost";
-/** The service's own vault exists in every company, and is listed only where the company names it. */
+/** Every company has the service's own vault. Lists contain it only if the company declares it. */
 const SERVICE_VAULT = "kv-lifecycle-service";
 const CONFIGURATION_CREDENTIAL = "stand-in";
 
 export interface CloudOptions {
-  /** Folder that keeps everything over restarts. Left out, a temporary one that goes with the cloud. */
+  /** Folder that stores the cloud's state across restarts. Default: a temporary folder that is deleted when the cloud stops. */
   data?: string;
-  /** What a temporary folder begins with: a folder that `makeKeys` made. Left out, new keys, which cost a quarter of a second. */
+  /** Initial content of a temporary folder: a folder that `makeKeys` created. Default: new keys, which take 250 ms. */
   keys?: string;
-  /** A company or its size, or the name of one as on the command line. Left out: as last time, else `acme`. */
+  /** A company, a size, or a name as on the command line. Default: the company of the last start, else `acme`. */
   company?: CompanyChoice | string;
   seed?: number;
-  /** Ports; left out, those of the last start if they are free, else any. */
+  /** Ports to listen on. Default: the ports of the last start if they are free, else any free port. */
   port?: number;
   controlPort?: number;
-  /** Default 3600. */
+  /** Lifetime of tokens in seconds. Default 3600. */
   tokenLifetimeSeconds?: number;
-  /** Entries on a page of the resource manager, 100 of each by default. */
+  /** Entries per page of lists of Azure Resource Manager. Default 100. */
   pageSizes?: { subscriptions?: number; vaults?: number };
 }
 
 export interface Cloud {
-  /** What a process needs in its environment to live in this cloud, and nothing else. */
+  /** The environment variables that a process needs to use this cloud. */
   environment: Record<string, string>;
   controlUrl: string;
   control: Control;
-  /** TLS handshakes so far by host; to be emptied. */
+  /** Number of TLS handshakes since the last `clear()`, by host. */
   handshakes: Map<string, number>;
-  /** An application with a secret, for credentials other than the managed identity. */
+  /** An application with a secret, for clients that do not use the managed identity. */
   app: AppRegistration & { tenantId: string };
-  /** The ids of the Log Analytics workspaces, for LOG_ANALYTICS_WORKSPACE_IDS. */
+  /** The IDs of the Log Analytics workspaces, for LOG_ANALYTICS_WORKSPACE_IDS. */
   workspaceIds: string[];
-  /** The company's identity provider: its issuer, and the service as it is registered there. */
+  /** The OIDC provider of the company: its issuer, and the service's client registration. */
   oidc: { issuer: string } & OidcClient;
-  /** The company's identity provider for SAML: everything a service must know of it is in its metadata. */
+  /** The SAML provider of the company. Its metadata contains everything that the service needs. */
   saml: { metadata(): string };
   stop(): Promise<void>;
 }
 
-/** Makes the keys and certificates that several clouds may share, as one that is started again has those of before. */
+/** Creates keys and certificates in a folder that several clouds can start with. */
 export function makeKeys(folder: string): void {
   new DataFolder(folder).signingKey();
   serverCertificate(folder);
 }
 
 /**
- * Starts a cloud on this machine that speaks the wire protocols of Entra, the resource manager, Microsoft Graph, Key Vault, Communication
- * Services e-mail, App Configuration and Azure DevOps over TLS, all on one port under names that end in `.localhost`; and on a second,
- * plain port the managed identity endpoint, webhook sinks, PagerDuty, ServiceNow and the control API; on a third the company's identity provider; and on a
- * fourth the API server of a Kubernetes cluster.
+ * Starts a simulated cloud in this process. Port 1 speaks TLS under names that end in `.localhost`: Entra, Azure Resource
+ * Manager, Microsoft Graph, Key Vault, Communication Services e-mail, App Configuration, Azure DevOps and the other clouds that
+ * secrets are synced to. Port 2 is plain HTTP: the managed identity endpoint, webhook sinks, PagerDuty, ServiceNow and the
+ * control API. Port 3 is the company's identity provider, port 4 the API server of a Kubernetes cluster.
+ * @returns the running cloud, with the environment variables for its clients and its control operations
  */
 export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   const temporary = options.data === undefined ? mkdtempSync(join(tmpdir(), "stand-in-cloud-")) : undefined;
   if (temporary !== undefined && options.keys !== undefined) cpSync(options.keys, temporary, { recursive: true });
   const folder = new DataFolder(options.data ?? temporary!);
-  const named = typeof options.company === "string" ? companyNamed(options.company) : options.company;
+  const named = typeof options.company === "string" ? companyFromArgument(options.company) : options.company;
   const state = folder.state(named, options.seed);
   const signingKey = folder.signingKey();
   const certificate = serverCertificate(folder.path);
 
-  const [company, clock, changes] = [chosenCompany(state.company, state.seed), new CloudClock(), folder.changes()];
-  const resources = new Resources(company, state.base, clock);
+  const [company, clock, changes] = [resolveCompany(state.company, state.seed), new CloudClock(), folder.changes()];
+  const resources = new VaultStore(company, state.base, clock);
   if (resources.vault(SERVICE_VAULT) === undefined) resources.addUnlisted({ name: SERVICE_VAULT });
   resources.restore(
     changes.filter((change) => !isDirectoryChange(change)),
@@ -127,7 +130,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     service: [state.identity, state.app],
   });
   directory.restore(changes.filter(isDirectoryChange), folder.writeChange);
-  const [faults, ledger, sinks] = [new Faults(), new Ledger(), new Sinks()];
+  const [faults, ledger, sinks] = [new Faults(), new RequestLog(), new WebhookSinks()];
   const workspaces = new Workspaces(clock);
   const [pagerDuty, serviceNow] = [new PagerDuty(), new ServiceNow()];
   const authorization = new Authorization(resources);
@@ -143,13 +146,14 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   let identityProvider: RequestListener = (_message, response) => response.destroy();
   const third = createHttpServer((message, response) => identityProvider(message, response));
   state.identityProviderPort = await listen(third, undefined, state.identityProviderPort);
-  // By address, where the service is reached by name: two sites, as a company and its identity provider are.
+  // The identity provider uses the IP address and the service uses the name: they are two sites for a browser, like a company
+  // and its identity provider.
   const issuer = `http://127.0.0.1:${state.identityProviderPort}`;
   const oidc = new OidcProvider(issuer, state.oidcClient, people);
   const saml = new SamlProvider(issuer, people, signingKey);
   identityProvider = identityProviders({ oidc, saml, faults, ledger });
 
-  // The services' own addresses hold the port, which is known only once the server listens.
+  // The URLs contain the port, which is known only after the server listens.
   let services: Record<string, Service> = {};
   const listening: Listening = {
     authorization,
@@ -203,8 +207,8 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   resources.beforeChange = () => consumers.settle();
   resources.changed = (change) => events.changed(change);
   resources.secretChanged = (vault, name) => {
-    targets.noticed(vault, name);
-    consumers.timedReaders.changed(vault, name);
+    targets.secretChanged(vault, name);
+    consumers.timedReaders.secretChanged(vault, name);
   };
   resources.secretRead = (vault, name, version, objectId) => {
     const id = `${vaultUri(vault)}secrets/${name}/${version}`;
@@ -369,13 +373,17 @@ function environment(
     ALERT_SENDER_ADDRESS: `alerts@${MAIL_DOMAIN}`,
     APP_CONFIGURATION_CONNECTION_STRING: `Endpoint=${origin("acme.azconfig.localhost")};Id=${CONFIGURATION_CREDENTIAL};Secret=${state.configurationKey}`,
     NODE_EXTRA_CA_CERTS: authorityPath,
-    NODE_OPTIONS: `--import=${new URL("../local/loopback-names.mjs", import.meta.url).href}`,
+    NODE_OPTIONS: `--import=${new URL("./loopback-names.mjs", import.meta.url).href}`,
   };
 }
 
-/** Listens on the port asked for; else on the last one if it is still free; else on any. @returns the port */
+/**
+ * Listens on the requested port, else on the last port if it is free, else on any free port.
+ * @returns the port
+ */
 async function listen(server: Server, wanted: number | undefined, last: number): Promise<number> {
-  // Azure keeps idle connections for minutes; Node's five seconds would cut clients off between two requests.
+  // Azure keeps idle connections open for minutes. Node's default of 5 seconds would close a client's connection between two
+  // requests.
   server.keepAliveTimeout = 120_000;
   const attempt = (port: number) =>
     new Promise<number>((resolve, reject) => {

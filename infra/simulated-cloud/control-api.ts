@@ -14,7 +14,7 @@ import type { LogEvent, Workspace, Workspaces } from "./logs/workspaces.ts";
 type Body = Record<string, unknown>;
 
 /**
- * The control operations over HTTP, on the loopback port that also has the identity endpoint:
+ * Serves the control operations over HTTP, on the loopback port that also serves the managed identity endpoint:
  *
  *     GET    /control/counts                      DELETE /control/counts
  *     GET    /control/requests?operation=&host=&vault=&resource=&limit=
@@ -25,26 +25,26 @@ type Body = Record<string, unknown>;
  *     GET    /control/vaults                      PATCH  /control/vaults/VAULT   DELETE /control/vaults/VAULT
  *     GET    /control/vaults/VAULT/KIND           POST   /control/vaults/VAULT/KIND   (KIND: secrets, keys, certificates)
  *     PATCH  /control/vaults/VAULT/KIND/NAME      DELETE /control/vaults/VAULT/KIND/NAME
- *     POST   /control/vaults/VAULT/KIND/NAME      {"event": "NearExpiry"}, or Expired, to be sent
+ *     POST   /control/vaults/VAULT/KIND/NAME      {"event": "NearExpiry"} or "Expired": sends the event
  *     GET    /control/events                      PUT    /control/events     an `EventDelivery`   DELETE /control/events
  *     GET    /control/mails                       DELETE /control/mails
  *     GET    /control/sink/NAME                   DELETE /control/sink/NAME
  *     GET    /control/pagerduty                   events and alerts
  *     GET    /control/servicenow                  incidents
  *     PUT    /control/app-configuration/KEY       {"value": "…"}, or null to remove it
- *     GET    /control/providers                   what the service is configured with for each sync provider
+ *     GET    /control/providers                   the service's configuration for each sync provider
  *     GET    /control/logs                        the Log Analytics workspaces
- *     PATCH  /control/logs/NAME                   {"delayMilliseconds": 3600000, "volume": null} members of `Workspace`
+ *     PATCH  /control/logs/NAME                   members of `Workspace`, such as {"delayMilliseconds": 3600000}
  *     POST   /control/logs/NAME/events            a `LogEvent`
  *     GET    /control/people                      PATCH  /control/people/ID
- *     GET    /control/oidc                        PUT    /control/oidc       {"mode": "…"}, of idp/oidc-modes.ts
+ *     GET    /control/oidc                        PUT    /control/oidc       {"mode": "…"}, see idp/oidc-modes.ts
  *     POST   /control/oidc/roll-keys
- *     GET    /control/saml                        PUT    /control/saml       {"mode": "…"}, of idp/saml-modes.ts
+ *     GET    /control/saml                        PUT    /control/saml       {"mode": "…"}, see idp/saml-modes.ts
  *     POST   /control/saml/roll-keys
  *     PUT    /control/saml/service-providers      {"metadata": "<EntityDescriptor …"}, registers or replaces the service provider
  *     POST   /control/entra/roll-keys
- *     PUT    /control/entra/api                   {"version": 2, "roles": ["Lifecycle.User"]} of applications
- *     POST   /control/entra/api-tokens            an `ApiTokenRequest`, answered with the token
+ *     PUT    /control/entra/api                   {"version": 2, "roles": ["Lifecycle.User"]}: token version and app roles
+ *     POST   /control/entra/api-tokens            an `ApiTokenRequest`; returns the token
  *     GET    /control/clock                       POST   /control/clock      {"moveMilliseconds": 1000}
  *     GET    /control/graph                       PUT    /control/graph      members of `DirectorySettings`
  *     POST   /control/graph/forget-delta-links
@@ -53,19 +53,22 @@ type Body = Record<string, unknown>;
  *     GET    /control/applications/ID/secrets     POST   /control/applications/ID/secrets   {"name": "…", "expiresInDays": 1}
  *     PATCH  /control/applications/ID/secrets/KEY {"expiresInDays": -1}   DELETE /control/applications/ID/secrets/KEY
  *     POST   /control/applications/ID/signs-in    {"value": "…"}
- *     GET    /control/tenants                     the company's other tenants, with what the service signs in with there
+ *     GET    /control/tenants                     the company's other tenants, with the service's registration
  *     PATCH  /control/tenants/ID                  {"type": "…", "domain": "…", "keySets": [], "identityProviders": []}
  *     GET    /control/tenants/ID/graph            PUT    /control/tenants/ID/graph   members of `DirectorySettings`
- *     …      /control/tenants/ID/applications/…   as of the service's own tenant
+ *     …      /control/tenants/ID/applications/…   as for the service's own tenant
  *     POST   /control/targets                     {"appId": "…", "vault": "…", "secret": "…"}
  *     GET    /control/targets/gaps
  *
  *     GET    /control/devops                      PUT    /control/devops     {"tokenMode": "page203", "slowed": {"seconds": 1, "times": 1}, "members": []}
- *     PATCH  /control/devops/groups/NAME          {"variable": "…", "value": "…"}, as somebody else; null removes it
+ *     PATCH  /control/devops/groups/NAME          {"variable": "…", "value": "…"}, as another client; null removes it
  *
- *     …      /control/resources/…                 what the company has beside vaults: see arm/control-api.ts
+ *     …      /control/resources/…                 resources other than vaults: see arm/control-api.ts
  *
- * Bodies are the types of `company/company.ts`, `event-grid.ts`, `faults.ts`, `idp/people.ts`, `api-tokens.ts` and `resources/resources.ts`. @throws {Error} with what is wrong.
+ * Request bodies are types of `company/company.ts`, `event-grid.ts`, `faults.ts`, `idp/people.ts`, `api-tokens.ts` and
+ * `vaults/vault-store.ts`.
+ *
+ * @throws {Error} if the request is invalid. The server returns the message with status 400.
  */
 export function controlApi(control: Control, request: Incoming): Answer | Promise<Answer> {
   const [, area = "", ...rest] = request.segments;
@@ -186,7 +189,7 @@ function oidc(control: Control, method: string, part: string | undefined, { mode
     return ok({ rolled: true });
   }
   if (method === "PUT") {
-    if (typeof mode !== "string" || !isOidcMode(mode)) throw new Error(`No mode ${mode}`);
+    if (typeof mode !== "string" || !isOidcMode(mode)) throw new Error(`Unknown mode ${mode}`);
     control.setOidcMode(mode);
   }
   return ok({ mode: control.oidcMode() });
@@ -205,7 +208,7 @@ async function saml(
   if (part === "service-providers")
     return ok({ registered: await control.registerSamlServiceProvider(String(metadata)) });
   if (method === "PUT") {
-    if (typeof mode !== "string" || !isSamlMode(mode)) throw new Error(`No mode ${mode}`);
+    if (typeof mode !== "string" || !isSamlMode(mode)) throw new Error(`Unknown mode ${mode}`);
     control.setSamlMode(mode);
   }
   return ok({ mode: control.samlMode() });
@@ -292,7 +295,7 @@ function vaults(control: Control, method: string, [vault, kind, name]: string[],
   if (name !== undefined) {
     if (method === "POST") {
       const event = EXPIRY_EVENTS.find((one) => one === body.event);
-      if (event === undefined) throw new Error(`No event ${body.event}`);
+      if (event === undefined) throw new Error(`Unknown event ${body.event}`);
       control.sendExpiry(vault, kind, name, event);
       return ok({ sent: true });
     }

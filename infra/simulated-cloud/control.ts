@@ -23,22 +23,22 @@ import type { SamlProvider } from "./idp/saml.ts";
 import type { SamlModeName } from "./idp/saml-modes.ts";
 import type { PagerDuty } from "./incidents/pagerduty.ts";
 import type { ServiceNow } from "./incidents/servicenow.ts";
-import type { Ledger, LoggedRequest } from "./ledger.ts";
 import type { Workspaces } from "./logs/workspaces.ts";
-import type { KeptMail, Mails } from "./mail.ts";
+import type { Mails, StoredMail } from "./mail.ts";
 import type { Providers } from "./providers/providers.ts";
-import { current, type Version } from "./resources/items.ts";
-import type { ItemChange, Resources } from "./resources/resources.ts";
+import type { LoggedRequest, RequestLog } from "./request-log.ts";
 import type { Tokens } from "./tokens.ts";
-import type { Sinks, SunkRequest } from "./webhook-sink.ts";
+import { current, type Version } from "./vaults/items.ts";
+import type { ItemChange, VaultStore } from "./vaults/vault-store.ts";
+import type { ReceivedRequest, WebhookSinks } from "./webhook-sink.ts";
 
 export interface ControlParts {
   devops: Devops;
-  resources: Resources;
+  resources: VaultStore;
   faults: Faults;
-  ledger: Ledger;
+  ledger: RequestLog;
   mails: Mails;
-  sinks: Sinks;
+  sinks: WebhookSinks;
   pagerDuty: PagerDuty;
   serviceNow: ServiceNow;
   appConfiguration: AppConfiguration;
@@ -57,7 +57,7 @@ export interface ControlParts {
   workspaces: Workspaces;
 }
 
-/** A vault as the control API counts it; `managed` secrets and keys are not among the numbers. */
+/** A vault with its number of objects. `managed` secrets and keys are not counted. */
 export interface VaultSummary {
   name: string;
   subscriptionId: string;
@@ -67,7 +67,7 @@ export interface VaultSummary {
   certificates: number;
 }
 
-/** One thing in a vault, without its value. */
+/** An object in a vault, without its value. */
 export interface ItemSummary {
   name: string;
   version: string;
@@ -80,20 +80,20 @@ export interface ItemSummary {
 }
 
 /**
- * What a test, or a person trying something out, can see and do behind the cloud's back. The same operations are served
- * over HTTP by `control-api.ts`.
+ * Control operations of the simulated cloud: read and change state that no client can, and set faults. `control-api.ts` offers
+ * the same operations over HTTP.
  */
 export class Control {
   readonly #parts: ControlParts;
 
-  /** The tenant's applications. */
+  /** Applications of the service's tenant. */
   readonly directory: DirectoryControl;
-  /** The organization of Azure DevOps. */
+  /** The Azure DevOps organization. */
   readonly devops: Devops;
 
-  /** The company's resources beside its vaults. */
+  /** The company's resources other than vaults. */
   readonly consumers: ConsumersControl;
-  /** The company's other tenants. */
+  /** Other tenants of the company. */
   readonly tenants: TenantsControl;
 
   constructor(parts: ControlParts) {
@@ -104,37 +104,43 @@ export class Control {
     this.tenants = parts.tenants;
   }
 
-  /** ISO 8601. Of applications, their secrets and what is written to vaults; tokens go by the machine's time. */
+  /**
+   * The simulated time, ISO 8601. It applies to applications, their secrets and writes to vaults. Tokens use the machine's
+   * time.
+   */
   now(): string {
     return new Date(this.#parts.clock.now()).toISOString();
   }
 
-  /** Moves that time ahead. */
+  /** Moves the simulated time ahead. */
   moveClock(milliseconds: number): void {
     this.#parts.clock.move(milliseconds);
   }
 
-  /** Requests so far by operation, with `total`. */
+  /** Returns the number of requests by operation, with `total`. */
   counts(): Record<string, number> {
     return this.#parts.ledger.counts();
   }
 
-  /** Forgets counts and requests. */
+  /** Clears counts and recorded requests. */
   resetCounts(): void {
     this.#parts.ledger.reset();
   }
 
-  /** The latest requests, oldest first. */
-  requests(filter?: Parameters<Ledger["requests"]>[0]): LoggedRequest[] {
+  /** Returns the latest requests, oldest first. */
+  requests(filter?: Parameters<RequestLog["requests"]>[0]): LoggedRequest[] {
     return this.#parts.ledger.requests(filter);
   }
 
-  /** What reached `evil.localhost`, the host no client may be led to. */
+  /** Returns the requests that reached `evil.localhost`. Clients must never follow a link to this host. */
   foreignRequests(): LoggedRequest[] {
     return this.#parts.ledger.requests({ host: "evil.localhost" });
   }
 
-  /** @returns the fault's id */
+  /**
+   * Adds a fault.
+   * @returns the fault's ID
+   */
   addFault(fault: Fault): string {
     return this.#parts.faults.add(fault);
   }
@@ -168,10 +174,13 @@ export class Control {
     }));
   }
 
-  /** Everything of a kind in a vault. @throws {Error} when there is no such vault. */
+  /**
+   * Lists the objects of a kind in a vault.
+   * @throws {Error} if there is no such vault.
+   */
   items(vault: string, kind: AssetKind): ItemSummary[] {
     const owner = this.#parts.resources.vault(vault);
-    if (owner === undefined) throw new Error(`No vault ${vault}`);
+    if (owner === undefined) throw new Error(`Unknown vault ${vault}`);
     return [...owner.collections[kind]].map((item) => {
       const version = current<Version>(item as { name: string; versions: Version[] });
       const { id, enabled, created, updated, notBefore, expires, tags } = version;
@@ -188,30 +197,33 @@ export class Control {
     });
   }
 
-  /** The current value of a secret; undefined when there is none. */
+  /** Returns the current value of a secret. Undefined if there is none. */
   secretValue(vault: string, name: string): string | undefined {
     const secret = this.#parts.resources.vault(vault)?.collections.secrets.get(name);
     return secret === undefined ? undefined : current(secret).value;
   }
 
-  /** Adds a subscription, or changes its settings and adds the vaults and resources it names. @returns its id */
+  /**
+   * Adds a subscription, or changes its settings and adds the vaults and resources it declares.
+   * @returns its ID
+   */
   putSubscription(declared: CompanySubscription): string {
     const id = this.#parts.resources.putSubscription(declared);
     for (const resource of declared.resources ?? []) this.consumers.put(id, resource);
     return id;
   }
 
-  /** With all its vaults. */
+  /** Removes a subscription with all its vaults. */
   removeSubscription(id: string): boolean {
     return this.#parts.resources.removeSubscription(id);
   }
 
-  /** Adds a vault, or replaces it with all it holds. */
+  /** Adds a vault, or replaces it with its contents. */
   putVault(subscriptionId: string, declared: CompanyVault): void {
     this.#parts.resources.putVault(subscriptionId, declared);
   }
 
-  /** Changes settings of a vault and leaves its contents. */
+  /** Changes settings of a vault. Its contents stay. */
   changeVault(name: string, settings: Partial<Omit<CompanyVault, AssetKind | "generate" | "name">>): boolean {
     return this.#parts.resources.changeVault(name, settings);
   }
@@ -220,7 +232,7 @@ export class Control {
     return this.#parts.resources.removeVault(name);
   }
 
-  /** A new secret, or a new version of it; days are counted from now. */
+  /** Adds an object, or a new version of an existing object. Days count from now. */
   putSecret(vault: string, secret: CompanySecret): void {
     this.#parts.resources.put(vault, "secrets", secret);
   }
@@ -233,45 +245,48 @@ export class Control {
     this.#parts.resources.put(vault, "certificates", certificate);
   }
 
-  /** Changes the current version of a thing; false when there is none. */
+  /** Changes the current version of an object. Returns false if there is no such object. */
   change(vault: string, kind: AssetKind, name: string, change: ItemChange): boolean {
     return this.#parts.resources.change(vault, kind, name, change);
   }
 
-  /** Changes a key's rotation policy, which changes nothing in its list entry; undefined sets the default again. */
+  /** Changes a key's rotation policy. List entries do not change. Undefined restores the default. */
   setRotation(vault: string, key: string, rotation: CompanyKey["rotation"]): boolean {
     return this.#parts.resources.setRotation(vault, key, rotation);
   }
 
-  /** Changes what a certificate's policy does before it expires, which changes nothing in its list entry. */
+  /** Changes the action of a certificate's policy before expiry. List entries do not change. */
   setRenewal(vault: string, certificate: string, renewal: NonNullable<CompanyCertificate["renewal"]>): boolean {
     return this.#parts.resources.setRenewal(vault, certificate, renewal);
   }
 
-  /** For good, as if purged. */
+  /** Purges an object. */
   remove(vault: string, kind: AssetKind, name: string): boolean {
     return this.#parts.resources.remove(vault, kind, name);
   }
 
-  /** From now on Event Grid delivers the events of vaults and of the resource manager there; undefined: to nobody. */
+  /** Sets the queue to which Event Grid delivers the events of vaults and subscriptions. Undefined stops the delivery. */
   async deliverEvents(delivery: EventDelivery | undefined): Promise<void> {
     await this.#parts.events.deliver(delivery);
   }
 
-  /** Sends the event that something in a vault is about to expire, or has. @throws {Error} when there is no such thing. */
+  /**
+   * Sends the event that an object is about to expire or has expired.
+   * @throws {Error} if there is no such object.
+   */
   sendExpiry(vault: string, kind: AssetKind, name: string, event: ExpiryEvent): void {
     const owner = this.#parts.resources.vault(vault);
-    if (owner === undefined) throw new Error(`No vault ${vault}`);
+    if (owner === undefined) throw new Error(`Unknown vault ${vault}`);
     this.#parts.events.expiry(owner, kind, name, event);
   }
 
-  /** How many events were delivered, copies too, and how many could not be; waits for those under way. */
+  /** Returns the number of delivered events (with duplicates) and of failed deliveries. Waits for deliveries in progress. */
   async eventCounts(): Promise<{ delivered: number; lost: number }> {
     return await this.#parts.events.counts();
   }
 
-  /** Mails that were accepted, oldest first. */
-  mails(): KeptMail[] {
+  /** Returns the accepted mails, oldest first. */
+  mails(): StoredMail[] {
     return this.#parts.mails.list();
   }
 
@@ -279,23 +294,23 @@ export class Control {
     this.#parts.mails.clear();
   }
 
-  /** From now on tokens are good for what these roles allow and for nothing else; undefined: for everything again. */
+  /** Limits tokens to the actions that these roles allow. Undefined removes the limit. */
   allowOnly(assignments: readonly Assignment[] | undefined): void {
     this.#parts.authorization.allowOnly(assignments);
   }
 
-  /** The id of a vault as a scope; undefined when there is none. */
+  /** Returns a vault's resource ID, for use as a scope. Undefined if there is no such vault. */
   vaultId(name: string): string | undefined {
     return this.#parts.resources.vault(name)?.id;
   }
 
-  /** Sets a value in App Configuration; undefined removes it. */
+  /** Sets a value in App Configuration. Undefined removes it. */
   setConfiguration(key: string, value: string | undefined, label: string | null = null): void {
     this.#parts.appConfiguration.set(key, value, label);
   }
 
-  /** What was posted to `/sink/<name>`, oldest first. */
-  sunk(name: string): SunkRequest[] {
+  /** Returns the requests to `/sink/<name>`, oldest first. */
+  sunk(name: string): ReceivedRequest[] {
     return this.#parts.sinks.list(name);
   }
 
@@ -303,32 +318,32 @@ export class Control {
     this.#parts.sinks.clear(name);
   }
 
-  /** The Log Analytics workspaces, and what lies in them. */
+  /** The Log Analytics workspaces and their events. */
   get logs(): Workspaces {
     return this.#parts.workspaces;
   }
 
-  /** What PagerDuty got at `/pagerduty/v2/enqueue` on the control port. */
+  /** Returns the events and alerts that PagerDuty received at `/pagerduty/v2/enqueue` on the control port. */
   get pagerDuty(): PagerDuty {
     return this.#parts.pagerDuty;
   }
 
-  /** What a ServiceNow instance has, at `/servicenow` on the control port. */
+  /** Returns the incidents of the ServiceNow instance at `/servicenow` on the control port. */
   get serviceNow(): ServiceNow {
     return this.#parts.serviceNow;
   }
 
-  /** The other clouds that secrets are copied to. */
+  /** The providers that secrets are synced to. */
   get providers(): Providers {
     return this.#parts.providers;
   }
 
-  /** Who can sign in with the identity providers. */
+  /** The people who can sign in with the identity providers. */
   people(): Person[] {
     return this.#parts.people.list();
   }
 
-  /** False when there is nobody with that id. */
+  /** Changes a person. Returns false if the ID is unknown. */
   changePerson(id: string, change: Partial<Omit<Person, "id">>): boolean {
     return this.#parts.people.change(id, change);
   }
@@ -337,12 +352,12 @@ export class Control {
     return this.#parts.oidc.mode;
   }
 
-  /** From now on the OIDC provider makes this mistake; `correct`: none. */
+  /** Makes the OIDC provider misbehave in one way. `correct` ends the misbehavior. */
   setOidcMode(mode: OidcModeName): void {
     this.#parts.oidc.setMode(mode);
   }
 
-  /** From now on the OIDC provider signs with a new key and publishes that one alone. */
+  /** Makes the OIDC provider sign with a new key and publish only the new key. */
   rollOidcKeys(): void {
     this.#parts.oidc.rollKeys();
   }
@@ -351,32 +366,35 @@ export class Control {
     return this.#parts.saml.mode;
   }
 
-  /** From now on the SAML provider makes this mistake; `correct`: none. */
+  /** Makes the SAML provider misbehave in one way. `correct` ends the misbehavior. */
   setSamlMode(mode: SamlModeName): void {
     this.#parts.saml.setMode(mode);
   }
 
-  /** Registers a service provider with the SAML provider, or replaces it, by its metadata. @returns Its entity id. */
+  /**
+   * Registers a service provider with the SAML provider by its metadata, or replaces it.
+   * @returns its entity ID
+   */
   registerSamlServiceProvider(metadata: string): Promise<string> {
     return this.#parts.saml.register(metadata);
   }
 
-  /** From now on the SAML provider signs with a new key; its metadata has both certificates. */
+  /** Makes the SAML provider sign with a new key. Its metadata contains the old and the new certificate. */
   rollSamlKeys(): void {
     this.#parts.saml.rollKeys();
   }
 
-  /** From now on Entra signs with a new key. The one before it stays published, older ones don't. */
+  /** Makes Entra sign with a new key. Only the previous key stays published. */
   rollEntraKeys(): void {
     this.#parts.tokens.rollKeys();
   }
 
-  /** How the service is registered as an API: its tokens' version, and the app roles that applications have. */
+  /** Changes the service's API registration: the version of its tokens, and the app roles of applications. */
   registerApi(version: 1 | 2, roles: readonly string[]): void {
     this.#parts.api.register(version, roles);
   }
 
-  /** An access token of Entra for the service's API. */
+  /** Returns an Entra access token for the service's API. */
   async apiToken(request: ApiTokenRequest = {}): Promise<string> {
     return await this.#parts.api.make(request);
   }

@@ -1,43 +1,43 @@
 import { createPrivateKey, generateKeyPairSync, type KeyObject, randomBytes, randomUUID } from "node:crypto";
 import { appendFileSync, existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { CompanyChoice } from "./company/load.ts";
+import type { CompanyChoice } from "./company/load-company.ts";
 import type { AppRegistration } from "./entra.ts";
 import type { DirectoryChange } from "./graph/directory.ts";
 import type { OidcClient } from "./idp/oidc.ts";
 import { newProviderCredentials, type ProviderCredentials } from "./providers/providers.ts";
-import type { Change } from "./resources/resources.ts";
 import type { Principal } from "./tokens.ts";
+import type { Change } from "./vaults/vault-store.ts";
 
-/** What is decided at the first start and holds for every later one on the same folder. */
+/** State that is created at the first start and reused by every later start on the same folder. */
 export interface CloudState {
   company: CompanyChoice;
   seed: number;
-  /** Unix seconds: the moment the company's days are counted from. */
+  /** Unix seconds of the first start. The company's days count from this time. */
   base: number;
-  /** The ports it had last; taken again when they are free, since people and tables remember addresses. */
+  /** The ports of the last start. They are used again when they are free, because clients remember addresses. */
   port: number;
   controlPort: number;
   identityProviderPort: number;
   kubernetesPort: number;
-  /** The service, as it is registered with the identity provider. */
+  /** The service's client registration with the identity provider. */
   oidcClient: OidcClient;
   tenantId: string;
-  /** The service's own registration, as an API that others ask tokens for. */
+  /** The service's own API registration, which other applications request tokens for. */
   apiClientId: string;
   identity: Principal;
   app: AppRegistration;
   identityHeader: string;
-  /** Base64 access keys of the mail and the configuration service. */
+  /** Access keys of Communication Services and App Configuration, base64. */
   mailKey: string;
   configurationKey: string;
   providers: ProviderCredentials;
 }
 
 /**
- * The files of one stand-in cloud: `cloud.json` (its state), `signing-key.pem` (signs tokens and certificates),
- * `changes.jsonl` (what changed since the company was made), and the folder of mails. All hold secrets, if only of a
- * cloud that does not exist, so only their owner may read them.
+ * The files of one simulated cloud: `cloud.json` (state), `signing-key.pem` (signs tokens and certificates), `changes.jsonl`
+ * (changes since the company was created), and the folder of mails. The files contain secrets of the simulated cloud, so only
+ * their owner can read them.
  */
 export class DataFolder {
   readonly path: string;
@@ -51,9 +51,9 @@ export class DataFolder {
     this.#changes = join(path, "changes.jsonl");
   }
 
-  /** The state of the last start; another company or seed begins anew but keeps identities, keys and ports. */
+  /** Reads the state of the last start. Another company or seed resets the state except identities, keys and ports. */
   state(company: CompanyChoice | undefined, seed: number | undefined): CloudState {
-    // A folder of an earlier version lacks what was added since.
+    // A folder of an earlier version lacks members that were added later.
     const before = existsSync(this.#state)
       ? { ...newState(), ...(JSON.parse(readFileSync(this.#state, "utf8")) as CloudState) }
       : undefined;
@@ -67,7 +67,7 @@ export class DataFolder {
     return newState(company, seed);
   }
 
-  /** Written to a file beside it first, so that a start that is cut short leaves the old state or the new one. */
+  /** Writes a temporary file and renames it, so that an interrupted start leaves the old state or the new state. */
   keep(state: CloudState): void {
     writeFileSync(`${this.#state}.new`, JSON.stringify(state, null, 2), { mode: 0o600 });
     renameSync(`${this.#state}.new`, this.#state);
@@ -81,7 +81,7 @@ export class DataFolder {
     return privateKey;
   }
 
-  /** What was written down since the company was made. A last line that was cut off is left out. */
+  /** Reads the changes since the company was created. A truncated last line is skipped. */
   changes(): (Change | DirectoryChange)[] {
     if (!existsSync(this.#changes)) return [];
     const lines = readFileSync(this.#changes, "utf8").split("\n");

@@ -13,25 +13,25 @@ export interface AppRegistration extends Principal {
 
 export interface EntraOptions {
   tokens: Tokens;
-  /** Tokens for the service itself. */
+  /** Issues tokens for the service's API. */
   api: ApiTokens;
   /** `https://login.localhost:port` */
   origin: string;
-  /** Resources a token can be asked for, without a slash at the end. */
+  /** Resources that clients can request tokens for, without a trailing slash. */
   resources: readonly string[];
-  /** The only one of them that is asked for in other tenants. */
+  /** The only resource that clients can request in other tenants. */
   graph: string;
-  /** Applications of the service's own. */
+  /** The service's own applications. */
   apps: readonly AppRegistration[];
-  /** The service's own tenant first. */
+  /** All tenants. The service's own tenant is first. */
   tenants: Tenants;
-  /** Where sign-ins are logged. */
+  /** The workspaces that log sign-ins. */
   workspaces: Workspaces;
 }
 
 /**
- * Entra's token endpoint for applications with a secret, its discovery document and keys.
- * https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow; the error codes are those of
+ * Simulates Microsoft Entra ID: the token endpoint for applications with a secret, the discovery document and the keys.
+ * https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow; error codes:
  * https://learn.microsoft.com/entra/identity-platform/reference-error-codes
  */
 export function entra(options: EntraOptions): Service {
@@ -99,7 +99,7 @@ function token(
   }
   const clientId = form.get("client_id");
   if (!clientId) return missing("client_id");
-  const known = (isOwn ? apps.find((one) => one.clientId === clientId) : undefined) ?? directory.truth(clientId);
+  const known = (isOwn ? apps.find((one) => one.clientId === clientId) : undefined) ?? directory.currentState(clientId);
   if (known === undefined) {
     return failure(
       400,
@@ -172,7 +172,7 @@ function ownRefusal({ clientId, clientSecret }: AppRegistration, secret: string)
   return equal(secret, clientSecret) ? undefined : wrongSecret(clientId);
 }
 
-/** Why one of the tenant's applications may not sign in with a secret. */
+/** Returns why an application of the tenant can't sign in with a secret. Undefined if it can. */
 function refusal(directory: Directory, application: ApplicationRecord, secret: string): Answer | undefined {
   const { appId, displayName, signIn } = application;
   if (signIn === "none") {
@@ -196,7 +196,7 @@ function refusal(directory: Directory, application: ApplicationRecord, secret: s
     );
   }
   if (answer === 7000215) return wrongSecret(appId);
-  // Conditional Access looks at those alone who have shown who they are.
+  // Conditional Access is evaluated only after the client has authenticated.
   return signIn === "blocked" ? refusals.firewalled() : undefined;
 }
 

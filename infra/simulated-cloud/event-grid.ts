@@ -3,24 +3,26 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { QueueClient } from "@azure/storage-queue";
 import type { CloudClock } from "./clock.ts";
 import type { AssetKind } from "./company/company.ts";
-import { current, type Version } from "./resources/items.ts";
-import type { ResourceChange } from "./resources/resources.ts";
-import type { Vault } from "./resources/vault.ts";
+import { current, type Version } from "./vaults/items.ts";
+import type { Vault } from "./vaults/vault.ts";
+import type { ResourceChange } from "./vaults/vault-store.ts";
 
-/** Where the topics of the company's vaults and subscriptions deliver to. */
+/** Delivery of the events of the company's vaults and subscriptions. */
 export interface EventDelivery {
-  /** A storage account's. */
+  /** Connection string of a storage account. */
   connectionString: string;
   queue: string;
-  /** Default `EventGridSchema`. */
+  /** Schema of events. Default `EventGridSchema`. */
   schema?: "EventGridSchema" | "CloudEventSchemaV1_0";
-  /** Vaults that have a topic, by name; left out, all. */
+  /** Names of the vaults with a topic. Default: all. */
   vaults?: readonly string[];
-  /** Ids of subscriptions that have a topic for what the resource manager does; left out, all. */
+  /** IDs of the subscriptions with a topic for Azure Resource Manager events. Default: all. */
   subscriptions?: readonly string[];
-  /** How often each event is delivered: at least once, says the service. Default 1. */
+  /** Number of deliveries of each event. Event Grid guarantees at least one. Default 1. */
   copies?: number;
-  /** How late, in seconds: each copy by a number drawn between these two, so that they also come in another order. */
+  /**
+   * Minimum and maximum delay in seconds. Each copy has a random delay in this range, so that events also arrive out of order.
+   */
   delaySeconds?: readonly [number, number];
 }
 
@@ -28,7 +30,7 @@ export const EXPIRY_EVENTS = ["NearExpiry", "Expired"] as const;
 export type ExpiryEvent = (typeof EXPIRY_EVENTS)[number];
 
 const OBJECT_TYPES = { secrets: "Secret", keys: "Key", certificates: "Certificate" } as const;
-/** Before a delivery that failed is tried again; Event Grid's own waits are longer. */
+/** Delay before a failed delivery is retried. Event Grid waits longer. */
 const RETRY_MS = [100, 500, 2000];
 
 interface Event {
@@ -40,9 +42,9 @@ interface Event {
 }
 
 /**
- * Event Grid's system topics, as far as they end in a storage queue: one event a message, base64 of JSON, in either schema.
- * Sent of new versions in vaults, of what the control API says to expire, and of vaults that the resource manager wrote or
- * deleted. Nothing is sent of a secret that was deleted, as the service sends nothing then.
+ * Simulates Event Grid system topics that deliver to a storage queue: one event per message, base64 of JSON, in either schema.
+ * Sends events for new versions in vaults, for expiry events that a test requests, and for vaults that Azure Resource Manager
+ * wrote or deleted. Deleted secrets send no event, as in Azure.
  * https://learn.microsoft.com/azure/event-grid/event-schema-key-vault
  * https://learn.microsoft.com/azure/event-grid/event-schema-subscriptions
  */
@@ -62,7 +64,7 @@ export class EventGrid {
     this.#vaultUri = options.vaultUri;
   }
 
-  /** From now on events go there; undefined: to nobody. The queue is made if it is missing, as a deployment makes it. */
+  /** Sets the delivery target. Undefined stops the delivery. Creates a missing queue, as a deployment does. */
   async deliver(delivery: EventDelivery | undefined): Promise<void> {
     await this.settled();
     this.#delivery = delivery;
@@ -70,7 +72,7 @@ export class EventGrid {
     await this.#queue;
   }
 
-  /** What was delivered, copies too, and what could not be. Waits for what is under way. */
+  /** Returns the number of delivered events (with duplicates) and of failed deliveries. Waits for deliveries in progress. */
   async counts(): Promise<{ delivered: number; lost: number }> {
     await this.settled();
     return { delivered: this.#delivered, lost: this.#lost };
@@ -81,7 +83,7 @@ export class EventGrid {
     await Promise.all(this.#underWay);
   }
 
-  /** Told of each change of the company. */
+  /** Called for each change of the company. */
   changed(change: ResourceChange): void {
     switch (change.what) {
       case "version":
@@ -96,7 +98,7 @@ export class EventGrid {
     }
   }
 
-  /** An event about the end of something in a vault. */
+  /** Sends an event about the expiry of an object in a vault. */
   expiry(vault: Vault, kind: AssetKind, name: string, event: ExpiryEvent): void {
     const item = vault.collections[kind].get(name);
     if (item === undefined) throw new Error(`No ${name} among the ${kind} of ${vault.name}`);
@@ -159,7 +161,7 @@ export class EventGrid {
     }
   }
 
-  /** Never throws: what can't be delivered is lost, and counted. */
+  /** Delivers an event. Never throws: a failed delivery is counted, and its event is lost. */
   async #put(queue: Promise<QueueClient>, message: string, visibilityTimeout: number): Promise<void> {
     for (const wait of [...RETRY_MS, undefined]) {
       try {
@@ -181,7 +183,7 @@ async function queueOf({ connectionString, queue }: EventDelivery): Promise<Queu
   return client;
 }
 
-/** https://learn.microsoft.com/azure/event-grid/event-schema and …/cloud-event-schema */
+/** Formats an event: https://learn.microsoft.com/azure/event-grid/event-schema and …/cloud-event-schema */
 function written({ type, source, subject, data, dataVersion }: Event, schema: EventDelivery["schema"], time: string) {
   const id = randomUUID();
   if (schema === "CloudEventSchemaV1_0") return { id, source, subject, type, time, data, specversion: "1.0" };

@@ -1,71 +1,75 @@
+// Faults: responses that differ from the normal ones, for requests that match.
+
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Answer, Incoming, Operation } from "./http.ts";
 
-/** Which requests a fault is for: those that fit every member it names. None fits all. */
+/**
+ * The requests that a fault applies to. A request must match every given member. Without members a fault matches every request.
+ */
 interface FaultMatch {
   host?: string;
-  /** Such as `keyvault.listSecrets`, or a beginning such as `keyvault.*`. */
+  /** An operation such as `keyvault.listSecrets`, or a prefix such as `keyvault.*`. */
   operation?: string;
   vault?: string;
   subscription?: string;
-  /** The id of a resource of the resource manager other than a vault. */
+  /** ID of a resource other than a vault. */
   resource?: string;
-  /** A secret's, key's, certificate's or setting's name, or the name of a webhook sink. */
+  /** Name of a secret, key, certificate or setting, or of a webhook sink. */
   item?: string;
 }
 
 export type FaultAction =
-  /** Wait, then go on: to the next fault that fits, or to the true answer. */
+  /** Waits, then continues with the next matching fault or the normal response. */
   | { kind: "latency"; milliseconds: number }
-  /** 429, with the header `Retry-After` only when it is given. */
+  /** 429, with the header `Retry-After` only if it is given. */
   | { kind: "throttle"; retryAfterSeconds?: number }
-  /** 403: no permission. */
+  /** 403: missing permission. */
   | { kind: "deny" }
-  /** 403: the address is not let in. */
+  /** 403: the firewall blocks the client's address. */
   | { kind: "firewall" }
-  /** What only this service says, by the name in its `refusals.named`. */
+  /** An error that only this service has, by its name in the service's `refusals.named`. */
   | { kind: "refuse"; as: string }
-  /** 500, 502, 503 or 504, or any other status. */
+  /** 500, 502, 503, 504 or any other status. */
   | { kind: "fail"; status: number }
-  /** No answer at all, until the client gives up. */
+  /** No response. The connection stays open until the client gives up. */
   | { kind: "hang" }
-  /** The operation is done, then no answer at all. */
+  /** Runs the operation, then sends no response. */
   | { kind: "hangAfter" }
-  /** The connection ends before anything is done; clients see a reset. */
+  /** Closes the connection before the operation runs. Clients see a connection reset. */
   | { kind: "reset" }
-  /** 101 to a request that asked for no other protocol, and nothing after it. */
+  /** 101 to a request that did not ask to switch protocols, and nothing after it. */
   | { kind: "switchProtocols" }
-  /** The operation is done, then the connection ends without an answer: the client can't know. */
+  /** Runs the operation, then closes the connection without a response, so that the client does not know the outcome. */
   | { kind: "loseAnswer" }
-  /** The operation is done, and the connection ends half-way through the answer's body. */
+  /** Runs the operation, then closes the connection in the middle of the response body. */
   | { kind: "cutAnswer" }
-  /** The operation is done, and the answer is 500 or 503 all the same. */
+  /** Runs the operation, then returns 500 or 503. */
   | { kind: "failAfter"; status: number }
-  /** 200 with a page that is not JSON, JSON that stops half-way, or JSON of another shape. */
+  /** 200 with a page that is not JSON, truncated JSON, or JSON of another shape. */
   | { kind: "garbage"; as: "html" | "truncated" | "otherShape" }
-  /** The true answer, but its next link leads to `https://evil.localhost`. */
+  /** The normal response, but its next link points to `https://evil.localhost`. */
   | { kind: "foreignNextLink" };
 
 export interface Fault {
   match?: FaultMatch;
   action: FaultAction;
-  /** How often it happens; left out, always. */
+  /** Number of times the fault applies. Default: always. */
   times?: number;
-  /** How many fitting requests go through first. */
+  /** Number of matching requests that pass before the fault applies. */
   after?: number;
 }
 
 export interface ActiveFault extends Fault {
   id: string;
-  /** How often it happened. */
+  /** Number of times the fault has applied. */
   happened: number;
 }
 
-/** Undefined means that the connection is to be cut without an answer. */
+/** The response. Undefined closes the connection without a response. */
 export type Outcome = { answer: Answer | undefined; fault?: string };
 
-/** These happen on the way, so they happen to a request without a token too. */
-const ON_THE_WAY = new Set<FaultAction["kind"]>([
+/** Network faults. They also apply to requests without a token. */
+const NETWORK_FAULTS = new Set<FaultAction["kind"]>([
   "latency",
   "hang",
   "hangAfter",
@@ -75,7 +79,7 @@ const ON_THE_WAY = new Set<FaultAction["kind"]>([
   "cutAnswer",
 ]);
 
-/** The rules by which the cloud misbehaves, in the order they were added; the first that fits decides. */
+/** Stores the faults in the order in which they were added. The first matching fault applies. */
 export class Faults {
   #rules: (ActiveFault & { seen: number })[] = [];
   #next = 1;
@@ -100,13 +104,13 @@ export class Faults {
     return this.#rules.map(({ seen: _, ...rule }) => rule);
   }
 
-  /** The operation's answer, or what a fault makes of it. */
+  /** Returns the operation's response, or the response of a matching fault. */
   async apply(request: Incoming, operation: Operation, foreignHost: string): Promise<Outcome> {
     for (const rule of this.#rules) {
       if (!fits(rule.match ?? {}, request, operation)) continue;
-      // A caller who has not said who he is learns nothing of vaults, unless a rule names the challenge itself.
+      // Requests without a token get the normal 401, unless a fault names the challenge operation itself.
       const named = rule.match?.operation === operation.name;
-      if (operation.anonymous && !named && !ON_THE_WAY.has(rule.action.kind)) continue;
+      if (operation.anonymous && !named && !NETWORK_FAULTS.has(rule.action.kind)) continue;
       rule.seen++;
       if (rule.seen <= (rule.after ?? 0) || rule.happened >= (rule.times ?? Number.POSITIVE_INFINITY)) continue;
       rule.happened++;
@@ -140,7 +144,7 @@ async function answerOf(
     case "fail":
       return operation.refusals.failed(action.status);
     case "hang":
-      // Never settles: the client's own time limit, or the end of the cloud, closes the connection.
+      // Never settles. The client's timeout or the cloud's stop closes the connection.
       return new Promise(() => {});
     case "hangAfter":
       await operation.answer();

@@ -1,18 +1,18 @@
 import { createHash, createHmac, timingSafeEqual } from "node:crypto";
 import type { Incoming } from "./http.ts";
 
-/** How far the client's clock may be off: 15 minutes, in both services that sign like this. */
+/** Maximum clock skew of the client: 15 minutes in both services. */
 const MAX_SKEW_MS = 15 * 60 * 1000;
 
 const SIGNED_HEADERS = "x-ms-date;host;x-ms-content-sha256";
 
 /**
- * Checks the signature that Communication Services and App Configuration share.
+ * Verifies the HMAC signature that Communication Services and App Configuration use:
  * https://learn.microsoft.com/rest/api/communication/authentication and
  * https://learn.microsoft.com/azure/azure-app-configuration/rest-api-authentication-hmac
  *
- * @param credential the id the signature must name, where the service has one.
- * @returns what is wrong with it; undefined when it holds.
+ * @param credential the ID that the signature must name, if the service has one
+ * @returns the error message; undefined if the signature is valid
  */
 export function signatureProblem(request: Incoming, key: Buffer, credential?: string): string | undefined {
   const [scheme, parameters = ""] = (request.headers.authorization ?? "").split(/\s+/, 2);

@@ -1,15 +1,17 @@
+// HTTP requests, responses and operations as all simulated services use them.
+
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
 
-/** A request as the services see it. */
+/** A received HTTP request. */
 export interface Incoming {
   method: string;
-  /** Without the port, in lower case. */
+  /** Host name without the port, in lower case. */
   host: string;
-  /** As the client wrote it, with the port. */
+  /** Host header as the client sent it, with the port. */
   authority: string;
-  /** The path's segments, percent-decoded. */
+  /** Path segments, percent-decoded. */
   segments: string[];
-  /** Path and query exactly as they came, for signatures. */
+  /** Path and query as received, for signatures. */
   target: string;
   path: string;
   query: URLSearchParams;
@@ -17,34 +19,34 @@ export interface Incoming {
   body: Buffer;
 }
 
-/** A service's answer; `body` goes out as JSON, `text` as it is. */
+/** A response. `body` is sent as JSON, `text` unchanged. */
 export interface Answer {
   status: number;
   headers?: Record<string, string>;
   body?: unknown;
   text?: { type: string; content: string };
-  /** The connection ends half-way through the JSON body. */
+  /** Close the connection in the middle of the JSON body. */
   cut?: boolean;
 }
 
 /**
- * What a request asks for, found before anything is done about it, so that it can be counted, delayed or refused under
- * its name.
+ * The operation that a request calls. It is determined before anything runs, so that the request can be counted, delayed or
+ * rejected by operation.
  */
 export interface Operation {
-  /** Such as `keyvault.listSecrets`. */
+  /** Name of the operation, such as `keyvault.listSecrets`. */
   name: string;
   vault?: string;
   subscription?: string;
-  /** The id of a resource of the resource manager other than a vault. */
+  /** ID of a resource other than a vault. */
   resource?: string;
-  /** What a role must allow for it, where that does not follow from the name. */
+  /** The action that a role must allow, if it does not follow from the operation's name. */
   action?: string;
   /** The name of a secret, key, certificate or setting. */
   item?: string;
-  /** How the service says each refusal, in its own words. */
+  /** The service's own error responses. */
   refusals: Refusals;
-  /** True when the request carries no proof of who sends it: answered before any refusal would be looked at. */
+  /** True if the request has no valid credential. The service rejects it before any fault applies. */
   anonymous?: boolean;
   answer(): Answer | Promise<Answer>;
 }
@@ -54,17 +56,20 @@ export interface Refusals {
   denied(): Answer;
   firewalled(): Answer;
   failed(status: number): Answer;
-  /** Refusals that only this service has, by the names that a fault asks for them with. */
+  /** Errors that only this service has, by the name that a fault uses. */
   named?: Record<string, () => Answer>;
 }
 
-/** Finds the operation a request asks for; undefined when the service has none at that path. */
+/** Finds the operation of a request. Undefined if the service has none at that path. */
 export type Service = (request: Incoming) => Operation | undefined;
 
-/** Larger than anything the services take: an e-mail of 10 MB with its attachments in base64. */
+/** Maximum body size. It is larger than every limit of the services: an e-mail of 10 MB with base64 attachments. */
 const MAX_BODY_BYTES = 16 * 1024 * 1024;
 
-/** @throws {RangeError} when the body is too large. */
+/**
+ * Reads a request with its body.
+ * @throws {RangeError} if the body is too large.
+ */
 export async function readRequest(message: IncomingMessage): Promise<Incoming> {
   const parts: Buffer[] = [];
   let length = 0;
@@ -76,7 +81,7 @@ export async function readRequest(message: IncomingMessage): Promise<Incoming> {
   return { ...requestHead(message), body: Buffer.concat(parts) };
 }
 
-/** A request whose body nobody has read yet. */
+/** Returns a request whose body has not been read. */
 export function requestHead(message: IncomingMessage): Omit<Incoming, "body"> {
   const authority = message.headers.host ?? "";
   const target = message.url ?? "/";
@@ -97,7 +102,7 @@ export function requestHead(message: IncomingMessage): Omit<Incoming, "body"> {
 export function send(response: ServerResponse, answer: Answer): void {
   const { status, headers = {}, body, text } = answer;
   if (status === 101) {
-    // Past the response, which would close the connection.
+    // Written to the socket directly, because the response object would close the connection.
     response.socket?.write("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: other\r\n\r\n");
   } else if (text !== undefined) {
     response.writeHead(status, { ...headers, "content-type": text.type });
@@ -117,12 +122,12 @@ export function send(response: ServerResponse, answer: Answer): void {
   }
 }
 
-/** `Retry-After`, for the refusals that have one. */
+/** `Retry-After`, for the errors that have it. */
 export function retryAfter(seconds: number | undefined): Record<string, string> {
   return seconds === undefined ? {} : { "retry-after": String(seconds) };
 }
 
-/** The body as a JSON object; undefined when it is none. */
+/** Returns the body as a JSON object. Undefined if it is not one. */
 export function jsonObject(request: Incoming): Record<string, unknown> | undefined {
   try {
     const value: unknown = JSON.parse(request.body.toString("utf8"));

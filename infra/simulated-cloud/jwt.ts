@@ -1,12 +1,12 @@
 import { createHmac, generateKeyPair, type KeyObject, sign } from "node:crypto";
 import { promisify } from "node:util";
 
-/** JSON Web Tokens, good ones and those that nobody may take. */
+/** Signs JSON Web Tokens, valid ones and ones that a verifier must reject. */
 
 export type Members = Record<string, unknown>;
 
 export interface SigningKey {
-  /** The `kid` in headers and key sets. */
+  /** The key ID (`kid`) in headers and key sets. */
   id: string;
   privateKey: KeyObject;
   publicKey: KeyObject;
@@ -29,27 +29,27 @@ export function unsigned(header: Members, claims: Members): string {
   return `${encoded({ ...header, alg: "none" }, claims)}.`;
 }
 
-/** Header and claims of a token, whatever its signature. */
-export function decoded(token: string): { header: Members; claims: Members } {
+/** Returns header and claims of a token without verifying its signature. */
+export function decodeUnverified(token: string): { header: Members; claims: Members } {
   const [header, claims] = token.split(".", 2).map((part) => {
     return JSON.parse(Buffer.from(part, "base64url").toString("utf8")) as Members;
   });
   return { header: header!, claims: claims! };
 }
 
-/** The public key as PEM text: what a careless verifier takes for an HMAC's secret. */
+/** The public key as PEM text, which a vulnerable verifier uses as an HMAC secret. */
 export function publicPem({ publicKey }: SigningKey): string {
   return publicKey.export({ type: "spki", format: "pem" }).toString();
 }
 
-/** The public key as a key set has it. */
+/** The public key as a JSON Web Key. */
 export function publicJwk({ id, publicKey }: SigningKey): Members {
   return { ...publicKey.export({ format: "jwk" }), use: "sig", alg: "RS256", kid: id };
 }
 
 const generateKeys = promisify(generateKeyPair);
 
-/** A new RSA key of 2048 bits. */
+/** Creates a 2048-bit RSA key. */
 export async function signingKey(id: string): Promise<SigningKey> {
   return { id, ...(await generateKeys("rsa", { modulusLength: 2048 })) };
 }

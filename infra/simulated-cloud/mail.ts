@@ -5,23 +5,26 @@ import { signatureProblem } from "./hmac.ts";
 import { type Answer, type Incoming, jsonObject, type Operation, type Refusals, retryAfter } from "./http.ts";
 import { bearerToken, type Tokens, tokenProblem } from "./tokens.ts";
 
-/** What a token for Communication Services is for. */
+/** Audience of tokens for Communication Services. */
 export const MAIL_AUDIENCE = "https://communication.azure.com";
 
-/** https://learn.microsoft.com/azure/communication-services/concepts/service-limits#email: 50 recipients, 10 MB a message. */
+/**
+ * Limits: 50 recipients and 10 MB per message.
+ * https://learn.microsoft.com/azure/communication-services/concepts/service-limits#email
+ */
 const MAX_RECIPIENTS = 50;
 const MAX_MESSAGE_BYTES = 10 * 1024 * 1024;
 
-/** The one domain that is linked to the resource. */
+/** The only domain that is linked to the resource. */
 export const MAIL_DOMAIN = "acme.example";
 
-/** Mails to this domain are taken and then fail, as to addresses the service has learnt not to write to. */
+/** Messages to this domain are accepted and then fail, as to addresses on Azure's suppression list. */
 const SUPPRESSED_DOMAIN = "suppressed.example";
 
-/** The service asks for 30 seconds; a stand-in has its answer at once. */
+/** Azure returns 30 seconds. A shorter delay keeps tests fast. */
 const POLL_AGAIN_SECONDS = 1;
 
-export interface KeptMail {
+export interface StoredMail {
   operationId: string;
   at: string;
   from: string;
@@ -32,34 +35,34 @@ export interface KeptMail {
   html?: string;
   plainText?: string;
   status: "Succeeded" | "Failed";
-  /** The body of the request, as it came. */
+  /** The request body as received. */
   request: Record<string, unknown>;
 }
 
 /**
- * The e-mail part of Communication Services. https://learn.microsoft.com/rest/api/communication/email/email
+ * Simulates the e-mail API of Communication Services: https://learn.microsoft.com/rest/api/communication/email/email
  *
- * An `Operation-Id` that comes again sends again: the service promises nothing about repeats, so a client that counts on
- * more than asking for the operation's state must be found out here.
+ * A repeated `Operation-Id` sends the message again. Azure guarantees no deduplication, so a client that relies on it must fail
+ * here.
  */
 export class Mails {
   readonly #key: Buffer;
   readonly #tokens: Tokens;
   readonly #folder: string;
-  #kept: KeptMail[] = [];
+  #kept: StoredMail[] = [];
 
-  /** @param folder where each mail is kept as `.html`, `.txt` and `.json`. */
+  /** @param folder folder in which each message is stored as `.html`, `.txt` and `.json` */
   constructor(key: Buffer, tokens: Tokens, folder: string) {
     this.#key = key;
     this.#tokens = tokens;
     this.#folder = folder;
   }
 
-  list(): KeptMail[] {
+  list(): StoredMail[] {
     return [...this.#kept];
   }
 
-  /** Forgets mails and operations; the files stay. */
+  /** Clears messages and operations. The files stay. */
   clear(): void {
     this.#kept = [];
   }
@@ -124,7 +127,7 @@ export class Mails {
     return { status: 200, body: { id: mail.operationId, status: mail.status, error } };
   }
 
-  #keep(mail: KeptMail): void {
+  #keep(mail: StoredMail): void {
     this.#kept.push(mail);
     mkdirSync(this.#folder, { recursive: true });
     const name = `${mail.at.replace(/[:.]/g, "-")}-${this.#kept.length}`;
@@ -135,8 +138,8 @@ export class Mails {
   }
 }
 
-/** The mail in a request's body, or what is wrong with it. */
-function mailIn(body: Record<string, unknown>, operationId: string): KeptMail | string {
+/** Parses the message in a request body, or returns the error. */
+function mailIn(body: Record<string, unknown>, operationId: string): StoredMail | string {
   const { senderAddress, content, recipients } = body as {
     senderAddress?: unknown;
     content?: { subject?: unknown; html?: unknown; plainText?: unknown };
@@ -174,7 +177,7 @@ function mailIn(body: Record<string, unknown>, operationId: string): KeptMail | 
   };
 }
 
-/** `[{address, displayName?}]`; undefined when one of them is none. */
+/** Parses `[{address, displayName?}]`. Undefined if an entry is invalid. */
 function addressesIn(list: unknown): string[] | undefined {
   if (list === undefined || list === null) return [];
   if (!Array.isArray(list)) return undefined;

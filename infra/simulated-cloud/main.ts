@@ -1,15 +1,17 @@
+// Command that runs the simulated cloud as a process. See HELP.
+
 import { commandLine, usedWrong } from "../build/command-line.ts";
 
 const HELP = `node infra/simulated-cloud/main.ts --data DIR [options]
 
-Runs the stand-in cloud until it is ended. Its README says what can be asked of it, changed and made to fail.
+Runs the simulated cloud until SIGINT or SIGTERM. README.md describes its protocols, its control API and its faults.
 
-  --data DIR         the folder of its data
-  --port N           where it serves (any free port)
-  --control-port N   where its control API does (any free port)
+  --data DIR         folder that stores the state (required)
+  --port N           port of the TLS endpoints (default: the last one, or any free port)
+  --control-port N   port of the control API (default: the last one, or any free port)
   --company NAME     acme (default), small, a JSON file, or a size such as vaults=100,secrets=50
-  --seed N           what a company of a size is drawn by
-  --ready-json       one line of JSON on standard output when ready`;
+  --seed N           seed of the sample data
+  --ready-json       print one line of JSON on standard output when ready`;
 
 const { values } = commandLine(HELP, {
   options: {
@@ -21,7 +23,7 @@ const { values } = commandLine(HELP, {
     "ready-json": { type: "boolean", default: false },
   },
 });
-if (values.data === undefined) usedWrong("Name a folder for its data: --data DIR");
+if (values.data === undefined) usedWrong("The option --data DIR is required");
 
 try {
   const { startCloud } = await import("./cloud.ts");
@@ -41,7 +43,7 @@ try {
     const { environment, controlUrl, app, oidc, workspaceIds } = cloud;
     console.log(JSON.stringify({ environment, controlUrl, app, oidc, workspaceIds }));
   } else {
-    console.log(`The stand-in cloud serves; its control API is ${cloud.controlUrl}`);
+    console.log(`The simulated cloud is running. Control API: ${cloud.controlUrl}`);
   }
 } catch (error) {
   endWith(error);
@@ -54,6 +56,6 @@ function endWith(error: unknown): never {
 
 function number<N extends string>(name: N, text: string | undefined): Partial<Record<N, number>> {
   if (text === undefined) return {};
-  if (!/^\d+$/.test(text)) usedWrong(`--${name} takes a number, not "${text}"`);
+  if (!/^\d+$/.test(text)) usedWrong(`--${name} must be a number, not "${text}"`);
   return { [name]: Number(text) } as Record<N, number>;
 }

@@ -6,14 +6,14 @@ import type { Principal, Tokens } from "./tokens.ts";
 export interface ManagedIdentityOptions {
   tokens: Tokens;
   api: ApiTokens;
-  /** What `X-IDENTITY-HEADER` must say. */
+  /** Required value of `X-IDENTITY-HEADER`. */
   secret: string;
   identity: Principal;
   resources: readonly string[];
 }
 
 /**
- * The endpoint App Service and Functions give an app for its managed identity, api-version 2019-08-01.
+ * Simulates the managed identity endpoint of App Service and Functions, api-version 2019-08-01:
  * https://learn.microsoft.com/azure/app-service/overview-managed-identity#rest-endpoint-reference
  */
 export function managedIdentityToken(options: ManagedIdentityOptions, request: Incoming): Operation {
@@ -22,7 +22,7 @@ export function managedIdentityToken(options: ManagedIdentityOptions, request: I
 
 function token({ tokens, api, secret, identity, resources }: ManagedIdentityOptions, request: Incoming): Answer {
   if (request.headers["x-identity-header"] !== secret) {
-    // The header is what shows that the request comes from the app itself and not from a page it was lured to.
+    // The header proves that the request comes from the app and not from server-side request forgery.
     return failure(401, "The X-IDENTITY-HEADER header is missing or does not match.");
   }
   if (request.query.get("api-version") !== "2019-08-01") {

@@ -1,25 +1,27 @@
+// Dispatches requests to the simulated services, applies faults and records requests.
+
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import type { Authorization } from "./authorization.ts";
 import type { Faults } from "./faults.ts";
 import { type Answer, type Incoming, type Operation, readRequest, type Service, send } from "./http.ts";
-import type { Ledger } from "./ledger.ts";
+import type { RequestLog } from "./request-log.ts";
 
 export interface Listening {
   authorization: Authorization;
   faults: Faults;
-  ledger: Ledger;
+  ledger: RequestLog;
   /** `https://evil.localhost:port` */
   foreignHost(): string;
-  /** The service a request is for; undefined when nothing lives at its host. */
+  /** Finds the service of a request by host. Undefined if no service has the host. */
   serviceFor(request: Incoming): Service | undefined;
 }
 
-/** Finds a request's operation, lets faults have their say, answers, and writes it all into the ledger. */
+/** Handles a request: finds its operation, applies faults, sends the response and records it in the ledger. */
 export function listener(parts: Listening): RequestListener {
   return (message, response) => {
     serve(parts, message, response).catch((error: unknown) => {
-      // A client that went away while it was being answered is nothing to report.
+      // A client that disconnects before the response is not an error.
       if (message.destroyed && !response.writable) return;
       const detail = error instanceof Error ? error.message : String(error);
       if (response.headersSent) response.destroy();
@@ -55,7 +57,7 @@ async function serve(parts: Listening, message: IncomingMessage, response: Serve
 function nothing(request: Incoming): Operation {
   const answer = (): Answer => ({
     status: 404,
-    body: { error: { code: "NotFound", message: `Nothing is served at ${request.method} ${request.path}.` } },
+    body: { error: { code: "NotFound", message: `Unknown path: ${request.method} ${request.path}.` } },
   });
   const refusals = {
     throttled: answer,

@@ -4,8 +4,8 @@ import { join } from "node:path";
 import { makeCertificate, pem } from "./x509.ts";
 
 /**
- * Every name the stand-in cloud answers to. A wildcard directly under `localhost` would match nothing: clients accept one
- * only below a domain of two labels.
+ * All names that the simulated cloud serves. A wildcard directly below `localhost` does not work, because clients accept
+ * wildcards only below a domain of two labels.
  */
 const NAMES = [
   "login.localhost",
@@ -30,14 +30,14 @@ const DAY = 86_400_000;
 export interface ServerCertificate {
   key: string;
   certificate: string;
-  /** The authority's certificate, for `NODE_EXTRA_CA_CERTS`. */
+  /** Certificate of the authority, for `NODE_EXTRA_CA_CERTS`. */
   authorityPath: string;
 }
 
 /**
- * The certificate the cloud serves with, signed by an authority of its own. Both stay in the data folder, so that a client
- * that was told once to trust the authority still does after a restart. The authority's private key is not kept: nothing
- * else can be signed in its name.
+ * Creates the server certificate of the cloud, signed by its own authority. Both are stored in the data folder, so that clients
+ * that trust the authority still trust it after a restart. The authority's private key is not stored, so nothing else can be
+ * signed in its name.
  */
 export function serverCertificate(folder: string): ServerCertificate {
   mkdirSync(folder, { recursive: true, mode: 0o700 });

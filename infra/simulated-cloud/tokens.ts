@@ -1,8 +1,8 @@
 import { createPublicKey, generateKeyPairSync, type KeyObject, verify } from "node:crypto";
 import { type Members, publicJwk, rs256, type SigningKey } from "./jwt.ts";
-import { versionFrom } from "./resources/identifiers.ts";
+import { versionFrom } from "./vaults/identifiers.ts";
 
-/** Who a token speaks for: an application and its service principal. */
+/** The subject of a token: an application and its service principal. */
 export interface Principal {
   clientId: string;
   objectId: string;
@@ -21,16 +21,16 @@ export interface Claims {
 
 export type TokenProblem = "malformed" | "signature" | "expired" | "audience";
 
-/** Issues and checks access tokens: RS256 JWTs in the shape of Entra's version 1 tokens. */
+/** Issues and verifies access tokens: RS256 JWTs in the format of Entra's version 1 tokens. */
 export class Tokens {
   readonly tenantId: string;
   readonly issuer: string;
   readonly lifetimeSeconds: number;
-  /** The newest first: it signs. The others are published, as Entra publishes them for a while. */
+  /** Signing keys, newest first. The newest signs; the others stay published for a while, as in Entra. */
   #keys: SigningKey[];
-  /** The application permissions that stand in a token for a resource, by the resource. */
+  /** Application permissions in a token, by resource. */
   readonly roles = new Map<string, (principal: Principal) => readonly string[]>();
-  /** Signatures that held, so that a token used many times is verified once. */
+  /** Verified signatures, so that a reused token is verified once. */
   readonly #verified = new Map<string, Claims>();
 
   constructor(key: KeyObject, tenantId: string, lifetimeSeconds: number) {
@@ -40,7 +40,10 @@ export class Tokens {
     this.lifetimeSeconds = lifetimeSeconds;
   }
 
-  /** @param tenantId - Of the tenant that it is issued in; left out, the service's own. */
+  /**
+   * Issues a token.
+   * @param tenantId - Tenant that issues the token. Default: the service's own.
+   */
   issue(principal: Principal, audience: string, tenantId = this.tenantId): { token: string; claims: Claims } {
     const iat = Math.floor(Date.now() / 1000);
     const issuer = issuerOf(tenantId);
@@ -71,7 +74,7 @@ export class Tokens {
     return rs256({ typ: "JWT", kid: key.id, x5t: key.id }, claims, key);
   }
 
-  /** From now on a new key signs. The one before it stays published, older ones don't. */
+  /** Signs with a new key. Only the previous key stays published. */
   rollKeys(): void {
     const { privateKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
     this.#keys = [withId(privateKey), this.#keys[0]!];
@@ -82,7 +85,10 @@ export class Tokens {
     return this.#keys[0]!;
   }
 
-  /** @param audiences any of which will do; a slash at the end makes no difference. */
+  /**
+   * Verifies a token.
+   * @param audiences accepted audiences, with or without a trailing slash
+   */
   check(token: string, audiences: readonly string[]): Claims | TokenProblem {
     const claims = this.#verified.get(token) ?? this.#verify(token);
     if (typeof claims === "string") return claims;
@@ -116,7 +122,7 @@ function withId(privateKey: KeyObject): SigningKey {
   return { id, privateKey, publicKey };
 }
 
-/** What is wrong with a request's token for a service; undefined when it holds. */
+/** Returns the error of a request's token for a service. Undefined if the token is valid. */
 export function tokenProblem(tokens: Tokens, header: string | undefined, audience: string): string | undefined {
   const token = bearerToken(header);
   if (token === undefined) return "The Authorization header with the scheme Bearer is missing.";
@@ -124,7 +130,7 @@ export function tokenProblem(tokens: Tokens, header: string | undefined, audienc
   return typeof claims === "string" ? `The token is not valid: ${claims}.` : undefined;
 }
 
-/** The token of an Authorization header; undefined when there is none of the scheme Bearer. */
+/** Returns the token of a Bearer Authorization header. Undefined if there is none. */
 export function bearerToken(header: string | undefined): string | undefined {
   return /^Bearer\s+(\S+)$/i.exec(header ?? "")?.[1];
 }

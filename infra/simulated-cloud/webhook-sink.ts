@@ -1,24 +1,24 @@
 import type { Answer, Incoming, Operation, Refusals } from "./http.ts";
 import { retryAfter } from "./http.ts";
 
-/** A request as a sink received it. */
-export interface SunkRequest {
+/** A request that a sink received. */
+export interface ReceivedRequest {
   at: string;
   method: string;
   headers: Record<string, string>;
   body: string;
 }
 
-/** Addresses that take whatever is posted to them, for webhooks: `/sink/<name>` on the control port. */
-export class Sinks {
-  readonly #received = new Map<string, SunkRequest[]>();
+/** Receives webhooks: every request to `/sink/<name>` on the control port is stored under its name. */
+export class WebhookSinks {
+  readonly #received = new Map<string, ReceivedRequest[]>();
 
   operation(request: Incoming): Operation {
     const name = request.segments[1] ?? "";
     return { name: "sink.receive", item: name, refusals, answer: () => this.#receive(name, request) };
   }
 
-  list(name: string): SunkRequest[] {
+  list(name: string): ReceivedRequest[] {
     return [...(this.#received.get(name) ?? [])];
   }
 

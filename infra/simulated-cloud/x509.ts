@@ -1,13 +1,12 @@
 import { createHash, createPublicKey, type KeyObject, sign } from "node:crypto";
 
 /**
- * Just enough X.509 v3 (RFC 5280) in DER to make certificates that real clients parse and verify: the certificate of the
- * stand-in cloud itself and those in its vaults. Node's crypto signs; only the encoding is done here. Signatures are
- * PKCS#1 v1.5 or ECDSA, both with SHA-256; with an RSA key the same request gives the same certificate, byte for byte.
+ * Encodes X.509 v3 certificates (RFC 5280) as DER, for the cloud's own certificate and those in its vaults. Node's crypto
+ * signs. Signatures are PKCS#1 v1.5 or ECDSA, both with SHA-256. With an RSA key the same request returns the same bytes.
  */
 
 export interface CertificateRequest {
-  /** Such as `CN=login.example.com, O=Acme`. */
+  /** Distinguished name, such as `CN=login.example.com, O=Acme`. */
   subject: string;
   issuer: string;
   serial: Buffer;
@@ -15,13 +14,13 @@ export interface CertificateRequest {
   notAfter: Date;
   publicKey: KeyObject;
   signingKey: KeyObject;
-  /** A certificate authority, which may sign others. */
+  /** A certificate authority, which can sign other certificates. */
   authority?: boolean;
   dnsNames?: readonly string[];
   ipAddresses?: readonly string[];
 }
 
-/** The DER of the signed certificate. */
+/** Returns the DER of the signed certificate. */
 export function makeCertificate(request: CertificateRequest): Buffer {
   const algorithm = signatureAlgorithm(request.signingKey);
   const spki = request.publicKey.export({ type: "spki", format: "der" });
@@ -43,7 +42,7 @@ export function pem(label: "CERTIFICATE", der: Buffer): string {
   return `-----BEGIN ${label}-----\n${lines.join("\n")}\n-----END ${label}-----\n`;
 }
 
-/** Key Vault's `x5t`: the SHA-1 of the certificate (RFC 7515 section 4.1.7). */
+/** Returns Key Vault's `x5t`: the SHA-1 of the certificate (RFC 7515, section 4.1.7). */
 export function thumbprint(der: Buffer): Buffer {
   return createHash("sha1").update(der).digest();
 }
@@ -55,7 +54,7 @@ function extensions(request: CertificateRequest, spki: Buffer): Buffer[] {
     ...(request.ipAddresses ?? []).map((address) => tlv(0x87, Buffer.from(address.split(".").map(Number)))),
   ];
   const issuerSpki = createPublicKey(request.signingKey).export({ type: "spki", format: "der" });
-  // keyCertSign and cRLSign for an authority, digitalSignature and keyEncipherment otherwise (section 4.2.1.3).
+  // keyCertSign and cRLSign for an authority, otherwise digitalSignature and keyEncipherment (section 4.2.1.3).
   const usage = authority ? Buffer.from([0x01, 0x06]) : Buffer.from([0x05, 0xa0]);
   const list = [
     extension("2.5.29.19", true, sequence(...(authority ? [tlv(0x01, Buffer.from([0xff]))] : []))),
@@ -86,7 +85,7 @@ function signatureAlgorithm(key: KeyObject): Buffer {
 
 const ATTRIBUTES: Record<string, string> = { CN: "2.5.4.3", C: "2.5.4.6", L: "2.5.4.7", O: "2.5.4.10", OU: "2.5.4.11" };
 
-/** RFC 4514 text without its escapes, most specific part first; DER has the most general part first. */
+/** Encodes an RFC 4514 name without escapes. The text starts with the most specific part, DER with the most general part. */
 function distinguishedName(text: string): Buffer {
   const parts = text.split(/,\s*/).reverse();
   return sequence(
@@ -99,7 +98,7 @@ function distinguishedName(text: string): Buffer {
   );
 }
 
-/** UTCTime until 2049, GeneralizedTime from 2050 on (section 4.1.2.5). */
+/** Encodes a time: UTCTime until 2049, GeneralizedTime from 2050 (section 4.1.2.5). */
 function time(instant: Date): Buffer {
   const digits = `${instant.toISOString().replace(/[-:T]/g, "").slice(0, 14)}Z`;
   return instant.getUTCFullYear() < 2050
@@ -118,7 +117,7 @@ const sequence = (...parts: Buffer[]) => tlv(0x30, Buffer.concat(parts));
 const explicit = (number: number, content: Buffer) => tlv(0xa0 | number, content);
 const bitString = (content: Buffer) => tlv(0x03, Buffer.concat([Buffer.from([0]), content]));
 
-/** A positive INTEGER: no needless leading zeros, and one where the first bit would say "negative". */
+/** Encodes a positive INTEGER: no redundant leading zeros, and one zero if the first bit is set. */
 function integer(bytes: Buffer): Buffer {
   let start = 0;
   while (start < bytes.length - 1 && bytes[start] === 0) start++;

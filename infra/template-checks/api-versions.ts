@@ -1,14 +1,14 @@
 import type { BicepFile } from "./bicep/parse.ts";
 import type { Finding } from "./expression.ts";
 
-/** Versions of the resource manager's API that stop working on a published day. */
+/** Checks that templates use no retired version of the Azure Resource Manager API. */
 interface RetiredVersions {
   provider: string;
-  /** First version that stays; every earlier one is retired. */
+  /** First supported version. All earlier versions are retired. */
   earliest: string;
-  /** Day from which earlier versions fail. */
+  /** Date from which earlier versions fail. */
   retiredOn: string;
-  /** The announcement. */
+  /** URL of the announcement. */
   source: string;
 }
 
@@ -23,14 +23,14 @@ const RETIRED_VERSIONS: readonly RetiredVersions[] = [
 
 const TYPE_AND_VERSION = /\b(\w+\.\w+)((?:\/\w+)+)@(\d{4}-\d{2}-\d{2}(?:-\w+)?)/g;
 
-/** Returns a message for each `type@version` of a text whose version is retired or will be. */
+/** Returns a message for each `type@version` in a text whose version is retired or will be. */
 export function retiredVersionsIn(text: string): string[] {
   return [...text.matchAll(TYPE_AND_VERSION)].flatMap(([, provider, type, version]) =>
     retiredVersion(`${provider}${type}`, version!),
   );
 }
 
-/** Checks every resource of the templates, and of the templates that the policy deploys. */
+/** Checks every resource of the templates and of the templates that the policy deploys. */
 export function checkApiVersions(files: Iterable<BicepFile>): Finding[] {
   return [...files].flatMap(({ path, resources }) =>
     resources.flatMap(({ type, version, line }) =>

@@ -1,10 +1,12 @@
+// Checks azure.yaml, the configuration of the Azure Developer CLI.
+
 import { parseDocument } from "yaml";
 import * as z from "zod";
 import type { Finding } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
 
 /**
- * What of azure.yaml this project uses, strictly.
+ * Schema of the members of azure.yaml that this project uses. Other members are findings.
  * https://learn.microsoft.com/azure/developer/azure-developer-cli/azd-schema
  */
 const Hook = z.strictObject({ shell: z.enum(["sh", "pwsh"]), run: z.string().min(1) });
@@ -26,7 +28,10 @@ const AzureYaml = z.strictObject({
   ),
 });
 
-/** @param scripts the names of the scripts in package.json */
+/**
+ * Checks azure.yaml.
+ * @param scripts names of the scripts in package.json
+ */
 export function checkAzureYaml(files: InfraFiles, scripts: readonly string[]): Finding[] {
   const file = "azure.yaml";
   const document = parseDocument(files.text.get(file) ?? "");
@@ -40,7 +45,7 @@ export function checkAzureYaml(files: InfraFiles, scripts: readonly string[]): F
   const template = `${infra.path}/${infra.module}.bicep`;
   const findings = files.text.has(template) ? [] : [finding(`there is no template ${template}`)];
   for (const [name, { project }] of Object.entries(services)) {
-    if (!files.exists(`${project}/host.json`)) findings.push(finding(`services.${name}.project holds no host.json`));
+    if (!files.exists(`${project}/host.json`)) findings.push(finding(`services.${name}.project contains no host.json`));
     const tag = `'azd-service-name': '${name}'`;
     if (![...files.text].some(([path, text]) => path.endsWith(".bicep") && text.includes(tag))) {
       findings.push(finding(`no resource has the tag azd-service-name of the service ${name}`));
@@ -50,7 +55,7 @@ export function checkAzureYaml(files: InfraFiles, scripts: readonly string[]): F
     for (const { run } of [posix, windows]) {
       const script = /^npm run (\S+)$/.exec(run)?.[1];
       if (script === undefined || !scripts.includes(script))
-        findings.push(finding(`${run} is no script of package.json`));
+        findings.push(finding(`${run} is not a script in package.json`));
     }
     if (posix.run !== windows.run) findings.push(finding("a hook must do the same on every system"));
   }

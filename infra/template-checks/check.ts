@@ -1,3 +1,5 @@
+// Runs all checks on the Bicep and Terraform files.
+
 import { checkApiVersions } from "./api-versions.ts";
 import { checkAzureYaml } from "./azure-yaml.ts";
 import { checkBicep } from "./bicep/check.ts";
@@ -17,7 +19,7 @@ import { checkSettings, checkSettingsPages } from "./settings.ts";
 import { checkTerraform, modulesOf } from "./terraform/check.ts";
 import { parseTerraform, type TerraformFile } from "./terraform/parse.ts";
 
-/** The files, read. */
+/** The parsed template files. */
 export interface Templates {
   files: InfraFiles;
   bicep: ReadonlyMap<string, BicepFile>;
@@ -25,7 +27,10 @@ export interface Templates {
   policy: ParsedPolicy;
 }
 
-/** @param before what was read already; only files whose text differs are read again. */
+/**
+ * Reads the template files.
+ * @param before earlier result; unchanged files are not parsed again
+ */
 export async function parseTemplates(files: InfraFiles, before?: Templates): Promise<Templates> {
   const [bicep, terraform] = [new Map<string, BicepFile>(), new Map<string, TerraformFile>()];
   for (const [path, text] of files.text) {
@@ -39,14 +44,14 @@ export async function parseTemplates(files: InfraFiles, before?: Templates): Pro
   return { files, bicep, terraform, policy: await parsePolicy(files) };
 }
 
-/** The resource types that the templates name. */
+/** Returns the resource types that the templates use. */
 export function typesIn({ bicep, policy }: Templates): string[] {
   return [
     ...new Set([...bicep.values(), ...policy.files.values()].flatMap((file) => file.resources.map(({ type }) => type))),
   ];
 }
 
-/** Everything that can be said of the templates without a cloud and without the real provider. */
+/** Runs all checks that need neither a subscription nor the Terraform provider. */
 export function checkInfra(input: {
   templates: Templates;
   types: TypeLibrary;

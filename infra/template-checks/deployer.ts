@@ -1,8 +1,10 @@
+// Checks that the documented roles of a deployer allow everything that the templates deploy.
+
 import type { BicepFile } from "./bicep/parse.ts";
-import { deployedParts } from "./deployed.ts";
+import { deployedParts } from "./deployed-parts.ts";
 import type { Finding } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
-import { cellsOf, sectionOf } from "./pages.ts";
+import { cellsOf, sectionOf } from "./markdown-sections.ts";
 import { namespacesOf } from "./providers.ts";
 import type { Role } from "./roles.ts";
 import { BUILT_IN_ROLES } from "./roles.ts";
@@ -12,7 +14,7 @@ const PAGE = "docs/permissions.md";
 const HEADING = "## Who deploys";
 
 /**
- * Roles of people and pipelines that deploy, which no template assigns.
+ * Roles of people and pipelines that deploy. No template assigns them.
  * https://learn.microsoft.com/azure/role-based-access-control/built-in-roles/privileged
  */
 const DEPLOYER_ROLES: readonly (Pick<Role, "name" | "actions"> & { notActions?: readonly string[] })[] = [
@@ -38,14 +40,14 @@ const DEPLOYER_ROLES: readonly (Pick<Role, "name" | "actions"> & { notActions?: 
   ...BUILT_IN_ROLES.filter(({ name }) => name === "Role Based Access Control Administrator"),
 ];
 
-/** Actions whose names differ from the type's own. */
+/** Types whose write action has another name than the type. */
 const WRITE_ACTIONS: Record<string, string> = {
   "Microsoft.Resources/resourceGroups": "Microsoft.Resources/subscriptions/resourceGroups/write",
 };
 
 /**
- * Checks that the roles which the page names for a deployer allow all that the templates write: each type of both languages, the
- * deployments themselves, and the registration of resource providers.
+ * Checks that the roles that the page lists for a deployer allow everything that the templates write: each resource type in
+ * both languages, the deployments, and the registration of resource providers.
  */
 export function checkDeployerRoles(
   files: InfraFiles,
@@ -75,7 +77,7 @@ export function checkDeployerRoles(
   });
 }
 
-/** `A and B, or C` as `[[A, B], [C]]`. */
+/** Parses `A and B, or C` to `[[A, B], [C]]`. */
 const alternativesOf = (cell: string): string[][] => cell.split(/,? or /).map((one) => one.split(" and "));
 
 function allows(name: string, action: string): boolean {

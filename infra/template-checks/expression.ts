@@ -1,4 +1,4 @@
-/** An expression of Bicep or of Terraform, in one form, so that both sides are looked at by the same code. */
+/** An expression of Bicep or Terraform in a common form, so that the same code checks both. */
 export type Expression = { line: number } & (
   | { kind: "literal"; value: string | number | boolean | null }
   | { kind: "template"; parts: Expression[] }
@@ -10,27 +10,27 @@ export type Expression = { line: number } & (
   | { kind: "call"; name: string; args: Expression[] }
   | { kind: "conditional"; test: Expression; whenTrue: Expression; whenFalse: Expression }
   | { kind: "for"; variables: string[]; over: Expression; result: Expression[] }
-  /** Operators, and whatever else only combines its parts. */
+  /** An operator, or another node that only combines its parts. */
   | { kind: "operation"; operator: string; parts: Expression[] }
 );
 
 export interface Entry {
-  /** Undefined when the key is computed. */
+  /** Undefined if the key is computed. */
   key: string | undefined;
   keyExpression?: Expression;
   value: Expression;
   line: number;
 }
 
-/** One thing that is wrong. */
+/** A problem in a template file. */
 export interface Finding {
   file: string;
-  /** From 1. */
+  /** Line number, starting at 1. */
   line: number;
   message: string;
 }
 
-/** The expressions directly inside one. */
+/** Returns the direct subexpressions. */
 export function children(expression: Expression): Expression[] {
   switch (expression.kind) {
     case "template":
@@ -57,7 +57,7 @@ export function children(expression: Expression): Expression[] {
   }
 }
 
-/** An object's value under a key. */
+/** Returns the value of a key of an object. */
 export function property(expression: Expression | undefined, ...path: string[]): Expression | undefined {
   let at = expression;
   for (const key of path) {
@@ -66,12 +66,12 @@ export function property(expression: Expression | undefined, ...path: string[]):
   return at;
 }
 
-/** The text of a literal string. */
+/** Returns the text of a string literal. */
 export function text(expression: Expression | undefined): string | undefined {
   return expression?.kind === "literal" && typeof expression.value === "string" ? expression.value : undefined;
 }
 
-/** `a.b.c` as `["a", "b", "c"]`, indexes left out; undefined when it does not begin with a name. */
+/** Returns `a.b.c` as `["a", "b", "c"]`, without indexes. Undefined if the expression does not start with a name. */
 export function dotted(expression: Expression): string[] | undefined {
   if (expression.kind === "name") return [expression.name];
   if (expression.kind === "index") return dotted(expression.of);

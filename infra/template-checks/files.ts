@@ -1,10 +1,12 @@
+// Reads the files that the template checks need.
+
 import { existsSync, globSync, readFileSync } from "node:fs";
 import path from "node:path";
 
-/** The files the check looks at, by their path from the root of the repository. */
+/** Returns the text of the checked files, by path relative to the repository root. */
 export interface InfraFiles {
   text: ReadonlyMap<string, string>;
-  /** Also of files that are only named, such as queries. */
+  /** Includes files that are only referenced, such as queries. */
   exists(file: string): boolean;
 }
 

@@ -1,26 +1,31 @@
+// Reads the role assignments of the Bicep files.
+
 import type { BicepFile } from "./bicep/parse.ts";
 import { property, text } from "./expression.ts";
-import { bicepNormal, snake } from "./parity/normal.ts";
+import { bicepNormalizer, snake } from "./parity/normalize.ts";
 import { roleOfId } from "./roles.ts";
 
-/** A role that the templates assign, with what it allows. */
+/** A role assignment of the templates, with the actions of the role. */
 export interface Grant {
   role: string;
-  /** Whose it is, as `Normal` writes it: `{identity.principal_id}` is the service itself. */
+  /** The principal, as `parity/normalize.ts` writes it: `{identity.principal_id}` is the service. */
   principal: string;
   /**
-   * The resource's name in the templates; `watched` for a subscription or management group, `rotated` for a resource group,
-   * `compared` for a subscription whose settings are compared with the values of secrets.
+   * Name of the resource in the templates; `watched` for a subscription or management group, `rotated` for a resource group,
+   * `compared` for a subscription whose app settings are compared with secret values.
    */
   scope: string;
   actions: readonly string[];
   dataActions: readonly string[];
 }
 
-/** The scope that a file of permissions is deployed to, by its folder. */
-const OWN: Record<string, Grant["scope"]> = { rotation: "rotated", "literal-scan": "compared" };
+/** Scopes of the permission files, by folder. */
+const SCOPE_BY_FOLDER: Record<string, Grant["scope"]> = { rotation: "rotated", "literal-scan": "compared" };
 
-/** Every role assignment of the Bicep files; those of a subscription stand for a management group's, which are the same. */
+/**
+ * Returns every role assignment of the Bicep files. Assignments at a management group are the same as those at a subscription
+ * and are omitted.
+ */
 export function grantsOf(bicep: ReadonlyMap<string, BicepFile>): Grant[] {
   return [...bicep.values()]
     .filter(({ scope }) => scope !== "managementGroup")
@@ -28,10 +33,10 @@ export function grantsOf(bicep: ReadonlyMap<string, BicepFile>): Grant[] {
       const assigned = file.resources.filter(({ type }) => type === "Microsoft.Authorization/roleAssignments");
       return assigned.map(({ body }): Grant => {
         const scope = property(body, "scope");
-        const own = OWN[file.path.split("/").at(-2)!] ?? "watched";
+        const own = SCOPE_BY_FOLDER[file.path.split("/").at(-2)!] ?? "watched";
         const on = scope?.kind === "name" ? snake(scope.name) : own;
         const principal = property(body, "properties", "principalId");
-        const whose = principal ? bicepNormal(bicep, file)(principal) : "";
+        const whose = principal ? bicepNormalizer(bicep, file)(principal) : "";
         const role = property(body, "properties", "roleDefinitionId");
         const id = role?.kind === "call" ? text(role.args.at(-1)) : undefined;
         const builtIn = id === undefined ? undefined : roleOfId(id);
@@ -44,7 +49,7 @@ export function grantsOf(bicep: ReadonlyMap<string, BicepFile>): Grant[] {
             dataActions: builtIn.dataActions,
           };
         const definition = file.resources.find(
-          ({ name }) => role && bicepNormal(bicep, file)(role) === `{${snake(name)}.id}`,
+          ({ name }) => role && bicepNormalizer(bicep, file)(role) === `{${snake(name)}.id}`,
         );
         const permissions = property(definition?.body, "properties", "permissions");
         const first = permissions?.kind === "array" ? permissions.items[0] : undefined;

@@ -1,4 +1,7 @@
-/** Holds the Bicep and Terraform files to Azure's types, to each other and to what the service reads. See HELP. */
+/**
+ * Command that checks the Bicep and Terraform files against Azure's types, against each other and against the service's
+ * settings. See HELP.
+ */
 import { spawnSync } from "node:child_process";
 import { existsSync, globSync, readFileSync } from "node:fs";
 import path from "node:path";
@@ -34,7 +37,7 @@ console.log(
 );
 process.exit(real.length === 0 ? 0 : 1);
 
-/** What Terraform itself says, where it is installed: format always, and `validate` where a provider is at hand. */
+/** Runs Terraform if it is installed: `fmt` always, `validate` if the provider is available. */
 function withTerraform(): Finding[] {
   const folder = path.join(ROOT, "infra/terraform");
   const run = (...args: string[]) => spawnSync("terraform", args, { cwd: folder, encoding: "utf8" });
@@ -54,7 +57,7 @@ function withTerraform(): Finding[] {
   return [...findings, ...modules().flatMap(validate)];
 }
 
-/** The folders of the module, of its parts and of each example. */
+/** Returns the folders of the module, its submodules and the examples. */
 function modules(): string[] {
   const versions = globSync("infra/terraform/**/versions.tf", { cwd: ROOT });
   return versions.map((file) => path.dirname(file)).sort();
@@ -62,7 +65,7 @@ function modules(): string[] {
 
 function validate(folder: string): Finding[] {
   const options = { cwd: path.join(ROOT, folder), encoding: "utf8" } as const;
-  // Links the modules of the example; the provider is the one that the configuration names.
+  // Links the example's modules. The provider comes from the CLI configuration.
   spawnSync("terraform", ["get"], options);
   const { stdout } = spawnSync("terraform", ["validate", "-json"], options);
   const { diagnostics } = JSON.parse(stdout) as {

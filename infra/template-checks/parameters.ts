@@ -1,9 +1,11 @@
+// Checks the parameters of the templates: azd's parameters file, the documentation, and Bicep against Terraform.
+
+import { allowedValues } from "./bicep/file-scope.ts";
 import type { BicepFile, Parameter } from "./bicep/parse.ts";
-import { allowedValues } from "./bicep/scope.ts";
 import type { Expression, Finding } from "./expression.ts";
 import { children, text } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
-import { snake } from "./parity/normal.ts";
+import { snake } from "./parity/normalize.ts";
 import { blocks, type TerraformModule } from "./terraform/check.ts";
 
 const MAIN = "infra/azure/main.bicep";
@@ -12,12 +14,13 @@ const FILE = "infra/azure/main.parameters.json";
 /** Variables that only Terraform needs, each with the reason. */
 const TERRAFORM_ONLY = new Set(["azure_cloud"]);
 
-/** Names azd sets for itself: https://learn.microsoft.com/azure/developer/azure-developer-cli/manage-environment-variables */
+/** Variables that azd sets: https://learn.microsoft.com/azure/developer/azure-developer-cli/manage-environment-variables */
 const AZD_VARIABLES = new Set(["AZURE_ENV_NAME", "AZURE_LOCATION"]);
 
 /**
- * The parameters file of azd against the parameters of main.bicep. A parameter with a default may be a variable of the azd
- * environment, named as the parameter, with that default: `${EVENTS_ENABLED=false}`. All but lists and objects are there.
+ * Checks azd's parameters file against the parameters of main.bicep. A parameter with a default can be a variable of the azd
+ * environment, with the parameter's name and the same default: `${EVENTS_ENABLED=false}`. Every parameter except lists and
+ * objects must be in the file.
  */
 export function checkParametersFile(files: InfraFiles, bicep: ReadonlyMap<string, BicepFile>): Finding[] {
   const parameters = bicep.get(MAIN)?.parameters ?? [];
@@ -28,7 +31,7 @@ export function checkParametersFile(files: InfraFiles, bicep: ReadonlyMap<string
     if (written.contentVersion !== "1.0.0.0") return [finding("contentVersion must be 1.0.0.0")];
     given = written.parameters;
   } catch (error) {
-    return [finding(error instanceof Error ? error.message : "is no JSON")];
+    return [finding(error instanceof Error ? error.message : "is not JSON")];
   }
   const findings: Finding[] = [];
   for (const [name, { value }] of Object.entries(given ?? {})) {
@@ -44,7 +47,7 @@ export function checkParametersFile(files: InfraFiles, bicep: ReadonlyMap<string
   }
   for (const { name, type, defaultValue } of parameters) {
     const settable = SCALARS.has(type) || !defaultValue;
-    if (settable && !(name in (given ?? {}))) findings.push(finding(`the parameter ${name} is not given`));
+    if (settable && !(name in (given ?? {}))) findings.push(finding(`the parameter ${name} is missing`));
   }
   return findings;
 }
@@ -53,14 +56,14 @@ function checkVariable({ name, type, defaultValue }: Parameter, variable: string
   const finding = (message: string): Finding[] => [{ file: FILE, line: 1, message }];
   const expected = snake(name).toUpperCase();
   if (variable !== expected) return finding(`${name} is read from ${variable}, not from ${expected}`);
-  if (!SCALARS.has(type)) return finding(`${name}: azd makes no ${type} of a variable`);
+  if (!SCALARS.has(type)) return finding(`${name}: azd cannot convert a variable to ${type}`);
   const known = defaultValue?.kind === "literal" ? String(defaultValue.value) : undefined;
   return otherwise === known
     ? []
     : finding(`${name} is ${otherwise ?? "required"} where ${expected} is not set, in main.bicep ${known}`);
 }
 
-/** What azd makes of the text of a variable. */
+/** Converts the text of a variable as azd does. */
 const SCALARS = new Set(["string", "int", "bool"]);
 const JSON_KINDS: Record<string, string> = {
   string: "string",
@@ -70,17 +73,17 @@ const JSON_KINDS: Record<string, string> = {
   object: "object",
 };
 
-/** Every parameter is in docs/deploy.md, under both of its names. */
+/** Checks that docs/deploy.md contains every parameter under both of its names. */
 export function checkDeployPage(files: InfraFiles, bicep: ReadonlyMap<string, BicepFile>): Finding[] {
   const file = "docs/deploy.md";
   const page = files.text.get(file) ?? "";
   return (bicep.get(MAIN)?.parameters ?? [])
     .flatMap(({ name }) => [name, snake(name)])
     .filter((name) => !page.includes(`\`${name}\``))
-    .map((name) => ({ file, line: 1, message: `does not tell of the parameter ${name}` }));
+    .map((name) => ({ file, line: 1, message: `does not mention the parameter ${name}` }));
 }
 
-/** main.bicep's parameters and the module's variables: names, types, defaults and bounds. */
+/** Compares main.bicep's parameters with the module's variables: names, types, defaults and bounds. */
 export function compareParameters(
   bicep: ReadonlyMap<string, BicepFile>,
   module: TerraformModule | undefined,
@@ -142,7 +145,7 @@ function literal(expression: Expression | undefined): string | undefined {
   return expression?.kind === "array" && expression.items.length === 0 ? "[]" : undefined;
 }
 
-/** The numbers and values that decorators name. */
+/** Returns the arguments of the decorators: numbers and values. */
 function boundsOf({ decorators }: Parameter): (string | number | boolean | null)[] {
   return decorators.flatMap((decorator) => {
     if (decorator.kind !== "call" || decorator.name === "description") return [];

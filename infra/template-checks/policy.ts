@@ -6,8 +6,9 @@ import type { InfraFiles } from "./files.ts";
 import { roleOfName } from "./roles.ts";
 
 /**
- * The policy that makes key vaults send their events. It is JSON, since a policy carries the template it deploys as JSON, and
- * one file for Bicep and for Terraform. Its templates are read as Bicep, so that they are held to Azure's types as the others are.
+ * Parser and checks of the policy that makes key vaults send their events. It is one JSON file for Bicep and Terraform, because
+ * a policy contains the template that it deploys as JSON. Its templates are parsed as Bicep, so that they are checked against
+ * Azure's types like the others.
  */
 const FOLDER = "infra/azure/events-policy";
 const FILE = `${FOLDER}/policy.json`;
@@ -23,7 +24,7 @@ const Template = z.strictObject({
 });
 type Template = z.infer<typeof Template>;
 
-/** A template that another one deploys into the service's own resource group. */
+/** A template that another template deploys into the service's own resource group. */
 const Nested = z.looseObject({
   subscriptionId: z.literal("[split(parameters('storageAccountId'), '/')[2]]"),
   resourceGroup: z.literal("[split(parameters('storageAccountId'), '/')[4]]"),
@@ -34,7 +35,10 @@ const Nested = z.looseObject({
   }),
 });
 
-/** What of a policy this project uses, strictly. https://learn.microsoft.com/azure/governance/policy/concepts/effect-deploy-if-not-exists */
+/**
+ * Schema of the policy members that this project uses. Other members are findings.
+ * https://learn.microsoft.com/azure/governance/policy/concepts/effect-deploy-if-not-exists
+ */
 const Policy = z.strictObject({
   parameters: z.record(
     z.string(),
@@ -64,10 +68,10 @@ const Policy = z.strictObject({
 });
 type Policy = z.infer<typeof Policy>;
 
-/** The policy, read. */
+/** The parsed policy. */
 export interface ParsedPolicy {
   findings: Finding[];
-  /** Its templates as Bicep: what is deployed beside a vault, and what beside the queue. */
+  /** Its templates as Bicep: the resources deployed next to a vault and next to the queue. */
   files: ReadonlyMap<string, BicepFile>;
   policy?: Policy;
 }
@@ -83,12 +87,15 @@ export async function parsePolicy(files: InfraFiles): Promise<ParsedPolicy> {
   const nested = outer.resources.flatMap((one) => Nested.safeParse(one).data?.properties.template ?? []);
   const found = new Map<string, BicepFile>();
   for (const [index, template] of [outer, ...nested].entries()) {
-    found.set(`${FILE} ${index}`, await parseBicep(FILE, bicepOf(template)));
+    found.set(`${FILE} ${index}`, await parseBicep(FILE, templateAsBicep(template)));
   }
   return { findings: [], files: found, policy: parsed.data };
 }
 
-/** Names and parameters of the policy and its templates; and that vaults' topics deliver just as the subscriptions' ones do. */
+/**
+ * Checks the names and parameters of the policy and its templates, and that the topics of vaults deliver to the same target as
+ * the topics of subscriptions.
+ */
 export function checkPolicy(
   { policy, files, findings }: ParsedPolicy,
   bicep: ReadonlyMap<string, BicepFile>,
@@ -106,35 +113,35 @@ export function checkPolicy(
   const madeSubscription = made(beside, `${TOPIC}/eventSubscriptions`);
   const madeRole = made(queue, "Microsoft.Authorization/roleAssignments");
   return [
-    ...unlike("parameters", used(JSON.stringify({ name, parameters })), Object.keys(policy.parameters)),
-    ...unlike("parameters of its template", Object.keys(parameters), Object.keys(template.parameters)),
+    ...parameterDifferences("parameters", used(JSON.stringify({ name, parameters })), Object.keys(policy.parameters)),
+    ...parameterDifferences("parameters of its template", Object.keys(parameters), Object.keys(template.parameters)),
     ...template.resources.flatMap((one) => checkNested(one)),
     ...template.resources
       .slice(1)
       .filter(({ dependsOn }) => !Array.isArray(dependsOn) || dependsOn.length === 0)
-      .map(({ type }) => finding(`${type} must depend on what is made before it`)),
-    ...nameOfMade(parameters.topicName?.value ?? "", template).flatMap((one) =>
+      .map(({ type }) => finding(`${type} must depend on the resources that are created before it`)),
+    ...createdName(parameters.topicName?.value ?? "", template).flatMap((one) =>
       one === name ? [] : [finding(`it looks for ${name} and makes ${one}`)],
     ),
     ...(text(property(madeTopic?.body, "properties", "topicType")) === "Microsoft.KeyVault.vaults"
       ? []
       : [finding("its topic is not one of a key vault")]),
-    ...same("identity of a topic", madeTopic, topic, "identity"),
+    ...compareValues("identity of a topic", madeTopic, topic, "identity"),
     ...["deliveryWithResourceIdentity", "eventDeliverySchema", "retryPolicy"].flatMap((key) =>
-      same(key, madeSubscription, subscription, "properties", key),
+      compareValues(key, madeSubscription, subscription, "properties", key),
     ),
-    ...same("role of a topic", madeRole, role, "properties"),
+    ...compareValues("role of a topic", madeRole, role, "properties"),
     ...["subscription", "management-group"].flatMap((scope) => {
       const assignment = resourceOf(bicep, `events-policy/${scope}.bicep`, "Microsoft.Authorization/policyAssignments");
       const given = property(assignment?.body, "properties", "parameters");
       const keys = given?.kind === "object" ? given.entries.map(({ key }) => key ?? "") : [];
-      return unlike(`parameters of the ${scope}'s assignment`, keys, Object.keys(policy.parameters));
+      return parameterDifferences(`parameters of the ${scope}'s assignment`, keys, Object.keys(policy.parameters));
     }),
     ...checkCondition(conditions),
   ];
 }
 
-/** A resource of the policy's template that deploys another template has all of it. */
+/** Checks that a resource that deploys another template has all required members. */
 function checkNested(resource: Template["resources"][number]): Finding[] {
   if (resource.type !== DEPLOYMENT) return [];
   const parsed = Nested.safeParse(resource);
@@ -143,12 +150,16 @@ function checkNested(resource: Template["resources"][number]): Finding[] {
   const scope = template.resources.map((one) => one.scope);
   const onQueue = "[concat(parameters('storageAccountId'), '/queueServices/default/queues/vault-events')]";
   return [
-    ...unlike("parameters of the template in its template", Object.keys(parameters), Object.keys(template.parameters)),
+    ...parameterDifferences(
+      "parameters of the template in its template",
+      Object.keys(parameters),
+      Object.keys(template.parameters),
+    ),
     ...scope.filter((one) => one !== onQueue).map((one) => finding(`${one} is not the queue`)),
   ];
 }
 
-/** The condition of the policy's right to give roles names the one role, for giving and for taking away. */
+/** Checks that the policy's permission to assign roles is limited to one role, for creating and deleting assignments. */
 function checkCondition(condition: string): Finding[] {
   const file = `${FOLDER}/sender-only.txt`;
   const { id } = roleOfName("Storage Queue Data Message Sender")!;
@@ -161,26 +172,31 @@ function checkCondition(condition: string): Finding[] {
   return condition.trim() === expected ? [] : [{ file, line: 1, message: `must be ${expected}` }];
 }
 
-/** The name of the event subscription that the template makes, in the policy's words. */
-function nameOfMade(topicName: string, { resources }: Template): string[] {
+/** Returns the name of the event subscription that the template creates, as the policy writes it. */
+function createdName(topicName: string, { resources }: Template): string[] {
   const topic = /^\[concat\((.*)\)\]$/.exec(topicName)?.[1] ?? topicName;
   return resources
     .filter(({ type }) => type === `${TOPIC}/eventSubscriptions`)
     .map(({ name }) => name.replace("parameters('topicName'), '/", `${topic}, '/`));
 }
 
-function same(what: string, made: Resource | undefined, other: Resource | undefined, ...at: string[]): Finding[] {
-  const [left, right] = [bare(property(made?.body, ...at)), bare(property(other?.body, ...at))];
+function compareValues(
+  what: string,
+  made: Resource | undefined,
+  other: Resource | undefined,
+  ...at: string[]
+): Finding[] {
+  const [left, right] = [withoutLines(property(made?.body, ...at)), withoutLines(property(other?.body, ...at))];
   return left === right ? [] : [finding(`${what}: is ${left}, in ${FOLDER.replace("-policy", "")} ${right}`)];
 }
 
-/** An expression without its lines. */
-const bare = (expression: Expression | undefined): string =>
+/** Returns an expression without line numbers. */
+const withoutLines = (expression: Expression | undefined): string =>
   JSON.stringify(expression, (key, value) => (key === "line" ? undefined : value)) ?? "not set";
 
-function unlike(what: string, left: readonly string[], right: readonly string[]): Finding[] {
+function parameterDifferences(what: string, left: readonly string[], right: readonly string[]): Finding[] {
   const lacking = [...left.filter((one) => !right.includes(one)), ...right.filter((one) => !left.includes(one))];
-  return lacking.map((one) => finding(`${what}: ${one} is given or declared, and not both`));
+  return lacking.map((one) => finding(`${what}: ${one} must be both passed and declared`));
 }
 
 const used = (written: string): string[] => [
@@ -200,8 +216,8 @@ function readJson(source: string): unknown {
   }
 }
 
-/** A template as Bicep has it; what a template deploys is left out, since it is a template of its own. */
-function bicepOf({ parameters, resources }: Template): string {
+/** Converts a JSON template to Bicep's form. Nested templates are left out, because they are checked separately. */
+function templateAsBicep({ parameters, resources }: Template): string {
   const symbolOf = (type: string) => `resource${resources.findIndex((one) => one.type === type)}`;
   const declared = Object.entries(parameters).map(([name, { type }]) => `param ${name} ${type}`);
   const made = resources.map(({ type, apiVersion, subscriptionId, resourceGroup, ...body }, index) => {

@@ -1,39 +1,45 @@
+// Checks the registration of Azure resource providers.
+
 import path from "node:path";
 import type { BicepFile } from "./bicep/parse.ts";
-import { bicepDelegations, bicepTypes, providerOf, terraformDelegations, terraformTypes } from "./deployed.ts";
+import { bicepDelegations, bicepTypes, providerOf, terraformDelegations, terraformTypes } from "./deployed-parts.ts";
 import { type Expression, type Finding, text } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
-import { cellsOf, sectionOf } from "./pages.ts";
+import { cellsOf, sectionOf } from "./markdown-sections.ts";
 import { blocks, type TerraformModule } from "./terraform/check.ts";
 
 const PAGE = "docs/deploy.md";
 const HEADING = "### Resource providers";
 
-/** Registered in every subscription: https://learn.microsoft.com/azure/azure-resource-manager/management/azure-services-resource-providers */
+/**
+ * Resource providers that every subscription has registered:
+ * https://learn.microsoft.com/azure/azure-resource-manager/management/azure-services-resource-providers
+ */
 const ALWAYS_REGISTERED = new Set(["Microsoft.Authorization", "Microsoft.Resources"]);
 
 /**
- * As the resource manager lists them, where that differs from the types' own names. The Terraform provider compares to the letter
- * and skips a name that is not listed: internal/resourceproviders/requiring_registration.go of azurerm 5.2.0.
+ * Names of resource providers as Azure Resource Manager lists them, if they differ from the type names. The Terraform provider
+ * compares names exactly and skips a name that is not listed: internal/resourceproviders/requiring_registration.go of azurerm
+ * 5.2.0.
  */
-const LISTED_AS: Record<string, string> = { "Microsoft.Insights": "microsoft.insights" };
+const LISTED_NAMES: Record<string, string> = { "Microsoft.Insights": "microsoft.insights" };
 
-/** Returns the resource providers of types, sorted, without those that are registered everywhere. */
+/** Returns the resource providers of types, sorted, without the ones that every subscription has registered. */
 export const namespacesOf = (types: readonly string[]): string[] =>
   [...new Set(types.map((type) => type.split("/")[0]!))]
     .filter((namespace) => !ALWAYS_REGISTERED.has(namespace))
-    .map((namespace) => LISTED_AS[namespace] ?? namespace)
+    .map((namespace) => LISTED_NAMES[namespace] ?? namespace)
     .sort((a, b) => a.toLowerCase().localeCompare(b.toLowerCase()));
 
 /**
- * Checks that the page and the examples register the resource providers of everything that is deployed, and no others: the
- * Terraform provider registers none by itself, and nothing registers the one that a subnet is delegated to.
+ * Checks that the page and the examples register exactly the resource providers that the deployment needs. The Terraform
+ * provider registers none by default, and nothing else registers the provider that a subnet is delegated to.
  */
 export function checkProviders(input: {
   files: InfraFiles;
   bicep: ReadonlyMap<string, BicepFile>;
   modules: readonly TerraformModule[];
-  /** Templates that the policy deploys beside each vault. */
+  /** Templates that the policy deploys next to each vault. */
   policy: ReadonlyMap<string, BicepFile>;
 }): Finding[] {
   const { files, bicep, modules } = input;
@@ -46,7 +52,7 @@ export function checkProviders(input: {
   ];
 }
 
-/** The table has a row for each, and the command registers each. */
+/** Checks that the table has a row for each provider and the command registers each. */
 function checkPage(page: string, needed: readonly string[]): Finding[] {
   const section = sectionOf(page, HEADING);
   const lines = section.map((one) => one.text);
@@ -68,7 +74,7 @@ function checkPage(page: string, needed: readonly string[]): Finding[] {
   ];
 }
 
-/** Each provider block registers what the modules create that use it. */
+/** Checks that each provider block registers the providers of the modules that use it. */
 function checkExample(
   example: TerraformModule,
   modules: readonly TerraformModule[],
@@ -88,7 +94,7 @@ function checkExample(
   });
 }
 
-/** The types of a module and of the modules it calls. */
+/** Returns the types of a module and of the modules that it calls. */
 function typesBelow(
   caller: TerraformModule,
   source: Expression | undefined,

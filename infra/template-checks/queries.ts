@@ -1,3 +1,5 @@
+// Checks the queries of alert rules and the workbook.
+
 import path from "node:path";
 import * as z from "zod";
 import type { BicepFile } from "./bicep/parse.ts";
@@ -6,10 +8,12 @@ import type { InfraFiles } from "./files.ts";
 
 const HOST = "host.json";
 
-/** Telemetry types in host.json, by the tables that they arrive in. */
+/** Telemetry types of host.json, by the tables that contain them. */
 const TYPES: Record<string, string> = { traces: "Trace", exceptions: "Exception", requests: "Request" };
 
-/** https://learn.microsoft.com/azure/azure-functions/functions-host-json#applicationinsightssamplingsettings */
+/**
+ * Sampling settings: https://learn.microsoft.com/azure/azure-functions/functions-host-json#applicationinsightssamplingsettings
+ */
 const Host = z.looseObject({
   logging: z.looseObject({
     applicationInsights: z.object({ samplingSettings: z.object({ excludedTypes: z.string() }) }),
@@ -20,8 +24,9 @@ const DAY_HOURS = 24;
 const HOURS: Record<string, number> = { d: DAY_HOURS, h: 1, m: 1 / 60 };
 
 /**
- * Checks the queries of alerts and of the workbook against what feeds them: host.json keeps what they read out of sampling, so
- * that a line which is written once a day arrives, and each rule's time range reaches further back than its query asks.
+ * Checks the queries of alert rules and the workbook against their data. host.json must exclude the tables that they read from
+ * sampling, so that a line that is logged once a day is not lost. The time range of each rule must be at least as long as the
+ * range in its query.
  */
 export function checkQueries(files: InfraFiles, bicep: ReadonlyMap<string, BicepFile>): Finding[] {
   return [...checkSampling(files), ...[...bicep.values()].flatMap((file) => checkRanges(files, file))];
@@ -43,7 +48,7 @@ function checkSampling(files: InfraFiles): Finding[] {
     }));
 }
 
-/** Azure Monitor gives a query nothing older than the rule's time range, whatever the query asks for. */
+/** Azure Monitor limits a query to the rule's time range, whatever range the query has. */
 function checkRanges(files: InfraFiles, { path: file, resources }: BicepFile): Finding[] {
   return resources
     .filter(({ type }) => type === "Microsoft.Insights/scheduledQueryRules")
@@ -69,7 +74,7 @@ function queriesOf(body: Expression): string[] {
   });
 }
 
-/** `P2D` and `PT15M`, in hours. */
+/** Returns `P2D` or `PT15M` in hours. */
 function hoursOf(duration: Expression | undefined): number {
   const [, days, hours, minutes] = /^P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?)?$/.exec(text(duration) ?? "") ?? [];
   return Number(days ?? 0) * DAY_HOURS + Number(hours ?? 0) + Number(minutes ?? 0) / 60;

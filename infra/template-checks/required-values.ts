@@ -1,7 +1,10 @@
 import type { BicepFile } from "./bicep/parse.ts";
 import { type Expression, type Finding, property } from "./expression.ts";
 
-/** Values that Bicep must write; the parity check holds Terraform to the same. Left out on both sides they would look alike. */
+/**
+ * Values that Bicep must write. The parity check then requires them in Terraform. A value that both sides omit would otherwise
+ * not be found.
+ */
 const REQUIRED: readonly { type: string; path: readonly string[]; value: string | boolean; reason: string }[] = [
   {
     type: "Microsoft.Network/privateDnsZones/virtualNetworkLinks",

@@ -1,5 +1,5 @@
 /**
- * The built-in roles the templates use. Ids, names and permissions:
+ * IDs, names and permissions of the built-in roles that the templates use:
  * https://learn.microsoft.com/azure/role-based-access-control/built-in-roles
  */
 export interface Role {

@@ -1,23 +1,30 @@
+// Checks the app settings that the templates write against the settings that the service reads.
+
 import { ConfigError, loadConfig, SETTING_NAMES } from "../../shared/platform/config/config.ts";
 import type { BicepFile } from "./bicep/parse.ts";
 import type { Finding } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
 import { bicepSettings } from "./parity/settings.ts";
 
-/** Read by the platform or a library and not by the service: https://learn.microsoft.com/azure/azure-functions/functions-app-settings */
+/**
+ * Settings that the platform or a library reads, and the service does not:
+ * https://learn.microsoft.com/azure/azure-functions/functions-app-settings
+ */
 const PLATFORM_SETTINGS = new Set([
   "AzureWebJobsStorage__blobServiceUri",
   "AzureWebJobsStorage__credential",
   "APPLICATIONINSIGHTS_CONNECTION_STRING",
   "APPLICATIONINSIGHTS_AUTHENTICATION_STRING",
-  // Read by the C library: https://man7.org/linux/man-pages/man3/mallopt.3.html
+  // The C library reads this setting: https://man7.org/linux/man-pages/man3/mallopt.3.html
   "MALLOC_ARENA_MAX",
   "MALLOC_TRIM_THRESHOLD_",
-  // Read by OpenTelemetry's own library.
+  // The platform reads this setting, and passes the arguments to the Node.js worker.
+  "languageWorkers__node__arguments",
+  // OpenTelemetry's library reads this setting.
   "OTEL_EXPORTER_OTLP_HEADERS",
 ]);
 
-/** Never set where the templates deploy: they take the identity and the cloud's own addresses instead. */
+/** Settings that no deployment sets, because a deployment uses the managed identity and the cloud's default endpoints. */
 const LOCAL_SETTINGS = new Set([
   "AzureWebJobsStorage",
   "AzureWebJobsStorage__accountName",
@@ -32,7 +39,7 @@ const LOCAL_SETTINGS = new Set([
   "APP_CONFIGURATION_CONNECTION_STRING",
 ]);
 
-/** What stands for values that only a deployment knows. */
+/** Sample values for values that only a deployment knows. */
 const SAMPLES: [placeholder: RegExp, sample: string][] = [
   [
     /^\{(identity\.client_id|tenant_id|watched_subscription_ids|entra_api_client_id)\}$/,
@@ -58,15 +65,19 @@ const SAMPLES: [placeholder: RegExp, sample: string][] = [
 ];
 
 /**
- * Every setting the templates write is one that the service or the platform reads, and with all of them, and without those
- * that have a condition, the service starts: nothing that is required is missing.
+ * Checks that the service or the platform reads every setting that the templates write, and that the service's configuration is
+ * valid both with all settings and without the conditional ones.
  */
 export function checkSettings(bicep: ReadonlyMap<string, BicepFile>): Finding[] {
   const settings = bicepSettings(bicep);
   const known = new Set([...SETTING_NAMES, ...PLATFORM_SETTINGS]);
   const findings = settings
     .filter(({ name }) => !known.has(name))
-    .map(({ name, file, line }) => ({ file, line, message: `nothing reads the setting ${name}` }));
+    .map(({ name, file, line }) => ({
+      file,
+      line,
+      message: `neither the service nor the platform reads the setting ${name}`,
+    }));
   for (const written of [settings, settings.filter(({ condition }) => condition === "")]) {
     const environment = Object.fromEntries(written.map(({ name, value }) => [name, sampleOf(value)]));
     try {
@@ -78,7 +89,7 @@ export function checkSettings(bicep: ReadonlyMap<string, BicepFile>): Finding[] 
         ...problems.map((problem) => ({
           file: "infra/azure/modules/app.bicep",
           line: 1,
-          message: `with the settings written:${problem}`,
+          message: `the settings of the templates are not valid:${problem}`,
         })),
       );
     }
@@ -86,7 +97,9 @@ export function checkSettings(bicep: ReadonlyMap<string, BicepFile>): Finding[] 
   return findings.filter((one, index) => findings.findIndex(({ message }) => message === one.message) === index);
 }
 
-/** A setting that no parameter reaches is told of on a page beside the list of all, so that an operator finds it. */
+/**
+ * A setting without a parameter must be on a documentation page in addition to the complete list, so that operators find it.
+ */
 export function checkSettingsPages(files: InfraFiles, bicep: ReadonlyMap<string, BicepFile>): Finding[] {
   const written = bicepSettings(bicep).map(({ name }) => name);
   const pages = [...files.text]
@@ -94,7 +107,7 @@ export function checkSettingsPages(files: InfraFiles, bicep: ReadonlyMap<string,
     .map(([, text]) => text);
   return SETTING_NAMES.filter((name) => !written.includes(name) && !LOCAL_SETTINGS.has(name))
     .filter((name) => !pages.some((page) => new RegExp(`\\b${name}\\b`).test(page)))
-    .map((name) => ({ file: "docs/deploy.md", line: 1, message: `no page tells of the setting ${name}` }));
+    .map((name) => ({ file: "docs/deploy.md", line: 1, message: `no page mentions the setting ${name}` }));
 }
 
 function sampleOf(value: string): string {

@@ -2,7 +2,7 @@ import pMap from "p-map";
 import type * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import { requireMatch } from "../platform/http/conditional.ts";
+import { requireMatch } from "../platform/http/conditional-requests.ts";
 import type { Caller, Role } from "../platform/http/endpoint.ts";
 import type { Page, PageRequest } from "../platform/http/paging.ts";
 import { notFound, Problem } from "../platform/http/problem.ts";

@@ -3,7 +3,7 @@ import pMap from "p-map";
 import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import { badCredential, roleNeeded } from "../platform/http/admission.ts";
+import { badCredential, roleRequired } from "../platform/http/admission.ts";
 import { type Actor, type Caller, mayCall, ROLES, type Role } from "../platform/http/endpoint.ts";
 import { type Page, type PageRequest, pageOfAll } from "../platform/http/paging.ts";
 import { notFound, Problem } from "../platform/http/problem.ts";
@@ -220,7 +220,7 @@ export function createApiTokens(deps: {
     },
 
     async create(actor, { name, role, expiresInDays }, caller) {
-      if (!mayCall(actor.role, role)) throw roleNeeded(role, actor.role, "A token can't have more.");
+      if (!mayCall(actor.role, role)) throw roleRequired(role, actor.role, "A token can't have more.");
       const token = apiTokenText(randomness.bytes(SECRET_BYTES), userKey(actor.username));
       const id = idOf(token);
       const at = now();
@@ -349,7 +349,7 @@ export function requestedUser(user: string | undefined, actor: Pick<Actor, "user
   if (user === undefined || user === actor.username.toLowerCase() || actor.role === "admin") {
     return user ?? actor.username;
   }
-  throw roleNeeded("admin", actor.role, "Leave the parameter user out to see your own.");
+  throw roleRequired("admin", actor.role, "Leave the parameter user out to see your own.");
 }
 
 /** Returns the lower of two roles. Auditor and operator have only `user` in common. */

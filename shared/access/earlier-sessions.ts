@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { unlessChanged } from "../platform/storage/conflict.ts";
+import { undefinedIfChanged } from "../platform/storage/conflict.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import type { Tables } from "../platform/storage/tables.ts";
@@ -52,7 +52,7 @@ export function createEarlierSessions(tables: Tables): EarlierSessions {
     async find(user, id) {
       const row = await tables.get(EarlierSession, USERS_PARTITION, earlierSessionKey(user.rowKey, id));
       if (!row || !isTheirs(row, user)) return undefined;
-      const extend = (idleEndsAt: string) => unlessChanged(tables.replace(EarlierSession, { ...row, idleEndsAt }));
+      const extend = (idleEndsAt: string) => undefinedIfChanged(tables.replace(EarlierSession, { ...row, idleEndsAt }));
       return { session: { ...row, id }, extend };
     },
 
@@ -74,7 +74,7 @@ export function createEarlierSessions(tables: Tables): EarlierSessions {
         for (const { rowKey, etag, idleEndsAt } of rows) {
           // A session that was just used has another ETag, and its row stays.
           if (Date.parse(idleEndsAt) <= now)
-            await unlessChanged(tables.remove(EarlierSession, USERS_PARTITION, rowKey, etag));
+            await undefinedIfChanged(tables.remove(EarlierSession, USERS_PARTITION, rowKey, etag));
         }
       }
     },

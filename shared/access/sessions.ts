@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { Caller } from "../platform/http/endpoint.ts";
 import type { Cookie } from "../platform/http/reply.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
-import { unlessChanged } from "../platform/storage/conflict.ts";
+import { undefinedIfChanged } from "../platform/storage/conflict.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../platform/time.ts";
 import { createEarlierSessions } from "./earlier-sessions.ts";
@@ -82,7 +82,7 @@ export function createSessions(deps: {
     // next request extends it.
     const extend = (idleEndsAt: string) => {
       const sessions = user.sessions!.map((one) => (one.id === id ? { ...one, idleEndsAt } : one));
-      return unlessChanged(tables.replace(User, { ...user, sessions }));
+      return undefinedIfChanged(tables.replace(User, { ...user, sessions }));
     };
     return { session, extend };
   }

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import type { Clock } from "../platform/runtime.ts";
-import { repeatOnConflict, unlessChanged } from "../platform/storage/conflict.ts";
+import { repeatOnConflict, undefinedIfChanged } from "../platform/storage/conflict.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import { insert, type Operation, remove, replace, type Tables } from "../platform/storage/tables.ts";
@@ -169,7 +169,7 @@ export function createSignInFailures(deps: {
         for await (const rows of tables.pages(Failures, { partitionKey, select: ["expiresAt"] })) {
           for (const row of rows.filter(({ expiresAt }) => expiresAt <= now)) {
             // A count that was just increased has another ETag, and its row stays.
-            await unlessChanged(tables.remove(Failures, partitionKey, row.rowKey, row.etag));
+            await undefinedIfChanged(tables.remove(Failures, partitionKey, row.rowKey, row.etag));
           }
         }
       }

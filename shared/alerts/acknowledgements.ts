@@ -66,6 +66,7 @@ export interface Acknowledgements {
   cleanUp(rules: readonly RuleRecord[]): Promise<void>;
 }
 
+/** Creates the store of acknowledgments: users confirm that they work on an alert. */
 export function createAcknowledgements(deps: {
   tables: Tables;
   rules: Pick<AlertRules, "get">;

@@ -111,6 +111,7 @@ export interface Alerts {
   cleanUp(caller: Caller): Promise<void>;
 }
 
+/** Creates the alerts module: rules, evaluation, delivery, history, snoozes and acknowledgments. */
 export function createAlerts(deps: AlertsDependencies): Alerts {
   const { tables, queues, settings, audit, config, clock, randomness, log } = deps;
   const links = async (): Promise<Links> => ({

@@ -1,8 +1,8 @@
 import * as z from "zod";
 import { titleOfCredential } from "../inventory/asset.ts";
-import { entityTag } from "../platform/http/conditional.ts";
+import { entityTag } from "../platform/http/conditional-requests.ts";
 import { type PageRequest, pageOf, pageOfAll, queryInstant } from "../platform/http/paging.ts";
-import { singleLine } from "../platform/http/text.ts";
+import { singleLine } from "../platform/http/single-line.ts";
 import type { Row } from "../platform/storage/entity.ts";
 import { ULID } from "../platform/ulid.ts";
 import {
@@ -321,6 +321,7 @@ const recipientsOf = (part: Part, itemsTotal: number): z.infer<typeof Recipient>
     finishedAt: part.finishedAt ?? null,
     mayBeRepeated: part.mayBeRepeated ?? false,
   }));
+/** Returns the API representation of an item. */
 export function itemView(item: Item): z.infer<typeof AlertItem> {
   const about = "of" in item ? item.of : item;
   const expiresOn = item.kind === "renewed" ? item.expiresOn : "expiresOn" in about ? about.expiresOn : undefined;

@@ -1,4 +1,4 @@
-import { onOneLine } from "../platform/http/text.ts";
+import { toSingleLine } from "../platform/http/single-line.ts";
 import { DAY_MS } from "../platform/time.ts";
 import type { AutomationItem } from "./items.ts";
 import type { NotificationLog } from "./notification-log.ts";
@@ -61,7 +61,7 @@ export async function automationItems(
 /** Names of applications and targets are chosen by users and can contain line breaks. */
 const withoutLineBreaks = <T extends object>(texts: T): T =>
   Object.fromEntries(
-    Object.entries(texts).map(([name, value]) => [name, typeof value === "string" ? onOneLine(value) : value]),
+    Object.entries(texts).map(([name, value]) => [name, typeof value === "string" ? toSingleLine(value) : value]),
   ) as T;
 
 /** Returns the example item of a test. Its resources don't exist. */

@@ -40,6 +40,7 @@ export interface MailDeliveries {
   cleanUp(): Promise<void>;
 }
 
+/** Creates the part of deliveries that sends mails. */
 export function createMailDeliveries(deps: {
   tables: Tables;
   settings: Pick<Settings, "values">;

@@ -29,6 +29,7 @@ export interface WebhookDeliveries {
   work(row: Row<DeliveryRecord>): Promise<number | undefined>;
 }
 
+/** Creates the part of deliveries that calls webhooks, chat and incident services. */
 export function createWebhookDeliveries(deps: {
   rules: AlertRules;
   history: Pick<History, "show">;

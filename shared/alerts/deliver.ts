@@ -44,6 +44,7 @@ export interface DeliveryWorker {
   cleanUp(): Promise<void>;
 }
 
+/** Creates the handler of queued deliveries: sends each pending delivery on its channels, with retries. */
 export function createDeliveries(deps: {
   tables: Tables;
   queues: Queues;

@@ -2,7 +2,7 @@ import type { Audit } from "../audit/audit.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { merge, type Tables } from "../platform/storage/tables.ts";
-import { measure } from "../platform/telemetry.ts";
+import { recordMetric } from "../platform/telemetry.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import { attemptsOf, DELIVERY_ROW, Deliveries, type DeliveryRecord, isFinal, type Part, statusOf } from "./delivery.ts";
 import type { History } from "./history.ts";
@@ -24,6 +24,7 @@ export interface DeliveryWriter {
   secondsUntil(instant: string): number;
 }
 
+/** Creates the writer of deliveries, which also keeps their history entries up to date. */
 export function createDeliveryWriter(deps: {
   tables: Tables;
   history: History;
@@ -81,7 +82,7 @@ export function createDeliveryWriter(deps: {
       if (row.status === "pending" && row.parts.every(isFinal)) {
         now = await end(row);
         log.info("A delivery is over", { deliveryId: row.deliveryId, status: now.status });
-        measure("alerts.sent", 1, { status: now.status, method: row.deliveryMethod });
+        recordMetric("alerts.sent", 1, { status: now.status, method: row.deliveryMethod });
       }
       await history.show(withoutKeys(now));
       return now;

@@ -3,7 +3,7 @@ import { encodeTime } from "ulid";
 import * as z from "zod";
 import { MAX_MAIL_RECIPIENTS } from "../platform/azure/mail.ts";
 import { entity } from "../platform/storage/entity.ts";
-import { unpackBytes, unpacking } from "../platform/storage/packed.ts";
+import { unpackBytes, withCorruptRowErrors } from "../platform/storage/packed-members.ts";
 import { type Item, Item as ItemSchema, notificationKey } from "./items.ts";
 import { ALERT_TYPES, DELIVERY_METHODS, DELIVERY_MODES, type RuleRecord } from "./rule.ts";
 
@@ -99,7 +99,7 @@ export const Deliveries = entity("AlertDeliveries", DeliveryRecord);
 export const DELIVERY_ROW = "0";
 /** Returns the items of a delivery. @throws StorageCorrupt if the row contains no items. */
 export const itemsIn = (delivery: DeliveryRecord): Item[] =>
-  unpacking(Deliveries, { partitionKey: delivery.deliveryId, rowKey: DELIVERY_ROW }, "news", () =>
+  withCorruptRowErrors(Deliveries, { partitionKey: delivery.deliveryId, rowKey: DELIVERY_ROW }, "news", () =>
     unpackBytes(delivery.news, z.array(ItemSchema)),
   );
 
@@ -147,6 +147,7 @@ export const itemsOf = <T>({ items }: Part, all: readonly T[]): T[] =>
 export const isFinal = ({ status }: Part): boolean =>
   status === "delivered" || status === "failed" || status === "cancelled";
 
+/** Returns the status of a delivery from the statuses of its parts. */
 export function statusOf(parts: readonly Part[]): DeliveryStatus {
   if (!parts.every(isFinal)) return "pending";
   // The parts that replaced a failed one determine the status.

@@ -1,4 +1,4 @@
-import { onOneLine } from "../platform/http/text.ts";
+import { toSingleLine } from "../platform/http/single-line.ts";
 import type { Urgency } from "./items.ts";
 import type { Message, MessageLine, Place } from "./message.ts";
 
@@ -41,7 +41,7 @@ export function mailOf(message: Message): MailContent {
   };
 }
 
-const subjectOf = ({ subject }: Message): string => cut(onOneLine(subject), MAX_SUBJECT);
+const subjectOf = ({ subject }: Message): string => cut(toSingleLine(subject), MAX_SUBJECT);
 
 const bytes = (...texts: readonly string[]): number => texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
 
@@ -83,7 +83,7 @@ function grouped(lines: readonly MessageLine[]): Grouped {
 function htmlOf(message: Message, sections: string, rest: number): string {
   const { intro, histories, pageUrl } = message;
   const font = "font-family:'Segoe UI',Helvetica,Arial,sans-serif";
-  const subject = escaped(onOneLine(message.subject));
+  const subject = escaped(toSingleLine(message.subject));
   const more =
     rest === 0 ? "" : `<p style="margin:16px 0 0"><b>${escaped(moreText(rest))}</b> ${anchors(histories)}</p>`;
   const links = [

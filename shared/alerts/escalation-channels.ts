@@ -17,6 +17,7 @@ export interface EscalationChannels {
   escalatedAmong(ruleId: string, ended: readonly ResolvedItem[]): Promise<ResolvedItem[]>;
 }
 
+/** Creates the lookup of the channels that send the escalations of a rule. */
 export function createEscalationChannels(deps: {
   rules: Pick<AlertRules, "find">;
   notifications: Pick<NotificationLog, "unnotified">;

@@ -16,7 +16,7 @@ import { sum } from "../platform/sum.ts";
 import { DAY_MS } from "../platform/time.ts";
 import { type AssetItem, byUrgency } from "./items.ts";
 import type { NotificationLog } from "./notification-log.ts";
-import { fits, type RuleRecord } from "./rule.ts";
+import { matchesFilters, type RuleRecord } from "./rule.ts";
 import { isSnoozed, type SnoozesOfRule } from "./snoozes.ts";
 import { countIn, type VaultSnapshot } from "./vault-changes.ts";
 
@@ -110,7 +110,7 @@ export function itemsOf(
   ownerTag: string,
 ): AssetItem[] {
   const { type, name, vaultName, vaultId, subscriptionId, expiresOn, credential } = asset;
-  if (!asset.enabled || expiresOn === undefined || !fits(rule.filters, asset, ownerTag)) return [];
+  if (!asset.enabled || expiresOn === undefined || !matchesFilters(rule.filters, asset, ownerTag)) return [];
   if (rule.alertType === "credentialExpiry" && !credential) return [];
   const left = expiresOn * 1000 - now.getTime();
   // Thresholds reached together cause one notification, for the lowest.

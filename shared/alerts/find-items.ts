@@ -137,10 +137,10 @@ export function createItemFinder(deps: ItemFinderDeps) {
     const toSend = await notifications.unnotified(rule.ruleId, await deps.resolutionsToSend(rule, ended));
     // Includes resolutions that were already sent but whose row remained, or whose row was written late.
     const silent = ended.filter((one) => !toSend.includes(one));
-    const room = Math.max(0, MAX_ITEMS - opened.items.length);
+    const remainingItems = Math.max(0, MAX_ITEMS - opened.items.length);
     return {
-      items: [...opened.items, ...toSend.slice(0, room)],
-      more: opened.more || toSend.length > room,
+      items: [...opened.items, ...toSend.slice(0, remainingItems)],
+      more: opened.more || toSend.length > remainingItems,
       state,
       silentlyResolved: [...silent, ...others],
       adopted: [],

@@ -93,6 +93,7 @@ export interface History {
   store(): HistoryStore;
 }
 
+/** Creates the alert history: lists, filters and purges the summaries of deliveries. */
 export function createHistory(tables: Tables): History {
   const rangeOf = (filter: HistoryFilter) => {
     const prefix = prefixOf(filter);

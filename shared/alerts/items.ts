@@ -72,7 +72,7 @@ export type ScanItem = z.infer<typeof ScanItem>;
 export const CredentialItem = z.object({
   kind: z.literal("credential"),
   id: z.string(),
-  /** What it is, such as `API token`. */
+  /** Kind of credential, such as `API token`. */
   what: z.string(),
   name: z.string(),
   /** The user it belongs to. */

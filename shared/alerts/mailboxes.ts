@@ -79,6 +79,7 @@ export interface MailboxQueue {
   cleanUp(): Promise<void>;
 }
 
+/** Creates the mailboxes: each combines the alerts that wait for the same recipients into mails within the rate limit. */
 export function createMailboxes(deps: {
   tables: Tables;
   settings: Pick<Settings, "values">;
@@ -283,21 +284,21 @@ export function createMailboxes(deps: {
       const now = clock.now();
       const boxes = await readAll();
       const waiting = boxes.filter((box) => nextStep(box, now) === "send").sort(byPriority);
-      const held = boxes.flatMap(({ rowKey, mail, waiting: behind }): [string, SendSlot][] => {
+      const reserved = boxes.flatMap(({ rowKey, mail, waiting: behind }): [string, SendSlot][] => {
         const until = [mail?.notBefore ?? "", mail?.leasedUntil ?? ""].sort()[1]!;
         return behind.length > 0 && until > now.toISOString() ? [[rowKey, { at: new Date(until), before: -1 }]] : [];
       });
-      if (waiting.length === 0) return new Map(held);
+      if (waiting.length === 0) return new Map(reserved);
       const slots = nextSlots((await readPace())?.sent ?? [], now.getTime(), limits, waiting.length);
       const slotOf = (before: number): SendSlot => ({ at: new Date(slots[before]!), before });
-      return new Map([...held, ...waiting.map(({ rowKey }, at): [string, SendSlot] => [rowKey, slotOf(at)])]);
+      return new Map([...reserved, ...waiting.map(({ rowKey }, at): [string, SendSlot] => [rowKey, slotOf(at)])]);
     },
 
     async cleanUp() {
       const now = clock.now().getTime();
       for (const box of await readAll()) {
         if (box.mail || box.waiting.length > 0) continue;
-        const aged = await tables.aged(Mailboxes, MAILBOXES, box.rowKey);
+        const aged = await tables.getWithAge(Mailboxes, MAILBOXES, box.rowKey);
         if (
           aged &&
           aged.row.etag === box.etag &&

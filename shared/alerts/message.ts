@@ -216,6 +216,7 @@ function introOf(deliveries: readonly Omit<DeliveryRecord, "news">[], count: num
   return `${count} new ${count === 1 ? "item" : "items"}${since}.`;
 }
 
+/** Returns the line of a message for an item. */
 export function lineOf(item: Item, at: Date, links: Links): MessageLine {
   switch (item.kind) {
     case "asset":
@@ -373,8 +374,8 @@ const END_TEXTS = {
 function resolvedLine(item: RenewedItem | RecoveredItem, before: MessageLine): MessageLine {
   const since: [string, string] = ["First notified", dateText(new Date(item.since))];
   if (item.kind === "recovered") {
-    const kept = before.facts.filter(([label]) => label !== "Next step");
-    return { ...before, urgency: "notice", what: END_TEXTS[item.reason][item.of.kind], facts: [...kept, since] };
+    const otherFacts = before.facts.filter(([label]) => label !== "Next step");
+    return { ...before, urgency: "notice", what: END_TEXTS[item.reason][item.of.kind], facts: [...otherFacts, since] };
   }
   const { expiresOn, version, of } = item;
   const day = (seconds: number) => dateText(new Date(seconds * 1000));

@@ -27,6 +27,7 @@ export interface NotificationLog {
   add(ruleId: string, deliveryId: string, items: readonly Item[], beside: readonly Operation[]): Promise<void>;
 }
 
+/** Creates the log of sent notifications, which prevents that a notification is sent twice. */
 export function createNotificationLog(tables: Tables): NotificationLog {
   /** The lowest notified threshold of each asset, and the time of its first notification. */
   type Notified = Map<string, { threshold: number; since: number }>;

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import { entityTag, requireMatch } from "../platform/http/conditional.ts";
+import { entityTag, requireMatch } from "../platform/http/conditional-requests.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { invalidBody } from "../platform/http/problem.ts";
 import type { Clock } from "../platform/runtime.ts";
@@ -64,6 +64,7 @@ export interface Owners {
 const EMPTY = { addresses: {}, names: {} };
 const EMPTY_ETAG = '"none"';
 
+/** Creates the store of the owner table, which maps owners to mail addresses. */
 export function createOwners(deps: {
   tables: Tables;
   audit: Pick<Audit, "append">;

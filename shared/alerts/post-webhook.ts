@@ -31,6 +31,7 @@ export interface WebhookDelivery {
   post(row: DeliveryRecord, part: Part, rule: RuleRecord): Promise<Outcome>;
 }
 
+/** Creates the client that posts a delivery to a webhook, chat or incident service. */
 export function createWebhookDelivery(deps: {
   rules: Pick<AlertRules, "readSecret">;
   outgoing: Outgoing;
@@ -109,7 +110,7 @@ export function createWebhookDelivery(deps: {
       return { ...shown(last), status: "failed", error: `${refusal}${count}` };
     } catch (error) {
       if (error instanceof Unreachable) {
-        if (error.lasting) return { ...shown(undefined), status: "failed", error: error.message };
+        if (error.permanent) return { ...shown(undefined), status: "failed", error: error.message };
         return again(error.message, { ...shown(undefined), ...(error.sent && { mayBeRepeated: true }) });
       }
       if (!(error instanceof Unexpected)) throw error;
@@ -150,7 +151,7 @@ export function createWebhookDelivery(deps: {
         answer = await outgoing.send(secret.url, { method: "POST", headers, body });
       } catch (error) {
         if (!(error instanceof Unreachable)) throw error;
-        if (error.lasting) return { status: "failed", error: error.message };
+        if (error.permanent) return { status: "failed", error: error.message };
         return retry(part, row.test, error.message, error.sent ? { mayBeRepeated: true } : {});
       }
       const shown = { answer: { status: answer.status, body: scrubbed(textOf(answer.body), secret) } };

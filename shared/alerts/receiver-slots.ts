@@ -15,6 +15,7 @@ export interface ReceiverSlots {
   take(receiver: string): (() => void) | undefined;
 }
 
+/** Creates the limit of concurrent deliveries to one receiver. */
 export function createReceiverSlots(): ReceiverSlots {
   const inUse = new Map<string, number>();
   return {

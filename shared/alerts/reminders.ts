@@ -14,7 +14,7 @@ import {
   trackedItemOf,
 } from "./items.ts";
 import type { NotificationLog } from "./notification-log.ts";
-import { fits, isAboutExpiry, type RuleRecord } from "./rule.ts";
+import { isAboutExpiry, matchesFilters, type RuleRecord } from "./rule.ts";
 import { matchesRule } from "./scan-failures.ts";
 import { isSnoozed, type Snoozes } from "./snoozes.ts";
 import type { TrackedAlert, TrackedAlerts } from "./tracked-alerts.ts";
@@ -33,6 +33,7 @@ export interface FollowUps {
   nextAt: string | undefined;
 }
 
+/** Creates the follow-ups of open alerts: reminders and escalations. */
 export function createFollowUps(deps: {
   tables: Tables;
   trackedAlerts: TrackedAlerts;
@@ -93,13 +94,16 @@ export function createFollowUps(deps: {
         const place = [partitions.vault(of.vaultName), nameKey(of.type, of.name, of.vaultName)] as const;
         const asset: AssetRecord | undefined = await tables.get(Assets, ...place);
         if (!asset?.enabled || asset.expiresOn !== of.expiresOn) return false;
-        return fits(rule.filters, asset, deps.ownerTag) && !isSnoozed(snoozed, of.id, asset, deps.ownerTag);
+        return matchesFilters(rule.filters, asset, deps.ownerTag) && !isSnoozed(snoozed, of.id, asset, deps.ownerTag);
       },
       { concurrency: PARALLEL },
     );
     // An acknowledgment can be removed later.
-    const held = alerts.some(({ item, since }) => acknowledged.get(alertKey(item))?.since === since);
-    return { items: candidates.filter((_, at) => canEscalate[at]), later: held || canEscalate.includes(false) };
+    const isAcknowledged = alerts.some(({ item, since }) => acknowledged.get(alertKey(item))?.since === since);
+    return {
+      items: candidates.filter((_, at) => canEscalate[at]),
+      later: isAcknowledged || canEscalate.includes(false),
+    };
   }
 }
 

@@ -7,7 +7,7 @@ import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 import { thresholdsOf } from "./expiring-assets.ts";
 import type { AssetItem, ViolationItem } from "./items.ts";
-import { fits, type RuleRecord } from "./rule.ts";
+import { matchesFilters, type RuleRecord } from "./rule.ts";
 import type { ResolvedItem, TrackedAlert } from "./tracked-alerts.ts";
 import type { VaultSnapshot } from "./vault-changes.ts";
 import type { ViolationReading } from "./violation-items.ts";
@@ -68,7 +68,8 @@ export async function endedAssets(
         if (expiresOn === of.expiresOn) return [];
         const left = expiresOn === undefined ? Number.POSITIVE_INFINITY : expiresOn * 1000 - span.to.getTime();
         // Still within a threshold: a new alert for the same asset replaces this one, if the asset still matches the rule.
-        if (left <= Math.max(...thresholdsOf(rule)) * DAY_MS && fits(rule.filters, asset, deps.ownerTag)) return [];
+        if (left <= Math.max(...thresholdsOf(rule)) * DAY_MS && matchesFilters(rule.filters, asset, deps.ownerTag))
+          return [];
         return [
           {
             kind: "renewed",

@@ -28,6 +28,7 @@ export interface Attempts {
   retry(part: Part, test: boolean, error: string, more?: Partial<Part>, seconds?: number): Outcome;
 }
 
+/** Creates the schedule of retries. */
 export function createAttempts({ clock, randomness }: { clock: Clock; randomness: Randomness }): Attempts {
   const after = (seconds: number): string => new Date(clock.now().getTime() + seconds * SECOND_MS).toISOString();
   return {

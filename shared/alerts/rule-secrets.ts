@@ -79,6 +79,7 @@ export interface RuleSecrets {
   cleanUp(caller: Caller): Promise<void>;
 }
 
+/** Creates the store of webhook URLs, signing keys and credentials of rules in the service's key vault. */
 export function createRuleSecrets(deps: {
   tables: Tables;
   audit: Pick<Audit, "append">;
@@ -147,7 +148,7 @@ export function createRuleSecrets(deps: {
       if (!posts(deliveryMethod) && given.url === undefined) return { rule };
       return await beforeRule(async () => {
         const stored = await read(rule);
-        // What is kept for another kind of receiver is sent to none of this kind.
+        // A secret for another kind of receiver is never sent to this kind.
         const before = stored && kindOf(stored) === kindOfMethod(deliveryMethod) ? stored : undefined;
         const standard = deliveryMethod === "pagerDuty" ? PAGERDUTY_URL : undefined;
         const url = given.url ?? before?.url ?? standard;
@@ -173,7 +174,8 @@ export function createRuleSecrets(deps: {
         }
         const webhookSecret = newKey();
         const until = new Date(now.getTime() + KEY_OVERLAP_MS).toISOString();
-        // If the response of an earlier rotation was lost, nobody knows that key. The receiver's key must therefore stay valid.
+        // If the response of an earlier rotation was lost, no receiver has that key. The receiver's current key must therefore
+        // stay valid.
         const others = secret.keys
           .map(({ key, until: ends = until }) => ({ key, until: ends }))
           .filter((one) => one.until > now.toISOString());

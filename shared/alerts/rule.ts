@@ -195,7 +195,8 @@ export interface Subject {
   severity?: Severity | undefined;
 }
 
-export function fits(filters: RuleFilters, subject: Subject, ownerTag: string): boolean {
+/** Returns whether a subject matches the filters of a rule. */
+export function matchesFilters(filters: RuleFilters, subject: Subject, ownerTag: string): boolean {
   const { vault, type, subscription, source, tag, owner, severity } = filters;
   const tagValue = (name: string) =>
     subject.tags && Object.hasOwn(subject.tags, name) ? subject.tags[name] : undefined;

@@ -1,7 +1,7 @@
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
 import type { ServiceKeyVault } from "../platform/azure/service-key-vault.ts";
-import { requireMatch } from "../platform/http/conditional.ts";
+import { requireMatch } from "../platform/http/conditional-requests.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { type Page, type PageRequest, pageOfAll } from "../platform/http/paging.ts";
 import { invalidBody, notFound, Problem } from "../platform/http/problem.ts";
@@ -62,6 +62,7 @@ export interface AlertRules {
   cleanUp(caller: Caller): Promise<void>;
 }
 
+/** Creates the store of alert rules. */
 export function createRules(deps: {
   tables: Tables;
   settings: Pick<Settings, "values">;
@@ -194,11 +195,11 @@ export function createRules(deps: {
       if (await tables.get(RuleNames, RULES, ruleNameKey(wanted.name))) throw nameTaken(wanted.name);
       const event = { type: "alertRule.created", caller, target: targetOf(wanted), after: wanted };
       return await audited(audit, event, async () => {
-        const kept = await secrets.keep(wanted, { url: given.webhookUrl, credentials: given.credentials });
-        return await write(kept, [
-          insert(Rules, ruleKey(wanted.ruleId), kept.rule),
+        const withSecrets = await secrets.keep(wanted, { url: given.webhookUrl, credentials: given.credentials });
+        return await write(withSecrets, [
+          insert(Rules, ruleKey(wanted.ruleId), withSecrets.rule),
           insert(RuleNames, ruleNameKey(wanted.name), { ruleId: wanted.ruleId }),
-          ...secrets.stillKept(kept.rule),
+          ...secrets.stillKept(withSecrets.rule),
         ]);
       });
     },
@@ -212,13 +213,13 @@ export function createRules(deps: {
       const event = { type: "alertRule.changed", caller, target, before: first.before, after: first.wanted };
       const effect = async (attempt: number) => {
         const { before, wanted, etag } = attempt === 1 ? first : await replanned();
-        const kept = await secrets.keep(wanted, { url: given.webhookUrl, credentials: given.credentials });
-        const operations: Operation[] = [replace(Rules, ruleKey(ruleId), kept.rule, etag)];
+        const withSecrets = await secrets.keep(wanted, { url: given.webhookUrl, credentials: given.credentials });
+        const operations: Operation[] = [replace(Rules, ruleKey(ruleId), withSecrets.rule, etag)];
         if (ruleNameKey(wanted.name) !== ruleNameKey(before.name)) {
           operations.push(remove(RuleNames, ruleNameKey(before.name)));
           operations.push(insert(RuleNames, ruleNameKey(wanted.name), { ruleId }));
         }
-        return { before, wanted, written: await write(kept, operations) };
+        return { before, wanted, written: await write(withSecrets, operations) };
       };
       const { written } = await audited(
         audit,
@@ -245,8 +246,8 @@ export function createRules(deps: {
         repeatOnConflict(async (attempt) => {
           const row = attempt === 1 ? first : await signed();
           const changed = { ...withoutKeys(row), updatedAt: now.toISOString(), updatedBy: caller.actor };
-          const kept = await secrets.rotate(changed, now);
-          return await write(kept, [replace(Rules, ruleKey(ruleId), kept.rule, row.etag)]);
+          const withSecrets = await secrets.rotate(changed, now);
+          return await write(withSecrets, [replace(Rules, ruleKey(ruleId), withSecrets.rule, row.etag)]);
         }),
       );
     },

@@ -23,6 +23,7 @@ export interface MailDelivery {
   settle(mail: Part): Promise<Outcome | undefined>;
 }
 
+/** Creates the client that sends one mail and tracks it at the provider, so that no mail is sent twice. */
 export function createMailDelivery(deps: { mail: MailSender | undefined; attempts: Attempts }): MailDelivery {
   const { mail } = deps;
   const { after, retry } = deps.attempts;

@@ -10,7 +10,7 @@ import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 import { isUlid } from "../platform/ulid.ts";
-import { fits, isAboutExpiry, type RuleRecord, type Subject } from "./rule.ts";
+import { isAboutExpiry, matchesFilters, type RuleRecord, type Subject } from "./rule.ts";
 import type { AlertRules } from "./rules.ts";
 import { SNOOZES, type SnoozeFilters, type SnoozeRecord, SnoozeRows, snoozeIdOf, snoozeKey } from "./snooze.ts";
 
@@ -37,7 +37,7 @@ export const isSnoozed = (
   id: string,
   asset: Subject,
   ownerTag: string,
-): boolean => snoozed.has(id) || filters.some((one) => fits(one, asset, ownerTag));
+): boolean => snoozed.has(id) || filters.some((one) => matchesFilters(one, asset, ownerTag));
 
 /** A new snooze: one asset for a rule, or filters for a rule or all rules. */
 export interface NewSnoozeRequest {
@@ -54,7 +54,7 @@ export interface NewSnoozeRequest {
 export interface Snoozes {
   /** Returns active snoozes and those that expired in the last 30 days. One request per 1,000. */
   all(): Promise<Row<SnoozeRecord>[]>;
-  /** Returns what is snoozed for a rule at `to`, and what is no longer snoozed since `from`. */
+  /** Returns the active snoozes of a rule at `to`, and the snoozes that ended since `from`. */
   split(snoozes: readonly SnoozeRecord[], ruleId: string, from: Date, to: Date): SnoozesOfRule;
   /** Returns a page of active snoozes; with `ended`, also of those that expired in the last 30 days. Sorted by rule and asset. */
   list(
@@ -71,6 +71,7 @@ export interface Snoozes {
   cleanUp(): Promise<void>;
 }
 
+/** Creates the store of snoozes, which suppress notifications until a date. */
 export function createSnoozes(deps: {
   tables: Tables;
   rules: Pick<AlertRules, "get">;

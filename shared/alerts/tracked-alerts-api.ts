@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { singleLine } from "../platform/http/text.ts";
+import { singleLine } from "../platform/http/single-line.ts";
 import { type AcknowledgementRecord, acknowledgementId, type OpenAlert } from "./acknowledgements.ts";
 import { AlertItem, itemView, ulid } from "./api.ts";
 import type { Preview } from "./preview.ts";

@@ -37,6 +37,7 @@ export interface TrackedAlerts {
   close(ruleId: string, ended: readonly Pick<ResolvedItem, "of" | "since">[]): Promise<void>;
 }
 
+/** Creates the store of open alerts. */
 export function createTrackedAlerts(tables: Tables): TrackedAlerts {
   async function of(ruleId: string): Promise<Map<string, Row<TrackedAlert>>> {
     const found = new Map<string, Row<TrackedAlert>>();

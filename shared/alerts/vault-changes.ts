@@ -7,7 +7,7 @@ import { countExpiries } from "../inventory/expiries.ts";
 import { readScope } from "../inventory/scope.ts";
 import { expiriesOf, VAULTS, type VaultRecord, Vaults } from "../inventory/vault.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";
-import { pack, unpack } from "../platform/storage/packed.ts";
+import { pack, unpack } from "../platform/storage/packed-members.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 
 const Versions = z.record(z.string(), z.tuple([z.string(), z.int()]));

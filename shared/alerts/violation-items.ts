@@ -1,7 +1,7 @@
 import { SECOND_MS } from "../platform/time.ts";
 import type { ViolationItem } from "./items.ts";
 import type { NotificationLog } from "./notification-log.ts";
-import { fits, type RuleRecord, type Subject } from "./rule.ts";
+import { matchesFilters, type RuleRecord, type Subject } from "./rule.ts";
 
 /** A violation from the compliance module. */
 export interface NewViolation extends Omit<ViolationItem, "kind" | "owner"> {
@@ -67,7 +67,7 @@ export async function violationItems(
     deps.notifications.unnotified(
       rule.ruleId,
       violations
-        .filter((one) => fits(rule.filters, subjectOf(one), deps.ownerTag))
+        .filter((one) => matchesFilters(rule.filters, subjectOf(one), deps.ownerTag))
         .map((one) => itemOf(one, deps.ownerTag)),
     );
   if (place.violationCursor === undefined || place.standingCursor !== undefined) {

@@ -29,7 +29,7 @@ const EVENT_TYPES = {
  * more than is shown to users.
  */
 export const webhookTargets = (allowPrivate: boolean): OutgoingOptions => ({
-  reach: () => (allowPrivate ? "ownNetwork" : "public"),
+  allowedNetwork: () => (allowPrivate ? "ownNetwork" : "public"),
   plainHttp: () => allowPrivate,
   remedy: "ALLOW_PRIVATE_WEBHOOK_ADDRESSES allows receivers in the service's own network.",
   timeoutMs: 15 * SECOND_MS,

@@ -3,7 +3,7 @@ import { assetId } from "../inventory/asset.ts";
 import { daysUntil, type Moment, STATUSES, statusOf } from "../inventory/asset-status.ts";
 import { bucketOf, credentialName, holderName } from "../inventory/holder.ts";
 import { pageParameters, queryInstant } from "../platform/http/paging.ts";
-import { ListFailure, RUN_STATUSES } from "../platform/runs/runs.ts";
+import { ListFailure, RUN_STATUSES } from "../platform/runs/discovery-runs.ts";
 import { type ApplicationRecord, FederatedCredential, type RunRecord } from "./application.ts";
 import type { FoundApplication } from "./query.ts";
 import { REASONS } from "./rotatable.ts";

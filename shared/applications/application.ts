@@ -1,6 +1,6 @@
 import * as z from "zod";
 import type { GraphApplication } from "../platform/azure/graph.ts";
-import { RunFacts } from "../platform/runs/runs.ts";
+import { DiscoveryRunFields } from "../platform/runs/discovery-runs.ts";
 import { entity } from "../platform/storage/entity.ts";
 import { keyEnd, keyText } from "../platform/storage/keys.ts";
 import { fenceEntity } from "../platform/storage/tables.ts";
@@ -124,7 +124,7 @@ export type StateRecord = z.infer<typeof StateRecord>;
 export const States = entity(TABLE, StateRecord);
 export const STATE_KEY = "s!state";
 
-export const RunRecord = RunFacts.extend({
+export const RunRecord = DiscoveryRunFields.extend({
   /** `changes` reads what changed since the previous run. */
   mode: z.enum(["full", "changes"]),
   /** Total numbers after the run. Absent while it runs. */

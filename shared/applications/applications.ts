@@ -8,7 +8,7 @@ import type { GraphApplication } from "../platform/azure/graph.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import type { Page, PageRequest } from "../platform/http/paging.ts";
 import { notFound, Problem } from "../platform/http/problem.ts";
-import { createRuns, RunBusy } from "../platform/runs/runs.ts";
+import { createDiscoveryRuns, RunBusy } from "../platform/runs/discovery-runs.ts";
 import { waitForRun } from "../platform/runs/wait-for-run.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
@@ -102,13 +102,13 @@ export function createApplications(
 ): ApplicationsRoom {
   const { tables, queues, graph, audit, clock, log, moment } = deps;
   const { policiesOf = async () => new Map(), waitMs = WAIT_MS } = deps;
-  const runs = createRuns({ runs: Runs, partitionKey: RUNS }, deps);
+  const runs = createDiscoveryRuns({ runs: Runs, partitionKey: RUNS }, deps);
 
   /** Works on a run until it ends or another worker or message continues it. */
   async function work(runId: string): Promise<void> {
-    let held: Awaited<ReturnType<typeof runs.hold>>;
+    let held: Awaited<ReturnType<typeof runs.lease>>;
     try {
-      held = await runs.hold(runId);
+      held = await runs.lease(runId);
       if (!held) return;
       await discover(held, deps);
       if (held.run.mode === "full") await runs.removeOld();
@@ -124,7 +124,7 @@ export function createApplications(
       audit,
       event,
       async () => {
-        const { run } = await runs.begin({ mode, trigger }, caller);
+        const { run } = await runs.start({ mode, trigger }, caller);
         // The message of a run in progress may be lost. A duplicate does no harm.
         const delaySeconds = trigger === "api" ? MESSAGE_DELAY_SECONDS : 0;
         await queues.send(QUEUE, { runId: run.runId }, { delaySeconds });
@@ -225,7 +225,7 @@ export function createApplications(
         remedy: "Look at GET /system/failed-messages and at the log; the next scheduled discovery tries it again.",
         at: clock.now().toISOString(),
       };
-      const run = runId === undefined ? undefined : await runs.giveUp(runId, failure);
+      const run = runId === undefined ? undefined : await runs.fail(runId, failure);
       await audit.append({
         type: "applications.discovered",
         caller,

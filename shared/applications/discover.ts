@@ -7,8 +7,8 @@ import { expiriesOf, VAULTS, Vaults, vaultInSubscriptionKey } from "../inventory
 import type { HolderDiscoveryDeps } from "../inventory/write-holder.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
 import type { Graph, GraphApplication } from "../platform/azure/graph.ts";
-import { enterEnd } from "../platform/runs/enter-end.ts";
-import type { HeldRun } from "../platform/runs/runs.ts";
+import type { LeasedRun } from "../platform/runs/discovery-runs.ts";
+import { recordRunEnd } from "../platform/runs/record-run-end.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import { MINUTE_MS } from "../platform/time.ts";
@@ -74,7 +74,7 @@ interface Reading {
  * worker repeats them. A failure of Graph is the run's outcome. Other errors are thrown, so that the queue redelivers the
  * message.
  */
-export async function discover(held: HeldRun<RunRecord>, deps: DiscoverDeps): Promise<void> {
+export async function discover(held: LeasedRun<RunRecord>, deps: DiscoverDeps): Promise<void> {
   const { tables, clock, log } = deps;
   const { run } = held;
   if (run.ending) return await complete(held, run.ending, deps);
@@ -115,7 +115,7 @@ export async function discover(held: HeldRun<RunRecord>, deps: DiscoverDeps): Pr
 }
 
 async function read(
-  held: HeldRun<RunRecord>,
+  held: LeasedRun<RunRecord>,
   before: StateRecord | undefined,
   now: string,
   deps: DiscoverDeps,
@@ -285,7 +285,7 @@ async function writeBucket(
   bucket: string,
   wanted: Wanted,
   contents: string | undefined,
-  { held, reading, now, deps }: { held: HeldRun<RunRecord>; reading: Reading; now: string; deps: DiscoverDeps },
+  { held, reading, now, deps }: { held: LeasedRun<RunRecord>; reading: Reading; now: string; deps: DiscoverDeps },
 ) {
   const { tables } = deps;
   const { tenantId, applicationsAt } = reading.state;
@@ -338,7 +338,7 @@ async function totals({
 
 /** Records the run's end in the audit log and ends the run. */
 async function complete(
-  held: HeldRun<RunRecord>,
+  held: LeasedRun<RunRecord>,
   ending: NonNullable<RunRecord["ending"]>,
   deps: DiscoverDeps,
 ): Promise<void> {
@@ -346,7 +346,7 @@ async function complete(
   const { entryId, finishedAt, status, ...counts } = ending;
   const { apps, credentials, expiring, added, updated, removed } = counts;
   const keep = (id: string) => held.change({ ending: { ...ending, entryId: id } });
-  await enterEnd(
+  await recordRunEnd(
     deps.audit,
     {
       id: entryId,

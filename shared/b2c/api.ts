@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { entityTag } from "../platform/http/conditional.ts";
-import { singleLine } from "../platform/http/text.ts";
-import { ListFailure, RUN_STATUSES } from "../platform/runs/runs.ts";
+import { entityTag } from "../platform/http/conditional-requests.ts";
+import { singleLine } from "../platform/http/single-line.ts";
+import { ListFailure, RUN_STATUSES } from "../platform/runs/discovery-runs.ts";
 import { CHECKS, type TestResult } from "./connection-test.ts";
 import { Counts, type FoundTenant, nextDiscoveryAt, type RunRecord, TENANT_TYPES } from "./tenant.ts";
 

@@ -11,7 +11,7 @@ import { licenseRequired } from "../platform/http/admission.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { type Page, type PageRequest, pageOfAll } from "../platform/http/paging.ts";
 import { notFound } from "../platform/http/problem.ts";
-import { createRuns, type ListFailure, RunBusy } from "../platform/runs/runs.ts";
+import { createDiscoveryRuns, type ListFailure, RunBusy } from "../platform/runs/discovery-runs.ts";
 import { waitForRun } from "../platform/runs/wait-for-run.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
@@ -125,7 +125,7 @@ export function createB2c(deps: {
   const isOwn = async (tenantId: string) => tenantId === (await deps.ownTenantId()).toLowerCase();
   const registry = createRegistry({ ...deps, secrets, isOwn });
   const removal = createRemoval({ ...deps, registry, secrets });
-  const runs = (tenantId: string) => createRuns(runsOf(tenantId), deps);
+  const runs = (tenantId: string) => createDiscoveryRuns(runsOf(tenantId), deps);
 
   const send = (message: TenantMessage, delaySeconds: number) => queues.send(QUEUE, message, { delaySeconds });
 
@@ -140,7 +140,7 @@ export function createB2c(deps: {
       audit,
       event,
       async () => {
-        const { run } = await runs(tenantId).begin({ trigger, tenantId }, caller);
+        const { run } = await runs(tenantId).start({ trigger, tenantId }, caller);
         // If a run is in progress, its message may be lost. A duplicate message is harmless.
         await send({ tenantId, runId: run.runId }, trigger === "api" ? MESSAGE_DELAY_SECONDS : 0);
         return run;
@@ -157,9 +157,9 @@ export function createB2c(deps: {
       return;
     }
     const own = runs(tenantId);
-    let held: Awaited<ReturnType<typeof own.hold>>;
+    let held: Awaited<ReturnType<typeof own.lease>>;
     try {
-      held = await own.hold(runId);
+      held = await own.lease(runId);
       if (!held) return;
       await discoverTenant(held, row, { ...deps, secrets, isOwn });
       await own.removeOld();
@@ -176,7 +176,7 @@ export function createB2c(deps: {
     remedy: string,
   ): Promise<void> {
     const failure: ListFailure = { list: "signIn", code, message, remedy, at: clock.now().toISOString() };
-    const run = await runs(tenantId).giveUp(runId, failure);
+    const run = await runs(tenantId).fail(runId, failure);
     if (!run || code === "removed") return;
     await changeStatus(run, deps, ({ runId: _, ...known }) => ({ ...known, ended: "failed", failures: run.failures }));
   }

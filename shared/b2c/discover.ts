@@ -7,8 +7,8 @@ import { expiriesOf, VAULTS, Vaults, vaultInSubscriptionKey } from "../inventory
 import { type HolderDiscoveryDeps, writeHolder } from "../inventory/write-holder.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
 import type { Registration } from "../platform/azure/token-endpoint.ts";
-import { enterEnd } from "../platform/runs/enter-end.ts";
-import type { HeldRun, ListFailure } from "../platform/runs/runs.ts";
+import type { LeasedRun, ListFailure } from "../platform/runs/discovery-runs.ts";
+import { recordRunEnd } from "../platform/runs/record-run-end.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import { MINUTE_MS } from "../platform/time.ts";
@@ -55,7 +55,7 @@ interface Reading {
  * A failure of the tenant becomes the run's outcome. Other errors are thrown, so that the queue redelivers the message.
  */
 export async function discoverTenant(
-  held: HeldRun<RunRecord>,
+  held: LeasedRun<RunRecord>,
   tenant: TenantRecord,
   deps: DiscoverDeps,
 ): Promise<void> {
@@ -184,14 +184,14 @@ export async function changeStatus(
 
 /** Records the run's end in the audit log and ends it. */
 async function complete(
-  held: HeldRun<RunRecord>,
+  held: LeasedRun<RunRecord>,
   ending: NonNullable<RunRecord["ending"]>,
   deps: DiscoverDeps,
 ): Promise<void> {
   const { runId, tenantId, requestId, failures } = held.run;
   const { entryId, finishedAt, status, counts } = ending;
   const keep = (id: string) => held.change({ ending: { ...ending, entryId: id } });
-  await enterEnd(
+  await recordRunEnd(
     deps.audit,
     {
       id: entryId,

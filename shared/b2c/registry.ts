@@ -1,7 +1,7 @@
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
 import type { ServiceKeyVault } from "../platform/azure/service-key-vault.ts";
-import { changedMeanwhile, matchedWrite, requireMatch } from "../platform/http/conditional.ts";
+import { changedMeanwhile, conditionalWrite, requireMatch } from "../platform/http/conditional-requests.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { invalidBody, notFound, Problem } from "../platform/http/problem.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
@@ -185,7 +185,7 @@ export function createRegistry(deps: {
           replace(TenantRows, tenantKey(before.tenantId), next, before.etag),
           ...(secret ? [secrets.stillKept(secret)] : []),
         ];
-        return await matchedWrite(write(next, operations), ifMatch, THE_TENANT);
+        return await conditionalWrite(write(next, operations), ifMatch, THE_TENANT);
       };
       const row = await audited(audit, event, effect, (after) => ({ after: entered(withoutKeys(after)) }));
       if (clientSecret !== undefined) await dueAtOnce(row.tenantId);

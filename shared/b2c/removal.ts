@@ -6,10 +6,10 @@ import { VAULTS, type VaultRecord, Vaults, vaultInSubscriptionKey } from "../inv
 import { type InventoryWriter, VaultBusy } from "../inventory/write.ts";
 import type { HolderWriting } from "../inventory/write-holder.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
-import { matchedWrite, requireMatch } from "../platform/http/conditional.ts";
+import { conditionalWrite, requireMatch } from "../platform/http/conditional-requests.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { notFound } from "../platform/http/problem.ts";
-import { createRuns } from "../platform/runs/runs.ts";
+import { createDiscoveryRuns } from "../platform/runs/discovery-runs.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
@@ -64,7 +64,7 @@ export function createRemoval(deps: {
   }
 
   async function removeFound(tenantId: string): Promise<void> {
-    const runs = createRuns(runsOf(tenantId), deps);
+    const runs = createDiscoveryRuns(runsOf(tenantId), deps);
     const active = await runs.active();
     const at = clock.now().toISOString();
     const gone = {
@@ -75,7 +75,7 @@ export function createRemoval(deps: {
       at,
     };
     // At its next step the run's worker finds that it no longer owns the run, and stops.
-    if (active) await runs.giveUp(active.runId, gone);
+    if (active) await runs.fail(active.runId, gone);
     const owner = `removal/${randomness.ulid(clock.now())}`;
     for (const kind of CREDENTIAL_KINDS) for (const holder of holdersOf(tenantId, kind)) await forget(holder, owner);
     const { partitionKey } = runsOf(tenantId);
@@ -116,7 +116,7 @@ export function createRemoval(deps: {
         }
         // Sent before the work, so that a crash in between does not leave the removal unfinished for long.
         await later(tenantId);
-        await matchedWrite(tables.replace(TenantRows, { ...row, removing: true }), ifMatch, THE_TENANT);
+        await conditionalWrite(tables.replace(TenantRows, { ...row, removing: true }), ifMatch, THE_TENANT);
         try {
           await finish(tenantId);
         } catch (error) {

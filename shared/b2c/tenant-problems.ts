@@ -1,6 +1,6 @@
 import type { CloudFailure } from "../platform/azure/failure.ts";
-import { onOneLine } from "../platform/http/text.ts";
-import type { ListFailure } from "../platform/runs/runs.ts";
+import { toSingleLine } from "../platform/http/single-line.ts";
+import type { ListFailure } from "../platform/runs/discovery-runs.ts";
 import type { List, TenantRecord } from "./tenant.ts";
 
 /** The application permission of Microsoft Graph that each step needs. */
@@ -47,7 +47,7 @@ export const wrongDomain = (
   { displayName, verifiedDomains }: { displayName: string; verifiedDomains: readonly string[] },
 ): Finding => ({
   code: "wrongDomain",
-  message: `${tenantDomain} is not a verified domain of the tenant, which is “${onOneLine(displayName).slice(0, 120)}” with ${onOneLine(verifiedDomains.slice(0, 5).join(", ")).slice(0, 500) || "none"}.`,
+  message: `${tenantDomain} is not a verified domain of the tenant, which is “${toSingleLine(displayName).slice(0, 120)}” with ${toSingleLine(verifiedDomains.slice(0, 5).join(", ")).slice(0, 500) || "none"}.`,
   remedy: "Check tenantId, or save the registration with the right tenantDomain.",
 });
 

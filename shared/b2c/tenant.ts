@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { ListFailure, RunFacts } from "../platform/runs/runs.ts";
+import { DiscoveryRunFields, ListFailure } from "../platform/runs/discovery-runs.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import { HOUR_MS } from "../platform/time.ts";
@@ -79,7 +79,7 @@ export const Notices = entity(TABLE, z.object({ day: z.string() }));
 export const LICENCE_NOTICE = "n|licence";
 
 /** A discovery run of a tenant. */
-export const RunRecord = RunFacts.extend({
+export const RunRecord = DiscoveryRunFields.extend({
   tenantId: z.string(),
   counts: Counts.optional(),
   /** The outcome, from the decision until the run's end is completely written. */

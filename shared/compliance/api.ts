@@ -2,7 +2,7 @@ import * as z from "zod";
 import { subscriptionId, vaultName } from "../inventory/api.ts";
 import { ROLES } from "../platform/http/endpoint.ts";
 import { pageOf, pageParameters, queryInstant } from "../platform/http/paging.ts";
-import { singleLine } from "../platform/http/text.ts";
+import { singleLine } from "../platform/http/single-line.ts";
 import { RESOURCE_TYPES, SEVERITIES } from "./check.ts";
 import { CHECKS } from "./checks/all.ts";
 import { EXEMPTION_CATEGORIES, SCOPES } from "./compliance-rows.ts";

@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { pack, unpackBytes } from "../platform/storage/packed.ts";
+import { pack, unpackBytes } from "../platform/storage/packed-members.ts";
 import { insert, merge, type Operation, put } from "../platform/storage/tables.ts";
-import { type Change, writeMarked } from "../platform/storage/write-totals.ts";
+import { type Change, writeWithChangeRow } from "../platform/storage/write-totals.ts";
 import { type ChangedResults as ChangedRow, ChangedRows, changedKey, type VaultSummary } from "./compliance-rows.ts";
 import { packTallies, type Tally, unpackTallies } from "./packed-results.ts";
 
@@ -89,7 +89,7 @@ export async function writeChanged<T>(
   const key = changedKey(vaultName);
   const now = packCounted(countedOf(change.now));
   const inserted = insert(ChangedRows, key, { before: packCounted(countedOf(change.before)), now });
-  return await writeMarked({ inserted, merged: merge(ChangedRows, key, { now }) }, false, write);
+  return await writeWithChangeRow({ inserted, merged: merge(ChangedRows, key, { now }) }, false, write);
 }
 
 /** Marks a vault whose state in the totals is unknown, because its row was lost or could not be read. */

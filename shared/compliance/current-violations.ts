@@ -3,7 +3,7 @@ import { Assets, placesOf, sourceOf } from "../inventory/asset.ts";
 import { nameKey, partitions } from "../inventory/asset-keys.ts";
 import { VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
-import { unpacking } from "../platform/storage/packed.ts";
+import { withCorruptRowErrors } from "../platform/storage/packed-members.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import type { ResourceType } from "./check.ts";
 import { checkOfId, successorsOf } from "./checks/all.ts";
@@ -93,7 +93,7 @@ export function readingOf(tables: Tables, overview: Overview): ViolationReading 
     const prefix = findingsPrefix(check, vault.name);
     for await (const rows of tables.pages(Findings, { partitionKey: STATE, from: prefix, before: keyEnd(prefix) }))
       for (const row of rows)
-        for (const [name] of unpacking(Findings, row, "items", () => unpackFindings(row.items)))
+        for (const [name] of withCorruptRowErrors(Findings, row, "items", () => unpackFindings(row.items)))
           names.push(name.toLowerCase());
     return names;
   }

@@ -8,7 +8,7 @@ import type { RecordChanges } from "../inventory/write.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
 import { repeatOnConflict } from "../platform/storage/conflict.ts";
 import type { Row } from "../platform/storage/entity.ts";
-import { ifPacked } from "../platform/storage/packed.ts";
+import { undefinedIfNotPacked } from "../platform/storage/packed-members.ts";
 import { RowExists, type Tables } from "../platform/storage/tables.ts";
 import type { Settings } from "../settings/settings.ts";
 import type { Context } from "./check.ts";
@@ -115,7 +115,7 @@ export function createEvaluator(deps: {
   /** Returns the stored references. A new vault may have some already, if a license allows dependency discovery. */
   async function knownReferences({ row }: KnownState, vaultName: string): Promise<VaultReferences> {
     if (row && !row.gone) {
-      const known = ifPacked(() => unpackReferences(row.references));
+      const known = undefinedIfNotPacked(() => unpackReferences(row.references));
       // References that another program wrote there are ignored.
       return known ?? (await currentReferences(vaultName));
     }

@@ -1,8 +1,8 @@
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
 import { placesOf } from "../inventory/asset.ts";
-import { roleNeeded } from "../platform/http/admission.ts";
-import { entityTag, requireMatch } from "../platform/http/conditional.ts";
+import { roleRequired } from "../platform/http/admission.ts";
+import { entityTag, requireMatch } from "../platform/http/conditional-requests.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { type Page, type PageRequest, pageOfAll } from "../platform/http/paging.ts";
 import { invalidBody, notFound, Problem } from "../platform/http/problem.ts";
@@ -247,7 +247,7 @@ export function createExemptions(deps: {
 function requireRole({ role }: Caller, until: Date, now: number): void {
   if (role !== "operator" || until.getTime() <= now + OPERATOR_EXEMPTION_DAYS * DAY_MS) return;
   const remedy = `An operator's exemption ends within ${OPERATOR_EXEMPTION_DAYS} days: choose an earlier end, or ask an administrator.`;
-  throw roleNeeded("admin", role, remedy);
+  throw roleRequired("admin", role, remedy);
 }
 
 const EXEMPTION_ID = /^[a-z0-9-]{1,60}\.(all|subscription|vault|asset)(\.[a-z0-9.-]{1,300})?$/i;

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { assetId, placesOf } from "../inventory/asset.ts";
 import { decodeCursor, encodeCursor } from "../platform/http/paging.ts";
-import { unpacking } from "../platform/storage/packed.ts";
+import { withCorruptRowErrors } from "../platform/storage/packed-members.ts";
 import { remove, type Tables } from "../platform/storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 import type { ResourceType, Severity } from "./check.ts";
@@ -61,7 +61,7 @@ export async function newViolations(
   for await (const rows of tables.pages(NewViolationRows, { ...newViolationsRange, from: k, pageSize: 100 })) {
     for (const row of rows) {
       const { rowKey, items, ...vault } = row;
-      const arisen = unpacking(NewViolationRows, row, "items", () => unpackNewViolations(items));
+      const arisen = withCorruptRowErrors(NewViolationRows, row, "items", () => unpackNewViolations(items));
       for (let at = rowKey === k ? i : 0; at < arisen.length; at++) {
         if (found.length === limit) {
           const violations = await withoutExempted(found, readOverview);

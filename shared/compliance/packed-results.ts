@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { ASSET_TYPES, type AssetType, fingerprint } from "../inventory/asset.ts";
-import { pack, unpackBytes } from "../platform/storage/packed.ts";
+import { pack, unpackBytes } from "../platform/storage/packed-members.ts";
 import type { Failure } from "./compliance-rows.ts";
 import { AssetFacts } from "./finding-facts.ts";
 

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import type { AssetType } from "../inventory/asset.ts";
-import { pack, unpackBytes } from "../platform/storage/packed.ts";
+import { pack, unpackBytes } from "../platform/storage/packed-members.ts";
 import type { ReferenceFacts } from "./check.ts";
 import { assetKey } from "./packed-results.ts";
 

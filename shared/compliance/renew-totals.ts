@@ -1,7 +1,7 @@
 import { repeatOnConflict } from "../platform/storage/conflict.ts";
-import { inflate } from "../platform/storage/packed.ts";
+import { inflate } from "../platform/storage/packed-members.ts";
 import { StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
-import { type Clearable, set, writeTotals } from "../platform/storage/write-totals.ts";
+import { type RemovableChange, setOrDelete, writeTotals } from "../platform/storage/write-totals.ts";
 import { type CountedResults, countedOf, readChangedResults } from "./changed-results.ts";
 import {
   apartRange,
@@ -39,7 +39,7 @@ export async function renewTotals(tables: Tables, options: { changed?: boolean }
   await repeatOnConflict(async () => {
     const found = await readAll(tables);
     if (!found) return;
-    const { etag, counted, clearable, apart } = found;
+    const { etag, counted, removable, apart } = found;
     await writeTotals(tables, {
       table: TABLE,
       partitionKey: STATE,
@@ -47,10 +47,11 @@ export async function renewTotals(tables: Tables, options: { changed?: boolean }
       end: { entity: TotalsEnd, key: TOTALS_END_KEY },
       changes: ChangedRows,
       counted,
-      clearable,
-      own: async (rowKey) => countedOf(await tables.get(VaultStates, STATE, vaultStateKey(vaultOfChange(rowKey)))),
+      removable,
+      readCurrent: async (rowKey) =>
+        countedOf(await tables.get(VaultStates, STATE, vaultStateKey(vaultOfChange(rowKey)))),
       recordOf: (vaults, sequence) => totalsOf(vaults, apart, sequence),
-      unkept: (sequence) => ({ sequence }),
+      placeholderOf: (sequence) => ({ sequence }),
     });
   });
 }
@@ -63,7 +64,7 @@ export async function faultOfTotals(tables: Tables): Promise<"stale" | "unreadab
   const found = await readAll(tables);
   if (!found) return undefined;
   if (found.unreadable || (found.record?.totals && !readTotals(found.record))) return "unreadable";
-  const known = found.clearable.every(({ change }) => change !== undefined);
+  const known = found.removable.every(({ change }) => change !== undefined);
   if (!known || !found.record?.totals || isOf(found.record, found.counted)) return undefined;
   return (await standing(tables)).etag === found.etag ? "stale" : undefined;
 }
@@ -85,7 +86,7 @@ interface Standing {
 interface Found extends Standing {
   /** The results as the totals count them, by `changedKey`. */
   counted: Map<string, CountedResults>;
-  clearable: Clearable<CountedResults>[];
+  removable: RemovableChange<CountedResults>[];
   /** Lower-case names of vaults with an exemption of the whole vault, or at which the last evaluation of everything failed. */
   apart: Set<string>;
 }
@@ -100,19 +101,19 @@ async function readAll(tables: Tables): Promise<Found | undefined> {
   let unreadable = 0;
   const range = { ...vaultsRange, select: SUMMARY, onCorrupt: () => unreadable++ };
   for await (const rows of tables.pages(VaultStates, range))
-    for (const row of rows) set(counted, changedKey(row.name), countedOf(row));
+    for (const row of rows) setOrDelete(counted, changedKey(row.name), countedOf(row));
   // The content of such a row is unknown. The reconciliation fixes it.
   if (unreadable > 0) return undefined;
-  const clearable: Clearable<CountedResults>[] = [];
-  const onCorrupt = ({ rowKey, etag }: StorageCorrupt) => clearable.push({ rowKey, etag, change: undefined });
+  const removable: RemovableChange<CountedResults>[] = [];
+  const onCorrupt = ({ rowKey, etag }: StorageCorrupt) => removable.push({ rowKey, etag, change: undefined });
   for await (const rows of tables.pages(ChangedRows, { ...changedRange, onCorrupt })) {
     for (const row of rows) {
       const change = readChangedResults(row);
-      set(counted, row.rowKey, change?.before);
-      clearable.push({ rowKey: row.rowKey, etag: row.etag, change });
+      setOrDelete(counted, row.rowKey, change?.before);
+      removable.push({ rowKey: row.rowKey, etag: row.etag, change });
     }
   }
-  return { ...stood, counted, clearable, apart: await readApart(tables) };
+  return { ...stood, counted, removable, apart: await readApart(tables) };
 }
 
 async function readApart(tables: Tables): Promise<Set<string>> {

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { ifPacked, pack, unpackBytes } from "../platform/storage/packed.ts";
+import { pack, undefinedIfNotPacked, unpackBytes } from "../platform/storage/packed-members.ts";
 import type { Change } from "../platform/storage/write-totals.ts";
 import { type CountedResults, PackedResults, packResults, unpackResults } from "./changed-results.ts";
 import type { EvaluationRecord, TotalsRecord } from "./compliance-rows.ts";
@@ -94,7 +94,7 @@ export function totalsOf(
 
 /** Returns undefined if the data is corrupt. */
 export function readTotals({ totals }: Partial<TotalsRecord>): ResultTotals | undefined {
-  return totals && ifPacked(() => unpackBytes(totals, Packed));
+  return totals && undefinedIfNotPacked(() => unpackBytes(totals, Packed));
 }
 
 const byName = (a: CountedResults, b: CountedResults): number => (a.name.toLowerCase() < b.name.toLowerCase() ? -1 : 1);

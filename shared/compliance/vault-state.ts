@@ -3,7 +3,7 @@ import pMap from "p-map";
 import { placesOf } from "../inventory/asset.ts";
 import type { Row } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
-import { ifPacked } from "../platform/storage/packed.ts";
+import { undefinedIfNotPacked } from "../platform/storage/packed-members.ts";
 import type { Fence, Tables } from "../platform/storage/tables.ts";
 import { ASSET_CHECKS, checkOfCode, checkOfId } from "./checks/all.ts";
 import {
@@ -152,7 +152,7 @@ async function readOnce(tables: Tables, vaultName: string): Promise<ReadState> {
 
 /** A row that can't be read counts as inconsistent and is rewritten with the others. */
 function readable(packed: Uint8Array | undefined, facts: Uint8Array | undefined): ReturnType<typeof unpackDetails> {
-  return ifPacked(() => unpackDetails(packed ?? new Uint8Array(), facts)) ?? { hash: "", assets: [] };
+  return undefinedIfNotPacked(() => unpackDetails(packed ?? new Uint8Array(), facts)) ?? { hash: "", assets: [] };
 }
 
 async function findingsKeys(tables: Tables, vaultName: string): Promise<string[]> {

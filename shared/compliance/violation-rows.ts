@@ -1,5 +1,5 @@
 import { keyEnd } from "../platform/storage/keys.ts";
-import { unpacking } from "../platform/storage/packed.ts";
+import { withCorruptRowErrors } from "../platform/storage/packed-members.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import type { Check } from "./check.ts";
 import { CHECKS } from "./checks/all.ts";
@@ -91,7 +91,7 @@ async function readVault(tables: Tables, vaultName: string): Promise<Map<number,
   const range = { partitionKey: STATE, from: detailsKey(vaultName, 0), before: keyEnd(detailsPrefix(vaultName)) };
   for await (const rows of tables.pages(Details, range)) {
     for (const row of rows)
-      assets.push(...unpacking(Details, row, "assets", () => unpackDetails(row.assets, row.facts)).assets);
+      assets.push(...withCorruptRowErrors(Details, row, "assets", () => unpackDetails(row.assets, row.facts)).assets);
   }
   const failing = failingByCheck(assets);
   return new Map([...failing.keys()].map((code) => [code, sortedFindings(findingsOf(failing, code))]));
@@ -113,7 +113,7 @@ async function readStretches(tables: Tables, stretches: readonly Stretch[]): Pro
         for (const row of rows)
           findings.set(
             row.rowKey,
-            unpacking(Findings, row, "items", () => unpackFindings(row.items, row.facts)),
+            withCorruptRowErrors(Findings, row, "items", () => unpackFindings(row.items, row.facts)),
           );
       }
     }),

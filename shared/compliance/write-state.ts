@@ -58,12 +58,14 @@ export async function commitState(known: KnownState, next: NextState): Promise<v
   const { row, fence } = known;
   const details = detailChunks(next.results.assets.values());
   const record = stateOf(known, next, details);
-  if (row && known.whole && sameBut(row, record, ["evaluatedAt"])) return await fence.move();
+  if (row && known.whole && sameBut(row, record, ["evaluatedAt"])) return await fence.advance();
   const key = vaultStateKey(next.vault.name);
   const results = [...findingOperations(known, next), ...detailOperations(known, details, next.vault.name)];
   const operations = [...newViolationOperations(known, next), ...results, ...surplus(known, results)];
   const own = row ? replace(VaultStates, key, record, row.etag) : insert(VaultStates, key, record);
-  await writeOwn(known, record.name, record, (together) => fence.write(operations, { together: [own, ...together] }));
+  await writeOwn(known, record.name, record, (together) =>
+    fence.write(operations, { inLastTransaction: [own, ...together] }),
+  );
 }
 
 /** Writes the vault's own row, with its mark for the totals. */
@@ -101,10 +103,10 @@ export async function forgetState(known: KnownState, vaultName: string, at: stri
   }
   if (own.length > 0)
     await writeOwn(known, vaultName, undefined, (together) =>
-      fence.write(operations, { together: [...own, ...together] }),
+      fence.write(operations, { inLastTransaction: [...own, ...together] }),
     );
   else if (operations.length > 0) await fence.write(operations);
-  else await fence.move();
+  else await fence.advance();
 }
 
 /** Returns the row of a removed vault with only the exemptions of its assets. */

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { ASSET_TYPES, assetId, credentialIds, isCredentialId, placesOf } from "../inventory/asset.ts";
 import { pageParameters } from "../platform/http/paging.ts";
 import { Problem } from "../platform/http/problem.ts";
-import { onOneLine } from "../platform/http/text.ts";
+import { toSingleLine } from "../platform/http/single-line.ts";
 import { type Consumer, DRIVERS } from "./blast-radius.ts";
 import type { Coverage as CoverageRecord } from "./coverage.ts";
 import type { Dependencies, BlastRadius as FoundBlastRadius } from "./dependencies.ts";
@@ -406,7 +406,7 @@ export function usageView({
     lastReadAt: lastAt ?? null,
     readers: readers.map((one) => ({
       id: one.id,
-      name: onOneLine(one.title),
+      name: toSingleLine(one.title),
       kind: one.userName === undefined ? "application" : "person",
       appId: one.appId ?? null,
       identityOf: one.identityOf ?? null,

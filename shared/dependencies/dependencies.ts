@@ -11,7 +11,7 @@ import type { Config } from "../platform/config/config.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import type { Page, PageRequest } from "../platform/http/paging.ts";
 import { notFound, Problem } from "../platform/http/problem.ts";
-import { isOver } from "../platform/runs/kept-runs.ts";
+import { isOver } from "../platform/runs/run-store.ts";
 import { waitForRun } from "../platform/runs/wait-for-run.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
@@ -133,7 +133,7 @@ export function createDependencies(deps: {
       audit,
       event,
       async () => {
-        const { run } = await runs.begin({ ...made, status: "queued", failures: [] }, caller);
+        const { run } = await runs.start({ ...made, status: "queued", failures: [] }, caller);
         // If a run is already in progress its message may be lost. A duplicate does no harm.
         await queues.send(
           QUEUE,

@@ -1,6 +1,6 @@
 import { encodeTime } from "ulid";
 import type { Clock } from "../platform/runtime.ts";
-import { unlessChanged } from "../platform/storage/conflict.ts";
+import { undefinedIfChanged } from "../platform/storage/conflict.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
 import { remove, type Tables } from "../platform/storage/tables.ts";
 import { DAY_MS } from "../platform/time.ts";
@@ -77,7 +77,8 @@ export function createReferences(deps: {
             await deps.changed(vaultName, assets.slice(at, at + ASSETS_AT_ONCE));
         }
         // Assets that were marked again in the meantime stay for the next call.
-        for (const { rowKey, etag } of rows) await unlessChanged(tables.remove(Outdated, DEPENDENCIES, rowKey, etag));
+        for (const { rowKey, etag } of rows)
+          await undefinedIfChanged(tables.remove(Outdated, DEPENDENCIES, rowKey, etag));
       }
     },
 

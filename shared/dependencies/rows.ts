@@ -3,7 +3,7 @@ import * as z from "zod";
 import { ASSET_TYPES, type AssetType } from "../inventory/asset.ts";
 import { entity } from "../platform/storage/entity.ts";
 import { keyEnd, keyText, keyTextOf } from "../platform/storage/keys.ts";
-import { pack, unpackBytes, unpacking } from "../platform/storage/packed.ts";
+import { pack, unpackBytes, withCorruptRowErrors } from "../platform/storage/packed-members.ts";
 import { fenceEntity } from "../platform/storage/tables.ts";
 import { Edge } from "./edge.ts";
 
@@ -151,7 +151,7 @@ const Packed = z.array(z.tuple([z.string(), z.union([z.literal(-1), z.literal(0)
  * @param rowKey - The resource's row key. @throws StorageCorrupt if the row contains no dependencies.
  */
 export const unpackEdges = (rowKey: string, { edges }: ResourceRecord): Map<string, Resolved> =>
-  unpacking(
+  withCorruptRowErrors(
     Resources,
     { partitionKey: DEPENDENCIES, rowKey },
     "edges",

@@ -1,7 +1,7 @@
 import type { Audit } from "../audit/audit.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
-import { enterEnd } from "../platform/runs/enter-end.ts";
-import { isOver } from "../platform/runs/kept-runs.ts";
+import { recordRunEnd } from "../platform/runs/record-run-end.ts";
+import { isOver } from "../platform/runs/run-store.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
 import type { Row } from "../platform/storage/entity.ts";
@@ -180,7 +180,7 @@ export function createRunWork(deps: WorkDeps): RunWork {
       let decided = await runs.change(run, { ...counts, failures: failures.slice(0, MAX_FAILURES), entryId });
       await references.tell();
       const { runId, mode, requestId } = run;
-      await enterEnd(
+      await recordRunEnd(
         audit,
         {
           id: entryId,

@@ -1,5 +1,5 @@
-import { holdRow, LEASE_MS } from "../platform/runs/held-row.ts";
-import { createKeptRuns, type KeptRuns } from "../platform/runs/kept-runs.ts";
+import { LEASE_MS, leaseRow } from "../platform/runs/leased-row.ts";
+import { createRunStore, type RunStore } from "../platform/runs/run-store.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
 import { isConflict, repeatOnConflict } from "../platform/storage/conflict.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
@@ -40,7 +40,7 @@ export interface HeldUnit {
 }
 
 /** Stores discovery runs, one at a time, and the leases on their units. */
-export interface DependencyRuns extends KeptRuns<RunRecord> {
+export interface DependencyRuns extends RunStore<RunRecord> {
   /** Stores the units of a run. If two workers plan concurrently, one plan becomes valid. */
   plan(run: Row<RunRecord>, works: readonly UnitWork[], failures: RunRecord["failures"]): Promise<void>;
   /**
@@ -56,7 +56,7 @@ export interface DependencyRuns extends KeptRuns<RunRecord> {
 
 export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Randomness }): DependencyRuns {
   const { tables, clock, randomness } = deps;
-  const kept = createKeptRuns({ runs: Runs, partitionKey: RUNS }, deps, "run");
+  const kept = createRunStore({ runs: Runs, partitionKey: RUNS }, deps, "run");
 
   async function works(run: RunRecord): Promise<Row<UnitWork>[]> {
     const found: Row<UnitWork>[] = [];
@@ -69,7 +69,7 @@ export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Ran
 
   /** Returns the unit if the lease of its worker has expired. */
   const lostUnit = async ({ partitionKey, rowKey }: Row<UnitWork>) => {
-    const found = await tables.aged(UnitWorks, partitionKey, rowKey);
+    const found = await tables.getWithAge(UnitWorks, partitionKey, rowKey);
     return found?.row.status === "running" && found.ageMs >= LEASE_MS ? found.row : undefined;
   };
 
@@ -89,7 +89,7 @@ export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Ran
   }
 
   function heldUnit(taken: Row<UnitWork>, of: Pick<HeldUnit, "worker" | "mode" | "runId">): HeldUnit {
-    const held = holdRow(tables, UnitWorks, taken);
+    const held = leaseRow(tables, UnitWorks, taken);
     const end = async (change: Partial<UnitWork>) => {
       try {
         await held.end((row) => tables.replace(UnitWorks, { ...row, ...change, worker: undefined }));

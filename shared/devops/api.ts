@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { singleLine } from "../platform/http/text.ts";
+import { singleLine } from "../platform/http/single-line.ts";
 
 /** Schemas of the Azure DevOps integration in the API. */
 

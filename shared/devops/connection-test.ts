@@ -1,6 +1,6 @@
 import pMap from "p-map";
 import { CloudFailure } from "../platform/azure/failure.ts";
-import { onOneLine } from "../platform/http/text.ts";
+import { toSingleLine } from "../platform/http/single-line.ts";
 import type { DevopsTest, DevopsTestStep } from "./api.ts";
 import type { DevopsClient, ListOptions } from "./client.ts";
 import type { Project } from "./response-schemas.ts";
@@ -46,7 +46,7 @@ export async function testOrganization(
   const visible: Project[] = [];
   const known = await attempt("signIn", null, async () => {
     const { id, name = null } = await client.user(signal);
-    identity = { id, name: name && onOneLine(name) };
+    identity = { id, name: name && toSingleLine(name) };
     return {};
   });
   if (known) {
@@ -62,7 +62,7 @@ export async function testOrganization(
   await pMap(
     tried,
     async (project) => {
-      const name = onOneLine(project.name);
+      const name = toSingleLine(project.name);
       await attempt("variableGroups", name, () => rights((options) => client.variableGroups(project.id, options)));
       await attempt("serviceConnections", name, () => rights((options) => client.connections(project.id, options)));
     },
@@ -83,7 +83,7 @@ export async function testOrganization(
     return { found, changeable, ...(changeable < found && { detail: some, remedy: ROLES }) };
   }
 
-  const order = tried.map(({ name }) => onOneLine(name));
+  const order = tried.map(({ name }) => toSingleLine(name));
   const sorted = [
     ...steps.filter(({ project }) => project === null || !order.includes(project)),
     ...order.flatMap((name) => steps.filter(({ project }) => project === name)),

@@ -4,7 +4,7 @@ import type { Identity } from "../platform/azure/identity.ts";
 import type { Config } from "../platform/config/config.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { Problem, retryLater } from "../platform/http/problem.ts";
-import { onOneLine } from "../platform/http/text.ts";
+import { toSingleLine } from "../platform/http/single-line.ts";
 import type { Logger } from "../platform/runtime.ts";
 import type { DevopsProject, DevopsSettingsView, DevopsTest } from "./api.ts";
 import type { Changed } from "./change-resource.ts";
@@ -112,7 +112,7 @@ export function createDevops(deps: DevopsDependencies): Devops {
       try {
         const visible = await allOf(client.projects());
         const selected = new Set(chosenProjects(visible, settings.projectIds).projects);
-        return visible.map((one) => ({ id: one.id, name: onOneLine(one.name), selected: selected.has(one) }));
+        return visible.map((one) => ({ id: one.id, name: toSingleLine(one.name), selected: selected.has(one) }));
       } catch (error) {
         if (!(error instanceof CloudFailure)) throw error;
         throw retryLater("unavailable", `${error.message} ${error.remedy}`, error.retryAfterSeconds ?? RETRY_SECONDS);

@@ -3,7 +3,7 @@ import { audited } from "../audit/audited.ts";
 import type { Appender } from "../audit/event.ts";
 import { isServiceVault } from "../platform/azure/service-key-vault.ts";
 import type { Config } from "../platform/config/config.ts";
-import { requireMatch } from "../platform/http/conditional.ts";
+import { requireMatch } from "../platform/http/conditional-requests.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { invalidBody, Problem } from "../platform/http/problem.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";

@@ -185,7 +185,7 @@ export function createActiveScans({ tables, clock }: { tables: Tables; clock: Cl
       const row = await tables.get(Scans, scanPartition(scan.scanId), SCAN_ROW);
       if (row) return !isOver(row.status);
       // Independent of the clock that wrote `createdAt`: a scan is at least as old as the last change of the row that lists it.
-      const named = await tables.aged(ActiveScans, ACTIVE, ACTIVE);
+      const named = await tables.getWithAge(ActiveScans, ACTIVE, ACTIVE);
       const sinceCreated = clock.now().getTime() - Date.parse(scan.createdAt);
       return Math.max(named?.ageMs ?? 0, sinceCreated) < CREATION_MS;
     },

@@ -1,6 +1,6 @@
 import { Problem } from "../platform/http/problem.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
-import { isConflict, unlessChanged } from "../platform/storage/conflict.ts";
+import { isConflict, undefinedIfChanged } from "../platform/storage/conflict.ts";
 import type { Row } from "../platform/storage/entity.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { SECOND_MS } from "../platform/time.ts";
@@ -62,13 +62,13 @@ export function createFirstScan(deps: FirstScanDeps): (requestId: string) => Pro
 
   return async function startFirstScan(requestId) {
     if (isSettled) return;
-    const found = await tables.aged(FirstScans, FIRST, FIRST);
+    const found = await tables.getWithAge(FirstScans, FIRST, FIRST);
     const claimed = found?.row ?? (await claim());
     if (!claimed) return;
     if (!claimed.started) {
       if (found && found.ageMs < ABANDONED_MS) return;
       if (!(await start(claimed, requestId))) return;
-      await unlessChanged(tables.replace(FirstScans, { ...claimed, started: true }));
+      await undefinedIfChanged(tables.replace(FirstScans, { ...claimed, started: true }));
     }
     isSettled = true;
   };

@@ -2,7 +2,7 @@ import { CloudFailure } from "../platform/azure/failure.ts";
 import type { ResourceManager, SubscriptionResource } from "../platform/azure/resource-manager.ts";
 import { INVENTORY_READER } from "../platform/azure/watch-roles.ts";
 import type { Clock, Randomness } from "../platform/runtime.ts";
-import { unlessChanged } from "../platform/storage/conflict.ts";
+import { undefinedIfChanged } from "../platform/storage/conflict.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { MAX_TRANSACTION_OPERATIONS } from "../platform/storage/limits.ts";
 import type { Queues } from "../platform/storage/queues.ts";
@@ -79,7 +79,7 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
       return undefined;
     }
     if (row.cancelledBy) return await endPlan(end.finish(scanId));
-    const scan = await unlessChanged(tables.replace(Scans, { ...row, planner: planner() }));
+    const scan = await undefinedIfChanged(tables.replace(Scans, { ...row, planner: planner() }));
     if (!scan) return undefined;
     const settings = await deps.settings.values();
     const free = await active.takeWorkers(scanId, 1, settings.discoveryMaxWorkers);
@@ -107,7 +107,7 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
       if (at >= workers) return vault;
       return at < VAULTS_AT_ONCE ? { ...vault, begun: true, worker: PLAN_WORKER } : { ...vault, begun: false };
     });
-    const written = await unlessChanged(writeVaults(scan, vaults));
+    const written = await undefinedIfChanged(writeVaults(scan, vaults));
     if (!written) return undefined;
     const now = clock.now();
     const running = await startRunning({
@@ -133,7 +133,7 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
 
   /** Sets the scan to running. Undefined if another worker plans it or it is over. */
   async function startRunning(scan: Row<ScanRecord>): Promise<Row<ScanRecord> | undefined> {
-    const running = await unlessChanged(tables.replace(Scans, scan));
+    const running = await undefinedIfChanged(tables.replace(Scans, scan));
     if (running) return running;
     // The response may have been lost and the row written by a retry, or the scan was canceled in between. Its vaults are
     // claimed in any case.

@@ -3,13 +3,13 @@ import type { VaultRecord } from "../inventory/vault.ts";
 import { VaultBusy } from "../inventory/vault-claim.ts";
 import { isServiceVault } from "../platform/azure/service-key-vault.ts";
 import type { Config } from "../platform/config/config.ts";
-import { startRenewals } from "../platform/runs/renewals.ts";
+import { startHeartbeat } from "../platform/runs/heartbeat.ts";
 import type { Logger } from "../platform/runtime.ts";
-import { isConflict, repeatOnConflict, unlessChanged } from "../platform/storage/conflict.ts";
+import { isConflict, repeatOnConflict, undefinedIfChanged } from "../platform/storage/conflict.ts";
 import type { Row } from "../platform/storage/entity.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import { merge, type Tables } from "../platform/storage/tables.ts";
-import { measure } from "../platform/telemetry.ts";
+import { recordMetric } from "../platform/telemetry.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import type { Settings } from "../settings/settings.ts";
 import type { ActiveScanList } from "./active-scans.ts";
@@ -93,7 +93,7 @@ export function createRescans(deps: RescansDeps): Rescans {
 
   async function note({ hint }: VaultEvent, delivery: number): Promise<void> {
     const outcome = hint ? await repeatOnConflict(() => requestRescan(hint, delivery)) : "ignored";
-    measure("vault.events", 1, { outcome });
+    recordMetric("vault.events", 1, { outcome });
     log.debug("An event was received", { outcome, vault: outcome === "ignored" ? undefined : hint?.vaultName });
   }
 
@@ -135,7 +135,7 @@ export function createRescans(deps: RescansDeps): Rescans {
   }
 
   async function rescan(vaultName: string, requestId: string): Promise<void> {
-    const found = await tables.aged(RescanRows, RESCANS, rescanKey(vaultName));
+    const found = await tables.getWithAge(RescanRows, RESCANS, rescanKey(vaultName));
     if (!found || (found.row.worker !== undefined && found.ageMs < SILENT_MS)) return;
     const { row } = found;
     const waitMs = row.worker === undefined ? waitOf(row) : 0;
@@ -165,7 +165,7 @@ export function createRescans(deps: RescansDeps): Rescans {
     const otherSubscriptionIds = subscriptionsOf(mergeRequests(row.want, row.again)!);
     if (!(await active.enterRescan({ worker, subscriptionId, otherSubscriptionIds }, limit))) return false;
     // If a renewal fails, another worker may re-scan the vault too. Only one of them can write it.
-    const renewals = startRenewals(RENEWAL_MS, () => Promise.all([renew(row), active.renewRescan(worker)]));
+    const renewals = startHeartbeat(RENEWAL_MS, () => Promise.all([renew(row), active.renewRescan(worker)]));
     try {
       await runRescan(row, worker, requestId);
     } finally {
@@ -180,7 +180,7 @@ export function createRescans(deps: RescansDeps): Rescans {
     const want = mergeRequests(row.want, row.again)!;
     const started = { ...row, want, again: undefined, worker, begunAt: clock.now().toISOString() };
     // Another worker was faster, or an event arrived at this moment.
-    if (!(await unlessChanged(tables.replace(RescanRows, started)))) return await wake(row.vaultName, SECOND_MS);
+    if (!(await undefinedIfChanged(tables.replace(RescanRows, started)))) return await wake(row.vaultName, SECOND_MS);
     const options = { owner: `look/${worker}`, requestId, signal: AbortSignal.timeout(LONGEST_RESCAN_MS) };
     try {
       if (await rescanVault(started, options, deps)) await deps.changed();
@@ -246,7 +246,7 @@ export function createRescans(deps: RescansDeps): Rescans {
   }
 
   async function failed(vaultName: string): Promise<void> {
-    const found = await tables.aged(RescanRows, RESCANS, rescanKey(vaultName));
+    const found = await tables.getWithAge(RescanRows, RESCANS, rescanKey(vaultName));
     if (!found || (found.row.worker !== undefined && found.ageMs < SILENT_MS)) return;
     try {
       await tables.remove(RescanRows, RESCANS, found.row.rowKey, found.row.etag);
@@ -308,7 +308,7 @@ export function createRescans(deps: RescansDeps): Rescans {
   /** Returns whether the worker of a re-scan has crashed. Queries storage only if the re-scan started long enough ago. */
   async function isLost({ rowKey, begunAt }: Row<RescanRecord>): Promise<boolean> {
     if (clock.now().getTime() - Date.parse(begunAt!) < SILENT_MS) return false;
-    const found = await tables.aged(RescanRows, RESCANS, rowKey);
+    const found = await tables.getWithAge(RescanRows, RESCANS, rowKey);
     return found !== undefined && found.ageMs >= SILENT_MS;
   }
 

@@ -1,10 +1,10 @@
 import type { Audit } from "../audit/audit.ts";
-import { enterEnd } from "../platform/runs/enter-end.ts";
+import { recordRunEnd } from "../platform/runs/record-run-end.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
-import { isConflict, unlessChanged } from "../platform/storage/conflict.ts";
+import { isConflict, undefinedIfChanged } from "../platform/storage/conflict.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
 import { RowChanged, type Tables } from "../platform/storage/tables.ts";
-import { measure } from "../platform/telemetry.ts";
+import { recordMetric } from "../platform/telemetry.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import { newestFirst } from "../platform/ulid.ts";
 import type { ActiveScanList } from "./active-scans.ts";
@@ -201,7 +201,7 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
   async function decide(scan: Row<ScanRecord>, decision: Decision): Promise<void> {
     const now = clock.now();
     const ending = { ...decision, finishedAt: now.toISOString(), entryId: randomness.ulid(now) };
-    const decided = await unlessChanged(tables.replace(Scans, { ...scan, ending }));
+    const decided = await undefinedIfChanged(tables.replace(Scans, { ...scan, ending }));
     if (decided) await completeEnd(decided, ending);
   }
 
@@ -214,7 +214,7 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
     if (await active.leave(scan.scanId)) await scanLeft();
     const [renewed] = await Promise.allSettled([renewTotals()]);
     await ended(withoutKeys(over));
-    if (await unlessChanged(tables.replace(Scans, over))) {
+    if (await undefinedIfChanged(tables.replace(Scans, over))) {
       const unread = unreadSubscriptions(scan.subscriptionOutcomes);
       const ended = {
         scanId: scan.scanId,
@@ -225,8 +225,8 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
       };
       log.info("A scan is over", ended, "event");
       const seconds = (Date.parse(result.finishedAt) - Date.parse(scan.startedAt ?? scan.createdAt)) / SECOND_MS;
-      measure("scan.duration", Math.max(0, seconds), { mode: scan.mode, status: result.status });
-      measure("vaults.failed", result.vaultsFailed);
+      recordMetric("scan.duration", Math.max(0, seconds), { mode: scan.mode, status: result.status });
+      recordMetric("vaults.failed", result.vaultsFailed);
     }
     // The scan is over. Throwing makes the failure visible; the next scan's end or the reconciliation recomputes the totals.
     if (renewed.status === "rejected") throw renewed.reason;
@@ -258,7 +258,7 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
       row = await tables.replace(Scans, { ...row, ending: { ...ending, entryId } });
     };
     try {
-      await enterEnd(audit, event, { keep: storeEntryId, clock, randomness });
+      await recordRunEnd(audit, event, { keep: storeEntryId, clock, randomness });
       return row;
     } catch (error) {
       if (error instanceof RowChanged && error.table === Scans.table) return undefined;

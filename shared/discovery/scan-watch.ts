@@ -1,6 +1,6 @@
 import pMap from "p-map";
 import type { Clock, Logger } from "../platform/runtime.ts";
-import { unlessChanged } from "../platform/storage/conflict.ts";
+import { undefinedIfChanged } from "../platform/storage/conflict.ts";
 import type { Queues } from "../platform/storage/queues.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
@@ -64,14 +64,14 @@ export function createScanWatch({ tables, queues, active, run, clock, log }: Wat
 
   async function checkScan(entry: Awaited<ReturnType<ActiveScanList["all"]>>[number]): Promise<void> {
     const { scanId } = entry;
-    const found = await tables.aged(Scans, scanPartition(scanId), SCAN_ROW);
+    const found = await tables.getWithAge(Scans, scanPartition(scanId), SCAN_ROW);
     if (!found || isOver(found.row.status)) {
       if (!(await active.isAlive(entry))) await active.leave(scanId);
     } else if (found.row.status === "queued") {
       // A scan that waits for free workers requeues itself every few seconds. Another message would multiply with it.
       if (found.ageMs < UNPLANNED_MS) return;
       // Renews the row's age first, so that the next minutes send no further message.
-      if (await unlessChanged(tables.replace(Scans, found.row))) await queues.send(QUEUES.plan, { scanId });
+      if (await undefinedIfChanged(tables.replace(Scans, found.row))) await queues.send(QUEUES.plan, { scanId });
     } else if (isOverdue(found.row)) {
       log.warn("A scan is past its time and is ended", { scanId });
       await run.finish(scanId, true);
@@ -97,10 +97,10 @@ export function createScanWatch({ tables, queues, active, run, clock, log }: Wat
   }
 
   async function sendIfLost(scanId: string, rowKey: string): Promise<void> {
-    const found = await tables.aged(PlannedVaults, scanPartition(scanId), rowKey);
+    const found = await tables.getWithAge(PlannedVaults, scanPartition(scanId), rowKey);
     if (!found || found.ageMs < (found.row.begun ? SILENT_MS : LOST_MS)) return;
     // Fails if the vault's worker finished it at this moment.
-    if (!(await unlessChanged(tables.replace(PlannedVaults, { ...found.row, begun: false })))) return;
+    if (!(await undefinedIfChanged(tables.replace(PlannedVaults, { ...found.row, begun: false })))) return;
     log.warn("A vault's worker or message seems lost and its message is sent again", { scanId, vault: found.row.name });
     // The message has only the index, so that the receiver reads the claim first: the vault may be done by now.
     await queues.send(QUEUES.vaults, { scanId, index: indexOf(rowKey) });

@@ -1,4 +1,4 @@
-import { startRenewals } from "../platform/runs/renewals.ts";
+import { startHeartbeat } from "../platform/runs/heartbeat.ts";
 import type { Randomness } from "../platform/runtime.ts";
 import { isConflict } from "../platform/storage/conflict.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
@@ -174,7 +174,7 @@ export function createClaims({ tables, queues, randomness }: ClaimsDeps): Claims
 
     startHeartbeat(scanId, rowKey) {
       // If a renewal fails, another worker may read the vault too. Only one of them can write it.
-      const renewals = startRenewals(RENEWAL_MS, () => updateRow(scanId, rowKey, { begun: true }));
+      const renewals = startHeartbeat(RENEWAL_MS, () => updateRow(scanId, rowKey, { begun: true }));
       return () => renewals.stop();
     },
 

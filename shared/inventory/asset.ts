@@ -1,6 +1,6 @@
 import { hash } from "node:crypto";
 import * as z from "zod";
-import { detached } from "../platform/runtime.ts";
+import { copyText } from "../platform/runtime.ts";
 import { entity } from "../platform/storage/entity.ts";
 
 export const ASSET_TYPES = ["certificate", "key", "secret"] as const;
@@ -211,7 +211,7 @@ export function credentialIds(name: string): { appId: string; keyId: string } | 
 
 /** Returns a short, stable hash of a JSON value whose members have a fixed order. */
 export const fingerprint = (value: unknown): string =>
-  detached(hash("sha256", JSON.stringify(value), "base64url").slice(0, 22));
+  copyText(hash("sha256", JSON.stringify(value), "base64url").slice(0, 22));
 
 /** Members in the order of stored hashes. New members of the schema must be optional. */
 const CONTENT = (Object.keys(AssetRecord.shape) as (keyof AssetRecord)[])

@@ -11,7 +11,7 @@ import {
 import { Problem } from "../platform/http/problem.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
-import { pack, unpack } from "../platform/storage/packed.ts";
+import { pack, unpack } from "../platform/storage/packed-members.ts";
 import { type Operation, put, remove, type Tables } from "../platform/storage/tables.ts";
 import {
   ASSET_TYPES,

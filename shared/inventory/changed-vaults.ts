@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto";
 import * as z from "zod";
 import { entity } from "../platform/storage/entity.ts";
-import { pack, unpackBytes } from "../platform/storage/packed.ts";
+import { pack, unpackBytes } from "../platform/storage/packed-members.ts";
 import { insert, merge, type Operation, type Tables } from "../platform/storage/tables.ts";
-import { type Change, writeMarked } from "../platform/storage/write-totals.ts";
+import { type Change, writeWithChangeRow } from "../platform/storage/write-totals.ts";
 import { ASSET_TYPES, sourceOf } from "./asset.ts";
 import { expiriesColumn, expiriesOf, VAULTS, VaultRecord, Vaults } from "./vault.ts";
 
@@ -160,7 +160,7 @@ export async function writeVault(
   // The totals count the previous state, unless a mark exists already. An existing mark keeps its `before`.
   const { before: _, ownersBefore: _owners, ...again } = changed;
   const row = { inserted: insert(ChangedVaults, key, changed), merged: merge(ChangedVaults, key, again) };
-  return await writeMarked(row, change.marked === true, (mark) =>
+  return await writeWithChangeRow(row, change.marked === true, (mark) =>
     tables.transaction(Vaults.table, VAULTS, [...operations, mark]),
   );
 }

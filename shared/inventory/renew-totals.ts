@@ -1,8 +1,8 @@
 import { repeatOnConflict } from "../platform/storage/conflict.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
-import { inflate } from "../platform/storage/packed.ts";
+import { inflate } from "../platform/storage/packed-members.ts";
 import { insert, type Operation, replace, StorageCorrupt, type Tables } from "../platform/storage/tables.ts";
-import { type Clearable, set, writeTotals } from "../platform/storage/write-totals.ts";
+import { type RemovableChange, setOrDelete, writeTotals } from "../platform/storage/write-totals.ts";
 import { sourceOf } from "./asset.ts";
 import type { Moment } from "./asset-status.ts";
 import {
@@ -54,7 +54,7 @@ export async function faultOfTotals(tables: Tables): Promise<"stale" | "unreadab
   const found = await readAll(tables);
   if (!found) return undefined;
   if (found.unreadable || (found.record && !isReadable(found.record))) return "unreadable";
-  const known = found.clearable.every(({ change }) => change !== undefined);
+  const known = found.removable.every(({ change }) => change !== undefined);
   if (!known || !found.record || countsExactly(found.record, found.counted)) return undefined;
   return (await readStored(tables)).etag === found.etag ? "stale" : undefined;
 }
@@ -64,7 +64,7 @@ interface Found extends StoredTotals {
   scope: Scope;
   /** Vaults as the totals count them, by `changedKey`. */
   counted: Map<string, Counted>;
-  clearable: Clearable<Counted>[];
+  removable: RemovableChange<Counted>[];
   /** Operations that write the missing or outdated marks of holders, which earlier versions did not write. */
   unmarked: Operation[];
 }
@@ -87,42 +87,42 @@ async function readAll(tables: Tables): Promise<Found | undefined> {
   // The content of such a row is unknown. The reconciliation fixes it.
   if (unreadable > 0) return undefined;
 
-  const clearable: Clearable<Counted>[] = [];
+  const removable: RemovableChange<Counted>[] = [];
   const unmarked: Operation[] = [];
-  const onCorrupt = ({ rowKey, etag }: StorageCorrupt) => clearable.push({ rowKey, etag, change: undefined });
+  const onCorrupt = ({ rowKey, etag }: StorageCorrupt) => removable.push({ rowKey, etag, change: undefined });
   const changed = { partitionKey: VAULTS, from: CHANGED, before: TOTALS_END_KEY, onCorrupt };
   for await (const rows of tables.pages(ChangedVaults, changed)) {
     for (const row of rows) {
       const { rowKey, etag } = row;
       const change = readChanged(row, true);
       const read = counted.get(rowKey) ?? holders.get(rowKey);
-      set(counted, rowKey, change?.before);
+      setOrDelete(counted, rowKey, change?.before);
       if (!change) {
-        clearable.push({ rowKey, etag, change });
+        removable.push({ rowKey, etag, change });
         continue;
       }
       holders.delete(rowKey);
       // Earlier versions change a vault's row without its mark, so the mark is compared with the row.
       const now = countedEqually(read, change.now) ? change.now : await currentRow(tables, rowKey);
-      if (!now || sourceOf(now) === "keyVault") clearable.push({ rowKey, etag, change: { ...change, now } });
+      if (!now || sourceOf(now) === "keyVault") removable.push({ rowKey, etag, change: { ...change, now } });
       else if (!countedEqually(now, change.now))
         unmarked.push(replace(ChangedVaults, rowKey, changedFrom(undefined, now), etag));
     }
   }
   for (const [key, holder] of holders) {
-    const at = clearable.findIndex(({ rowKey }) => rowKey === key);
-    const [existing] = at < 0 ? [] : clearable.splice(at, 1);
+    const at = removable.findIndex(({ rowKey }) => rowKey === key);
+    const [existing] = at < 0 ? [] : removable.splice(at, 1);
     const mark = changedFrom(undefined, holder);
     unmarked.push(existing ? replace(ChangedVaults, key, mark, existing.etag) : insert(ChangedVaults, key, mark));
   }
-  return { ...stored, scope, counted, clearable, unmarked };
+  return { ...stored, scope, counted, removable, unmarked };
 }
 
 const currentRow = (tables: Tables, changedRowKey: string) =>
   tables.get(Vaults, VAULTS, vaultKey(changedRowKey.slice(CHANGED.length)));
 
 async function write(tables: Tables, found: Found, windows: Window[], summary: SummaryLayout): Promise<void> {
-  const { etag, counted, clearable, unmarked } = found;
+  const { etag, counted, removable, unmarked } = found;
   await writeTotals(tables, {
     table: Vaults.table,
     partitionKey: VAULTS,
@@ -130,11 +130,11 @@ async function write(tables: Tables, found: Found, windows: Window[], summary: S
     end: { entity: TotalsEnd, key: TOTALS_END_KEY },
     changes: ChangedVaults,
     counted,
-    clearable,
-    also: unmarked,
-    own: (rowKey) => currentRow(tables, rowKey),
+    removable,
+    further: unmarked,
+    readCurrent: (rowKey) => currentRow(tables, rowKey),
     recordOf: (vaults, sequence) => totalsOf(vaults, windows, sequence, summary),
-    unkept: unusableTotals,
+    placeholderOf: unusableTotals,
   });
 }
 

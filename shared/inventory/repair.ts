@@ -152,7 +152,7 @@ export async function removeOldFence<T>(
   partitionKey: string,
   rowKey: string,
 ): Promise<boolean> {
-  const found = await tables.aged(fences, partitionKey, rowKey);
+  const found = await tables.getWithAge(fences, partitionKey, rowKey);
   if (!found || found.ageMs < KEEP_FENCE_MS) return false;
   try {
     return await tables.remove(fences, partitionKey, rowKey, found.row.etag);

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { ifPacked, pack, unpackBytes } from "../platform/storage/packed.ts";
+import { pack, undefinedIfNotPacked, unpackBytes } from "../platform/storage/packed-members.ts";
 import { sum } from "../platform/sum.ts";
 import { DAY_MS, HOUR_MS } from "../platform/time.ts";
 import { ASSET_TYPES, type AssetType } from "./asset.ts";
@@ -147,7 +147,7 @@ export function packSummary(
 
 /** Returns undefined if the data is corrupt. */
 export function unpackSummary(bytes: Uint8Array): SummaryTotals | undefined {
-  const packed = ifPacked(() => unpackBytes(bytes, Packed));
+  const packed = undefinedIfNotPacked(() => unpackBytes(bytes, Packed));
   if (!packed) return undefined;
   const histograms = unpackHistograms(Uint32Array.from(packed.expiries));
   const types = ASSET_TYPES.length;

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { entity } from "../platform/storage/entity.ts";
-import { deflate, ifPacked, inflate } from "../platform/storage/packed.ts";
+import { deflate, inflate, undefinedIfNotPacked } from "../platform/storage/packed-members.ts";
 import { DAY_MS, DAY_SECONDS, HOUR_MS } from "../platform/time.ts";
 import { ASSET_TYPES, type AssetType } from "./asset.ts";
 import type { Moment } from "./asset-status.ts";
@@ -142,7 +142,7 @@ export function readSeenAt(packed: Uint8Array): SeenAt | undefined {
 /** Returns undefined if the data is not compressed words. */
 function inflatedWords(packed: Uint8Array): Uint32Array | undefined {
   // A copy, since decompressed bytes may be unaligned in a larger buffer.
-  const bytes = ifPacked(() => new Uint8Array(inflate(packed)));
+  const bytes = undefinedIfNotPacked(() => new Uint8Array(inflate(packed)));
   return bytes && bytes.length % Uint32Array.BYTES_PER_ELEMENT === 0 ? new Uint32Array(bytes.buffer) : undefined;
 }
 

@@ -3,7 +3,7 @@ import * as z from "zod";
 import { isConflict } from "../platform/storage/conflict.ts";
 import type { Row } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
-import { pack, unpack } from "../platform/storage/packed.ts";
+import { pack, unpack } from "../platform/storage/packed-members.ts";
 import { type Fence, insert, type Operation, put, remove, replace, type Tables } from "../platform/storage/tables.ts";
 import { SECOND_MS } from "../platform/time.ts";
 import { AssetFences, fenceKey, partitions } from "./asset-keys.ts";
@@ -98,13 +98,13 @@ export interface Claim {
  * @throws {VaultBusy} while another worker holds the vault.
  */
 export async function readStoredVault(tables: Tables, name: string): Promise<KnownVault> {
-  const found = await tables.aged(Vaults, VAULTS, vaultKey(name));
+  const found = await tables.getWithAge(Vaults, VAULTS, vaultKey(name));
   if (!found?.row.pending) return { row: found?.row, pending: [], interrupted: false, fences: undefined };
   throwIfClaimed(found);
   const { subscriptionId } = found.row;
   const fences = openFences(tables, { name, subscriptionId }, undefined);
   await busyOnConflict(name, () => takeFences(fences));
-  const now = await tables.aged(Vaults, VAULTS, vaultKey(name));
+  const now = await tables.getWithAge(Vaults, VAULTS, vaultKey(name));
   if (now?.row.pending) throwIfClaimed(now);
   const stays = now?.row.subscriptionId.toLowerCase() === subscriptionId.toLowerCase();
   return {
@@ -122,7 +122,7 @@ export async function readStoredVault(tables: Tables, name: string): Promise<Kno
  * @throws {VaultBusy} while another worker holds the vault.
  */
 export async function unclaimedVault(tables: Tables, name: string): Promise<Row<VaultRecord> | undefined> {
-  const found = await tables.aged(Vaults, VAULTS, vaultKey(name));
+  const found = await tables.getWithAge(Vaults, VAULTS, vaultKey(name));
   if (!found?.row.pending || found.row.lockOwner === undefined) return found?.row;
   throwIfClaimed(found);
   return await busyOnConflict(name, () => tables.replace(Vaults, { ...found.row, lockOwner: undefined }));

@@ -10,7 +10,7 @@ import type { Inventory } from "../inventory/inventory.ts";
 import type { InventoryFigures } from "../inventory/query.ts";
 import type { FailedMessages } from "../messages/failed-messages.ts";
 import type { Clock } from "../platform/runtime.ts";
-import { measure } from "../platform/telemetry.ts";
+import { recordMetric } from "../platform/telemetry.ts";
 import { DAY_MS, SECOND_MS } from "../platform/time.ts";
 import { type Gauge, gaugesText, type Sample } from "./prometheus-text.ts";
 
@@ -76,8 +76,8 @@ export function createMetrics(deps: {
     async record() {
       const { figures, standing } = await inventoryAndCompliance();
       for (const type of ASSET_TYPES)
-        for (const status of STATUSES) measure("assets.by_status", figures.assets[type][status], { type, status });
-      measure("score", ratio(standing.score.score));
+        for (const status of STATUSES) recordMetric("assets.by_status", figures.assets[type][status], { type, status });
+      recordMetric("score", ratio(standing.score.score));
     },
   };
 }

@@ -1,22 +1,27 @@
 import { Parser } from "@json2csv/plainjs";
 
-/** One column: its name in the header line, and a row's cell. `undefined` and `null` are an empty cell. */
+/** A column: its name in the header line, and the cell of a row. `undefined` and `null` are empty cells. */
 export interface Column<T> {
   label: string;
   value: (row: T) => string | number | boolean | null | undefined;
 }
 
-/** Writes rows of one kind as CSV: RFC 4180, every text quoted. */
+/** Writes rows of one kind as CSV (RFC 4180). Every text is quoted. */
 export interface Csv<T> {
-  /** The header line, behind the byte order mark by which Excel knows UTF-8; no line break at its end. */
+  /**
+   * Returns the header line without a line break at its end. Starts with a byte order mark, by which Excel recognizes UTF-8.
+   */
   header(): string;
-  /** Lines that each begin with the line break that ends the one before, so that a file can be written in pieces. */
+  /**
+   * Returns the lines of the rows. Each starts with the line break that ends the previous line, so that a file can be written
+   * in parts.
+   */
   rows(rows: readonly T[]): string;
 }
 
 /**
- * What makes a spreadsheet run a cell as a formula, also in full width, and also behind characters it skips. Such a cell
- * gets an apostrophe in front: https://owasp.org/www-community/attacks/CSV_Injection
+ * Start of a cell that a spreadsheet would run as a formula, also in full-width characters, and after characters that
+ * spreadsheets skip. A leading apostrophe prevents this: https://owasp.org/www-community/attacks/CSV_Injection
  */
 const FORMULA = /^[\s\p{Cc}\p{Cf}]*[=+\-@|%\uFF1D\uFF0B\uFF0D\uFF20]|^[\t\r\n]/u;
 
@@ -24,7 +29,11 @@ const cell = (value: string): string => `"${(FORMULA.test(value) ? `'${value}` :
 
 const LINE_END = "\r\n";
 
-/** @param columns - In their order. */
+/**
+ * Creates a CSV writer.
+ *
+ * @param columns - Columns in their order.
+ */
 export function createCsv<T extends object>(columns: readonly Column<T>[]): Csv<T> {
   const options = {
     fields: columns.map(({ label, value }) => ({ label, value: (row: T) => value(row) ?? "" })),

@@ -1,38 +1,39 @@
 import { randomBytes } from "node:crypto";
 import { monotonicFactory } from "ulid";
 
-/** The moment it is. The domain asks no other clock, so that a test can set it. */
+/** Source of the current time. Domain modules use no other clock, so that tests can set the time. */
 export interface Clock {
   now(): Date;
 }
 
-/** Where the domain's chance comes from. */
+/** Source of randomness for the domain modules. */
 export interface Randomness {
   /** Uniform in [0, 1). For jitter, never for secrets. */
   number(): number;
   /** Cryptographically strong bytes. */
   bytes(length: number): Uint8Array;
-  /** A ULID for the given instant: sorts by time, unique within and across instances. */
+  /** Returns a ULID for the given time. ULIDs sort by time and are unique within and across instances. */
   ulid(at: Date): string;
 }
 
-/** One line per call; `fields` must never hold a secret value. */
+/** Logs one line per call. `fields` must never contain a secret value. */
 export interface Logger {
   debug(message: string, fields?: Record<string, unknown>): void;
-  /** @param kind - `event` for a line that an alert rule reads: it is written at every log level. */
+  /** @param kind - `event` for a line that an alert rule queries. It is written at every log level. */
   info(message: string, fields?: Record<string, unknown>, kind?: "event"): void;
   warn(message: string, fields?: Record<string, unknown>): void;
   error(message: string, fields?: Record<string, unknown>): void;
 }
 
 /**
- * The same text, by itself. The engine keeps a part of a text as a reference to the whole, which stays in memory as long: for
- * parts of which a scan keeps one an asset.
+ * Copies a text that is part of another text. V8 stores a substring as a reference to the whole text, which then stays in
+ * memory. Use it for parts that a scan stores once per asset.
  */
-export const detached = (part: string): string => Buffer.from(part).toString();
+export const copyText = (part: string): string => Buffer.from(part).toString();
 
 export const systemClock: Clock = { now: () => new Date() };
 
+/** Returns the randomness of the process. */
 export function systemRandomness(): Randomness {
   const ulid = monotonicFactory();
   return {

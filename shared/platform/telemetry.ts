@@ -1,7 +1,7 @@
 /**
- * What the service tells of its work by OpenTelemetry, to whoever collects it. Until `functions/telemetry.ts` has started it nothing
- * is recorded and no message is changed. What gets in are names of functions, routes, queues and vaults, statuses and counts:
- * nothing of a request, of an answer or of an error but its name.
+ * Tracing and metrics with OpenTelemetry. Until `functions/telemetry.ts` has started telemetry, nothing is recorded and no
+ * message is changed. Recorded are only names of functions, routes, queues and vaults, statuses and counts. Requests, answers
+ * and errors are never recorded, except an error's name.
  */
 import {
   type Attributes,
@@ -16,14 +16,15 @@ import {
 
 const SCOPE = "credential-lifecycle";
 
-/** Units as https://ucum.org writes them. */
+/** Units in the notation of https://ucum.org. */
 export const METRICS = {
   "scan.duration": { kind: "histogram", unit: "s", description: "How long a scan took, by mode and status." },
   "vaults.failed": { kind: "counter", unit: "{vault}", description: "Vaults that a scan could read nothing of." },
   "vault.events": {
     kind: "counter",
     unit: "{event}",
-    description: "Events of Event Grid, by outcome: wanted (a look), joined (to one that waits), ignored.",
+    description:
+      "Events of Event Grid, by outcome: wanted (requests a refresh), joined (to a waiting refresh), ignored.",
   },
   "assets.by_status": { kind: "gauge", unit: "{asset}", description: "Assets by type and status, at a scan's end." },
   score: { kind: "gauge", unit: "1", description: "The compliance score, 0 to 1, at a scan's end." },
@@ -35,7 +36,8 @@ export const METRICS = {
   },
 } as const;
 
-export function measure(name: keyof typeof METRICS, value: number, attributes: Attributes = {}): void {
+/** Records a value of a metric. No effect while telemetry is off. */
+export function recordMetric(name: keyof typeof METRICS, value: number, attributes: Attributes = {}): void {
   const { kind, ...options } = METRICS[name];
   const meter = metrics.getMeter(SCOPE);
   if (kind === "histogram") meter.createHistogram(name, options).record(value, attributes);
@@ -43,16 +45,19 @@ export function measure(name: keyof typeof METRICS, value: number, attributes: A
   else meter.createCounter(name, options).add(value, attributes);
 }
 
-export interface Piece {
+export interface SpanOptions {
   name: string;
   kind: SpanKind;
   attributes?: Attributes;
-  /** What a request or a message carried of the work it belongs to; without it the piece belongs to what runs now. */
+  /** Trace context from a request or a message. Without it, the span is a child of the current span. */
   carrier?: unknown;
 }
 
-/** Does a piece of work as a span of its own. */
-export async function inSpan<T>({ name, kind, attributes = {}, carrier }: Piece, work: () => Promise<T>): Promise<T> {
+/** Runs work in a span of its own. */
+export async function withSpan<T>(
+  { name, kind, attributes = {}, carrier }: SpanOptions,
+  work: () => Promise<T>,
+): Promise<T> {
   const isCarrier = typeof carrier === "object" && carrier !== null;
   const parent = isCarrier ? propagation.extract(ROOT_CONTEXT, carrier) : context.active();
   return await trace.getTracer(SCOPE).startActiveSpan(name, { kind, attributes }, parent, async (span) => {
@@ -68,15 +73,18 @@ export async function inSpan<T>({ name, kind, attributes = {}, carrier }: Piece,
   });
 }
 
-/** Adds to the span of what runs now. */
-export const describe = (attributes: Attributes): void => {
+/** Adds attributes to the current span. */
+export const setSpanAttributes = (attributes: Attributes): void => {
   trace.getActiveSpan()?.setAttributes(attributes);
 };
 
-/** The trace of what runs now; undefined when nothing is recorded. */
+/** Returns the id of the current trace. Undefined while tracing is off. */
 export const traceId = (): string | undefined => trace.getActiveSpan()?.spanContext().traceId;
 
-/** What a message carries so that its work belongs to the same trace: https://www.w3.org/TR/trace-context. Empty when nothing is recorded. */
+/**
+ * Returns the trace context that a message carries, so that its handling belongs to the same trace:
+ * https://www.w3.org/TR/trace-context. Empty while tracing is off.
+ */
 export function traceContext(): Record<string, string> {
   const carrier: Record<string, string> = {};
   propagation.inject(context.active(), carrier);

@@ -1,4 +1,4 @@
-// Lengths of time. A day is 24 hours: no calendar is asked anywhere.
+// Durations. A day is 24 hours; calendars are not considered.
 
 export const SECOND_MS = 1000;
 export const MINUTE_MS = 60 * SECOND_MS;

@@ -1,10 +1,13 @@
-/** A ULID: 48 bits of milliseconds since 1970, then 80 random bits, in Crockford's base 32. https://github.com/ulid/spec */
+/**
+ * Pattern of a ULID: 48 bits of milliseconds since 1970, then 80 random bits, in Crockford's base 32.
+ * https://github.com/ulid/spec
+ */
 export const ULID = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/;
 
 export const isUlid = (text: string): boolean => ULID.test(text);
 
 const CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
-/** Turns the order of ULIDs around, in the same alphabet: as a key it sorts the newest first. */
+/** Inverts the order of ULIDs, in the same alphabet. Used as a key, the result sorts the newest first. */
 export const newestFirst = (ulid: string): string =>
   [...ulid].map((letter) => CROCKFORD[31 - CROCKFORD.indexOf(letter)]).join("");

@@ -1,10 +1,10 @@
 import type * as z from "zod";
 
 /**
- * What is wrong with a value, in words that follow its name: "limit must be at most 1000". For `error` of a schema's parse:
- * it speaks where the schema itself has no words of its own. It never repeats the value.
+ * Describes a validation error as the end of a sentence that starts with the value's name: "limit must be at most 1000". Pass
+ * it as `error` to a schema's parse, which uses it if the schema has no message of its own. Never contains the value.
  */
-export const wordsOf: z.core.$ZodErrorMap = (issue) => {
+export const validationMessage: z.core.$ZodErrorMap = (issue) => {
   if (issue.input === undefined && issue.code !== "unrecognized_keys" && issue.code !== "custom") return "is missing";
   switch (issue.code) {
     case "invalid_type":
@@ -12,9 +12,9 @@ export const wordsOf: z.core.$ZodErrorMap = (issue) => {
     case "invalid_value":
       return `must be ${issue.values.length === 1 ? "" : "one of "}${issue.values.map(String).join(", ")}`;
     case "too_small":
-      return boundWords(issue.origin, issue.minimum, issue.exact, issue.inclusive ? "at least" : "more than");
+      return boundMessage(issue.origin, issue.minimum, issue.exact, issue.inclusive ? "at least" : "more than");
     case "too_big":
-      return boundWords(issue.origin, issue.maximum, issue.exact, issue.inclusive ? "at most" : "less than");
+      return boundMessage(issue.origin, issue.maximum, issue.exact, issue.inclusive ? "at most" : "less than");
     case "not_multiple_of":
       return `must be a multiple of ${issue.divisor}`;
     case "invalid_format":
@@ -22,7 +22,7 @@ export const wordsOf: z.core.$ZodErrorMap = (issue) => {
     case "unrecognized_keys":
       return `has members that are not known: ${issue.keys.map((key) => key.slice(0, 64)).join(", ")}`;
     case "invalid_union":
-      return unionWords(issue.errors);
+      return unionMessage(issue.errors);
     case "invalid_key":
       return "has a name that can't be used";
     case "invalid_element":
@@ -55,13 +55,13 @@ const FORMATS: Record<string, string> = {
   base64: "must be base64",
 };
 
-/** What sizes of texts and lists are counted in; anything else is a number. */
+/** Units of the sizes of texts and lists. Other values are numbers. */
 const UNITS: Record<string, [one: string, many: string]> = {
   string: ["character", "characters"],
   array: ["item", "items"],
 };
 
-function boundWords(origin: string, bound: number | bigint, exact: boolean | undefined, word: string): string {
+function boundMessage(origin: string, bound: number | bigint, exact: boolean | undefined, word: string): string {
   const how = exact ? "exactly" : word;
   const unit = UNITS[origin];
   if (!unit) return `must be ${how} ${bound}`;
@@ -69,8 +69,8 @@ function boundWords(origin: string, bound: number | bigint, exact: boolean | und
   return `must have ${how} ${bound} ${unit[Number(bound) === 1 ? 0 : 1]}`;
 }
 
-/** What each form of a union wants of the value as a whole; nothing is said of a form's members. */
-function unionWords(forms: z.core.$ZodIssue[][]): string {
+/** Joins the messages of a union's alternatives about the value as a whole. Messages about members are omitted. */
+function unionMessage(forms: z.core.$ZodIssue[][]): string {
   const wanted = forms.map((issues) => issues.find(({ path }) => path.length === 0)?.message);
   return wanted.every((words) => words !== undefined) && wanted.length > 0
     ? [...new Set(wanted)].join(", or ")

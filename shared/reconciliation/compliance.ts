@@ -96,7 +96,7 @@ export async function inspectResults(
 export async function resultsVersion(tables: Tables, vaultName: string): Promise<string | undefined> {
   const [own, fence] = await Promise.all([
     readRowOrCorrupt(tables, VaultStates, STATE, vaultStateKey(vaultName)),
-    tables.aged(ResultFences, STATE, fenceKey(vaultName)),
+    tables.getWithAge(ResultFences, STATE, fenceKey(vaultName)),
   ]);
   if (fence?.row.open && fence.ageMs < EVALUATION_MS) return undefined;
   return `${own.row?.etag ?? own.unreadable?.etag} ${fence?.row.etag}`;

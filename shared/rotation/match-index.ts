@@ -7,7 +7,7 @@ import { VAULTS, Vaults } from "../inventory/vault.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
 import { entity, type Row } from "../platform/storage/entity.ts";
 import { keyEnd, keyText, keyTextOf } from "../platform/storage/keys.ts";
-import { pack, unpack } from "../platform/storage/packed.ts";
+import { pack, unpack } from "../platform/storage/packed-members.ts";
 import { put, remove, type Tables } from "../platform/storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../platform/time.ts";
 import { guidsOf } from "./match-evidence.ts";

@@ -11,7 +11,7 @@ import type { Config } from "../platform/config/config.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { invalidBody, notFound, Problem, retryLater } from "../platform/http/problem.ts";
 import type { RateLimiter } from "../platform/http/rate-limit.ts";
-import { once } from "../platform/once.ts";
+import { loadOnce } from "../platform/load-once.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
 import { withoutKeys } from "../platform/storage/entity.ts";
 import { keyEnd } from "../platform/storage/keys.ts";
@@ -256,7 +256,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
       const { matches } = await find(app);
       const fits = (match: Match) =>
         match.secret.enabled && (match.keyId === key || (match.keyId === undefined && match.confidence !== "certain"));
-      const history = once(() => findWrittenPlaces(deps, app.appId));
+      const history = loadOnce(() => findWrittenPlaces(deps, app.appId));
       const targets = await pMap(matches.filter(fits), (match) => targetOf(app, match, history), {
         concurrency: PARALLEL,
       });

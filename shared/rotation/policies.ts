@@ -5,7 +5,7 @@ import { VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
 import type { Graph } from "../platform/azure/graph.ts";
 import { isServiceVault } from "../platform/azure/service-key-vault.ts";
 import type { Config } from "../platform/config/config.ts";
-import { changedSince, matchedWrite, requireMatch } from "../platform/http/conditional.ts";
+import { changedSince, conditionalWrite, requireMatch } from "../platform/http/conditional-requests.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { invalidBody, notFound, Problem } from "../platform/http/problem.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
@@ -185,7 +185,7 @@ export function createPolicies(deps: {
         after: shownOf(record),
       };
       return await audited(audit, event, () =>
-        matchedWrite(
+        conditionalWrite(
           before
             ? tables.replace(Policies, { ...record, partitionKey: POLICIES, rowKey: before.rowKey, etag: before.etag })
             : tables.insert(Policies, POLICIES, policyKey(appId), record),
@@ -204,7 +204,7 @@ export function createPolicies(deps: {
         before: shownOf(row),
       };
       await audited(audit, event, () =>
-        matchedWrite(tables.remove(Policies, POLICIES, row.rowKey, row.etag), ifMatch, THE_POLICY),
+        conditionalWrite(tables.remove(Policies, POLICIES, row.rowKey, row.etag), ifMatch, THE_POLICY),
       );
     },
   };

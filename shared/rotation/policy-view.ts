@@ -1,5 +1,5 @@
 import type * as z from "zod";
-import { entityTag } from "../platform/http/conditional.ts";
+import { entityTag } from "../platform/http/conditional-requests.ts";
 import type { Row } from "../platform/storage/entity.ts";
 import type { Policy } from "./policies-api.ts";
 import type { PolicyRecord } from "./policy.ts";

@@ -290,7 +290,7 @@ export const titleOf = ({ appName, assetId, rotationId }: RotationSummary): stri
 
 /** Partition of rotations and of all rows that point to them, so that each change is one transaction. */
 export const ROTATIONS = "rotations";
-export const Rotations = entity("Rotations", RotationRecord, { witness: true, signed: true });
+export const Rotations = entity("Rotations", RotationRecord, { uniqueWrites: true, signed: true });
 export const RotationSummaries = entity("Rotations", Summary);
 /**
  * Points to a rotation: from its subject while it is unfinished, from its due time, and from a held copy that is written before

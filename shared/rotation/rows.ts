@@ -112,7 +112,7 @@ export function createRotationRows(deps: { tables: Tables; clock: Clock; randomn
       isUlid(rotationId) ? await tables.get(Rotations, ROTATIONS, recordKey(rotationId)) : undefined,
 
     aged: async (rotationId) =>
-      isUlid(rotationId) ? await tables.aged(Rotations, ROTATIONS, recordKey(rotationId)) : undefined,
+      isUlid(rotationId) ? await tables.getWithAge(Rotations, ROTATIONS, recordKey(rotationId)) : undefined,
 
     async unfinishedOf(subject) {
       return (await tables.get(RotationPointers, ROTATIONS, unfinishedKey(subject)))?.rotationId;

@@ -4,9 +4,9 @@ import type { ServiceKeyVault } from "../platform/azure/service-key-vault.ts";
 import type { SignInOutcome } from "../platform/azure/sign-in-proof.ts";
 import type { VaultSecretsClients } from "../platform/azure/vault-secrets.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
-import { startRenewals } from "../platform/runs/renewals.ts";
+import { startHeartbeat } from "../platform/runs/heartbeat.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
-import { isConflict, unlessChanged } from "../platform/storage/conflict.ts";
+import { isConflict, undefinedIfChanged } from "../platform/storage/conflict.ts";
 import type { Row } from "../platform/storage/entity.ts";
 import { RowChanged, type Tables } from "../platform/storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../platform/time.ts";
@@ -107,7 +107,7 @@ export function createStepContext(
 
   /** @returns A function that releases the lease. */
   async function lease(): Promise<() => Promise<void>> {
-    const found = await tables.aged(WriterLeases, ROTATIONS, LEASE_ROW);
+    const found = await tables.getWithAge(WriterLeases, ROTATIONS, LEASE_ROW);
     if (found && found.row.owner !== "" && found.ageMs < LEASE_MS) {
       throw new ContinueLater(
         Math.min(BUSY_SECONDS.most, Math.max(BUSY_SECONDS.least, Math.ceil(found.ageMs / SECOND_MS))),
@@ -120,7 +120,7 @@ export function createStepContext(
         found === undefined
           ? await tables.insert(WriterLeases, ROTATIONS, LEASE_ROW, write(owner))
           : await tables.replace(WriterLeases, { ...found.row, ...write(owner) });
-      return async () => void (await unlessChanged(tables.replace(WriterLeases, { ...taken, ...write("") })));
+      return async () => void (await undefinedIfChanged(tables.replace(WriterLeases, { ...taken, ...write("") })));
     } catch (error) {
       if (isConflict(error)) throw new ContinueLater(BUSY_SECONDS.least);
       throw error;
@@ -137,7 +137,7 @@ export function createStepContext(
     save,
     async withHeartbeat<T>(work: () => Promise<T>) {
       // If the lease was lost, the save after the work throws `TakenOver`.
-      const renewals = startRenewals(RENEWED_MS, () => save(() => ({})));
+      const renewals = startHeartbeat(RENEWED_MS, () => save(() => ({})));
       try {
         return await work();
       } finally {

@@ -5,12 +5,12 @@ import { audited } from "../audit/audited.ts";
 import type { AppConfiguration } from "../platform/azure/app-configuration.ts";
 import { CloudFailure } from "../platform/azure/failure.ts";
 import type { Config } from "../platform/config/config.ts";
-import { requireMatch } from "../platform/http/conditional.ts";
+import { requireMatch } from "../platform/http/conditional-requests.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
-import { parse } from "../platform/http/input.ts";
+import { parse } from "../platform/http/parse-request.ts";
 import { notFound, Problem } from "../platform/http/problem.ts";
 import type { Clock, Logger } from "../platform/runtime.ts";
-import { unlessChanged } from "../platform/storage/conflict.ts";
+import { undefinedIfChanged } from "../platform/storage/conflict.ts";
 import { entity, type Row, withoutKeys } from "../platform/storage/entity.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 import {
@@ -323,7 +323,7 @@ export function createSettings(deps: SettingsDependencies): Settings {
     if (!row || keys.length === 0) return;
     for (const listener of listeners) await listener(keys);
     // If the row was changed meanwhile, the listeners are notified again.
-    await unlessChanged(tables.replace(SettingsRow, { ...row, unnotified: undefined }));
+    await undefinedIfChanged(tables.replace(SettingsRow, { ...row, unnotified: undefined }));
   }
 
   /** A failure to notify does not fail the change: the timer notifies later. */

@@ -12,7 +12,7 @@ export function providerTargets(config: Pick<Config, "PRIVATE_TARGET_HOSTS" | "P
   const onThisMachine = config.PUBLIC_BASE_URL !== undefined && isLoopback(new URL(config.PUBLIC_BASE_URL).hostname);
   return {
     ...LIMITS,
-    reach: (url) => (isNamed(url) ? "named" : "public"),
+    allowedNetwork: (url) => (isNamed(url) ? "named" : "public"),
     // If the service itself runs on this machine for a trial, its identity provider may, too.
     plainHttp: (url) => onThisMachine && isNamed(url) && isLoopback(url.hostname),
     remedy: "PRIVATE_TARGET_HOSTS names hosts in the service's own network.",
@@ -22,7 +22,7 @@ export function providerTargets(config: Pick<Config, "PRIVATE_TARGET_HOSTS" | "P
 /** Addresses that anonymous callers may request: public ones with https, independent of any list. */
 export const PUBLIC_TARGETS: OutgoingOptions = {
   ...LIMITS,
-  reach: () => "public",
+  allowedNetwork: () => "public",
   plainHttp: () => false,
   remedy: "",
 };

@@ -1,6 +1,6 @@
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import { matchedWrite, requireMatch } from "../platform/http/conditional.ts";
+import { conditionalWrite, requireMatch } from "../platform/http/conditional-requests.ts";
 import type { Caller, Role } from "../platform/http/endpoint.ts";
 import { notFound, Problem } from "../platform/http/problem.ts";
 import type { OutgoingOptions } from "../platform/outgoing/outgoing.ts";
@@ -95,7 +95,7 @@ export function createConfigurations(deps: {
       ? replace(Configuration, CONFIGURATION_KEY, next, before.etag)
       : insert(Configuration, CONFIGURATION_KEY, next);
     const written = tables.transaction(Configuration.table, SSO, [operation, ...also]);
-    await matchedWrite(written, ifMatch, THE_CONFIGURATION);
+    await conditionalWrite(written, ifMatch, THE_CONFIGURATION);
   }
 
   /** Members that change with every change. */

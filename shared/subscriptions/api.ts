@@ -2,7 +2,7 @@ import * as z from "zod";
 import { SCAN_STATUSES } from "../discovery/scan.ts";
 import { VaultFailure } from "../inventory/vault.ts";
 import { pageOf, pageParameters } from "../platform/http/paging.ts";
-import { singleLine } from "../platform/http/text.ts";
+import { singleLine } from "../platform/http/single-line.ts";
 import { sum } from "../platform/sum.ts";
 import { STEPS } from "./remedy.ts";
 import type { ScopeChange as Change, MovingSubscription } from "./scope.ts";

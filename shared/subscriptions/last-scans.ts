@@ -2,7 +2,7 @@ import * as z from "zod";
 import { SCAN_STATUSES, type ScanRecord, UNREADABLE_SUBSCRIPTION } from "../discovery/scan.ts";
 import { VaultFailure } from "../inventory/vault.ts";
 import { entity } from "../platform/storage/entity.ts";
-import { pack, unpack } from "../platform/storage/packed.ts";
+import { pack, unpack } from "../platform/storage/packed-members.ts";
 import type { Tables } from "../platform/storage/tables.ts";
 
 /** The last ended scan of a subscription, or of all subscriptions in scope. */

@@ -8,7 +8,7 @@ import type { KeyVaults } from "../platform/azure/key-vault.ts";
 import type { ResourceManager } from "../platform/azure/resource-manager.ts";
 import { INVENTORY_READER } from "../platform/azure/watch-roles.ts";
 import type { Config } from "../platform/config/config.ts";
-import { entityTag, matchedWrite, requireMatch } from "../platform/http/conditional.ts";
+import { conditionalWrite, entityTag, requireMatch } from "../platform/http/conditional-requests.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { type Page, type PageRequest, pageOfAll } from "../platform/http/paging.ts";
 import { notFound, Problem } from "../platform/http/problem.ts";
@@ -288,7 +288,7 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
 
   async function mark(row: Row<SubscriptionRecord>, ifMatch: string | undefined) {
     const marked = tables.replace(SubscriptionRow, { ...row, removingSince: clock.now().toISOString() });
-    return await matchedWrite(marked, ifMatch, SUBSCRIPTION);
+    return await conditionalWrite(marked, ifMatch, SUBSCRIPTION);
   }
 
   /** Deletes the inventory of a discovered subscription, if no scan would add it again. */

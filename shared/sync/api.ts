@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { entityTag } from "../platform/http/conditional.ts";
+import { entityTag } from "../platform/http/conditional-requests.ts";
 import { pageParameters } from "../platform/http/paging.ts";
 import type { Row } from "../platform/storage/entity.ts";
 import type { Planned } from "./decide.ts";

@@ -1,9 +1,9 @@
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
 import type { ServiceKeyVault } from "../platform/azure/service-key-vault.ts";
-import { matchedWrite, requireMatch } from "../platform/http/conditional.ts";
+import { conditionalWrite, requireMatch } from "../platform/http/conditional-requests.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
-import { parse } from "../platform/http/input.ts";
+import { parse } from "../platform/http/parse-request.ts";
 import { invalidBody, notFound, Problem, retryLater } from "../platform/http/problem.ts";
 import type { Clock, Logger, Randomness } from "../platform/runtime.ts";
 import { type Row, withoutKeys } from "../platform/storage/entity.ts";
@@ -312,7 +312,11 @@ export function createConfigurations(deps: {
   }
 
   async function write(operations: Operation[], ifMatch: string | undefined): Promise<Map<string, string>> {
-    return await matchedWrite(tables.transaction(Configurations.table, SYNC, operations), ifMatch, THE_CONFIGURATION);
+    return await conditionalWrite(
+      tables.transaction(Configurations.table, SYNC, operations),
+      ifMatch,
+      THE_CONFIGURATION,
+    );
   }
 }
 

@@ -43,7 +43,7 @@ export async function takeLease(
   mayTakeOver: (owner: string) => boolean = () => false,
 ): Promise<{ lease: Lease } | { lease: undefined; waitMs: number }> {
   const key = leaseKey(recordId);
-  const found = await tables.aged(Leases, SYNC, key);
+  const found = await tables.getWithAge(Leases, SYNC, key);
   if (found && !found.row.free && found.ageMs < LEASE_MS && !mayTakeOver(found.row.owner))
     return { lease: undefined, waitMs: LEASE_MS - found.ageMs };
   let row: { etag: string };
@@ -90,6 +90,6 @@ export async function takeLease(
 
 /** Returns whether a worker has the lease of the record now. */
 export async function isHeld(tables: Tables, recordId: string): Promise<boolean> {
-  const found = await tables.aged(Leases, SYNC, leaseKey(recordId));
+  const found = await tables.getWithAge(Leases, SYNC, leaseKey(recordId));
   return found !== undefined && !found.row.free && found.ageMs < LEASE_MS;
 }

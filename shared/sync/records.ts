@@ -1,7 +1,7 @@
 import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import { requireMatch } from "../platform/http/conditional.ts";
+import { requireMatch } from "../platform/http/conditional-requests.ts";
 import type { Caller } from "../platform/http/endpoint.ts";
 import { decodeCursor, encodeCursor, type Page, type PageRequest } from "../platform/http/paging.ts";
 import { notFound, Problem } from "../platform/http/problem.ts";

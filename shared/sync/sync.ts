@@ -5,7 +5,7 @@ import type { ServiceKeyVault } from "../platform/azure/service-key-vault.ts";
 import type { VaultSecretsClients } from "../platform/azure/vault-secrets.ts";
 import type { Config } from "../platform/config/config.ts";
 import { licenseRequired } from "../platform/http/admission.ts";
-import { requireMatch } from "../platform/http/conditional.ts";
+import { requireMatch } from "../platform/http/conditional-requests.ts";
 import type { Caller, Tier } from "../platform/http/endpoint.ts";
 import type { Page, PageRequest } from "../platform/http/paging.ts";
 import { Problem, retryLater } from "../platform/http/problem.ts";

@@ -4,11 +4,11 @@ import type * as z from "zod";
 import { endpoints } from "../../functions/alerts.ts";
 import { deliveryIdOf } from "../../shared/alerts/delivery.ts";
 import { newDelivery } from "../../shared/alerts/evaluate.ts";
-import { parse } from "../../shared/platform/http/input.ts";
+import { parse } from "../../shared/platform/http/parse-request.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
-import { caller, DAY_MS, openRoom, type Room, START } from "./room.ts";
+import { caller, DAY_MS, openRoom, type Room, START } from "./alerts-setup.ts";
 
 let azurite: TestStorage;
 let cloud: Cloud;

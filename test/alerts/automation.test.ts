@@ -4,7 +4,7 @@ import type { AutomationSource, AutomationType, PendingNotice } from "../../shar
 import { createSyncNotices } from "../../shared/alerts/sync-notices.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, openRoom, type Room } from "./room.ts";
+import { caller, openRoom, type Room } from "./alerts-setup.ts";
 
 const MINUTES = 60_000;
 const ACCOUNTS = Array.from({ length: 16 }, (_, index) => `automation${index}`);

@@ -4,7 +4,7 @@ import { type Audit, createAudit } from "../../shared/audit/audit.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, openRoom, type Room } from "./room.ts";
+import { caller, openRoom, type Room } from "./alerts-setup.ts";
 
 let azurite: TestStorage;
 let cloud: Cloud;

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { NotificationRows } from "../../shared/alerts/notification-log.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, DAY_MS, namedIn, openRoom, START } from "./room.ts";
+import { caller, DAY_MS, namedIn, openRoom, START } from "./alerts-setup.ts";
 
 let azurite: TestStorage;
 let cloud: Cloud;

@@ -1,10 +1,10 @@
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { liveIn } from "../azure/live-cloud.ts";
-import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
-import type { Steps } from "../support/mortal.ts";
+import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
+import type { Steps } from "../support/simulated-crash.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, DAY_MS, namedIn, openRoom, type Room, START } from "./room.ts";
+import { caller, DAY_MS, namedIn, openRoom, type Room, START } from "./alerts-setup.ts";
 
 let azurite: TestStorage;
 let cloud: Cloud;

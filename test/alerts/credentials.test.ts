@@ -7,7 +7,7 @@ import type { Actor } from "../../shared/platform/http/endpoint.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, DAY_MS, openRoom, type Room, START } from "./room.ts";
+import { caller, DAY_MS, openRoom, type Room, START } from "./alerts-setup.ts";
 
 let azurite: TestStorage;
 let cloud: Cloud;

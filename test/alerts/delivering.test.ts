@@ -8,7 +8,7 @@ import { BACK_OFF_SECONDS, LEASE_MS } from "../../shared/alerts/retry-schedule.t
 import { MINUTE_MS } from "../../shared/platform/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, DAY_MS, openRoom, type Room, type RoomOptions, START } from "./room.ts";
+import { caller, DAY_MS, openRoom, type Room, type RoomOptions, START } from "./alerts-setup.ts";
 
 let azurite: TestStorage;
 let cloud: Cloud;

@@ -5,10 +5,19 @@ import { freeAt, nextSlots, PACE_ROW, Pace, withSent } from "../../shared/alerts
 import { MAILBOXES, Mailboxes } from "../../shared/alerts/mailbox.ts";
 import { HOUR_MS, MINUTE_MS } from "../../shared/platform/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
-import { IS_CAMPAIGN } from "../support/cases.ts";
-import type { Steps } from "../support/mortal.ts";
+import { IS_CAMPAIGN } from "../support/sampling.ts";
+import type { Steps } from "../support/simulated-crash.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, DAY_MS, namedIn, openRoom, type Room, type RoomOptions, START, type TestAsset } from "./room.ts";
+import {
+  caller,
+  DAY_MS,
+  namedIn,
+  openRoom,
+  type Room,
+  type RoomOptions,
+  START,
+  type TestAsset,
+} from "./alerts-setup.ts";
 
 let azurite: TestStorage;
 let cloud: Cloud;

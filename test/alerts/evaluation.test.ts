@@ -4,7 +4,7 @@ import type { NewViolation } from "../../shared/alerts/alerts.ts";
 import type { ViolationReading } from "../../shared/alerts/violation-items.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, DAY_MS, namedIn, openRoom, type Room, START } from "./room.ts";
+import { caller, DAY_MS, namedIn, openRoom, type Room, START } from "./alerts-setup.ts";
 
 let azurite: TestStorage;
 let cloud: Cloud;

@@ -8,10 +8,10 @@ import { newDelivery } from "../../shared/alerts/evaluate.ts";
 import type { AssetItem, Item } from "../../shared/alerts/items.ts";
 import { secretName } from "../../shared/alerts/rule.ts";
 import { liveIn } from "../azure/live-cloud.ts";
-import type { Steps } from "../support/mortal.ts";
+import type { Steps } from "../support/simulated-crash.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
+import { caller, DAY_MS, openRoom, type Room, START } from "./alerts-setup.ts";
 import { payloadProblems } from "./payload-schemas.ts";
-import { caller, DAY_MS, openRoom, type Room, START } from "./room.ts";
 
 let azurite: TestStorage;
 let cloud: Cloud;

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { runDays } from "../support/days.ts";
+import { runDays } from "../support/alert-days.ts";
 
 // Sixty days over a thousand assets are in infra/bench/sixty-days.ts.
 test("mail, digest and webhook notify of each asset once per threshold, over days, scans and a kill -9", async () => {

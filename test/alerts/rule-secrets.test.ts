@@ -7,7 +7,7 @@ import { HOUR_MS } from "../../shared/platform/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
-import { caller, DAY_MS, openRoom, type Room, START } from "./room.ts";
+import { caller, DAY_MS, openRoom, type Room, START } from "./alerts-setup.ts";
 
 const VAULT = "kv-lifecycle-service";
 const system = { actor: "system", requestId: "timer" };

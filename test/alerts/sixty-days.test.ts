@@ -2,10 +2,10 @@ import { expect, test } from "vitest";
 import { itemsIn } from "../../shared/alerts/delivery.ts";
 import type { AssetItem } from "../../shared/alerts/items.ts";
 import { liveIn } from "../azure/live-cloud.ts";
-import { IS_CAMPAIGN } from "../support/cases.ts";
-import type { Steps } from "../support/mortal.ts";
+import { IS_CAMPAIGN } from "../support/sampling.ts";
+import type { Steps } from "../support/simulated-crash.ts";
 import { openStorage } from "../support/storage.ts";
-import { DAY_MS, namedIn, openRoom, START, type TestAsset } from "./room.ts";
+import { DAY_MS, namedIn, openRoom, START, type TestAsset } from "./alerts-setup.ts";
 
 const [ASSETS, DAYS] = IS_CAMPAIGN ? [1000, 60] : [450, 20];
 const THRESHOLDS = [30, 7, 1];

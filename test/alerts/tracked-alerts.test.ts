@@ -20,10 +20,10 @@ import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import { newestFirst } from "../../shared/platform/ulid.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { asset, openRoom as openCompliance, vault } from "../compliance/compliance-fixture.ts";
-import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
-import type { Steps } from "../support/mortal.ts";
+import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
+import type { Steps } from "../support/simulated-crash.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, DAY_MS, namedIn, openRoom, type Room, START, SUBSCRIPTION } from "./room.ts";
+import { caller, DAY_MS, namedIn, openRoom, type Room, START, SUBSCRIPTION } from "./alerts-setup.ts";
 
 let azurite: TestStorage;
 let cloud: Cloud;

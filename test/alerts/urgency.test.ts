@@ -15,7 +15,7 @@ test.each<[string, Item[]]>([
   ["violations by severity, then by id", [violation("c", "critical"), violation("a", "high"), violation("b", "high")]],
   ["what rotations and syncs tell by time", [automation("a"), automation("b"), automation("c")]],
   ["scans with the newest first", [scan("c"), scan("b"), scan("a")]],
-  ["what goes on by what it is of, behind what is new", [asset("z", 9), renewed("b", 1), renewed("a", 2)]],
+  ["continuing alerts are sorted by kind, after new alerts", [asset("z", 9), renewed("b", 1), renewed("a", 2)]],
 ])("an alert is sorted by urgency: %s", (_, items) => {
   expect(items.toReversed().sort(byUrgency)).toEqual(items);
   expect([...items].sort(byUrgency)).toEqual(items);

@@ -143,7 +143,7 @@ export class Deployment {
     const tables = mortal(createTables({ connectionString: this.connectionString }, { clock: storeClock }), crash);
     const queues: Queues = mortal(
       {
-        reachable: async () => {},
+        checkReachable: async () => {},
         send: async (_queue: string, message: unknown, { delaySeconds = 0 } = {}) => {
           this.messages.push({ message: message as DiscoverMessage, delaySeconds });
         },

@@ -18,8 +18,8 @@ import type { Config } from "../../shared/platform/config/config.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import type { Tables } from "../../shared/platform/storage/tables.ts";
 import { configIn, liveIn } from "../azure/live-cloud.ts";
-import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
+import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
 import { applications, caller, Deployment, everything, mayCrash } from "./applications-fixture.ts";
 

@@ -11,7 +11,7 @@ import { indexKeys, position } from "../../shared/audit/rows.ts";
 import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
 import { type Entity, entity } from "../../shared/platform/storage/entity.ts";
 import { put } from "../../shared/platform/storage/tables.ts";
-import { sampled } from "../support/cases.ts";
+import { sampled } from "../support/sampling.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { by, event, exportAll, makeKey, openRoom, page, publicKeys, type Room, settableClock } from "./support.ts";
 

@@ -17,7 +17,7 @@ import { createWriter } from "../../shared/audit/write/writer.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import type { Tables } from "../../shared/platform/storage/tables.ts";
 import { MINUTE_MS } from "../../shared/platform/time.ts";
-import { interrupted } from "../support/held-tables.ts";
+import { interrupted } from "../support/delayed-tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import {
   AnyRow,

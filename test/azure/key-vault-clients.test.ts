@@ -6,7 +6,7 @@ import fc from "fast-check";
 import { makeCertificate } from "simulated-cloud/x509.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createKeyVaults } from "../../shared/platform/azure/key-vault.ts";
-import { IS_CAMPAIGN } from "../support/cases.ts";
+import { IS_CAMPAIGN } from "../support/sampling.ts";
 import { type OddServer, startOddServer } from "./odd-server.ts";
 import { all, IMPATIENT, plainIdentity, recordingLog, testConfig } from "./services.ts";
 

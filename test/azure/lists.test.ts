@@ -5,7 +5,7 @@ import { planListed } from "../../shared/discovery/plan-vaults.ts";
 import { PlannedVault } from "../../shared/discovery/scan.ts";
 import { createKeyVaults } from "../../shared/platform/azure/key-vault.ts";
 import { createResourceManager, vaultPage } from "../../shared/platform/azure/resource-manager.ts";
-import { SEED } from "../support/cases.ts";
+import { SEED } from "../support/sampling.ts";
 import { type OddServer, startOddServer } from "./odd-server.ts";
 import { all, failureOf, IMPATIENT, plainIdentity, recordingLog, testConfig } from "./services.ts";
 

@@ -4,9 +4,9 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest
 import { assetId } from "../../shared/inventory/asset.ts";
 import type { Config } from "../../shared/platform/config/config.ts";
 import { liveIn } from "../azure/live-cloud.ts";
-import { IS_CAMPAIGN } from "../support/cases.ts";
-import type { Steps } from "../support/mortal.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
+import { IS_CAMPAIGN } from "../support/sampling.ts";
+import type { Steps } from "../support/simulated-crash.ts";
 import { caller, company, openTestRegistry, type TestRegistry } from "./support.ts";
 
 /** Number of crashes to test; a campaign crashes at every write. */

@@ -23,8 +23,8 @@ import { createTables } from "../../shared/platform/storage/tables.ts";
 import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
 import { IMPATIENT } from "../azure/config.ts";
 import { recordingLog } from "../azure/services.ts";
-import { mortal, type Steps } from "../support/mortal.ts";
 import type { MovedStorage } from "../support/moved-storage.ts";
+import { mortal, type Steps } from "../support/simulated-crash.ts";
 
 /** The registry of tenants on real tables and the simulated cloud. The test controls queue, timer and time. */
 
@@ -94,12 +94,12 @@ export function openTestRegistry(cloud: Cloud, config: Config, connectionString:
       if (queue !== "b2c-tenants") return;
       messages.push({ message: message as TenantMessage, visibleAt: clock.now().getTime() + delaySeconds * 1000 });
     },
-    reachable: async () => {},
+    checkReachable: async () => {},
   };
 
   /** Starts a process. @param waitMs - How long its requests wait for a discovery. */
   function instance(steps: Steps = { taken: 0 }, waitMs?: number) {
-    const own = mortal(tables, steps, (name) => !["pages", "fence", "get", "aged"].includes(name));
+    const own = mortal(tables, steps, (name) => !["pages", "fence", "get", "getWithAge"].includes(name));
     const audit = { append: async (event: AuditEvent) => void events.push(event) };
     const values = { values: async () => settings } as never;
     const licensed = async () => state.licensed;

@@ -13,7 +13,7 @@ const section = (calls: number): Section => ({
 });
 const page = mergedPage("", "# Benchmarks", ["calls"], new Map([["calls", render("calls", section(101))]]));
 
-test("a figure beyond its bound is a problem, and says so in the table", () => {
+test("a figure beyond its bound is a problem, and the table shows it", () => {
   expect(problemsOf("calls", section(105), page)).toEqual([]);
   expect(problemsOf("calls", section(106), page)).toEqual(["calls: calls is 106, the bound is ≤ 105"]);
   expect(render("calls", section(106))).toContain("≤ 105 **EXCEEDED**");
@@ -26,7 +26,7 @@ test("a benchmark without a bound is a problem", () => {
   expect(problemsOf("calls", { ...rest, figures: figures.slice(2) })).toEqual(["calls has no bound"]);
 });
 
-test("a page with other figures or bounds than are measured is a problem, other values are none", () => {
+test("a page with other figures or bounds than the measured ones is a problem, unlike other values", () => {
   const other = section(102);
   other.figures[0]!.what = "requests";
   expect(problemsOf("calls", other, page)).toEqual([
@@ -36,7 +36,7 @@ test("a page with other figures or bounds than are measured is a problem, other 
   expect(problemsOf("calls", section(104), "")).toHaveLength(1);
 });
 
-test("sections that were not measured stay as they were", () => {
+test("sections that were not measured stay unchanged", () => {
   const both = mergedPage(
     page,
     "# Benchmarks",

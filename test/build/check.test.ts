@@ -7,7 +7,7 @@ import { brokenRules } from "../../infra/build/imports.ts";
 
 const root = path.resolve(import.meta.dirname, "../..");
 
-/** A folder that holds these files. */
+/** Returns a folder with these files. */
 function folderOf(files: Record<string, string>): string {
   const folder = mkdtempSync(path.join(tmpdir(), "check-"));
   for (const [file, text] of Object.entries(files)) {
@@ -17,7 +17,7 @@ function folderOf(files: Record<string, string>): string {
   return folder;
 }
 
-/** Runs the part of `npm run check` that begins with `program`, on a folder of its own. */
+/** Runs the part of `npm run check` that starts with `program`, in a given folder. */
 function lint(program: string, folder: string): { status: number | null; output: string } {
   const { scripts } = JSON.parse(readFileSync(path.join(root, "package.json"), "utf8"));
   const command = (scripts.check as string).split(" && ").find((part) => part.startsWith(program));
@@ -40,28 +40,28 @@ const using = (body: string) => ({
 });
 
 test.each([
-  ["a write that nobody waits for", "store.write('row');\nawait store.write('next');", "no-floating-promises"],
+  ["a write without await", "store.write('row');\nawait store.write('next');", "no-floating-promises"],
   [
     "a callback whose promise is dropped",
     "rows.forEach(async (row) => await store.write(row));",
     "no-misused-promises",
   ],
   ["a promise taken for a truth", "if (store.write('row')) await store.write('next');", "no-misused-promises"],
-  ["an await of what is no promise", "await rows.length;\nawait store.write('row');", "await-thenable"],
+  ["an await of a value that is not a promise", "await rows.length;\nawait store.write('row');", "await-thenable"],
   ["a function of more than 250 lines", "await store.write('row');\n".repeat(250), "max-lines-per-function"],
-])("the check refuses %s", (_, body, rule) => {
+])("the check rejects %s", (_, body, rule) => {
   const { status, output } = lint("oxlint", folderOf(using(body)));
   expect(output).toContain(rule);
   expect(status).toBe(1);
 });
 
-test("the check takes writes that are waited for", () => {
+test("the check accepts awaited writes", () => {
   const { status, output } = lint("oxlint", folderOf(using("for (const row of rows) await store.write(row);")));
   expect(output).toContain("0 errors");
   expect(status).toBe(0);
 });
 
-test("import cycles are listed, also those of type imports and through several files", () => {
+test("import cycles are listed, including cycles of type imports and through several files", () => {
   const folder = folderOf({
     "shared/platform/storage/a.ts":
       'import { b } from "./b.ts";\nexport const a = b;\nexport interface A { a: string }\n',

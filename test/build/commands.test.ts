@@ -3,7 +3,7 @@ import { globSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:f
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { afterAll, expect, test } from "vitest";
-import { sampled } from "../support/cases.ts";
+import { sampled } from "../support/sampling.ts";
 import { COMPILE_CACHE } from "../support/test-app.ts";
 
 const root = path.resolve(import.meta.dirname, "../..");
@@ -14,7 +14,7 @@ const commands = sources.filter((file) => /\bcommandLine\(HELP,/.test(read(file)
 const folder = mkdtempSync(path.join(tmpdir(), "commands-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-/** Runs a file in a folder that stays empty where nothing is done. */
+/** Runs a file in a folder that must stay empty. */
 function run(file: string, argument: string): Promise<{ code: number; out: string; err: string }> {
   const env = { PATH: process.env.PATH, HOME: process.env.HOME, NODE_COMPILE_CACHE: COMPILE_CACHE };
   return new Promise((resolve) => {
@@ -24,7 +24,7 @@ function run(file: string, argument: string): Promise<{ code: number; out: strin
   });
 }
 
-test("every file that is run reads its arguments in the one way", () => {
+test("every command parses its arguments with commandLine", () => {
   const run = Object.values(scripts).flatMap((script) =>
     [...script.matchAll(/\bnode (?:--\S+ )*(\S+\.ts)/g)].map(([, file]) => file!),
   );
@@ -37,7 +37,7 @@ test("every file that is run reads its arguments in the one way", () => {
   expect(byHand.filter((file) => !commands.includes(file) && ![...others, ...theWay].includes(file))).toEqual([]);
 });
 
-test.each(commands)("%s --help says how it is used", async (file) => {
+test.each(commands)("%s --help describes its use", async (file) => {
   const help = await run(file, "--help");
   const names = Object.keys(scripts).filter((name) => scripts[name]!.includes(file) && name !== "check");
   const began = names.length > 0 ? `npm (?:run (?:--silent )?)?${names[0]}\\b` : `node ${file}`;
@@ -45,7 +45,7 @@ test.each(commands)("%s --help says how it is used", async (file) => {
   expect(readdirSync(folder)).toEqual([]);
 });
 
-test.each(sampled(commands, 4))("%s tells of an option it has not in one sentence", async (file) => {
+test.each(sampled(commands, 4))("%s reports an unknown option in one sentence", async (file) => {
   const unknown = await run(file, "--no-such-option");
   expect(unknown).toEqual({ code: 2, out: "", err: "Unknown option '--no-such-option'. See --help.\n" });
   expect(readdirSync(folder)).toEqual([]);

@@ -18,7 +18,7 @@ beforeAll(async () => {
 afterAll(() => cloud.stop());
 beforeEach(() => {
   cloud.control.clearFaults();
-  // Closed to the world, as with the network option: only the resource manager leads to it.
+  // As with the network option, the vault is reachable only through the resource manager.
   const vault = { name: "kv-own", resourceGroup: "rg-lifecycle", reach: "privateOnly" } as const;
   cloud.control.putVault(SUBSCRIPTION, { ...vault, publicNetworkAccess: "Disabled" });
   cloud.control.resetCounts();
@@ -40,7 +40,7 @@ function run(environment: Record<string, string> = {}): Promise<{ stdout: string
 const names = () => cloud.control.items("kv-own", "secrets").map(({ name }) => name);
 const values = () => NAMES.map((name) => cloud.control.secretValue("kv-own", name));
 
-test("a first deployment makes each secret, the service takes them, and none is printed", {
+test("a first deployment creates each secret in a form that the service accepts, and prints none", {
   timeout: 150_000,
 }, async () => {
   const { stdout, stderr } = await run();
@@ -57,11 +57,11 @@ test("a first deployment makes each secret, the service takes them, and none is 
   });
   expect([config.JWT_SIGNING_KEYS[0]!.key.length, config.AUDIT_SIGNING_KEYS![0]!.key.length]).toEqual([32, 32]);
   expect(cloud.control.counts()).toMatchObject({ "arm.putSecret": 3, "arm.refreshReferences": 1 });
-  // The vault's own address was not called: it would not answer.
+  // The vault's own address was not called, because it does not answer.
   expect(Object.keys(cloud.control.counts()).filter((name) => name.startsWith("keyvault."))).toEqual([]);
 });
 
-test("a second deployment changes none, and one that ended half-way is gone on with", {
+test("a second deployment changes no secret, and an interrupted deployment is completed", {
   timeout: 150_000,
 }, async () => {
   cloud.control.putSecret("kv-own", { name: "jwt-signing-keys", value: "kept" });
@@ -82,7 +82,7 @@ test("a second deployment changes none, and one that ended half-way is gone on w
   expect((await run({ ALERTS_NOTIFY_NOBODY: "true" })).stderr).toContain("WARNING: nobody is notified");
 });
 
-test("what is not a resource's id is refused before anything is asked", async () => {
+test("an invalid resource ID is rejected before any request", async () => {
   await expect(run({ SERVICE_KEY_VAULT_ID: "kv-own" })).rejects.toMatchObject({
     code: 1,
     stderr: expect.stringContaining("SERVICE_KEY_VAULT_ID"),

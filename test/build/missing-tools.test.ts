@@ -1,17 +1,21 @@
-/** Tests whose program is missing: skipped with one line on a person's machine, failed where all tests must run. */
+/** Tests that need a missing program are skipped with one line locally, and fail where all tests must run. */
 import { execFile } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { afterAll, expect, test } from "vitest";
+import { findBrowser } from "../support/chromium.ts";
 import { missing } from "../support/tools.ts";
 
 const root = path.resolve(import.meta.dirname, "../..");
 const nothing = mkdtempSync(path.join(tmpdir(), "nothing-on-the-path-"));
 afterAll(() => rmSync(nothing, { recursive: true }));
 
+/** The environment of a machine without any of the programs, also where `npm ci` installs a browser. */
+const NO_TOOLS = { PATH: nothing, CHROMIUM_PATH: path.join(nothing, "chromium") };
+
 const BROWSER_LINE =
-  "Skipped: browser tests. Chromium was not found; set CHROMIUM_PATH or install it. CI and REQUIRE_BROWSER=1 make this a failure.";
+  "Skipped: browser tests. Chrome, Edge or Chromium was not found; install one or set CHROMIUM_PATH. CI and REQUIRE_BROWSER=1 make this a failure.";
 
 test.each([
   ["browser", BROWSER_LINE],
@@ -21,17 +25,37 @@ test.each([
   ],
   ["curl", "Skipped: tests of curl commands. curl was not found; install it. CI makes this a failure."],
   ["bash", "Skipped: tests of remediation commands in bash. bash was not found; install it. CI makes this a failure."],
-] as const)("%s is missed in one line, and required by CI and by its own variable alone", (tool, line) => {
-  expect(missing(tool, { PATH: nothing })).toEqual({ isRequired: false, line });
-  const requires = (environment: object) => missing(tool, { PATH: nothing, ...environment })!.isRequired;
-  const by = ["CI", "REQUIRE_BROWSER", "REQUIRE_PYTHON"].filter((name) => requires({ [name]: "1" }));
-  expect(by).toEqual(["CI", ...(/REQUIRE_\w+/.exec(line) ?? [])]);
+] as const)(
+  "a missing %s is reported in one line, and is required only by CI and by its own variable",
+  (tool, line) => {
+    expect(missing(tool, NO_TOOLS)).toEqual({ isRequired: false, line });
+    const requires = (environment: object) => missing(tool, { ...NO_TOOLS, ...environment })!.isRequired;
+    const by = ["CI", "REQUIRE_BROWSER", "REQUIRE_PYTHON"].filter((name) => requires({ [name]: "1" }));
+    expect(by).toEqual(["CI", ...(/REQUIRE_\w+/.exec(line) ?? [])]);
+  },
+);
+
+const LINUX = { platform: "linux", arch: "x64" } as const;
+const ARM = { platform: "linux", arch: "arm64" } as const;
+const WINDOWS = { platform: "win32", arch: "x64" } as const;
+
+test("the browser is CHROMIUM_PATH, else an installed one, else on Linux x64 the packaged one", () => {
+  const folder = path.join(nothing, "bin");
+  mkdirSync(folder);
+  const [chrome, other] = ["google-chrome", "other"].map((name) => path.join(folder, name)) as [string, string];
+  for (const file of [chrome, other]) writeFileSync(file, "", { mode: 0o700 });
+
+  expect(findBrowser({ PATH: folder, CHROMIUM_PATH: other }, LINUX)).toEqual({ installed: other });
+  expect(findBrowser({ PATH: folder, CHROMIUM_PATH: path.join(folder, "missing") }, LINUX)).toBeUndefined();
+  for (const machine of [LINUX, ARM]) expect(findBrowser({ PATH: folder }, machine)).toEqual({ installed: chrome });
+  expect(findBrowser({ PATH: nothing }, LINUX)).toBe("packaged");
+  for (const machine of [ARM, WINDOWS]) expect(findBrowser({ PATH: nothing }, machine)).toBeUndefined();
 });
 
-/** Runs test files in a vitest of its own, on a machine where no program is found. */
+/** Runs test files in a new vitest process that finds none of the programs. */
 function runOf(files: string[], environment: object): Promise<{ code: number; lines: string[] }> {
   const vitest = path.join(root, "node_modules/vitest/vitest.mjs");
-  const env = { HOME: process.env.HOME, PATH: nothing, NO_COLOR: "1", ...environment };
+  const env = { HOME: process.env.HOME, ...NO_TOOLS, NO_COLOR: "1", ...environment };
   return new Promise((resolve) => {
     const child = execFile(process.execPath, [vitest, "run", ...files], { cwd: root, env }, (_, out, err) =>
       resolve({ code: child.exitCode ?? -1, lines: `${out}\n${err}`.split("\n") }),
@@ -39,7 +63,7 @@ function runOf(files: string[], environment: object): Promise<{ code: number; li
   });
 }
 
-test("a run without a browser passes, starts nothing for its tests, and prints one line for all of them", async () => {
+test("a run without a browser skips the browser tests, prints one line for all of them, and passes", async () => {
   const { code, lines } = await runOf(["test/page/page.test.ts", "test/sso/browser.test.ts"], {});
   expect(lines.filter((line) => line.includes("Skipped: "))).toEqual([BROWSER_LINE]);
   expect(lines.filter((line) => /^\s*Test Files /.test(line)).map((line) => line.trim())).toEqual([
@@ -48,9 +72,9 @@ test("a run without a browser passes, starts nothing for its tests, and prints o
   expect(code).toBe(0);
 });
 
-test("a run that requires a browser fails without one, and says what to do", async () => {
+test("a run that requires a browser fails without one, and prints what to do", async () => {
   const { code, lines } = await runOf(["test/sso/browser.test.ts"], { REQUIRE_BROWSER: "1" });
-  expect(lines).toContain("Error: Chromium was not found; set CHROMIUM_PATH or install it.");
+  expect(lines).toContain("Error: Chrome, Edge or Chromium was not found; install one or set CHROMIUM_PATH.");
   expect(lines.filter((line) => line.includes("Skipped: "))).toEqual([]);
   expect(code).toBe(1);
 });

@@ -20,10 +20,10 @@ const folder = mkdtempSync(path.join(tmpdir(), "release-test-"));
 let release: Release;
 let again: Release;
 let service: Service;
-/** The release, unpacked by itself outside of the project. */
+/** The release, unpacked outside of the project. */
 let alone: RunningHost;
 beforeAll(async () => {
-  // With a licence that the local builds of this run believe.
+  // With a license that the local builds of this run accept.
   const started = licence().then((LICENSE_KEY) => Service.start({ env: { LICENSE_KEY } }));
   release = await buildRelease(path.join(folder, "one"));
   again = await buildRelease(path.join(folder, "quite/another"));
@@ -42,12 +42,12 @@ afterAll(async () => {
 
 const text = (file: string): string => Buffer.from(release.files.get(file)!).toString("utf8");
 
-test("built twice it is the same, byte for byte", () => {
+test("two builds are identical, byte for byte", () => {
   expect(readFileSync(again.zip).equals(readFileSync(release.zip))).toBe(true);
   expect(again.sha256).toBe(release.sha256);
 });
 
-test("unpacked alone it answers as the service does", async () => {
+test("the unpacked release answers like the service", async () => {
   const get = async (url: string, headers = {}) => await fetch(url, { headers });
   const [health, described, page] = await Promise.all(
     ["/health", "/openapi.json", "/docs"].map((each) => get(alone.url + each)),
@@ -66,11 +66,11 @@ test("unpacked alone it answers as the service does", async () => {
     const answer = await get(`${url}/system/license/status`, { Authorization: `Bearer ${access_token}` });
     return ((await answer.json()) as { tier: string }).tier;
   };
-  // The same licence on both.
+  // Both hosts have the same license.
   expect([await tierOn(service), await tierOn(alone)]).toEqual(["pro", "core"]);
 });
 
-test("it holds the app, its pages, its font, and what it is made of", () => {
+test("the release contains the app, its pages, its font, and the list of its contents", () => {
   const kinds = Object.groupBy(
     [...release.files.keys()].filter((file) => !/^dist\/[\w.-]+\.mjs$/.test(file)),
     (file) => path.posix.dirname(file),
@@ -85,7 +85,7 @@ test("it holds the app, its pages, its font, and what it is made of", () => {
   expect(text("host.json")).toBe(readFileSync(path.join(root, "host.json"), "utf8"));
 });
 
-test("the zip's entries are in order, of one date and with the rights of plain files", () => {
+test("the zip's entries are sorted, have one date, and have the permissions of plain files", () => {
   const entries = directoryOf(readFileSync(release.zip));
   expect(entries.map(({ name }) => name)).toEqual([...release.files.keys()].sort());
   const [first] = entries;
@@ -94,14 +94,14 @@ test("the zip's entries are in order, of one date and with the rights of plain f
   expect(first!.name).toBe("THIRD-PARTY-LICENSES.txt");
 });
 
-test("the bill of materials is CycloneDX 1.6 and names the bundled packages, no more", () => {
+test("the bill of materials is CycloneDX 1.6 and names only the bundled packages", () => {
   const bom = JSON.parse(text("sbom.cdx.json"));
   const ajv = new Ajv({ strict: false });
   addFormats.default(ajv).addFormat("iri-reference", true).addFormat("idn-email", true);
   const schemas = path.join(root, "node_modules/@cyclonedx/cyclonedx-library/res/schema");
   const schema = (name: string) => JSON.parse(readFileSync(path.join(schemas, `${name}.SNAPSHOT.schema.json`), "utf8"));
   for (const name of ["spdx", "jsf-0.82"]) ajv.addSchema(schema(name), `${name}.SNAPSHOT.schema.json`);
-  // By the names they are referred to, not by their own.
+  // Packages have the names under which they are imported.
   const { $id: _, ...of16 } = schema("bom-1.6");
   const valid = ajv.compile(of16);
   valid(bom);
@@ -110,7 +110,7 @@ test("the bill of materials is CycloneDX 1.6 and names the bundled packages, no 
     valid({ ...bom, components: [{ ...bom.components[0], licenses: [{ license: { id: "MIT License" } }] }] }),
   ).toBe(false);
 
-  // The build of this run's tests, of the same sources.
+  // The build of this run's tests has the same sources.
   const { metafile, copied } = JSON.parse(readFileSync(path.join(TEST_APP, "built.json"), "utf8")) as BuiltApp;
   const bundled = Object.values(metafile.outputs).flatMap(({ inputs }) =>
     Object.keys(inputs).filter((file) => inputs[file]!.bytesInOutput > 0),
@@ -135,7 +135,7 @@ test("the bill of materials is CycloneDX 1.6 and names the bundled packages, no 
   );
 });
 
-test("every package is reached from the app by the bill's dependencies", () => {
+test("the bill of materials connects every package with the app", () => {
   const bom = JSON.parse(text("sbom.cdx.json")) as {
     metadata: { component: { "bom-ref": string } };
     components: { "bom-ref": string }[];
@@ -147,21 +147,21 @@ test("every package is reached from the app by the bill's dependencies", () => {
   expect(bom.components.map((each) => each["bom-ref"]).filter((ref) => !reached.has(ref))).toEqual([]);
 });
 
-test("the licences name every package, with its text where it comes with one", () => {
+test("the license file names every package, with its license text if the package contains one", () => {
   const licences = text("THIRD-PARTY-LICENSES.txt");
   for (const { name, version, license, licenseTexts } of release.bundled.packages.values()) {
     expect(licences).toContain(`${name} ${version} (${license})`);
     for (const each of licenseTexts) expect(licences).toContain(each);
   }
   const without = [...release.bundled.packages.values()].filter(({ licenseTexts }) => licenseTexts.length === 0);
-  // Few, and told apart.
+  // The exceptions are few and have a reason each.
   expect(without.length).toBeLessThan(15);
-  expect(licences.split("These come without the text")[1]).toContain(without[0]!.name);
+  expect(licences.split("These packages declare a license")[1]).toContain(without[0]!.name);
   expect(licences).toContain("Apache License");
   expect(licences).toContain("SIL OPEN FONT LICENSE");
 });
 
-test("no release has a licence key of development or a source map", () => {
+test("a release contains no development license key and no source map", () => {
   const local = Object.fromEntries(
     globSync("dist/*", { cwd: TEST_APP, withFileTypes: true })
       .filter((entry) => entry.isFile())
@@ -173,7 +173,7 @@ test("no release has a licence key of development or a source map", () => {
   expect(problems).toContain("dist/main.mjs.map: no file of a release");
 });
 
-test("no release has what is for tests, for the local service or for development", () => {
+test("a release contains nothing that belongs to tests, the local service or development", () => {
   const withKeys = [...release.files].filter(([, data]) => Buffer.from(data).includes("vendor-2026-11"));
   const problemsWith = (file: string, content = "", bundled = {}) =>
     problemsOf(new Map([...withKeys, [file, Buffer.from(content)]]), { ...release.bundled, ...bundled }, root);
@@ -202,7 +202,7 @@ test("no release has what is for tests, for the local service or for development
 });
 
 test.each(["/app", "/code", "/src", "/repo", "/work"])(
-  "it can be built in %s, whose name is in many an address",
+  "a release can be built in %s, although this name is part of many addresses",
   (folder) => {
     expect(problemsOf(release.files, release.bundled, folder)).toEqual([]);
     const files = new Map([...release.files, ["dist/more.mjs", Buffer.from(`"${folder}/node_modules/zod/index.js"`)]]);
@@ -210,13 +210,13 @@ test.each(["/app", "/code", "/src", "/repo", "/work"])(
   },
 );
 
-test("what tells the local service and the tests apart stands in them", () => {
+test("local builds contain the texts by which the release check recognizes them", () => {
   const sources = globSync("{infra/local,test}/**/*.{ts,mjs}", { cwd: root, exclude: ["test/build/**"] });
   const all = sources.map((file) => readFileSync(path.join(root, file), "utf8")).join("\n");
   expect(MARKS.filter((mark) => !all.includes(mark))).toEqual([]);
 });
 
-/** The central directory: https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT 4.3.12 */
+/** Reads the central directory: https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT 4.3.12 */
 function directoryOf(zip: Buffer): { name: string; time: number; date: number; mode: number }[] {
   const end = zip.lastIndexOf(Buffer.from("PK\x05\x06", "latin1"));
   const entries = [];

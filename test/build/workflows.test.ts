@@ -1,4 +1,4 @@
-/** What runs on the repository's own machines: the workflows, what they may do, and that what they call is there. */
+/** The GitHub workflows: their triggers, their permissions, and the commands they call. */
 import { accessSync, constants, existsSync, globSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, expect, test } from "vitest";
@@ -37,17 +37,17 @@ const commandsOf = (workflow: string): string =>
     .map(({ run }) => run ?? "")
     .join("\n");
 
-/** The jobs that may write something, and what. Every other one reads the repository and nothing else. */
+/** The jobs that may write, with their permissions. Every other job can only read the repository. */
 const WRITES: Record<string, Record<string, string>> = {
   "release: attest": { attestations: "write", contents: "read", "id-token": "write" },
   "release: publish": { contents: "write" },
 };
 
-test("there are the two workflows", () => {
+test("there are two workflows", () => {
   expect([...workflows.keys()].sort()).toEqual(["ci", "release"]);
 });
 
-test("none runs with the rights of the repository for a stranger's change", () => {
+test("no workflow runs with the repository's permissions for a pull request of a fork", () => {
   for (const [name, { on, permissions }] of workflows) {
     expect(Object.keys(on), name).not.toContain("pull_request_target");
     expect(Object.keys(on), name).not.toContain("workflow_run");
@@ -56,13 +56,13 @@ test("none runs with the rights of the repository for a stranger's change", () =
 });
 
 describe.each(jobs)("%s", (name, job) => {
-  test("may do what it needs and no more", () => {
+  test("has only the permissions it needs", () => {
     expect(job.permissions).toEqual(WRITES[name] ?? { contents: "read" });
-    // A called workflow has its own times.
+    // A called workflow has its own time limits.
     if (!job.uses) expect(job["timeout-minutes"]).toBeLessThanOrEqual(60);
   });
 
-  test("runs no code of the repository where it may write", () => {
+  test("runs no code of the repository with write permissions", () => {
     if (!(name in WRITES)) return;
     for (const { uses = "", run = "" } of stepsOf(job)) {
       expect(uses).not.toContain("actions/checkout");
@@ -70,7 +70,7 @@ describe.each(jobs)("%s", (name, job) => {
     }
   });
 
-  test("pins every action to a commit and says which version it is", () => {
+  test("pins every action to a commit and names its version", () => {
     for (const { uses } of [job, ...stepsOf(job)]) {
       if (uses === undefined) continue;
       if (uses.startsWith("./")) expect(existsSync(path.join(root, uses)), uses).toBe(true);
@@ -78,7 +78,7 @@ describe.each(jobs)("%s", (name, job) => {
     }
   });
 
-  test("leaves no token in the working folder, and takes no text from outside into a shell", () => {
+  test("leaves no token in the working folder, and passes no external text to a shell", () => {
     for (const { uses = "", run = "", with: given } of stepsOf(job)) {
       if (uses.startsWith("actions/checkout@")) expect(given).toEqual({ "persist-credentials": false });
       expect(run).not.toContain("${{");
@@ -86,7 +86,7 @@ describe.each(jobs)("%s", (name, job) => {
   });
 });
 
-test.each(files)("%s says of every pinned action which version it is, the same everywhere", (file) => {
+test.each(files)("%s names the version of every pinned action, the same everywhere", (file) => {
   const all = files.flatMap((one) => [...read(one).matchAll(/uses: ([^./@\s][^@\s]*)@(\S+)(.*)/g)]);
   const pins = new Map(all.map(([, action, commit, rest]) => [action, `${commit}${rest}`]));
   for (const [, action, commit, rest] of read(file).matchAll(/uses: ([^./@\s][^@\s]*)@(\S+)(.*)/g)) {
@@ -95,7 +95,7 @@ test.each(files)("%s says of every pinned action which version it is, the same e
   }
 });
 
-test("every command of the project that they call is there", () => {
+test("every command of the project that the workflows call exists", () => {
   const commands = [...workflows.keys()].map(commandsOf).join("\n");
   for (const [, script] of commands.matchAll(/npm run ([\w:-]+)/g)) expect(scripts).toHaveProperty([script!]);
   for (const [named] of commands.matchAll(/\binfra\/[\w./-]*\w/g))
@@ -103,10 +103,10 @@ test("every command of the project that they call is there", () => {
   accessSync(path.join(root, ".ci/run"), constants.X_OK);
 });
 
-test("a change runs what a submission runs, and looks at every file of infrastructure", () => {
+test("a pull request runs .ci/run, and checks every infrastructure file", () => {
   const commands = commandsOf("ci");
   expect(commands).toMatch(/^\.ci\/run$/m);
-  // What no other Bicep file brings in.
+  // Bicep files that no other Bicep file references.
   const bicep = globSync("infra/azure/**/*.bicep", { cwd: root });
   const used = bicep.flatMap((file) =>
     [...read(file).matchAll(/^module \w+ '([^']+)'/gm)].map(([, target]) => path.join(path.dirname(file), target!)),
@@ -118,7 +118,7 @@ test("a change runs what a submission runs, and looks at every file of infrastru
   expect(existsSync(path.join(root, ".checkov.yaml"))).toBe(true);
 });
 
-test("a release is what `npm run package` makes, of the version its tag names, and passed CI before anybody sees it", () => {
+test("a release is the result of `npm run package`, has the version of its tag, and passed CI before it is published", () => {
   const { ci, package: made, attest, publish } = workflows.get("release")!.jobs;
   expect(ci!.uses).toBe("./.github/workflows/ci.yml");
   expect(stepsOf(made!).map(({ run }) => run)).toContain('npm run package -- "$RUNNER_TEMP/release"');
@@ -131,7 +131,7 @@ test("a release is what `npm run package` makes, of the version its tag names, a
   ]);
 });
 
-test("versions of packages, actions and providers are watched", () => {
+test("versions of packages, actions and providers are monitored", () => {
   const { updates } = parse(read(".github/dependabot.yml")) as {
     updates: { "package-ecosystem": string; directory?: string; directories?: string[] }[];
   };
@@ -140,7 +140,7 @@ test("versions of packages, actions and providers are watched", () => {
   for (const folder of terraformFolders()) expect(covers(watched, folder), folder).toBe(true);
 });
 
-test("forms of issues can be filled in", () => {
+test("issue forms are valid", () => {
   for (const file of globSync(".github/ISSUE_TEMPLATE/*.yml", { cwd: root }).filter(
     (one) => !one.endsWith("config.yml"),
   )) {
@@ -152,13 +152,13 @@ test("forms of issues can be filled in", () => {
   }
 });
 
-/** Folders with a Terraform configuration of their own. */
+/** Returns the folders that contain a Terraform configuration. */
 function terraformFolders(): string[] {
   const found = globSync("infra/terraform/**/*.tf", { cwd: root }).map((file) => path.dirname(file));
   return [...new Set(found)].sort();
 }
 
-/** Whether a folder is among words, as itself or as one that `/*` stands for. */
+/** Returns whether words include the folder, by name or by a pattern with `/*`. */
 const covers = (words: string, folder: string): boolean => {
   const named = words.split(/[\s;]+/);
   return named.includes(folder) || named.includes(`${path.dirname(folder)}/*`);

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Assessment } from "../../shared/compliance/compliance.ts";
 import { assessmentDocument } from "../../shared/compliance/report/assessment-pdf.ts";
 import { drawTrend } from "../../shared/compliance/report/trend.ts";
-import { drawn } from "../support/drawn-pdf.ts";
+import { drawn } from "../support/pdf-contents.ts";
 import { pdfText } from "../support/pdf-text.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { openRoom } from "./compliance-fixture.ts";

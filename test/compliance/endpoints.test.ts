@@ -3,7 +3,7 @@ import type { z } from "zod";
 import { endpoints, queues, timers } from "../../functions/compliance.ts";
 import { type ComplianceReports, createComplianceReports } from "../../shared/compliance/report/reports.ts";
 import type { PoisonMessage } from "../../shared/messages/failed-messages.ts";
-import { parse } from "../../shared/platform/http/input.ts";
+import { parse } from "../../shared/platform/http/parse-request.ts";
 import type { Reply } from "../../shared/platform/http/reply.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { asset, caller, inDays, openRoom, type Room, vault } from "./compliance-fixture.ts";

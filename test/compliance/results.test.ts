@@ -9,7 +9,7 @@ import type { AssetRecord } from "../../shared/inventory/asset.ts";
 import type { VaultRecord } from "../../shared/inventory/vault.ts";
 import { encodeCursor } from "../../shared/platform/http/paging.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
-import { IS_CAMPAIGN, sampled } from "../support/cases.ts";
+import { IS_CAMPAIGN, sampled } from "../support/sampling.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import {
   asset,

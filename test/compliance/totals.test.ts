@@ -21,8 +21,8 @@ import { Problem } from "../../shared/platform/http/problem.ts";
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import type { Entity } from "../../shared/platform/storage/entity.ts";
 import { put, type Range, type Tables } from "../../shared/platform/storage/tables.ts";
-import { IS_CAMPAIGN } from "../support/cases.ts";
-import { held } from "../support/held-tables.ts";
+import { held } from "../support/delayed-tables.ts";
+import { IS_CAMPAIGN } from "../support/sampling.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { asset, caller, openRoom, type Room, SUBSCRIPTION, vault } from "./compliance-fixture.ts";
 

@@ -18,7 +18,7 @@ function failureOf(settings: Record<string, string>): { message: string } {
   }
 }
 
-/** The names of the settings that are refused. */
+/** Returns the names of the rejected settings. */
 const refused = (settings: Record<string, string>): string[] =>
   [...failureOf(settings).message.matchAll(/^ {2}(\w+):/gm)].map(([, name]) => name!);
 
@@ -66,7 +66,7 @@ test.each([
       storageSuffix: "core.usgovcloudapi.net",
     },
   ],
-])("%s has the addresses that are documented", (name, endpoints) => {
+])("%s has the documented addresses", (name, endpoints) => {
   expect(cloudEndpoints(loadConfig({ ...needed, AZURE_CLOUD: name }))).toEqual(endpoints);
 });
 
@@ -88,7 +88,7 @@ test.each([
       issuers: { v1: "https://sts.windows.net", v2: "https://login.contoso.com" },
     },
   ],
-])("%s alone can be another one", (name, value, changed) => {
+])("%s can be replaced individually", (name, value, changed) => {
   expect(cloudEndpoints(loadConfig({ ...needed, [name]: value }))).toEqual({
     ...cloudEndpoints(loadConfig(needed)),
     ...changed,
@@ -99,7 +99,7 @@ test.each([
   ["AzureWebJobsStorage__tableServiceUri", "AzureWebJobsStorage__queueServiceUri", "https://storage.example"],
   ["BOOTSTRAP_ADMIN_USERNAME", "BOOTSTRAP_ADMIN_PASSWORD", "administrator"],
   ["ENTRA_API_CLIENT_ID", "ENTRA_TENANT_IDS", "0b9f8a7e-1111-4222-8333-944455556666"],
-])("of %s and %s either alone is refused, by the name of what is missing", (one, other, value) => {
+])("of %s and %s, setting only one is rejected with the name of the missing one", (one, other, value) => {
   const alone = (name: string) =>
     failureOf({ [name]: value })
       .message.split("\n")
@@ -109,12 +109,12 @@ test.each([
   expect(refused({ [one]: value, [other]: value })).toEqual([]);
 });
 
-test("the environment takes of each runtime setting what the API takes, and nothing beyond", () => {
+test("the environment accepts the same values of each runtime setting as the API", () => {
   let bounds = 0;
   for (const definition of Object.values<Definition>(DEFINITIONS)) {
     const { environmentVariable: name } = definition;
     const taken = valuesOf(definition);
-    // The critical days are below those of a warning, or refused for that.
+    // The critical days must be fewer than the warning days.
     const refusal = (value: string) => refused({ WARNING_EXPIRY_DAYS: "730", [name]: value });
     for (const value of taken.good) expect(refusal(value), `${name}=${value}`).not.toContain(name);
     for (const value of taken.bad) expect(refusal(value), `${name}=${value}`).toContain(name);

@@ -1,6 +1,6 @@
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { acmeCompany } from "simulated-cloud/company/acme.ts";
-import { guidFrom } from "simulated-cloud/resources/identifiers.ts";
+import { guidFrom } from "simulated-cloud/vaults/identifiers.ts";
 import { parseTemplates } from "template-checks/check.ts";
 import { readInfraFiles } from "template-checks/files.ts";
 import { grantsOf } from "template-checks/grants.ts";

@@ -183,7 +183,7 @@ export class Deployment {
       tables,
       queues: mortal(
         {
-          reachable: async () => {},
+          checkReachable: async () => {},
           send: async (_queue: string, message: unknown, { delaySeconds = 0 } = {}) => {
             this.messages.push({ message: message as DiscoverMessage, delaySeconds });
           },

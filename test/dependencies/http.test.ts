@@ -1,5 +1,5 @@
 import type { CompanyResource } from "simulated-cloud/company/resources.ts";
-import { guidFrom } from "simulated-cloud/resources/identifiers.ts";
+import { guidFrom } from "simulated-cloud/vaults/identifiers.ts";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { licence } from "../support/licence.ts";
 import { Service } from "../support/service.ts";

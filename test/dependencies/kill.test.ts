@@ -1,7 +1,7 @@
 import { Dice } from "simulated-cloud/company/dice.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { IS_CAMPAIGN, LONG_MS, SEED } from "../support/cases.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
+import { IS_CAMPAIGN, LONG_MS, SEED } from "../support/sampling.ts";
 import { app, caller, Deployment, denied, mayDie, notSeen, resolved, unresolved } from "./discovery-fixture.ts";
 
 /** A campaign kills at every write, before and after it. */

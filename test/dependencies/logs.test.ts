@@ -28,7 +28,7 @@ import { createTables, type Tables } from "../../shared/platform/storage/tables.
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../shared/platform/time.ts";
 import { configIn, liveIn } from "../azure/live-cloud.ts";
 import { IMPATIENT, recordingLog } from "../azure/services.ts";
-import { Death, mortal, type Steps } from "../support/mortal.ts";
+import { Death, mortal, type Steps } from "../support/simulated-crash.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
 import { app, Deployment, everything } from "./discovery-fixture.ts";

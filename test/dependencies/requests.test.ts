@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { IS_CAMPAIGN } from "../support/cases.ts";
+import { IS_CAMPAIGN } from "../support/sampling.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 import { app, Deployment, everything } from "./discovery-fixture.ts";

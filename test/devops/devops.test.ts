@@ -1,7 +1,7 @@
 import { appIdOf, secretValueOf } from "simulated-cloud/company/applications.ts";
 import type { Company } from "simulated-cloud/company/company.ts";
 import type { Devops as StandIn } from "simulated-cloud/devops/devops.ts";
-import { TOKEN_MODES } from "simulated-cloud/devops/refusals.ts";
+import { TOKEN_MODES } from "simulated-cloud/devops/errors.ts";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { variableGroupConsumers } from "../../shared/dependencies/consumers/devops.ts";
 import { devopsPlace } from "../../shared/dependencies/devops/ids.ts";
@@ -22,8 +22,8 @@ import { DAY_MS } from "../../shared/platform/time.ts";
 import type { PlannedConsumer } from "../../shared/rotation/consumer.ts";
 import { configIn, enter } from "../azure/live-cloud.ts";
 import { failureOf, IMPATIENT, recordingLog } from "../azure/services.ts";
-import { Death, mortal } from "../support/mortal.ts";
 import { Service } from "../support/service.ts";
+import { Death, mortal } from "../support/simulated-crash.ts";
 
 const SETTINGS = "/api/settings/integrations/devops";
 const PLANTED = ["copied-db-password", "https://hooks.acme.example/T0KEN", secretValueOf("Shop API", "current")];

@@ -2,9 +2,9 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ALL_SEVENTHS, dueSevenths } from "../../shared/inventory/details.ts";
 import type { ReadSevenths } from "../../shared/inventory/vault.ts";
 import { DAY_MS, HOUR_MS } from "../../shared/platform/time.ts";
-import { IS_CAMPAIGN } from "../support/cases.ts";
+import { IS_CAMPAIGN } from "../support/sampling.ts";
+import { runWeek, UNTOLD, WHOLE_WEEK } from "../support/scan-week.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { runWeek, UNTOLD, WHOLE_WEEK } from "../support/week.ts";
 
 /** Details that no list shows a change of: which of them scheduled full scans read, and when changes are found. */
 

@@ -4,8 +4,8 @@ import { QUEUES } from "../../shared/discovery/scan.ts";
 import { CloudFailure } from "../../shared/platform/azure/failure.ts";
 import type { Tables } from "../../shared/platform/storage/tables.ts";
 import { MINUTE_MS } from "../../shared/platform/time.ts";
-import { IS_CAMPAIGN } from "../support/cases.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
+import { IS_CAMPAIGN } from "../support/sampling.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
 import { caller, createScanFixture, event, everything, HERE, type ScanFixture } from "./scan-fixture.ts";
 

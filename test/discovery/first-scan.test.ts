@@ -4,9 +4,9 @@ import { SCAN_LIST, Scans } from "../../shared/discovery/scan.ts";
 import { RowExists } from "../../shared/platform/storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { newestFirst } from "../../shared/platform/ulid.ts";
-import { mortal, type Steps } from "../support/mortal.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { Service } from "../support/service.ts";
+import { mortal, type Steps } from "../support/simulated-crash.ts";
 import { createScanFixture, everything, type ScanFixture } from "./scan-fixture.ts";
 
 const company: Company = {

@@ -3,8 +3,8 @@ import { TableClient } from "@azure/data-tables";
 import type { Company } from "simulated-cloud/company/company.ts";
 import { Dice } from "simulated-cloud/company/dice.ts";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { movedClock } from "../support/moved-clock.ts";
+import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 import { Service } from "../support/service.ts";
 
 const VAULTS = 8;

@@ -3,9 +3,9 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { QUEUES } from "../../shared/discovery/scan.ts";
 import { CloudFailure } from "../../shared/platform/azure/failure.ts";
 import { MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
-import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
-import { mortal, type Steps } from "../support/mortal.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
+import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
+import { mortal, type Steps } from "../support/simulated-crash.ts";
 import { caller, createScanFixture, everything, HERE, type ScanFixture, THERE } from "./scan-fixture.ts";
 
 const ACCOUNTS = Array.from({ length: 100 }, (_, at) => `account${at}`);

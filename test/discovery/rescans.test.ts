@@ -6,9 +6,9 @@ import { VaultBusy } from "../../shared/inventory/vault-claim.ts";
 import { CloudFailure } from "../../shared/platform/azure/failure.ts";
 import type { Tables } from "../../shared/platform/storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
-import { IS_CAMPAIGN } from "../support/cases.ts";
-import { Death, mortal, type Steps } from "../support/mortal.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
+import { IS_CAMPAIGN } from "../support/sampling.ts";
+import { Death, mortal, type Steps } from "../support/simulated-crash.ts";
 import { caller, createScanFixture, event, HERE, type ScanFixture, THERE } from "./scan-fixture.ts";
 
 const ACCOUNTS = Array.from({ length: 64 }, (_, index) => `looks${index}`);

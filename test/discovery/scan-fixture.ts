@@ -180,7 +180,7 @@ export function createScanFixture(connectionString: string, wrap: (tables: Table
     SETTING_KEYS.map((key) => [key, DEFINITIONS[key].default]),
   ) as unknown as SettingValues;
   const queues: Queues = {
-    reachable: async () => {},
+    checkReachable: async () => {},
     send: async (queue, message, { delaySeconds = 0 } = {}) => {
       sent.push({ queue, message: message as Message["message"], delaySeconds });
     },

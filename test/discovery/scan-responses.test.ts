@@ -10,8 +10,8 @@ import { createKeyVaults } from "../../shared/platform/azure/key-vault.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import { type OddServer, startOddServer } from "../azure/odd-server.ts";
 import { plainIdentity, recordingLog, testConfig } from "../azure/services.ts";
-import { IS_CAMPAIGN, LONG_MS } from "../support/cases.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
+import { IS_CAMPAIGN, LONG_MS } from "../support/sampling.ts";
 import { createScanFixture, HERE, resource, type ScanFixture } from "./scan-fixture.ts";
 
 /** A full scan requests all details. Responses with the same hash as the stored ones are not parsed again. */

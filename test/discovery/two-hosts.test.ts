@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { TableClient } from "@azure/data-tables";
 import type { Company } from "simulated-cloud/company/company.ts";
-import type { LoggedRequest } from "simulated-cloud/ledger.ts";
+import type { LoggedRequest } from "simulated-cloud/request-log.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { CLAIMED, DONE } from "../../shared/discovery/scan.ts";
 import { Service } from "../support/service.ts";

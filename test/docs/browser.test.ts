@@ -1,12 +1,15 @@
-/** The documentation's pages in a browser; and what /openapi.json has as examples, sent to the company that `npm start -- --pro` shows. */
+/**
+ * Tests the documentation pages in a browser, and sends the examples of /openapi.json to the simulated company of `npm start --
+ * --pro`.
+ */
 import type { BrowserContext, Locator, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { configureTenant } from "../../infra/local/first-tenant.ts";
 import { configureSingleSignOn } from "../../infra/local/single-sign-on.ts";
-import type { Document, Operation } from "../../shared/platform/http/document.ts";
+import type { Document, Operation } from "../../shared/platform/http/openapi-document.ts";
 import { openBrowser } from "../support/browser.ts";
-import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { licence } from "../support/licence.ts";
+import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 import { ADMIN, Service } from "../support/service.ts";
 import { skipWithout } from "../support/tools.ts";
 import { partOfAcme } from "./part-of-acme.ts";
@@ -38,7 +41,7 @@ afterAll(async () => {
   await service?.stop();
 });
 
-/** A page, with all it asked for and all it complained of. */
+/** Opens a page and records its requests and errors. */
 async function open(address: string): Promise<{ page: Page; requested: string[]; complaints: string[] }> {
   const page = await context!.newPage();
   page.setDefaultTimeout(120_000);
@@ -52,13 +55,13 @@ async function open(address: string): Promise<{ page: Page; requested: string[];
   return { page, requested, complaints };
 }
 
-/** Nothing was asked for outside of the service, and the page's own policy was kept. */
+/** Checks that the page sent no request outside of the service and followed its own content security policy. */
 function staysHere({ requested, complaints }: { requested: string[]; complaints: string[] }): void {
   expect(requested.filter((url) => !url.startsWith(`${service.url}/`) && !/^(data|blob):/.test(url))).toEqual([]);
   expect(complaints).toEqual([]);
 }
 
-/** Swagger UI draws of a long list only what is on the screen. */
+/** Swagger UI renders only the visible part of a long list. */
 async function scrollTo(page: Page, wanted: Locator): Promise<void> {
   const isThere = async () => {
     if (await wanted.isVisible()) return true;
@@ -93,7 +96,8 @@ withBrowser(
       await answer.waitFor({ state: "detached" });
     };
     await scrollTo(page, me);
-    // From here on it alone: all are drawn anew with whatever is pressed, which takes the page seconds.
+    // From here on with this operation only, because Swagger UI renders all operations again after each action, which takes
+    // seconds.
     await page.evaluate(
       (alone) => (window as unknown as { ui: SwaggerUi }).ui.specActions.updateSpec(alone),
       JSON.stringify(onlyOf("/auth/me", "get")),
@@ -127,7 +131,7 @@ interface Sent {
   location: string | null;
 }
 
-/** What only the person at the page, a browser on its way, or another system can have answered with success. */
+/** Operations that succeed only after an action of a person, a redirected browser or another system. */
 const NEED_MORE: Record<string, { status: number; needs: string }> = {
   signIn: { status: 401, needs: "the person's password" },
   changePassword: { status: 400, needs: "the person's password" },
@@ -136,7 +140,7 @@ const NEED_MORE: Record<string, { status: number; needs: string }> = {
   ssoSamlCallback: { status: 400, needs: "what a provider gives a browser" },
 };
 
-/** Every operation, the one that ends what the others are called with last. */
+/** Every operation. The one that ends the session of the others is last. */
 const operations = () =>
   Object.entries(document.paths)
     .flatMap(([path, methods]) =>
@@ -156,14 +160,14 @@ function exampleOf(path: string, { parameters = [], requestBody }: Operation) {
   return { address: query.size > 0 ? `${address}?${query}` : address, body: media?.example, headers };
 }
 
-/** What is answered with neither success, nor 404 for an id that nothing has, nor what is said above. */
+/** Answers that are neither a success, nor a 404 for an unknown id, nor an exception listed above. */
 const badIn = (sent: readonly Sent[]): Sent[] =>
   sent.filter(({ operationId, status }) => {
     const { status: expected = undefined } = NEED_MORE[operationId] ?? {};
     return status >= 400 && status !== 404 && status !== expected;
   });
 
-/** What somebody who tries things out must not have changed. */
+/** State that trying out the examples must not change. */
 async function state() {
   const [settings, users, rules, sso, owners, subscriptions] = await Promise.all(
     ["/api/settings/all", "/auth/users", "/alerts/rules", "/auth/sso/status", "/alerts/owners", "/subscriptions"].map(
@@ -178,7 +182,7 @@ async function state() {
   return { settings, accounts, rules: rules.total, sso, owners: owners.items, watched };
 }
 
-/** What was made is addressed by Location; runs stay. */
+/** Created resources are addressed by Location. Runs remain. */
 async function removeMade(sent: Sent[]): Promise<number> {
   const made = sent.filter(({ status, location }) => status === 201 && location !== null);
   const removed = await Promise.all(
@@ -187,7 +191,7 @@ async function removeMade(sent: Sent[]): Promise<number> {
   return removed.filter((answer) => answer?.status === 200).length;
 }
 
-test("every example of a request is answered as it is described, and changes nothing else", async () => {
+test("every example request is answered as described and changes nothing else", async () => {
   const before = await state();
   const own = await service.signIn(ADMIN);
   const sent: Sent[] = [];
@@ -203,7 +207,7 @@ test("every example of a request is answered as it is described, and changes not
   expect(await state()).toEqual(before);
 });
 
-/** Swagger UI itself, as its page keeps it. */
+/** The Swagger UI object of the page. */
 interface SwaggerUi {
   getConfigs(): { tryItOutEnabled: boolean };
   preauthorizeApiKey(scheme: string, token: string): void;
@@ -214,22 +218,22 @@ interface SwaggerUi {
   };
 }
 
-/** A browser is sent to these by an address; a page can't follow them to another site. */
+/** Addresses for browser navigation. A script can't follow them to another site. */
 const BY_ADDRESS = new Set(["ssoLogin", "ssoCallback", "ssoSamlCallback"]);
 
-/** Every operation in a campaign. */
+/** Tests every operation if a campaign runs, otherwise a sample. */
 function someOperations() {
   const all = operations().filter(({ operation }) => !BY_ADDRESS.has(operation.operationId));
   if (IS_CAMPAIGN) return all;
-  // Every 24th, from one to the next: signing out stays the last.
+  // Every 24th operation. Signing out stays last.
   return all.filter((_, at) => at % 24 === SEED % 24);
 }
 
-withBrowser("what /docs fills in by itself, sent untouched, is answered well and changes nothing else", async () => {
+withBrowser("a request that /docs prefills, sent unchanged, succeeds and changes nothing else", async () => {
   const before = await state();
   const own = await service.signIn(ADMIN);
   const all = someOperations();
-  // To draw all of them would take the page seconds.
+  // Rendering all operations would take seconds.
   const { path, method } = all[0]!;
   await context!.route("**/openapi.json", (route) => route.fulfill({ json: onlyOf(path, method.toLowerCase()) }));
   const { page } = await open("/docs");
@@ -250,7 +254,7 @@ withBrowser("what /docs fills in by itself, sent untouched, is answered well and
   await page.close();
 });
 
-/** The description of one operation, with what it names: with all of them each takes the page seconds. */
+/** The description of one operation with the schemas it references. With all operations, each page takes seconds. */
 function onlyOf(path: string, method: string): object {
   const whole = document as unknown as { components: Record<string, Record<string, unknown>> };
   const operation = document.paths[path]![method];
@@ -266,7 +270,7 @@ function onlyOf(path: string, method: string): object {
   return { ...document, components, paths: { [path]: { [method]: operation } } };
 }
 
-/** In the page: presses "Execute" of the one operation, and answers what came of it. */
+/** Presses "Execute" of the only operation in the page and returns the shown result. */
 async function tryOut(of: { own: string; alone: string; path: string; method: string; operationId: string }) {
   const { ui } = window as unknown as { ui: SwaggerUi };
   const until = async <T>(look: () => T | undefined | null): Promise<T> => {
@@ -278,7 +282,7 @@ async function tryOut(of: { own: string; alone: string; path: string; method: st
     throw new Error(`Swagger UI did not do ${of.method} ${of.path}`);
   };
   ui.getConfigs().tryItOutEnabled = true;
-  // What is drawn of the one before goes first.
+  // Removes the rendering of the previous operation.
   ui.specActions.updateSpec(JSON.stringify({ ...JSON.parse(of.alone), paths: {} }));
   await until(() => (globalThis.document.querySelector(".opblock") === null ? true : undefined));
   ui.specActions.updateSpec(of.alone);
@@ -288,7 +292,7 @@ async function tryOut(of: { own: string; alone: string; path: string; method: st
   if (!execute()) block.querySelector<HTMLElement>(".opblock-summary-control")!.click();
   await until(execute);
   const { status, headers = {} } = await until(() => {
-    // Swagger UI fills in a moment after it has drawn, and sends nothing before.
+    // Swagger UI fills in values shortly after rendering, and sends nothing before.
     if (!ui.specSelectors.requestFor(of.path, of.method)) execute()?.click();
     const answer = ui.specSelectors.responseFor(of.path, of.method)?.toJS();
     return answer?.status === undefined ? undefined : answer;

@@ -32,13 +32,13 @@ afterAll(() => service.stop());
 const SIGNED_IN = [{ bearerAuth: [] }, { sessionCookie: [] }];
 const operations = () => Object.values(document.paths).flatMap((path) => Object.values(path));
 
-test("the description is valid OpenAPI 3.1, says a validator that is not ours", async () => {
+test("the description is valid OpenAPI 3.1, according to an external validator", async () => {
   expect(document.openapi).toMatch(/^3\.1\.\d$/);
   const result = await new Validator().validate(structuredClone(document));
   expect(result).toEqual({ valid: true });
 });
 
-test("it has every declared endpoint, and nothing else", () => {
+test("the document contains every declared endpoint and no others", () => {
   const described = Object.entries(document.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, { operationId }]) => `${operationId}: ${method.toUpperCase()} ${path}`),
   );
@@ -48,26 +48,26 @@ test("it has every declared endpoint, and nothing else", () => {
   expect(described.sort()).toEqual(declared.sort());
 });
 
-test("an endpoint is open there exactly when it is declared so", () => {
+test("an endpoint is public in the document exactly if it is declared open", () => {
   const open = operations().filter(({ security }) => security.length === 0);
   const declared = endpoints.filter(({ access, undocumented }) => access === "open" && !undocumented);
   expect(open.map(({ operationId }) => operationId).sort()).toEqual(declared.map(({ name }) => name).sort());
   for (const { security } of operations()) expect([[], SIGNED_IN]).toContainEqual(security);
 });
 
-test("every answer is described with what it holds, every problem as a problem document", () => {
+test("every response is described with its schema, and every problem as a problem document", () => {
   for (const { operationId, responses } of operations()) {
     for (const [status, { description, content }] of Object.entries(responses)) {
       expect([operationId, status, description]).toEqual([operationId, status, expect.stringMatching(/\S/)]);
       const types = Object.keys(content ?? {});
       if (Number(status) >= 400) expect(types).toEqual(["application/problem+json"]);
-      // Clients made of the description know one type for each answer.
+      // Generated clients have one type per response.
       else expect([operationId, types.length]).toEqual([operationId, Number(status) < 300 ? 1 : 0]);
     }
   }
 });
 
-test("an operation says what it may be refused with, each status by the codes that it can have there", () => {
+test("an operation lists its possible problems: the codes of each status", () => {
   const refusals = (method: string, path: string) =>
     Object.fromEntries(
       Object.entries(document.paths[path]![method]!.responses).flatMap(([status, { content }]) => {
@@ -114,7 +114,7 @@ test("an operation says what it may be refused with, each status by the codes th
   expect(refusals("post", "/api/assets/discovery/scan")[409]).toBe(conflicts.join());
 });
 
-test("clients learn where to send what, and by which credential, cookie and headers", () => {
+test("the document names servers, credentials, cookies and headers", () => {
   expect(document).toMatchObject({ servers: [{ url: "/" }] });
   const described = expect.stringMatching(/\S/);
   expect(document.components.securitySchemes).toEqual({
@@ -137,7 +137,7 @@ test("clients learn where to send what, and by which credential, cookie and head
   expect(list.responses["401"]!.headers).toEqual({ "X-Request-Id": text });
 });
 
-test("answers that lead on or set cookies are described with what they do so by", () => {
+test("responses that redirect or set cookies are described with their headers", () => {
   const headersOf = (method: string, path: string, status: string) =>
     Object.keys(document.paths[path]![method]!.responses[status]!.headers ?? {});
   expect(headersOf("get", "/auth/sso/login", "302")).toEqual(expect.arrayContaining(["Location", "Set-Cookie"]));
@@ -148,7 +148,7 @@ test("answers that lead on or set cookies are described with what they do so by"
   expect(headersOf("get", "/auth/me", "200")).not.toContain("Set-Cookie");
 });
 
-test("every problem code is in it, and stands for the status that it always had", () => {
+test("every problem code is documented with its stable status", () => {
   const byStatus = Map.groupBy(Object.entries(PROBLEMS), ([, { status }]) => status);
   expect(
     Object.fromEntries([...byStatus].map(([status, all]) => [status, all.map(([code]) => code).join(" ")])),
@@ -170,7 +170,7 @@ test("every problem code is in it, and stands for the status that it always had"
   for (const code of Object.keys(PROBLEMS)) expect(text).toContain(`\`${code}\``);
 });
 
-test("the parameters of a path are required, those of a query are not", () => {
+test("path parameters are required, query parameters are optional", () => {
   for (const { parameters = [] } of operations()) {
     for (const { name, in: where, required = false } of parameters) {
       expect({ name, where, required }).toEqual({ name, where, required: where === "path" });
@@ -178,7 +178,7 @@ test("the parameters of a path are required, those of a query are not", () => {
   }
 });
 
-test("the path of one setting names every category and every key that there is", async () => {
+test("the path of a setting lists every category and key", async () => {
   const { parameters = [] } = document.paths["/api/settings/{category}/{key}"]!.delete!;
   const named = parameters.map(({ name, schema }) => [name, schema?.enum?.toSorted()]);
   const { text } = await service.admin("GET", "/api/settings/all");
@@ -190,7 +190,7 @@ test("the path of one setting names every category and every key that there is",
   });
 });
 
-test("no answer it describes has a member for a secret", () => {
+test("no documented response has a member for a secret", () => {
   const secrets = /^(password|newPassword|currentPassword|clientSecret|secretAccessKey|webhookUrl|oidcClientSecret)$/;
   const found = operations().flatMap(({ operationId, responses }) =>
     Object.values(responses).flatMap(({ content = {} }) =>
@@ -204,7 +204,7 @@ test("no answer it describes has a member for a secret", () => {
   expect(found).toEqual([]);
 });
 
-/** The names of all members a schema gives its values, through every reference. */
+/** Returns the names of all members of a schema, through every reference. */
 function membersOf(schema: unknown, seen = new Set<unknown>()): string[] {
   if (typeof schema !== "object" || schema === null || seen.has(schema)) return [];
   seen.add(schema);
@@ -217,13 +217,13 @@ function membersOf(schema: unknown, seen = new Set<unknown>()): string[] {
   return [...names, ...membersOf(target, seen), ...Object.values(schema).flatMap((member) => membersOf(member, seen))];
 }
 
-test("what is sent and what is answered has a name, so that clients made of it have types", () => {
+test("request and response schemas have names, so that generated clients have named types", () => {
   type Schema = { $ref?: string; items?: Schema; anyOf?: Schema[] };
   const isNamed = ({ $ref, items, anyOf }: Schema): boolean =>
     ($ref ?? "").length > "#/components/schemas/".length || [...(items ? [items] : []), ...(anyOf ?? [])].some(isNamed);
   let schemas = 0;
   for (const { operationId, requestBody, responses } of operations()) {
-    // A form is sent by the identity provider's page.
+    // The identity provider's page sends a form.
     const contents =
       operationId === "ssoSamlCallback"
         ? []

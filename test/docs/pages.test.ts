@@ -6,28 +6,28 @@ const root = path.resolve(import.meta.dirname, "../..");
 const { scripts } = JSON.parse(readFileSync(path.join(root, "package.json"), "utf8"));
 const pages = ["README.md", "CONTRIBUTING.md", "SECURITY.md", ...globSync("docs/**/*.md", { cwd: root })];
 
-/** Names in code spans that are paths of the project, without placeholders. */
+/** Returns the code spans that are paths of the project, without placeholders. */
 function pathsIn(text: string): string[] {
   const spans = [...text.matchAll(/`([^`\s]+)`/g)].map(([, span]) => span!);
   const links = [...text.matchAll(/\]\((?!https?:|#)([^)#]+)/g)].map(([, link]) => link!);
   return [...spans.filter((span) => /^(?:functions|shared|infra|test|docs)\/[\w./-]*$/.test(span)), ...links];
 }
 
-/** The commands of a page, each with the comment behind it; a line that goes on with a backslash is one command. */
+/** The commands of a page, each with the comment behind it. Lines that end with a backslash continue. */
 function commandsIn(text: string): string[] {
   const blocks = [...text.matchAll(/^ *```sh\n(.*?)^ *```/gms)].map(([, block]) => block!);
   return blocks.flatMap((block) => block.replace(/\\\n\s*/g, "").split("\n")).filter((line) => line.trim() !== "");
 }
 
-/** As `wc -w` counts them. */
+/** Counts words like `wc -w`. */
 const wordsIn = (text: string): number => text.split(/\s+/).filter((word) => word !== "").length;
 
-test("who follows the pages of deployment runs what is run here, or is told that it needs Azure", () => {
+test("the commands of the deployment pages are run here, or the page says that they need Azure", () => {
   const commands = ["docs/deploy.md", "docs/deploy-options.md"].flatMap((page) =>
     commandsIn(readFileSync(path.join(root, page), "utf8")),
   );
   expect(commands.length).toBeGreaterThan(20);
-  // The folders are looked at above, and the two commands are what .ci/run begins with.
+  // The folders are checked above. The two commands are the first commands of .ci/run.
   const runHere = /^(?:npm ci|npm run check:infra|cd [\w./-]+)(?:\s+#.*)?$/;
   expect(commands.filter((command) => !command.includes("☁") && !runHere.test(command))).toEqual([]);
   const folders = commands.flatMap((command) => /^cd ([\w/-]+)/.exec(command)?.[1] ?? []);
@@ -44,7 +44,7 @@ test.each(pages)("%s names only files and commands that exist", (page) => {
   expect(commands.filter((name) => !(name in scripts))).toEqual([]);
 });
 
-test("the versions of Node are named in the README alone, and are package.json's", () => {
+test("only the README names Node versions, and they match package.json", () => {
   const { engines } = JSON.parse(readFileSync(path.join(root, "package.json"), "utf8"));
   const told = pages.flatMap((page) => {
     const text = readFileSync(path.join(root, page), "utf8");
@@ -56,14 +56,14 @@ test("the versions of Node are named in the README alone, and are package.json's
   expect(lock.packages[""].engines).toEqual(engines);
 });
 
-/** Pages that a command writes from the code, as long as the code makes them. */
+/** Generated pages, whose length depends on the code. */
 const GENERATED = ["settings.md", "roles-matrix.md", "compliance.md", "compliance-controls.md"].map(
   (name) => `docs/${name}`,
 );
-/** Words a page may have, so that it is read. */
+/** Maximum words of a page. */
 const MOST_WORDS = 1_500;
 
-test("the README has at most 1,000 words, and two commands: one runs the service, one its tests", () => {
+test("the README has at most 1,000 words and two commands: one starts the service, one runs its tests", () => {
   const text = readFileSync(path.join(root, "README.md"), "utf8");
   expect(wordsIn(text)).toBeLessThanOrEqual(1_000);
   expect(commandsIn(text)).toEqual(["npm ci && npm start", "npm ci && npm test"]);
@@ -73,7 +73,7 @@ test.each(pages.filter((page) => !GENERATED.includes(page)))(`%s has at most ${M
   expect(wordsIn(readFileSync(path.join(root, page), "utf8"))).toBeLessThanOrEqual(MOST_WORDS);
 });
 
-test.each(pages)("%s names only views that the page has", (page) => {
+test.each(pages)("%s names only views that exist in the page", (page) => {
   const views = readFileSync(path.join(root, "functions/web/src/views/views.ts"), "utf8");
   const routes = new Set([...views.matchAll(/path: "([^":]+?)\/?(?:"|:)/g)].map(([, route]) => route));
   const named = [...readFileSync(path.join(root, page), "utf8").matchAll(/`#(\/[\w/-]*)/g)].map(([, route]) => route!);
@@ -86,7 +86,7 @@ test("every page of docs/ is listed in docs/README.md", () => {
   expect(files.filter((name) => name !== "README.md" && !list.includes(`](${name})`))).toEqual([]);
 });
 
-test("every decision is listed, and says context, decision, consequence and source on a page", () => {
+test("every decision is listed and has context, decision, consequence and source on one page", () => {
   const list = readFileSync(path.join(root, "docs/decisions/README.md"), "utf8");
   const decisions = globSync("docs/decisions/0*.md", { cwd: root });
   expect(decisions.length).toBeGreaterThanOrEqual(12);

@@ -1,7 +1,7 @@
 import { acmeCompany } from "simulated-cloud/company/acme.ts";
 import type { Company } from "simulated-cloud/company/company.ts";
 
-/** Of the company that `npm start` shows what the description's examples name, as it is there: names and ids are the same. */
+/** The resources of the simulated company that the examples of the API description name, with the same names and ids. */
 export function partOfAcme(): Company {
   const { subscriptions = [], applications = [], devops, tenants = [] } = acmeCompany(1);
   const production = subscriptions[0]!;

@@ -1,4 +1,4 @@
-/** Tables of pages that repeat what stands in the code: both say the same. */
+/** Tables of docs pages that repeat values of the code must match the code. */
 import { globSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { expect, test } from "vitest";
@@ -19,7 +19,7 @@ const root = path.resolve(import.meta.dirname, "../..");
 const read = (file: string) => readFileSync(path.join(root, file), "utf8");
 const first = (page: string, heading: string) => tableUnder(page, heading).map((row) => Object.values(row)[0]!);
 
-test("every alert of the templates has a row, by its name", () => {
+test("every alert of the templates has a row with its name", () => {
   const names = [...read("infra/azure/modules/alerts.bicep").matchAll(/displayName: '([^']+)'/g)].map(
     ([, name]) => name,
   );
@@ -31,7 +31,7 @@ test("every type of alert rule has a row", () => {
   expect(first("docs/operate.md", "## Alert rules")).toEqual([...ALERT_TYPES]);
 });
 
-test("every queue has a row that says what becomes of its messages", () => {
+test("every queue has a row that says how to handle its messages", () => {
   const names = queues.map(({ queue }) => queue).filter((name) => !name.endsWith("-poison"));
   expect(first("docs/troubleshooting.md", "## Failed messages").sort()).toEqual([...new Set(names)].sort());
 });
@@ -47,12 +47,12 @@ test("every table of the storage account has a row", () => {
   expect(named.sort()).toEqual([...new Set(literals.map(([, name]) => name!))].sort());
 });
 
-test("the health that is asked for first names every dependency", () => {
+test("the documented health check names every dependency", () => {
   const [, deep] = tableUnder("docs/operate.md", "## Where to look");
   for (const name of DEPENDENCIES) expect(deep!.shows).toContain(name);
 });
 
-test("the architecture page lists the modules by the layers that the import check has", () => {
+test("the architecture page lists the modules in the layers of the import check", () => {
   const levels = tableUnder("docs/architecture.md", "## Inside").map(({ level, modules }) => ({
     level: Number(level),
     modules: modules!.split("; ").flatMap((cell) => cell.split(":")[0]!.split(", ")),
@@ -60,12 +60,12 @@ test("the architecture page lists the modules by the layers that the import chec
   expect(levels).toEqual(LAYERS.map((modules, at) => ({ level: at + 1, modules })).reverse());
 });
 
-test("the cost is worked out of what was measured: npm run bench writes it", () => {
+test("the costs follow from the measurements that npm run bench writes", () => {
   const cost = read("docs/cost.md");
   expect(costPage(cost, read("BENCHMARKS.md"))).toBe(cost);
 });
 
-test("the cost is worked out right", () => {
+test("the costs are computed correctly", () => {
   const sums = [...read("docs/cost.md").matchAll(/((?:[\d.,]+ [·+] )+[\d.,]+) = ([\d,]+)/g)];
   expect(sums.length).toBeGreaterThan(4);
   for (const [, terms, sum] of sums) {
@@ -75,17 +75,17 @@ test("the cost is worked out right", () => {
   }
 });
 
-test("docs/settings.md is what the code reads: npm run settings-page writes it", () => {
+test("docs/settings.md matches the code: npm run settings-page writes it", () => {
   const page = read("docs/settings.md");
   expect(page).toBe(settingsPage());
   for (const name of SETTING_NAMES) expect(page.split(`| \`${name}\` |`), name).toHaveLength(2);
 });
 
-test("docs/roles-matrix.md is what the endpoints declare: npm run roles-page writes it", async () => {
+test("docs/roles-matrix.md matches the endpoints: npm run roles-page writes it", async () => {
   expect(read("docs/roles-matrix.md"), "Run npm run roles-page.").toBe(await rolesPage());
 });
 
-test("docs/roles.md says for each view of the page who may do what", () => {
+test("docs/roles.md lists who can do what in each view of the page", () => {
   const views = [...read("functions/web/src/views/views.ts").matchAll(/path: "([^"]+)",\s*title:/g)].map(
     ([, at]) => at,
   );
@@ -93,7 +93,7 @@ test("docs/roles.md says for each view of the page who may do what", () => {
   expect(views.filter((view) => !read("docs/roles.md").includes(`\`#${view}\``))).toEqual([]);
 });
 
-test("every figure of telemetry has a row, and every setting is one that is read", () => {
+test("every metric has a row, and every named setting exists", () => {
   const figures = Object.entries(METRICS).map(([metric, { kind, unit, description }]) => ({
     metric,
     "kind, unit": `${kind}, ${unit}`,
@@ -101,7 +101,7 @@ test("every figure of telemetry has a row, and every setting is one that is read
   }));
   expect(tableUnder("docs/telemetry.md", "## Metrics")).toEqual(figures);
   const settings = tableUnder("docs/telemetry.md", "## Switch it on").flatMap(({ setting }) => setting!.split(", "));
-  // The library and the platform read the other two.
+  // The library and the platform read the other two settings.
   expect(settings.filter((name) => SETTING_NAMES.includes(name))).toEqual(
     SETTING_NAMES.filter((name) => name.startsWith("OTEL_")),
   );

@@ -13,7 +13,7 @@ const PASSWORD = "a password of their own";
 
 let service: Service;
 beforeAll(async () => {
-  // The clients of these tests choose their addresses, as if one more proxy stood before the service.
+  // Clients of these tests choose their addresses, as if another trusted proxy preceded the service.
   service = await Service.start({ hosts: 2, env: { TRUSTED_PROXY_HOPS: "2" } });
   await service.signIn(ADMIN);
   const others = ["user", "victim", "mover", "changer"].map((username) => ({ username, role: "user" as const }));
@@ -39,14 +39,14 @@ const tokenOf = async (username: string, host = service.url): Promise<string> =>
   expect(answer.status).toBe(200);
   return answer.body.access_token;
 };
-/** Whether the token holds, on every host. */
+/** Returns whether the token is accepted on every host. */
 const holds = async (token: string): Promise<boolean[]> =>
   (await Promise.all(service.hosts.map(({ url }) => service.call("GET", `${url}/auth/me`, { token })))).map(
     ({ status }) => status === 200,
   );
 
 describe("signing in", () => {
-  test("answers a token for an hour, which says who one is", async () => {
+  test("returns a token for an hour with the user's name and role", async () => {
     const answer = await signIn("USER", PASSWORD);
     expect(answer.body).toEqual({ access_token: expect.any(String), token_type: "bearer", expires_in: 3600 });
     const me = await service.call("GET", "/auth/me", { token: answer.body.access_token });
@@ -54,7 +54,7 @@ describe("signing in", () => {
     expect(Object.keys(me.body).join()).not.toMatch(/passwordHash|token/i);
   });
 
-  test("answers an unknown user as it answers a wrong password", async () => {
+  test("answers an unknown user like a wrong password", async () => {
     const [wrong, unknown] = [await signIn("user", "wrong password"), await signIn("nobody", "wrong password")];
     const shown = ({ status, headers, body }: Answer) => ({
       status,
@@ -81,17 +81,17 @@ describe("signing in", () => {
   });
 
   test.each(["user' or '1'='1", "us\u0000er", "|bootstrap", "ADMIN\n🔑"])(
-    "as %j is just a wrong name",
+    "as %j is answered like a wrong username",
     async (username) => {
       expect((await signIn(username, PASSWORD)).body.code).toBe("invalidCredentials");
     },
   );
 
-  test("that failed five times is refused for that username and address only, and no token ends by it", async () => {
+  test("is blocked after five failures for this username and address only, and tokens stay valid", async () => {
     const [attacker, elsewhere] = [anAddress(), anAddress()];
     const token = await tokenOf("victim");
     for (let failure = 0; failure < 5; failure++) {
-      // On either host: they count together.
+      // On either host: both count together.
       const answer = await signIn("victim", "wrong password", attacker, service.hosts[failure % 2]!.url);
       expect(answer.body.code).toBe("invalidCredentials");
     }
@@ -106,14 +106,14 @@ describe("signing in", () => {
     expect(await holds(token)).toEqual([true, true]);
   });
 
-  test("is refused after five failures of a user who does not exist, too", async () => {
+  test("is also blocked after five failures of a user who does not exist", async () => {
     const address = anAddress();
     const answers = [];
     for (let failure = 0; failure < 6; failure++) answers.push((await signIn("no-such-user", "x", address)).status);
     expect(answers).toEqual([401, 401, 401, 401, 401, 429]);
   });
 
-  test("is limited to ten a minute from one address, whoever it is for and whatever it says", async () => {
+  test("is limited to ten calls a minute per address, for any username and any header", async () => {
     const headers = { "X-Forwarded-For": anAddress() };
     const answers = await Promise.all(
       Array.from({ length: 12 }, (_, index) =>
@@ -127,7 +127,7 @@ describe("signing in", () => {
 });
 
 describe("a token", () => {
-  test("ends when it is signed out, on every host at once, and others do not", async () => {
+  test("is revoked by signing out, on every host at once, and other tokens are not", async () => {
     const [one, other] = [await tokenOf("mover"), await tokenOf("mover", service.hosts[1]!.url)];
     expect([await holds(one), await holds(other)]).toEqual([
       [true, true],
@@ -141,7 +141,7 @@ describe("a token", () => {
     ]);
   });
 
-  test("ends with the password it was got with, and so do all of the user's", async () => {
+  test("is revoked by a password change, with all tokens of the user", async () => {
     const tokens = [await tokenOf("changer"), await tokenOf("changer", service.hosts[1]!.url)];
     const next = "an entirely new password";
     const change = (currentPassword: string, newPassword: string) =>
@@ -157,7 +157,7 @@ describe("a token", () => {
     expect((await signIn("changer", next)).status).toBe(200);
   });
 
-  test("that is made as the service makes its own holds (the control for those below)", async () => {
+  test("with the service's own format is accepted (the control for the tests below)", async () => {
     expect(await holds(await makeToken(service, "user"))).toEqual([true, true]);
   });
 
@@ -210,12 +210,12 @@ describe("a token", () => {
     ["is a row's that is no user", () => makeToken(service, "|directory")],
     ["has no id to revoke", () => makeToken(service, "user", { claims: { jti: undefined } })],
     ["is not one", async () => "a.b.c"],
-  ])("that %s does not hold", async (_what, make) => {
+  ])("with %s is rejected", async (_what, make) => {
     const answer = await service.call("GET", "/auth/me", { token: await make() });
     expect([answer.status, answer.body.code]).toEqual([401, "unauthorized"]);
   });
 
-  test("outlives a change of the signing key for as long as the old one stays in the list", async () => {
+  test("stays valid after a change of the signing key while the old key is listed", async () => {
     const old = service.environment.JWT_SIGNING_KEYS!;
     const next = `next:${randomBytes(32).toString("base64")}`;
     const token = await makeToken(service, "user");
@@ -239,7 +239,7 @@ describe("a token", () => {
 
 describe("roles", () => {
   const table = tableUnder("docs/roles-matrix.md", "## Endpoints");
-  /** One of each kind of line; test/http/roles.test.ts has them all, without the wire. */
+  /** One row of each kind. test/http/roles.test.ts checks all combinations without HTTP. */
   const SAMPLE = [
     "GET /system/license/status",
     "GET /subscriptions",
@@ -276,7 +276,7 @@ describe("roles", () => {
     for (const { who, role, program, options } of callers) {
       const answer = await service.call(method, path, {
         ...options,
-        // Who may call is told a 400, and changes nothing.
+        // An authorized caller gets a 400, and nothing changes.
         ...(method === "GET" ? {} : { body: { "no such member": true } }),
         headers: { "X-Forwarded-For": anAddress(), ...options.headers },
       });
@@ -297,8 +297,8 @@ describe("roles", () => {
   });
 });
 
-/** What a licence may not be is in test/licensing, without the wire. */
-describe("the licence", () => {
+/** Without HTTP, test/licensing covers invalid licenses. */
+describe("the license", () => {
   const [TENANT, OTHER] = ["11111111-2222-4333-8444-555555555555", "99999999-2222-4333-8444-555555555555"];
   const pro = { tier: "pro", valid: true };
   const core = { tier: "core", valid: false, features: expect.not.arrayContaining(["rotation"]) };
@@ -338,13 +338,13 @@ describe("the licence", () => {
     }
   });
 
-  test("that is missing leaves core open, and says so", async () => {
+  test("without a license, core endpoints stay available and the status says so", async () => {
     const { body } = await service.call("GET", "/system/license/status");
     expect(body).toMatchObject({ ...core, reason: "missing", expiresAt: null, daysLeft: null });
   });
 });
 
-test("a changed BOOTSTRAP_ADMIN_PASSWORD lets its holder in again at the next start, and ends the administrator's tokens", async () => {
+test("a changed BOOTSTRAP_ADMIN_PASSWORD resets the password at the next start and revokes the administrator's tokens", async () => {
   const own = await Service.start();
   try {
     const token = await own.signIn(ADMIN);

@@ -14,35 +14,35 @@ const NEEDED =
 const UNKNOWN_PATH =
   /^functions\/(?:services\/[\w-]+|built-index|catch-all|declare|entry|functions|gate|health|log|main|memory|page|register|services|storage-connection)\.ts$/;
 
-/** What an asset list needs. */
+/** Modules of an asset list. */
 const AREA = /^functions\/(?:services|discovery)\.ts$/;
 
 /** The schemas of an area's requests and responses. */
-const API = /^shared\/[^/]+\/(?:[a-z]+-)*api\.ts$/;
+const API = /^shared\/(?:platform\/)?[^/]+\/(?:[a-z]+-)*api\.ts$/;
 
 const ENVIRONMENT = {
-  // Nobody asks it.
+  // No request is sent to this address.
   AzureWebJobsStorage: "UseDevelopmentStorage=true",
   RATE_LIMIT_PER_MINUTE: "0",
   RATE_LIMIT_PER_HOUR: "0",
   JWT_SIGNING_KEYS: `test:${Buffer.alloc(32).toString("base64")}`,
 };
 
-test("a cold call to /health loads no room that it does not need", async () => {
+test("a cold call to /health loads no module that it does not need", async () => {
   const { status, own } = await firstCall("/health");
   expect(status).toBe(200);
   expect(own).toContain("functions/system.ts");
   expect(own.filter((file) => !NEEDED.test(file))).toEqual([]);
 });
 
-test("a cold call to a path that is none loads the declarations of no area but its own", async () => {
+test("a cold call to an unknown path loads only the declarations of its own area", async () => {
   const { status, own } = await firstCall("/nothing/here");
   expect(status).toBe(404);
   expect(own).toContain("functions/catch-all.ts");
   expect(own.filter((file) => file.startsWith("functions/") && !UNKNOWN_PATH.test(file))).toEqual([]);
 });
 
-test("the services and an area are few files, and no schemas of what other areas take and answer are among them", () => {
+test("the services and one area are few files, without the schemas of other areas", () => {
   const { metafile } = JSON.parse(readFileSync(path.join(TEST_APP, "built.json"), "utf8")) as BuiltApp;
   const outputs = Object.entries(metafile.outputs);
   const needed = new Set(outputs.filter(([, { entryPoint }]) => AREA.test(entryPoint ?? "")).map(([file]) => file));
@@ -57,7 +57,7 @@ test("the services and an area are few files, and no schemas of what other areas
   expect([...new Set(schemas)].sort()).toEqual(["shared/discovery", "shared/inventory"]);
 });
 
-/** Calls a new process once: what it answered, and the files of the app that it has loaded for that. */
+/** Calls a new process once. Returns the answer and the app's files that the process loaded. */
 async function firstCall(address: string): Promise<{ status: number; own: string[] }> {
   const { metafile } = JSON.parse(readFileSync(path.join(TEST_APP, "built.json"), "utf8")) as BuiltApp;
   const chunks = new Map(Object.entries(metafile.outputs).map(([file, output]) => [path.basename(file), output]));
@@ -79,7 +79,7 @@ async function firstCall(address: string): Promise<{ status: number; own: string
   }
 }
 
-test("a file that could not be loaded is told as a problem, and loaded by the next call", async () => {
+test("a file that fails to load is answered with a problem, and loaded by the next call", async () => {
   const app = mkdtempSync(path.join(tmpdir(), "app-"));
   onTestFinished(() => rmSync(app, { recursive: true }));
   for (const file of ["dist", "host.json", "package.json"])

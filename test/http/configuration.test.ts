@@ -3,13 +3,13 @@ import { expect, test } from "vitest";
 import { TEST_APP } from "../support/test-app.ts";
 
 const good = {
-  // Nothing listens there: the configuration is checked before anything is asked.
+  // Nothing listens on this port. The configuration is checked before any request.
   AzureWebJobsStorage:
     "DefaultEndpointsProtocol=http;AccountName=test;AccountKey=cGxhbnRlZC1hY2NvdW50LWtleQ==;TableEndpoint=http://127.0.0.1:9/test;QueueEndpoint=http://127.0.0.1:9/test",
   JWT_SIGNING_KEYS: "test:cGxhbnRlZC1zaWduaW5nLWtleS1vZi0zMi1ieXRlcy0uLi4uLi4u",
 };
 
-/** What an app said that did not start. */
+/** Output of an app that did not start. */
 async function complaint(env: Record<string, string>): Promise<string> {
   const failure = await runHost({ app: TEST_APP, env }).then(
     async (host) => {
@@ -22,7 +22,7 @@ async function complaint(env: Record<string, string>): Promise<string> {
   return failure.message;
 }
 
-test("bad values stop the start, every one named and none of them shown", async () => {
+test("invalid values stop the start: each is named and none is shown", async () => {
   const bad: Record<string, string> = {
     AZURE_CLOUD: "planted-cloud",
     AZURE_TENANT_ID: "planted-tenant",
@@ -51,7 +51,7 @@ test("bad values stop the start, every one named and none of them shown", async 
   expect(said).not.toContain("cGxhbnRlZ");
 });
 
-test("what is missing, or wrong only beside something else, is named too", async () => {
+test("missing settings, and settings that conflict with another, are named too", async () => {
   const nothing = await complaint({});
   for (const name of ["AzureWebJobsStorage", "JWT_SIGNING_KEYS"]) expect(nothing).toContain(`${name}: is missing`);
   const said = await complaint({

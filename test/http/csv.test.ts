@@ -7,7 +7,7 @@ const csv = createCsv<{ text: string | null; count: number | undefined; on: bool
   { label: "count", value: ({ count }) => count },
   { label: "on", value: ({ on }) => on },
 ]);
-/** The first cell of a row, as a program that reads CSV gets it. */
+/** Returns the first cell of a row as a CSV parser reads it. */
 const cellOf = (text: string) => {
   const line = csv.rows([{ text, count: 1, on: true }]);
   return /^\r\n"((?:[^"]|"")*)",1,true$/.exec(line)![1]!.replaceAll('""', '"');
@@ -35,18 +35,18 @@ test.each([
   "\tplain",
   "\rplain",
   "\nplain",
-])("a cell that a spreadsheet would run is text: %j", (text) => {
+])("a cell that a spreadsheet would run becomes text: %j", (text) => {
   expect(cellOf(text)).toBe(`'${text}`);
 });
 
 test.each(["plain", "a=1", "1-2", 'say "hi"', "a,b", "two\r\nlines", "user@example.com", "", "'quoted", "日本"])(
-  "any other text stays as it is: %j",
+  "other texts are unchanged: %j",
   (text) => {
     expect(cellOf(text)).toBe(text);
   },
 );
 
-test("a file begins with the byte order mark, and can be written in pieces", () => {
+test("a file starts with the byte order mark and can be written in parts", () => {
   const rows = [
     { text: "a", count: 1, on: true },
     { text: null, count: undefined, on: false },

@@ -10,21 +10,21 @@ const named = ({ method, route }: { method: string; route: string }) => `${metho
 const declared = endpoints.map((endpoint) => ({ ...endpoint, id: named(endpoint) }));
 
 describe("every endpoint", () => {
-  test.each(declared)("$id describes itself and each of its answers", ({ route, summary, tag, responds }) => {
+  test.each(declared)("$id describes itself and each of its responses", ({ route, summary, tag, responds }) => {
     expect(summary.trim()).not.toBe("");
     expect(tag.trim()).not.toBe("");
-    // The catch-all answers problems only, but for the redirect of `/`.
+    // The catch-all answers only with problems, except for the redirect of `/`.
     if (route === CATCH_ALL) return;
     const answers = Object.entries(responds);
     expect(answers.length).toBeGreaterThan(0);
     for (const [status, answer] of answers) {
       expect(Number(status)).toBeLessThan(400);
       const json = answer instanceof z.ZodType ? answer : "json" in answer ? answer.json : undefined;
-      // More than the `$schema` that even a description of anything at all has.
+      // More than `$schema`, which every schema has.
       if (json) expect(Object.keys(z.toJSONSchema(json, { io: "output" })).length).toBeGreaterThan(1);
       if (answer instanceof z.ZodType || "json" in answer) continue;
       expect(answer.description.trim()).not.toBe("");
-      // A redirect says where to go by its header alone.
+      // A redirect names its target only in a header.
       if (Number(status) < 300) expect(answer.mediaType).toMatch(/\//);
     }
   });
@@ -34,7 +34,7 @@ describe("every endpoint", () => {
     expect(Object.keys(params?.shape ?? {})).toEqual(inRoute);
   });
 
-  test("what is left out of the description is the catch-all and the files of the page and of the documentation", () => {
+  test("only the catch-all and the files of the page and of the documentation are missing in the description", () => {
     const left = declared.filter(({ undocumented }) => undocumented).map(({ id }) => id);
     expect(left.sort()).toEqual(["GET /docs/files/{file}", "GET /page/{file}", "GET /{*path}"]);
   });
@@ -45,17 +45,17 @@ describe("the specification", () => {
     ids.some((id) => declared.some((one) => one.id === id)),
   );
 
-  test.each(begun)("its section %s is declared whole", (section, ids) => {
+  test.each(begun)("section %s is fully declared", (section, ids) => {
     expect(declared.map(({ id }) => id)).toEqual(expect.arrayContaining([...ids]));
     const isPro = PRO_SECTIONS.includes(section);
-    // Of a section of PRO, what began under a licence stays to be seen: those endpoints ask for it in their room.
+    // In PRO sections, data from the time of a license stays readable. Those endpoints check the license in their module.
     const asksItself = ({ method, problems = [] }: (typeof declared)[number]) =>
       isPro && method === "GET" && problems.includes("licenseRequired");
     const tiers = declared.filter((one) => ids.includes(one.id) && !asksItself(one)).map(({ tier }) => tier);
     if (section !== "SSO") expect([...new Set(tiers)]).toEqual([isPro ? "pro" : "core"]);
   });
 
-  test("the foundation's sections are there", () => {
+  test("the basic sections exist", () => {
     expect(begun.map(([section]) => section)).toEqual(
       expect.arrayContaining(["Authentication and health", "Discovery", "Documentation routes"]),
     );
@@ -63,7 +63,7 @@ describe("the specification", () => {
 });
 
 describe("routes", () => {
-  test("no path with one method is taken by two functions, but for the catch-all", () => {
+  test("no path and method is served by two functions, except by the catch-all", () => {
     const rest = declared.filter(({ route }) => route !== CATCH_ALL);
     const twice = rest.flatMap((one, index) =>
       rest
@@ -74,18 +74,18 @@ describe("routes", () => {
     expect(twice).toEqual([]);
   });
 
-  test("the platform asks the catch-all last: functions are tried in the order of their names", () => {
-    // As StringComparer.OrdinalIgnoreCase compares: code units of the upper-cased names.
+  test("the platform tries the catch-all last: functions are matched in the order of their names", () => {
+    // Compares like StringComparer.OrdinalIgnoreCase: by code units of the upper-cased names.
     const order = declared.map(({ name, route }) => ({ name: name.toUpperCase(), route }));
     order.sort((a, b) => (a.name < b.name ? -1 : 1));
     expect(order.at(-1)!.route).toBe(CATCH_ALL);
   });
 
-  test("none begins with what the platform keeps for itself", () => {
+  test("no route starts with a prefix that the platform reserves", () => {
     expect(declared.filter(({ route }) => /^(admin|runtime)/i.test(route))).toEqual([]);
   });
 
-  test("the check itself finds an overlap", () => {
+  test("this test detects an overlap", () => {
     expect(overlap("api/settings/{category}", "api/Settings/all")).toBe(true);
     expect(overlap("api/settings/{category}/{key}", "api/settings/all")).toBe(false);
     expect(overlap("docs/{page}.html", "docs/index.html")).toBe(true);
@@ -93,18 +93,18 @@ describe("routes", () => {
   });
 });
 
-test("an alert rule that is made as its example has it sends nothing", () => {
+test("an alert rule created from its example sends nothing", () => {
   const { example } = declared.find(({ name }) => name === "createAlertRule")!;
   expect(example).toMatchObject({ body: { enabled: false } });
 });
 
-test("functions have names of their own that the platform takes", () => {
+test("function names are unique and valid on the platform", () => {
   const names = [...endpoints, ...timers, ...queues].map(({ name }) => name.toLowerCase());
   expect(new Set(names).size).toBe(names.length);
   for (const name of names) expect(name).toMatch(/^[a-z][a-z0-9_-]{0,127}$/);
 });
 
-/** Whether some path fits both routes. A segment with a parameter is taken to fit any. */
+/** Returns whether a path can match both routes. A segment with a parameter matches any segment. */
 function overlap(one: string, other: string): boolean {
   const [left, right] = [one, other].map((route) => route.toLowerCase().split("/"));
   return (

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { createHealth } from "../../functions/health.ts";
 
-test("deep health asks each dependency at most once in ten seconds, and says what went wrong with which", async () => {
+test("deep health checks each dependency at most once in ten seconds and names each error", async () => {
   const asked: string[] = [];
   let now = Date.parse("2026-11-21T10:00:00Z");
   let broken = false;

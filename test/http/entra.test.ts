@@ -20,7 +20,7 @@ const nameOf = (person: string) => {
 const entries = async (query: string): Promise<any[]> =>
   (await service.admin("GET", `/audit/entries?${query}`)).body.items;
 
-test("with a token of Entra one is who Entra says, and no table is asked", async () => {
+test("an Entra token identifies its user without reading a table", async () => {
   await call({ person: "ada" }, "GET", "/auth/me");
   const me = await call({ person: "ada" }, "GET", "/auth/me");
   const name = nameOf("ada");
@@ -29,11 +29,11 @@ test("with a token of Entra one is who Entra says, and no table is asked", async
     { id: name, username: name, role: "admin", source: "entra", tier: "core" },
   ]);
   expect(me.tableRequests()).toEqual([]);
-  // The same of a call that does ask, so that nothing is not for want of looking.
+  // Control: a call that does read a table is counted.
   expect((await service.admin("GET", "/auth/me")).tableRequests()).not.toEqual([]);
 });
 
-test("a token of Entra has its app role's reach, and its bearer stands in the audit log", async () => {
+test("an Entra token has the permissions of its app role, and its user is in the audit log", async () => {
   const refused = await call({ person: "uma" }, "GET", "/audit/entries");
   expect([refused.status, refused.body.code, refused.body.requiredRole]).toEqual([403, "forbidden", "auditor"]);
   expect((await call({ person: "bruno" }, "GET", "/audit/entries")).status).toBe(200);
@@ -44,7 +44,7 @@ test("a token of Entra has its app role's reach, and its bearer stands in the au
   expect([none.status, none.body.detail]).toEqual([403, expect.stringContaining("Lifecycle.User")]);
 });
 
-test("a token of Entra manages no passwords, tokens and sessions here, and sees that it has none", async () => {
+test("an Entra token can't manage passwords, tokens and sessions, and lists none", async () => {
   for (const [path, body] of [
     ["/auth/tokens", { name: "pipeline" }],
     ["/auth/password", { currentPassword: "x", newPassword: "correct horse battery staple" }],
@@ -59,7 +59,7 @@ test("a token of Entra manages no passwords, tokens and sessions here, and sees 
   }
 });
 
-test("a token that is wrong is a 401; one that can't be checked a 503 to be repeated, and no refusal", async () => {
+test("an invalid Entra token is a 401; a token that can't be verified is a retryable 503 and not recorded as rejected", async () => {
   const wrong = await call({ claims: { aud: "https://graph.microsoft.com" } }, "GET", "/auth/me");
   expect([wrong.status, wrong.headers.get("www-authenticate")]).toEqual([401, 'Bearer error="invalid_token"']);
 
@@ -70,7 +70,7 @@ test("a token that is wrong is a 401; one that can't be checked a 503 to be repe
   expect([unchecked.status, unchecked.body.code]).toEqual([503, "unavailable"]);
   expect(Number(unchecked.headers.get("retry-after"))).toBeGreaterThan(0);
   expect((await entries("event_type=access.refused")).length).toBe(refusals);
-  // Everybody else comes in, and this one later.
+  // Other users are accepted, and this user later.
   expect((await service.call("GET", `${host.url}/auth/me`, { token: await service.signIn(ADMIN) })).status).toBe(200);
   service.cloud.control.clearFaults();
   expect((await call({}, "GET", `${host.url}/auth/me`)).status).toBe(200);

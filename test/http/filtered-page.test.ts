@@ -10,7 +10,7 @@ const rows: Row[] = Array.from({ length: 25_000 }, (_, number) => ({
   number,
 }));
 
-/** A range of so many rows, as storage gives it, and how many of them were read. */
+/** Simulates a range of rows in pages and counts the rows that are read. */
 function range(length: number) {
   const read = { rows: 0 };
   async function* pages({ pageSize, after = "" }: { pageSize: number; after?: string }) {
@@ -25,7 +25,7 @@ function range(length: number) {
   return { read, pages };
 }
 
-/** A walk by cursor: what each call answers, how many rows it read, and the numbers of all rows it gave. */
+/** Pages through all rows by cursor. Returns each call's page, the number of rows read, and all returned numbers. */
 async function walk(
   length: number,
   { limit, offset = 0 }: { limit: number; offset?: number },
@@ -48,31 +48,31 @@ async function walk(
 const every = (step: number, from = 0, before = rows.length) =>
   rows.flatMap(({ number }) => (number >= from && number < before && number % step === 0 ? [number] : []));
 
-test("what matches seldom is looked for in ten thousand rows a call, and all of it is found once", async () => {
+test("rare matches are searched in ten thousand rows per call, and paging finds each match once", async () => {
   const { calls, numbers } = await walk(25_000, { limit: 10 }, ({ number }) => number % 4_000 === 0);
   expect(calls).toEqual(["3 of 3+, 10000 read", "2 of 2+, 10000 read", "2 of 2+, 5000 read"]);
   expect(numbers).toEqual(every(4_000));
 });
 
-test("an offset that goes on beyond what a call looks through is kept to by the next ones", async () => {
+test("an offset that exceeds the rows of one call is continued by the next calls", async () => {
   const { calls, numbers } = await walk(25_000, { limit: 2, offset: 4 }, ({ number }) => number % 4_000 === 0);
   expect(calls).toEqual(["0 of 3+, 10000 read", "1 of 2+, 10000 read", "2 of 2+, 5000 read"]);
   expect(numbers).toEqual(every(4_000).slice(4));
 });
 
-test("what matches often is counted whole by the first call, and later ones stop where their page is full", async () => {
+test("frequent matches are counted by the first call, and later calls stop at the end of their page", async () => {
   const { calls, numbers } = await walk(5_000, { limit: 4 }, ({ number }) => number % 500 === 0);
   expect(calls).toEqual(["4 of 10, 5000 read", "4 of 5+, 3000 read", "2 of 2+, 1000 read"]);
   expect(numbers).toEqual(every(500, 0, 5_000));
 });
 
-test("what the range serves whole is read no further than a row behind its page", async () => {
+test("a range that covers the filter is read one row beyond the page", async () => {
   const { calls, numbers } = await walk(7, { limit: 3, offset: 1 });
   expect(calls).toEqual(["3 of 5+, 5 read", "3 of 3+, 3 read"]);
   expect(numbers).toEqual([1, 2, 3, 4, 5, 6]);
 });
 
-test("a cursor of other filters is refused", async () => {
+test("a cursor of other filters is rejected", async () => {
   const { pages } = range(7);
   const page = { limit: 3, offset: 0, cursor: undefined };
   const { nextCursor } = await filteredPage(page, { filters: "one", matches: undefined, pages });

@@ -3,7 +3,7 @@ import { describe, expect, test, vi } from "vitest";
 import * as z from "zod";
 import { type Invocation, queue } from "../../functions/declare.ts";
 import { createGate } from "../../functions/gate.ts";
-import { type Arrival, admit, type Gate } from "../../shared/platform/http/admission.ts";
+import { admit, type Gate, type UnauthenticatedRequest } from "../../shared/platform/http/admission.ts";
 import type { Role, Tier } from "../../shared/platform/http/endpoint.ts";
 import { RowChanged } from "../../shared/platform/storage/tables.ts";
 
@@ -21,10 +21,10 @@ function gate(role: Role, tier: Tier): { gate: Gate; refusals: string[] } {
         credential: { kind: "session", id: "1", since: new Date() },
       }),
       tier: async () => tier,
-      refused: async (caller, _endpoint, code) => void refusals.push(`${caller.actor} ${code}`),
+      recordRejection: async (caller, _endpoint, code) => void refusals.push(`${caller.actor} ${code}`),
       limiter,
       signInLimiter: limiter,
-      pace: { turn: async () => {} },
+      pace: { waitForSlot: async () => {} },
       translate: () => undefined,
     },
   };
@@ -32,14 +32,14 @@ function gate(role: Role, tier: Tier): { gate: Gate; refusals: string[] } {
 
 describe("an endpoint of the tier pro", () => {
   const endpoint = { method: "GET", route: "rotation", tier: "pro", access: "user" } as const;
-  const arrival: Arrival = {
+  const arrival: UnauthenticatedRequest = {
     headers: new Headers({ authorization: "Bearer x" }),
     address: "x",
     requestId: "1",
     origin: undefined,
   };
 
-  test("is refused without a licence, which is entered", async () => {
+  test("is rejected without a license, which is recorded in the audit log", async () => {
     const { gate: core, refusals } = gate("admin", "core");
     await expect(admit(endpoint, arrival, core, {})).rejects.toMatchObject({
       code: "licenseRequired",
@@ -48,30 +48,30 @@ describe("an endpoint of the tier pro", () => {
     expect(refusals).toEqual(["maria licenseRequired"]);
   });
 
-  test("is open with one, and its role is asked for first", async () => {
+  test("is available with a license, after the check of the role", async () => {
     expect(await admit(endpoint, arrival, gate("user", "pro").gate, {})).toMatchObject({ username: "maria" });
     const refused = admit({ ...endpoint, access: "admin" }, arrival, gate("operator", "core").gate, {});
     await expect(refused).rejects.toMatchObject({ code: "forbidden", members: { requiredRole: "admin" } });
   });
 
-  test("does not ask for a licence where the tier is core", async () => {
+  test("needs no license in the tier core", async () => {
     expect(await admit({ ...endpoint, tier: "core" }, arrival, gate("user", "core").gate, {})).toBeDefined();
   });
 });
 
-describe("an error that is nobody's bug", () => {
+describe("an expected error", () => {
   const { translate } = createGate({} as never);
 
   test.each([
     ["no answer of storage at all", new RestError("getaddrinfo ENOTFOUND", { code: "REQUEST_SEND_ERROR" })],
     ["storage that is busy", new RestError("busy", { statusCode: 503 })],
     ["storage that fails", new RestError("failed", { statusCode: 500 })],
-  ])("is told as unavailable: %s", (_what, error) => {
+  ])("is answered as unavailable: %s", (_what, error) => {
     const problem = translate(error);
     expect(problem).toMatchObject({ code: "unavailable", status: 503, headers: { "Retry-After": "10" } });
   });
 
-  test("is told as a conflict when another writer was faster", () => {
+  test("is answered as a conflict if another writer was faster", () => {
     expect(translate(new RowChanged("Things", "p", "r"))).toMatchObject({ code: "conflict", status: 409 });
   });
 
@@ -79,12 +79,12 @@ describe("an error that is nobody's bug", () => {
     ["a request of ours that storage refuses", new RestError("bad filter", { statusCode: 400 })],
     ["a mistake in the program", new TypeError("x is not a function")],
     ["no error at all", "text"],
-  ])("is not what this is: %s", (_what, error) => {
+  ])("does not convert %s", (_what, error) => {
     expect(translate(error)).toBeUndefined();
   });
 });
 
-test("sign-ins are counted four at once, and who was let in from an address here does not wait behind the others", async () => {
+test("four sign-ins are counted at once, and an address with a recent sign-in does not wait behind the others", async () => {
   const begun: string[] = [];
   const ends: (() => void)[] = [];
   const take = async (caller: string) => {
@@ -107,13 +107,13 @@ test("sign-ins are counted four at once, and who was let in from an address here
   expect(begun.slice(5)).toEqual(["address:e", "address:f", "user:203.0.113.9"]);
 });
 
-test("of the answers that cost nothing to ask for again 100 are waited for at most, and a caller more goes on at once", async () => {
+test("at most 100 callers wait for an answer that is cheap to repeat, and a further caller does not wait", async () => {
   vi.useFakeTimers({ toFake: ["performance"] });
   try {
     const { pace } = createGate({} as never);
     let over = 0;
-    const turns = Array.from({ length: 150 }, () => pace.turn().then(() => over++));
-    // One has its turn, and 49 find a hundred before them.
+    const turns = Array.from({ length: 150 }, () => pace.waitForSlot().then(() => over++));
+    // One caller has its slot, and 49 callers find a hundred slots taken.
     await turns.at(-1);
     expect(over).toBe(50);
     await Promise.all(turns);
@@ -131,7 +131,7 @@ describe("a queue's handler", () => {
     handle: async (message) => void seen.push(message),
   });
 
-  test("gets the message its schema describes, and never another", async () => {
+  test("receives only messages that match its schema", async () => {
     await declared.handle({ scanId: "1", more: true }, {} as Invocation);
     expect(seen).toEqual([{ scanId: "1" }]);
     for (const garbage of [undefined, "text", {}, { scanId: 1 }]) {

@@ -5,7 +5,7 @@ import { makeToken } from "../support/users.ts";
 
 let service: Service;
 beforeAll(async () => {
-  // The description that answers are held against may be one of these six from this address, where no other file has read it.
+  // Reading the OpenAPI description may be one of these six calls from this address, if no other file has read it.
   service = await Service.start({ env: { RATE_LIMIT_PER_MINUTE: "6" } });
   await service.signIn(ADMIN);
 });
@@ -15,7 +15,7 @@ const deep = (headers: Record<string, string> = {}) => service.call("GET", "/hea
 const bearer = async () => ({ Authorization: `Bearer ${await makeToken(service, "admin")}` });
 
 describe("deep health", () => {
-  test("needs a token, counts each call, and enters a token that does not hold in the audit log", async () => {
+  test("needs a token, counts each call, and records an invalid token in the audit log", async () => {
     const none = await deep();
     expect([none.status, none.body.code, none.headers.get("www-authenticate")]).toEqual([
       401,
@@ -33,7 +33,7 @@ describe("deep health", () => {
     }
     const over = await deep();
     expect([over.status, over.body.code]).toEqual([429, "rateLimited"]);
-    // Plain health is asked by monitors, as often as they like.
+    // Monitors call plain health without a limit.
     expect((await service.call("GET", "/health")).status).toBe(200);
     const token = await makeToken(service, "admin");
     const { body } = await service.call("GET", "/audit/entries?event_type=access.refused", { token });
@@ -42,7 +42,7 @@ describe("deep health", () => {
     ]);
   });
 
-  test("with a token of any role says which dependencies answer, one by one", async () => {
+  test("returns the status of each dependency to any role", async () => {
     const whole = await deep(await bearer());
     expect(whole.body.status).toBe("healthy");
     const names = whole.body.dependencies.map(({ name }: { name: string }) => name);
@@ -58,7 +58,7 @@ describe("deep health", () => {
   });
 });
 
-test("each dependency is asked once in ten seconds, and says how long it took, what is wrong, or that it does not answer", async () => {
+test("each dependency is checked once in ten seconds, with its response time and the error or timeout", async () => {
   vi.useFakeTimers({ toFake: ["performance", "setTimeout", "clearTimeout"] });
   const at = { now: Date.parse("2026-11-21T10:00:00Z") };
   let asked = 0;

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import * as z from "zod";
-import { parse } from "../../shared/platform/http/input.ts";
+import { parse } from "../../shared/platform/http/parse-request.ts";
 import { Problem } from "../../shared/platform/http/problem.ts";
 import { createRateLimiter } from "../../shared/platform/http/rate-limit.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
@@ -18,7 +18,7 @@ afterAll(async () => {
   await azurite?.stop();
 });
 
-test("with the hourly limit off, a caller's row holds a minute of calls and grows no further", async () => {
+test("without the hourly limit, a caller's row contains a minute of calls and does not grow", async () => {
   let now = Date.parse("2026-11-21T10:00:00.000Z");
   const limiter = createRateLimiter({
     tables: createTables({ connectionString: proxy.connectionString }),
@@ -36,7 +36,7 @@ test("with the hourly limit off, a caller's row holds a minute of calls and grow
   expect(Math.max(...sizes)).toBe(sizes[0]);
 });
 
-test("a request with very many unknown members is told the first hundred of them", () => {
+test("a problem lists the first hundred unknown members of a request", () => {
   const body = Object.fromEntries(Array.from({ length: 5000 }, (_, at) => [`member${at}`, 1]));
   try {
     parse(z.strictObject({}), body, "body");

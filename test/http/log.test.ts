@@ -1,7 +1,7 @@
 import { expect, test, vi } from "vitest";
 import { createLogger, withLogContext } from "../../functions/log.ts";
 
-/** Lines of one invocation's log, with the level they came by. */
+/** Lines of one invocation's log, with their levels. */
 function target() {
   const lines: string[] = [];
   const write = (level: string) => (line: string) => void lines.push(`${level} ${line}`);
@@ -10,7 +10,7 @@ function target() {
   } & Console;
 }
 
-test("a line carries the request id of its invocation first, then its fields", async () => {
+test("a line starts with the request id of its invocation, then its fields", async () => {
   const [one, other] = [target(), target()];
   const log = createLogger(() => "DEBUG");
   await Promise.all([
@@ -24,7 +24,7 @@ test("a line carries the request id of its invocation first, then its fields", a
   expect(other.lines).toEqual(['debug Here {"requestId":"r-2"}']);
 });
 
-test("a line of no invocation goes to the output of the process, without fields where it has none", () => {
+test("a line outside of an invocation goes to the output of the process", () => {
   const output = vi.spyOn(console, "info").mockImplementation(() => {});
   const log = createLogger(() => "INFO");
   log.info("Started");

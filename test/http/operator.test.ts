@@ -10,7 +10,7 @@ beforeAll(async () => {
 });
 afterAll(() => service.stop());
 
-test("a line that a room logs carries the request id of the call it belongs to", async () => {
+test("a line logged by a module has the request id of its call", async () => {
   const headers = { "X-Request-Id": "the-first-sign-in" };
   expect((await service.call("POST", "/auth/login", { body: ADMIN, headers })).status).toBe(200);
   const line = await service.hosts[0]!.line((text) => text.includes("Created the bootstrap administrator"));
@@ -39,12 +39,12 @@ describe("an operator", () => {
     const started = await as("POST", "/api/assets/discovery/scan", { mode: "full" });
     expect(started.status).toBe(201);
     const cancelled = await as("DELETE", `/api/assets/discovery/scan/${started.body.scanId}`);
-    // It may have ended by itself meanwhile.
+    // The scan may have ended meanwhile.
     expect([200, 409]).toContain(cancelled.status);
     await service.scanEnds(started.body.scanId);
   });
 
-  test("exempts for up to 90 days with a reason, which says that it was an operator", async () => {
+  test("creates exemptions of up to 90 days with a reason, which name the operator", async () => {
     const made = await as("POST", EXEMPTIONS, exemption(89.9));
     expect([made.status, made.body.createdBy, made.body.createdByRole]).toEqual([201, "oscar", "operator"]);
     const { body } = await service.admin("GET", "/audit/entries?event_type=compliance.exemptionCreated");
@@ -54,7 +54,7 @@ describe("an operator", () => {
     expect((await as("POST", EXEMPTIONS, without)).body.errors[0].path).toBe("body.reason");
   });
 
-  test("neither makes nor removes a longer exemption, and is told whose it is and what to do", async () => {
+  test("can neither create nor remove a longer exemption, and the problem says who can and how", async () => {
     const refused = await as("POST", EXEMPTIONS, exemption(90.1));
     expect([refused.status, refused.body.code, refused.body.requiredRole]).toEqual([403, "forbidden", "admin"]);
     expect(refused.body.detail).toMatch(/within 90 days.*ask an administrator/);
@@ -66,7 +66,7 @@ describe("an operator", () => {
     expect((await service.admin("DELETE", path)).status).toBe(200);
   });
 
-  test("test-fires and snoozes, but changes no rule and reads no audit log", async () => {
+  test("sends test alerts and snoozes, but can't change rules or read the audit log", async () => {
     const rule = { alertType: "expiration", deliveryMethod: "email", deliveryMode: "digest", thresholdDays: 30 };
     const made = await service.admin("POST", "/alerts/rules", { ...rule, name: "x", recipients: ["a@example.com"] });
     expect((await as("POST", `/alerts/rules/${made.body.id}/test`)).status).not.toBe(403);

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { createPace } from "../../shared/platform/http/pace.ts";
 
-test("turns are an even time apart, unused ones are not saved up, and nobody waits when too many do", async () => {
+test("slots are evenly spaced, unused slots are not saved, and callers don't wait if too many wait already", async () => {
   let now = 1000;
   const waits: number[] = [];
   const pace = createPace({
@@ -12,7 +12,7 @@ test("turns are an even time apart, unused ones are not saved up, and nobody wai
   });
   const come = async (count: number) => {
     waits.length = 0;
-    await Promise.all(Array.from({ length: count }, () => pace.turn()));
+    await Promise.all(Array.from({ length: count }, () => pace.waitForSlot()));
     return [...waits];
   };
   expect(await come(1)).toEqual([]);
@@ -23,6 +23,6 @@ test("turns are an even time apart, unused ones are not saved up, and nobody wai
   now += 10;
   expect(await come(1)).toEqual([10]);
   now += 100;
-  await pace.turn(2);
+  await pace.waitForSlot(2);
   expect(await come(1)).toEqual([10]);
 });

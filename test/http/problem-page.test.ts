@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 import { Problem } from "../../shared/platform/http/problem.ts";
-import { problemPage, takesPages } from "../../shared/platform/http/problem-page.ts";
+import { acceptsHtml, problemPage } from "../../shared/platform/http/problem-page.ts";
 
-test("a problem as a page says what it is and what to do, and whatever it repeats stays text", () => {
+test("a problem page shows the problem and the fix, and escapes all repeated text", () => {
   const { status, headers, content } = problemPage(
     new Problem("signInFailed", `Not <script src="x">alert('1')</script> & so on`, { headers: { "Retry-After": "9" } }),
     "order_4711",
@@ -25,6 +25,6 @@ test.each<[string | undefined, boolean]>([
   ["*/*", false],
   ["text/html5", false],
   [undefined, false],
-])("who accepts %s looks at a page: %s", (accept, page) => {
-  expect(takesPages(new Headers(accept === undefined ? {} : { accept }))).toBe(page);
+])("a caller with Accept: %s gets a page: %s", (accept, page) => {
+  expect(acceptsHtml(new Headers(accept === undefined ? {} : { accept }))).toBe(page);
 });

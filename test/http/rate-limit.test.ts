@@ -32,7 +32,7 @@ const ME = "/auth/me";
 const me = (token: string, call: number, headers: Record<string, string> = {}) =>
   service.call("GET", hosts[call % hosts.length]!.url + ME, { token, headers });
 
-/** The statuses of this many calls, one after the other, from one address of the loopback network. */
+/** Sends this number of calls, one after the other, from one loopback address, and returns the statuses. */
 async function callsFrom(localAddress: string, count: number, path = "/nothing"): Promise<number[]> {
   const statuses = [];
   for (let call = 0; call < count; call++) {
@@ -53,7 +53,7 @@ async function callsFrom(localAddress: string, count: number, path = "/nothing")
 const times = (count: number, status: number): number[] => Array.from({ length: count }, () => status);
 
 describe("sixty calls a minute", () => {
-  test("are all that two hosts let through in turn, and then say when to come back", async () => {
+  test("are allowed over two hosts in turn, then Retry-After follows", async () => {
     const token = await makeToken(service, "alternating");
     for (let call = 0; call < 60; call++) {
       const { status, headers } = await me(token, call);
@@ -69,7 +69,7 @@ describe("sixty calls a minute", () => {
     }
   });
 
-  test("are counted for the user, whatever addresses and tokens the calls claim to come with", async () => {
+  test("are counted per user, whatever addresses and tokens the calls send", async () => {
     const statuses = [];
     for (let call = 0; call < 62; call++) {
       const forged = { "X-Forwarded-For": `198.51.100.${call}`, "X-Client-IP": `203.0.113.${call}` };
@@ -78,31 +78,31 @@ describe("sixty calls a minute", () => {
     expect(statuses).toEqual([...times(60, 200), ...times(2, 429)]);
   });
 
-  test("are counted for the address without a token, whatever addresses the calls claim to come from", async () => {
+  test("are counted per address without a token, whatever addresses the calls send", async () => {
     expect(await callsFrom("127.0.0.2", 62)).toEqual([...times(60, 404), ...times(2, 429)]);
     expect(await callsFrom("127.0.0.3", 1)).toEqual([404]);
-    // Its health is asked by monitors, as often as they like.
+    // Monitors call health without a limit.
     expect(await callsFrom("127.0.0.2", 1, "/health")).toEqual([200]);
   });
 
-  test("are counted for the address with tokens that do not hold", async () => {
+  test("are counted per address with invalid tokens", async () => {
     const statuses = await Promise.all(
       Array.from({ length: 70 }, async (_, call) => (await me(`made.up.${call}`, call)).status),
     );
-    // This test's own address has other calls to its count.
+    // The test's own address has further calls.
     const refused = statuses.filter((status) => status === 429).length;
     expect(refused).toBeGreaterThanOrEqual(10);
     expect(statuses.filter((status) => status === 401).length).toBe(70 - refused);
   });
 
-  test("are exact among 100 at once over two hosts", async () => {
+  test("are exact among 100 concurrent calls over two hosts", async () => {
     const token = await makeToken(service, "parallel");
     const answers = await Promise.all(Array.from({ length: 100 }, (_, call) => me(token, call)));
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(60);
     expect(answers.filter(({ status }) => status === 429)).toHaveLength(40);
   });
 
-  test("of one user are none of another's", async () => {
+  test("of one user don't count for another user", async () => {
     const [one, other] = [await makeToken(service, "one"), await makeToken(service, "other")];
     for (let call = 0; call < 60; call++) await me(one, call);
     expect((await me(one, 0)).status).toBe(429);
@@ -110,7 +110,7 @@ describe("sixty calls a minute", () => {
   });
 });
 
-test("authentication and the limit together cost at most three table requests a call, on hosts that share a caller", async () => {
+test("authentication and rate limit together need at most three table requests per call, on hosts that share a caller", async () => {
   const token = await makeToken(service, "counted");
   // Reads no table itself. The first calls fetch the identity's token and show the hosts that they share the caller.
   const call = (index: number) => service.call("GET", `${hosts[index % 2]!.url}/identity`, { token });
@@ -125,7 +125,7 @@ test("authentication and the limit together cost at most three table requests a 
   expect(Math.max(...costs)).toBeLessThanOrEqual(3);
 });
 
-test("the hour's limit holds where the minute's is turned off; with both off there is none", async () => {
+test("the hourly limit applies if the minute's limit is off; with both off there is no limit", async () => {
   const [hourly, unlimited] = await Promise.all([
     service.addHost({ RATE_LIMIT_PER_MINUTE: "0", RATE_LIMIT_PER_HOUR: "5" }),
     service.addHost({ RATE_LIMIT_PER_MINUTE: "0", RATE_LIMIT_PER_HOUR: "0" }),
@@ -145,7 +145,7 @@ test("the hour's limit holds where the minute's is turned off; with both off the
 });
 
 describe("the window slides", () => {
-  // Long ago, so that clearing what is older leaves the other tests' rows alone.
+  // Long ago, so that removing older rows leaves the rows of other tests.
   const limiterAt = (name: string) => {
     const clock = { at: Date.parse("2020-11-21T10:00:00Z"), now: () => new Date(clock.at) };
     const log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
@@ -153,7 +153,7 @@ describe("the window slides", () => {
     return { clock, limiter: createRateLimiter({ tables, clock, name, limits: { perMinute: 3, perHour: 5 } }) };
   };
 
-  test("a minute after a call its place is free, and refused calls took none", async () => {
+  test("a call is free again after a minute, and rejected calls are not counted", async () => {
     const { clock, limiter } = limiterAt("sliding");
     const allowed = async () => (await limiter.take("somebody")).allowed;
     expect(await allowed()).toBe(true); // at 0 s
@@ -163,16 +163,16 @@ describe("the window slides", () => {
       clock.at += 1_000;
       expect(await limiter.take("somebody")).toMatchObject({ allowed: false, retryAfterSeconds: 60 - second - 1 });
     }
-    clock.at += 1_000; // 60 s: the first call's place
+    clock.at += 1_000; // 60 s: the first call's slot is free
     expect([await allowed(), await allowed()]).toEqual([true, false]);
-    clock.at += 20_000; // 80 s: those of the next two, but the hour has room for one
+    clock.at += 20_000; // 80 s: the slots of the next two calls are free, but the hourly limit allows one
     expect([await allowed(), await allowed()]).toEqual([true, false]);
     expect((await limiter.take("somebody")).retryAfterSeconds).toBe(3600 - 80);
     clock.at += (3600 - 80) * 1_000;
     expect([await allowed(), await allowed()]).toEqual([true, false]);
   });
 
-  test("and says to the second when there is room again, never too early", async () => {
+  test("Retry-After is exact to the second and never too early", async () => {
     const { clock, limiter } = limiterAt("exact");
     const begin = clock.at;
     const counted = (remaining: number) => ({
@@ -202,7 +202,7 @@ describe("the window slides", () => {
     expect(await limiter.take("somebody")).toMatchObject({ allowed: true, limit: 5, remaining: 1 });
   });
 
-  test("and a caller not seen for an hour leaves no row behind", async () => {
+  test("the row of a caller without a call for an hour is removed", async () => {
     const { clock, limiter } = limiterAt("clearing");
     const rows = async () => {
       const client = TableClient.fromConnectionString(service.azurite.connectionString(), "RateLimits", {

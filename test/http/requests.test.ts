@@ -6,7 +6,7 @@ import { ADMIN, type Answer, Service } from "../support/service.ts";
 let service: Service;
 let token: string;
 beforeAll(async () => {
-  // The clients of these tests choose their addresses, as if one more proxy stood before the service.
+  // Clients of these tests choose their addresses, as if another trusted proxy preceded the service.
   service = await Service.start({ env: { TRUSTED_PROXY_HOPS: "2" } });
   token = await service.signIn(ADMIN);
 });
@@ -16,14 +16,14 @@ const SCAN = "/api/assets/discovery/scan";
 const LOGIN = "/auth/login";
 const ASSETS = "/api/assets/discovery/assets";
 
-/** Sign-ins are counted by address: every one comes from another. */
+/** Signs in from a new address each time, because sign-ins are counted per address. */
 let clients = 0;
 const elsewhere = () => ({ "X-Forwarded-For": `198.51.100.${++clients}` });
 
 const post = (path: string, body: unknown, headers: Record<string, string> = {}) =>
   service.call("POST", path, { token, body, headers });
 
-/** The answer is the problem document of `code`, complete. */
+/** Expects the complete problem document of `code`. */
 function isProblem(answer: Answer, status: number, code: string): void {
   expect({ status: answer.status, code: answer.body?.code, text: answer.text }).toMatchObject({ status, code });
   expect(answer.headers.get("content-type")).toBe("application/problem+json");
@@ -42,7 +42,7 @@ const pathsOf = (answer: Answer): string[] => answer.body.errors.map((error: { p
 describe("a body", () => {
   const wrong = { ...ADMIN, password: "not the password" };
 
-  test("is taken in camelCase and in snake_case", async () => {
+  test("is accepted in camelCase and in snake_case", async () => {
     const passwords = { currentPassword: "not the current password", newPassword: "another long password" };
     const [camel, snake] = [
       await post("/auth/password", passwords),
@@ -51,14 +51,14 @@ describe("a body", () => {
         new_password: passwords.newPassword,
       }),
     ];
-    // Both were understood: only the password itself is wrong.
+    // Both spellings were parsed: only the password is wrong.
     for (const answer of [camel, snake]) {
       isProblem(answer, 400, "invalidRequest");
       expect(pathsOf(answer)).toEqual(["body.currentPassword"]);
     }
   });
 
-  test("is taken so in the items of a list too", async () => {
+  test("is accepted in both spellings in items of a list", async () => {
     const spelled = async (copies: object) =>
       await service.admin("PUT", "/api/settings/integrations/devops/copies", { copies });
     const names = { variable: "X", vault_name: "kv-x", secretName: "x" };
@@ -70,7 +70,7 @@ describe("a body", () => {
     expect(pathsOf(twice)).toEqual(["body.copies.1.secret_name"]);
   });
 
-  test("with both spellings of one member is refused", async () => {
+  test("with both spellings of one member is rejected", async () => {
     const answer = await post("/auth/password", {
       currentPassword: "one password of two",
       current_password: "another of the two",
@@ -81,7 +81,7 @@ describe("a body", () => {
     expect(answer.body.detail).toContain("currentPassword");
   });
 
-  test("with members that are none is refused, each one named", async () => {
+  test("with unknown members is rejected, and each is named", async () => {
     const answer = await post(SCAN, { mode: "full", dryRun: true, also: 1 });
     isProblem(answer, 400, "invalidRequest");
     expect(pathsOf(answer)).toEqual(["body.dryRun", "body.also"]);
@@ -99,7 +99,7 @@ describe("a body", () => {
     ["an array", [], ["body"]],
     ["null", null, ["body"]],
     ["a bare string", '"full"', ["body"]],
-  ])("with %s is refused, saying where", async (_what, body, paths) => {
+  ])("with %s is rejected with the location", async (_what, body, paths) => {
     const answer = await post(SCAN, typeof body === "string" ? body : JSON.stringify(body));
     isProblem(answer, 400, "invalidRequest");
     expect(pathsOf(answer)).toEqual(paths);
@@ -110,20 +110,20 @@ describe("a body", () => {
     [1.5, "must be a whole number from 1 to 3650"],
     [0, "must be at least 1"],
     [3651, "must be at most 3650"],
-  ])("with %j for the days of a history is refused, saying which there may be", async (retentionDays, message) => {
+  ])("with %j days of history is rejected with the allowed values", async (retentionDays, message) => {
     const answer = await post("/api/settings/retention/purge/alerts", { retentionDays });
     isProblem(answer, 400, "invalidRequest");
     expect(answer.body.errors).toEqual([{ path: "body.retentionDays", message }]);
   });
 
   test.each(["{", '{"mode":"full",}', "{'mode':'full'}", "mode=full", "\u0000"])(
-    "that is no JSON is refused: %j",
+    "that is not JSON is rejected: %j",
     async (text) => {
       isProblem(await post(SCAN, text), 400, "malformedRequest");
     },
   );
 
-  test("that is not UTF-8 is refused", async () => {
+  test("that is not UTF-8 is rejected", async () => {
     const answer = await fetch(service.url + LOGIN, {
       method: "POST",
       headers: { "Content-Type": "application/json", ...elsewhere() },
@@ -133,25 +133,25 @@ describe("a body", () => {
     expect(await answer.json()).toMatchObject({ code: "malformedRequest" });
   });
 
-  test("may begin with a byte order mark", async () => {
+  test("can start with a byte order mark", async () => {
     isProblem(await post(LOGIN, `\uFEFF${JSON.stringify(wrong)}`, elsewhere()), 401, "invalidCredentials");
   });
 
   test.each(["text/plain", "application/x-www-form-urlencoded", "application/json5", "multipart/form-data", ""])(
-    "of the type %j is refused",
+    "of the type %j is rejected",
     async (type) => {
       isProblem(await post(SCAN, { mode: "full" }, { "Content-Type": type }), 415, "unsupportedMediaType");
     },
   );
 
   test.each(["application/json; charset=utf-8", "APPLICATION/JSON", "application/merge-patch+json"])(
-    "of the type %j is taken",
+    "of the type %j is accepted",
     async (type) => {
       isProblem(await post(LOGIN, wrong, { "Content-Type": type, ...elsewhere() }), 401, "invalidCredentials");
     },
   );
 
-  test("that is missing is missed, and so is one sent in chunks, which the platform drops: the answer says so", async () => {
+  test("that is missing, or sent in chunks, which the platform drops, is reported as missing with the reason", async () => {
     const none = await post(SCAN, undefined, { "Content-Type": "application/json" });
     isProblem(none, 400, "missingBody");
     const chunked = await rawRequest(
@@ -175,20 +175,20 @@ describe("a body", () => {
     }
   });
 
-  test("over 1 MiB is refused, one of exactly that is read", async () => {
+  test("over 1 MiB is rejected, and of exactly 1 MiB is read", async () => {
     const [before, after] = ['{"mode":"', '"}'];
     const bodyOf = (bytes: number) => before + "x".repeat(bytes - before.length - after.length) + after;
     isProblem(await post(SCAN, bodyOf(1024 * 1024)), 400, "invalidRequest");
     isProblem(await post(SCAN, bodyOf(1024 * 1024 + 1)), 413, "bodyTooLarge");
   });
 
-  test("nested ten thousand deep harms nothing", async () => {
+  test("nested ten thousand levels deep does no harm", async () => {
     isProblem(await post(SCAN, "[".repeat(10_000) + "]".repeat(10_000)), 400, "invalidRequest");
     isProblem(await post(SCAN, `${'{"mode":'.repeat(10_000)}1${"}".repeat(10_000)}`), 400, "invalidRequest");
   });
 
   test.each(["__proto__", "constructor", "prototype", "toString", "hasOwnProperty"])(
-    "with a member named %s is refused like any unknown one, and changes nothing for others",
+    "with a member named %s is rejected like any unknown member, without prototype pollution",
     async (name) => {
       const answer = await post(SCAN, `{"mode":"full","${name}":{"mode":"full","polluted":true}}`);
       isProblem(answer, 400, "invalidRequest");
@@ -199,7 +199,7 @@ describe("a body", () => {
     },
   );
 
-  test("never reads its members from what every object has", async () => {
+  test("never reads members from the prototype of objects", async () => {
     // A lookup by plain property access would find these names on Object.prototype.
     const answer = await post(LOGIN, { username: "constructor", password: "__proto__" }, elsewhere());
     isProblem(answer, 401, "invalidCredentials");
@@ -208,7 +208,7 @@ describe("a body", () => {
 
 const encoded = (text: string): string => Buffer.from(text).toString("base64url");
 
-/** Every list that takes a cursor, from the description. */
+/** Every list with a cursor, from the API description. */
 const LISTS = [
   "/api/assets/discovery/scans",
   ASSETS,
@@ -224,7 +224,7 @@ const LISTS = [
 ];
 
 describe("a cursor", () => {
-  test.each(LISTS)("of %s whose texts hold half of a surrogate pair is refused", async (path) => {
+  test.each(LISTS)("of %s with a lone surrogate is rejected", async (path) => {
     const { body } = await service.call("GET", `${path}?limit=1`, { token });
     const real = body.nextCursor === null ? [] : [Buffer.from(body.nextCursor, "base64url").toString()];
     const states = [...real, '{"after":"x"}', '{"after":"x","at":"x"}', '["x"]', '"x"'];
@@ -267,7 +267,7 @@ describe("a text", () => {
     "  ",
   ];
 
-  test.each(places)("that is %s takes no control characters", async (_what, path, bodyOf, where) => {
+  test.each(places)("in %s can't contain control characters", async (_what, path, bodyOf, where) => {
     for (const text of bad) {
       const answer = await post(path, bodyOf(text));
       isProblem(answer, 400, "invalidRequest");
@@ -275,13 +275,13 @@ describe("a text", () => {
     }
   });
 
-  test("of a name may be in any script, with signs and emoji", async () => {
+  test("as a name can be in any script, with signs and emoji", async () => {
     const made = await post("/alerts/rules", { ...rule, name: " Schlüssel 鍵 🔑 (prod): 10 % → on-call " });
     expect([made.status, made.body.name]).toEqual([201, "Schlüssel 鍵 🔑 (prod): 10 % → on-call"]);
     await service.call("DELETE", `/alerts/rules/${made.body.id}`, { token });
   });
 
-  test("with half of a surrogate pair is refused wherever it stands", async () => {
+  test("with a lone surrogate is rejected in every place", async () => {
     for (const body of [
       '{"mode":"full","x":"\\ud800"}',
       '{"mode":"\\uDC00full"}',
@@ -290,7 +290,7 @@ describe("a text", () => {
     ]) {
       isProblem(await post(SCAN, body), 400, "malformedRequest");
     }
-    // A whole pair is a character.
+    // A complete surrogate pair is a valid character.
     isProblem(await post(SCAN, '{"mode":"\\ud83d\\udd11"}'), 400, "invalidRequest");
   });
 });
@@ -315,7 +315,7 @@ describe("a query", () => {
     ["two wrong values", "limit=x&type=y", ["query.limit", "query.type"]],
     ["__proto__", "__proto__=x", ["query.__proto__"]],
     ["constructor", "constructor=x", ["query.constructor"]],
-  ])("with %s is refused, naming it", async (_what, query, paths) => {
+  ])("with %s is rejected by name", async (_what, query, paths) => {
     const answer = await list(query);
     expect({ status: answer.status, paths: answer.status === 400 && pathsOf(answer).sort() }).toEqual({
       status: 400,
@@ -323,7 +323,7 @@ describe("a query", () => {
     });
   });
 
-  test("with an offset beyond 10,000 is told of the cursor", async () => {
+  test("an offset beyond 10,000 is answered with a hint to the cursor", async () => {
     const answer = await list("offset=10001");
     isProblem(answer, 400, "invalidRequest");
     expect(answer.body.detail).toContain("cursor");
@@ -333,7 +333,7 @@ describe("a query", () => {
     "expiresBefore=2026-11-21",
     "expires_before=2026-11-21T10:00:00Z",
     "expiresAfter=2026-11-21T12:00:00%2B02:00",
-  ])("takes dates and instants, in either spelling: %s", async (query) => {
+  ])("accepts dates and times in both spellings: %s", async (query) => {
     expect((await list(query)).status).toBe(200);
   });
 });
@@ -352,7 +352,7 @@ describe("a path", () => {
     "/api/v2/assets",
     "/health//",
     "/api//health",
-  ])("%s that is none is a 404", async (path) => {
+  ])("%s that does not exist is a 404", async (path) => {
     isProblem(await call("GET", path), 404, "unknownPath");
   });
 
@@ -365,13 +365,13 @@ describe("a path", () => {
     ["OPTIONS", "/auth/me", "GET, HEAD"],
     ["GET", `${SCAN}/01K/`, "DELETE"],
     ["GET", "/AUTH/Login", "POST"],
-  ])("is not taken with the method %s: %s is 405 and allows %s", async (method, path, allow) => {
+  ])("is rejected with the method %s: %s is 405 and allows %s", async (method, path, allow) => {
     const answer = await call(method, path);
     isProblem(answer, 405, "methodNotAllowed");
     expect(answer.headers.get("allow")).toBe(allow);
   });
 
-  test("that takes no GET is not taken with HEAD, which has no body to say so", async () => {
+  test("without GET also rejects HEAD, without a body", async () => {
     const answer = await fetch(`${service.url}${LOGIN}`, { method: "HEAD" });
     expect([answer.status, answer.headers.get("allow"), await answer.text()]).toEqual([405, "POST", ""]);
   });
@@ -388,11 +388,11 @@ describe("a path", () => {
     [`${ASSETS}/kv.secret.none`, 404],
     ["/nothing", 404],
     [`${ASSETS}?limit=0`, 400],
-  ])("is answered to HEAD as to GET, without the body: %s, %i", async (path, status) => {
+  ])("answers HEAD like GET, without the body: %s, %i", async (path, status) => {
     const ask = async (method: string) => {
       const headers = { Authorization: `Bearer ${token}`, "X-Request-Id": "one", "Accept-Encoding": "identity" };
       const answer = await fetch(service.url + path, { method, headers, redirect: "manual" });
-      // The connection's and the body's length are the platform's to say, and the time passes.
+      // The platform sets the connection and length headers, and the date changes.
       const others = ["content-length", "transfer-encoding", "date", "vary", "connection", "keep-alive"];
       const own = [...answer.headers].filter(([name]) => !others.includes(name));
       return { status: answer.status, headers: Object.fromEntries(own), text: await answer.text() };
@@ -402,16 +402,16 @@ describe("a path", () => {
     expect(head.headers).toEqual(get.headers);
   });
 
-  test("that needs a token refuses HEAD without one", async () => {
+  test("that needs a token rejects HEAD without one", async () => {
     expect((await fetch(`${service.url}/auth/me`, { method: "HEAD" })).status).toBe(401);
   });
 
-  test("may be written in any case, and end with a slash", async () => {
+  test("can be written in any case and end with a slash", async () => {
     expect((await call("GET", "/HEALTH")).status).toBe(200);
     expect((await call("GET", "/health/")).status).toBe(200);
   });
 
-  test("/ answers the page, whose files may be kept for good", async () => {
+  test("/ returns the page, whose files can be cached forever", async () => {
     const answer = await call("GET", "/");
     expect([answer.status, answer.headers.get("content-type")]).toEqual([200, "text/html; charset=utf-8"]);
     const files = [...answer.text.matchAll(/(?:src|href)="(\/page\/[^"]+)"/g)].map((match) => match[1]!);
@@ -442,7 +442,7 @@ describe("a path", () => {
     isProblem(await call("GET", `${SCAN}/${id}/status`), 404, "notFound");
   });
 
-  test("cannot be left by way of dots", async () => {
+  test("can't be escaped with dots", async () => {
     for (const path of ["/docs/files/..%2f..%2fhost.json", "/docs/files/..%5chost.json", "/docs/files/main.mjs"]) {
       expect((await call("GET", path)).status).toBe(404);
     }
@@ -454,7 +454,7 @@ describe("a path", () => {
     expect(answer.status).toBe(404);
   });
 
-  test("with a NUL never reaches the service: the web server refuses it", async () => {
+  test("with a NUL is rejected by the web server", async () => {
     expect(
       (await fetch(`${service.url}${ASSETS}/a%00b`, { headers: { Authorization: `Bearer ${token}` } })).status,
     ).toBe(400);
@@ -485,7 +485,7 @@ describe("every answer", () => {
     expect(answer.headers.get("x-powered-by") ?? answer.headers.get("server")).toBeNull();
   });
 
-  test("carries the caller's request id, in a problem too", async () => {
+  test("has the caller's request id, also in a problem", async () => {
     for (const path of ["/health", "/nothing", "/auth/me"]) {
       const answer = await service.call("GET", path, { headers: { "X-Request-Id": "order_4711.retry-2" } });
       expect(answer.headers.get("x-request-id")).toBe("order_4711.retry-2");
@@ -494,7 +494,7 @@ describe("every answer", () => {
   });
 
   test.each(["", "two words", "a,b", "x".repeat(129), "<script>", '"', "a\tb", "%0d%0aSet-Cookie: a=b"])(
-    "carries an id of its own instead of %j",
+    "has a new request id instead of %j",
     async (id) => {
       const answers = [1, 2].map(() => service.call("GET", "/health", { headers: { "X-Request-Id": id } }));
       const ids = (await Promise.all(answers)).map(({ headers }) => headers.get("x-request-id"));
@@ -503,7 +503,7 @@ describe("every answer", () => {
     },
   );
 
-  test("for which a cloud service is needed that fails is 503, saying when to come back", async () => {
+  test("that needs a failing cloud service is 503 with Retry-After", async () => {
     const fault = service.cloud.control.addFault({ match: { operation: "identity.token" }, action: { kind: "deny" } });
     const answer = await service.call("GET", "/identity", { token });
     service.cloud.control.removeFault(fault);
@@ -512,7 +512,7 @@ describe("every answer", () => {
     expect((await service.call("GET", "/identity", { token })).status).toBe(200);
   });
 
-  test("to a call without a token says which kind is wanted, and what is wrong with one that does not hold", async () => {
+  test("a 401 without a token names the accepted credentials, and with an invalid token the error", async () => {
     const none = await service.call("GET", "/auth/me");
     isProblem(none, 401, "unauthorized");
     expect(none.headers.get("www-authenticate")).toBe("Bearer");
@@ -530,7 +530,7 @@ describe("every answer", () => {
     }
   });
 
-  test("takes the token in the header alone, whatever the case of its scheme", async () => {
+  test("accepts the token only in the header, whatever the case of its scheme", async () => {
     expect((await service.call("GET", "/auth/me", { headers: { Authorization: `bearer ${token}` } })).status).toBe(200);
     for (const path of [`/auth/me?access_token=${token}`, `/auth/me?token=${token}`]) {
       expect((await service.call("GET", path)).status).toBe(401);
@@ -538,7 +538,7 @@ describe("every answer", () => {
     expect((await service.call("GET", "/auth/me", { headers: { Cookie: `access_token=${token}` } })).status).toBe(401);
   });
 
-  test("holds no header that the caller wrote", async () => {
+  test("contains no header that the caller sent", async () => {
     const answer = await rawRequest(service.url, [
       "GET /nothing%0d%0aSet-Cookie:%20a=b?x=%0d%0aX-Injected:%20yes HTTP/1.1",
       "Host: localhost",
@@ -550,7 +550,7 @@ describe("every answer", () => {
     expect([...answer.headers.keys()]).not.toEqual(expect.arrayContaining(["x-injected"]));
   });
 
-  test("ignores what would have it take another method, path or address", async () => {
+  test("ignores headers that would override method, path or address", async () => {
     const answer = await service.call("GET", "/nothing", {
       token,
       headers: { "X-HTTP-Method-Override": "POST", "X-Original-URL": "/health", "X-Rewrite-URL": "/health" },

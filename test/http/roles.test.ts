@@ -3,11 +3,11 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { declarations } from "../../functions/functions.ts";
 import { createEntraTokens } from "../../shared/access/entra.ts";
 import {
-  type Arrival,
   admit,
   type Credential,
   type Gate,
   SESSION_COOKIE,
+  type UnauthenticatedRequest,
 } from "../../shared/platform/http/admission.ts";
 import { type Actor, ROLES, type Role, type Tier } from "../../shared/platform/http/endpoint.ts";
 import { Problem } from "../../shared/platform/http/problem.ts";
@@ -33,7 +33,7 @@ const ORIGIN = "https://service.example";
 const nextDeployment = useDeployments(1);
 let cloud: Cloud;
 let instance: Instance;
-/** By the words of the page: what the caller sends, and who the service finds. Looked up once. */
+/** Callers by their names in the page: the credential they send, and the actor that the service finds. */
 const sent = new Map<string, { headers: Record<string, string>; found: Actor | Problem | undefined }>();
 
 beforeAll(async () => {
@@ -102,7 +102,7 @@ afterAll(async () => {
 const counted = { allowed: true, limit: 0, remaining: 0, resetSeconds: 0, retryAfterSeconds: 0 };
 const limiter = { take: async () => counted, cleanUp: async () => {} };
 
-/** What the caller is told: a problem's code, or `in`. */
+/** Expected result: a problem's code, or `in` for success. */
 async function answer(
   endpoint: (typeof endpoints)[number],
   { headers, found }: { headers: Record<string, string>; found: Actor | Problem | undefined },
@@ -111,13 +111,18 @@ async function answer(
   const gate: Gate = {
     authenticate: async () => found ?? new Problem("internal", "Nobody sent anything."),
     tier: async () => tier,
-    refused: async () => {},
+    recordRejection: async () => {},
     limiter,
     signInLimiter: limiter,
-    pace: { turn: async () => {} },
+    pace: { waitForSlot: async () => {} },
     translate: () => undefined,
   };
-  const arrival: Arrival = { headers: new Headers(headers), address: "192.0.2.1", requestId: "1", origin: ORIGIN };
+  const arrival: UnauthenticatedRequest = {
+    headers: new Headers(headers),
+    address: "192.0.2.1",
+    requestId: "1",
+    origin: ORIGIN,
+  };
   return await admit(endpoint, arrival, gate, {}).then(
     () => "in",
     (problem: Problem) => problem.code,
@@ -126,7 +131,7 @@ async function answer(
 
 type Line = Record<string, string>;
 
-/** What the page says of it, in the order in which it names reasons. */
+/** The reasons as docs list them, in this order. */
 function expected(line: Line, role: string, { program = false, due = false, tier = "pro" as Tier }): string {
   const says = (column: string) => line[column] === "yes";
   if (role === "nobody" && !says("nobody")) return "unauthorized";
@@ -139,13 +144,13 @@ function expected(line: Line, role: string, { program = false, due = false, tier
 
 const declared = endpoints.map((endpoint) => ({ ...endpoint, id: idOf(endpoint) }));
 
-test(`every endpoint has a line in ${MATRIX}: npm run roles-page writes it`, () => {
+test(`every endpoint has a row in ${MATRIX}: npm run roles-page writes it`, () => {
   expect(table.map((line) => line.endpoint).sort()).toEqual(declared.map(({ id }) => id).sort());
   for (const { endpoint: _, ...cells } of table)
     for (const cell of Object.values(cells)) expect(cell).toMatch(/^(yes|–)$/);
 });
 
-test(`every caller in ${PAGE} was tried and has the role that the page names`, () => {
+test(`every role in ${PAGE} was tested and matches`, () => {
   expect(callers.map((line) => line.caller!).filter((who) => !sent.has(who))).toEqual([]);
   for (const { caller: who, role, program } of callers) {
     const { found } = sent.get(who!)!;
@@ -174,7 +179,7 @@ describe("who may call", () => {
   });
 
   const changes = declared.filter(({ method, access }) => method !== "GET" && access !== "open");
-  test.each(changes)("$id by a session only from the service's own pages", async (endpoint) => {
+  test.each(changes)("$id accepts a session only from the service's own pages", async (endpoint) => {
     const { headers, found } = sent.get("the session of an admin")!;
     const { "Sec-Fetch-Site": _, ...cookie } = headers;
     const told = (more: Record<string, string>) => answer(endpoint, { headers: { ...cookie, ...more }, found }, "pro");

@@ -6,7 +6,7 @@ import { makeToken } from "../support/users.ts";
 let service: Service;
 beforeAll(async () => {
   // The clients of these tests choose their addresses, as if one more proxy stood before the service.
-  service = await Service.start({ env: { TRUSTED_PROXY_HOPS: "2" }, realScrypt: true });
+  service = await Service.start({ env: { TRUSTED_PROXY_HOPS: "2" } });
   await service.signIn(ADMIN);
 });
 afterAll(() => service.stop());
@@ -14,7 +14,7 @@ afterAll(() => service.stop());
 const from = (address: string) => ({ "X-Forwarded-For": address });
 const HOME = from("192.0.2.1");
 
-/** Without holding answers against the description, so that the clients cost little. */
+/** Does not compare responses with the API description, so that the clients need little processor time. */
 async function signIn(username: string, password: string, headers: Record<string, string>) {
   const answer = await fetch(`${service.url}/auth/login`, {
     method: "POST",
@@ -32,7 +32,7 @@ describe("signing in as a form", () => {
       headers: { "Content-Type": "application/x-www-form-urlencoded", ...from("198.51.100.1"), ...headers },
     });
 
-  test("is answered as with JSON", async () => {
+  test("is answered like JSON", async () => {
     const answer = await post(new URLSearchParams(ADMIN).toString());
     expect([answer.status, answer.body.token_type]).toEqual([200, "bearer"]);
     const oauth = await post(new URLSearchParams({ grant_type: "password", ...ADMIN }).toString());
@@ -46,19 +46,19 @@ describe("signing in as a form", () => {
     ["an unknown field", "username=admin&password=x&role=admin", 400, "invalidRequest"],
     ["another grant", "grant_type=client_credentials&username=admin&password=x", 400, "invalidRequest"],
     ["JSON in it", JSON.stringify(ADMIN), 400, "invalidRequest"],
-  ])("with %s is refused", async (_what, body, status, code) => {
+  ])("with %s is rejected", async (_what, body, status, code) => {
     const answer = await post(body, from("198.51.100.2"));
     expect([answer.status, answer.body.code]).toEqual([status, code]);
     expect(answer.text).not.toContain(ADMIN.password);
   });
 
-  test("is told of both types when it is neither", async () => {
+  test("names both accepted types for any other type", async () => {
     const answer = await post("username: admin", { "Content-Type": "application/yaml", ...from("198.51.100.3") });
     expect([answer.status, answer.body.code]).toEqual([415, "unsupportedMediaType"]);
     expect(answer.body.detail).toMatch(/application\/json.*application\/x-www-form-urlencoded/);
   });
 
-  test("is described, and forms are taken nowhere else but where SAML responses come", async () => {
+  test("is documented, and forms are accepted only here and for SAML responses", async () => {
     const { body } = await service.call("GET", "/openapi.json");
     const taking = Object.entries<Record<string, { requestBody?: { content: object } }>>(body.paths).flatMap(
       ([path, methods]) =>
@@ -82,7 +82,7 @@ describe("a password", () => {
     "Admin-Admin-Admin",
     "nimdanimdanimda",
     "admin1234567",
-  ])("that is among the first guessed is refused: %s", async (newPassword) => {
+  ])("that is commonly guessed is rejected: %s", async (newPassword) => {
     const answer = await service.call("POST", "/auth/password", {
       token: await makeToken(service, ADMIN.username),
       headers: HOME,
@@ -94,20 +94,20 @@ describe("a password", () => {
   });
 });
 
-test("signing out everywhere ends every token", async () => {
+test("signing out everywhere revokes every token", async () => {
   const tokens = [await makeToken(service, "admin"), await makeToken(service, "admin")];
   const answer = await service.call("POST", "/auth/logout", { token: tokens[0], body: { everywhere: true } });
   expect(answer.body).toEqual({ signedOut: true });
   for (const token of tokens) expect((await service.call("GET", "/auth/me", { token })).status).toBe(401);
 });
 
-test("a hundred addresses that hammer the sign-in keep nobody out who signed in from theirs lately", async () => {
+test("a flood of sign-ins from a hundred addresses does not block addresses with a recent sign-in", async () => {
   expect((await signIn(ADMIN.username, ADMIN.password, HOME)).status).toBe(200);
   let hammering = true;
   const answers: { status: number; retryAfter: string | null }[] = [];
   const attackers = Array.from({ length: 100 }, async (_, client) => {
     const address = from(`203.0.113.${client}`);
-    // Half of them guess the user's own password, half try names.
+    // Half of them guess the user's password, the other half usernames.
     for (let round = 0; hammering; round++) {
       const username = client % 2 ? ADMIN.username : `name${client}-${round}`;
       const answer = await signIn(username, "a wrong password", address);
@@ -121,7 +121,7 @@ test("a hundred addresses that hammer the sign-in keep nobody out who signed in 
   }
   hammering = false;
   await Promise.all(attackers);
-  // The hammering was felt: the line of strangers was full, and who knows no password was not let in.
+  // The flood had an effect: the queue of unknown addresses was full, and a caller with a wrong password was rejected.
   const refused = answers.filter(({ status }) => status === 429);
   expect(refused.length).toBeGreaterThan(50);
   for (const { retryAfter } of refused) expect(Number(retryAfter)).toBeGreaterThan(0);

@@ -1,4 +1,4 @@
-/** Every endpoint of the REST API specification, by its sections. Parameter names are part of it. */
+/** Every endpoint of the REST API specification, by section, with its parameter names. */
 export const SPECIFICATION: Record<string, readonly string[]> = {
   "Authentication and health": [
     "POST /auth/login",

@@ -28,7 +28,7 @@ const signIn = (username: string, password: string, more: object = {}, headers =
 const codeOf = ({ status, body }: Answer) => [status, body?.code];
 
 describe("users", () => {
-  test("are made, read, listed, changed, unlocked and deleted", async () => {
+  test("are created, read, listed, changed, unlocked and deleted", async () => {
     const wanted = { username: "Maria", email: "maria@example.com", password: PASSWORD, role: "auditor" };
     const made = await admin("POST", "/auth/users", wanted);
     expect([made.status, made.headers.get("location")]).toEqual([201, "/auth/users/maria"]);
@@ -92,7 +92,7 @@ describe("users", () => {
     ["a name of another room", { username: "|directory" }, "body.username"],
     ["a name with a colon", { username: "entra:1:2" }, "body.username"],
     ["a member that is none", { state: "disabled" }, "body.state"],
-  ])("are not made with %s", async (_what, change, path) => {
+  ])("are not created with %s", async (_what, change, path) => {
     const answer = await admin("POST", "/auth/users", { username: "zoe.smith", password: PASSWORD, ...change });
     expect([...codeOf(answer), answer.body.errors[0].path]).toEqual([400, "invalidRequest", path]);
     expect(answer.text).not.toContain(PASSWORD);
@@ -111,7 +111,7 @@ describe("users", () => {
     },
   );
 
-  test("whose password was set must choose another one first, and may do nothing else", async () => {
+  test("with a password set by an administrator must choose another one before anything else", async () => {
     await admin("POST", "/auth/users", { username: "reset", password: PASSWORD });
     const set = "set by an administrator";
     const made = await admin("POST", "/auth/tokens", { name: "an admin's", role: "admin" });
@@ -137,7 +137,7 @@ describe("users", () => {
     expect((await call("GET", "/subscriptions", { token: next })).status).toBe(200);
   });
 
-  test("of which the last administrator with a password stays", async () => {
+  test("the last administrator with a password can't be removed", async () => {
     for (const [method, body] of [
       ["DELETE", undefined],
       ["PUT", { state: "disabled" }],
@@ -150,8 +150,8 @@ describe("users", () => {
   });
 });
 
-describe("the identities that single sign-on refuses", () => {
-  test("are those of deleted users, until they are let in again", async () => {
+describe("blocked identities of single sign-on", () => {
+  test("identities of deleted users are blocked until an administrator unblocks them", async () => {
     await admin("POST", "/auth/users", { username: "linked", password: PASSWORD });
     const sso = { issuer: "https://idp.example", subject: "1234" };
     expect((await admin("PUT", "/auth/users/linked", { sso })).body.sso).toEqual(sso);
@@ -167,7 +167,7 @@ describe("the identities that single sign-on refuses", () => {
 });
 
 describe("API tokens", () => {
-  test("are made, shown once, used, listed and ended", async () => {
+  test("are created, shown once, used, listed and revoked", async () => {
     const made = await admin("POST", "/auth/tokens", { name: "nightly", role: "auditor", expires_in_days: 7 });
     expect([made.status, made.headers.get("location")]).toEqual([201, "/auth/tokens?user=admin"]);
     expect(made.body).toMatchObject({
@@ -205,13 +205,13 @@ describe("API tokens", () => {
     ["half a day", { expiresInDays: 0.5 }, "body.expiresInDays"],
     ["a role that is none", { role: "root" }, "body.role"],
     ["a token of one's own choice", { token: "clm_" }, "body.token"],
-  ])("are not made with %s", async (_what, change, path) => {
+  ])("are not created with %s", async (_what, change, path) => {
     const answer = await admin("POST", "/auth/tokens", { name: "one", ...change });
     expect([...codeOf(answer), answer.body.errors[0].path]).toEqual([400, "invalidRequest", path]);
   });
 });
 
-test("a call with a session or an API token asks the tables what one with a token asks, and at most one write more", async () => {
+test("a call with a session or an API token reads the same rows as one with a token, and writes at most one more", async () => {
   await admin("POST", "/auth/users", { username: "counted", password: PASSWORD });
   const { access_token } = (await signIn("counted", PASSWORD)).body;
   const session = await signIn("counted", PASSWORD, { session: true }, { "Sec-Fetch-Site": "same-origin" });
@@ -220,7 +220,7 @@ test("a call with a session or an API token asks the tables what one with a toke
   const asked = async (options: CallOptions) => {
     const { status, tableRequests } = await call("GET", "/compliance/frameworks", options);
     expect(status).toBe(200);
-    // What the handler reads depends on what its host has read lately.
+    // The handler's result depends on recent reads of its host.
     return tableRequests().flatMap(({ method, path }) => {
       if (method !== "GET") return ["write"];
       return path.startsWith("Users") ? [path] : [];
@@ -238,7 +238,7 @@ test("a call with a session or an API token asks the tables what one with a toke
 describe("a browser", () => {
   const site = { "Sec-Fetch-Site": "same-origin" };
 
-  test("signs in to a session, which works like a token, and signs out", async () => {
+  test("signs in with a session, which works like a token, and signs out", async () => {
     const answer = await signIn("admin", ADMIN.password, { session: true }, { ...site, "User-Agent": "Firefox" });
     expect(answer.body.user.id).toBe("admin");
     expect(answer.text).not.toContain("access_token");
@@ -268,7 +268,7 @@ describe("a browser", () => {
     expect([after.status, after.body.detail]).toEqual([401, "Your session has ended. Sign in again."]);
   });
 
-  test("begins no session from another site, nor with a wrong password", async () => {
+  test("can't start a session from another site or with a wrong password", async () => {
     for (const headers of [{}, { "Sec-Fetch-Site": "cross-site" }, { Origin: "null" }]) {
       const answer = await signIn("admin", ADMIN.password, { session: true }, headers);
       expect([...codeOf(answer), answer.headers.getSetCookie()]).toEqual([403, "crossSite", []]);
@@ -277,7 +277,7 @@ describe("a browser", () => {
     expect([...codeOf(wrong), wrong.headers.getSetCookie()]).toEqual([401, "invalidCredentials", []]);
   });
 
-  test("signs out everywhere, and of API tokens only beside that", async () => {
+  test("signs out everywhere; API tokens are revoked only on request", async () => {
     const held = await makeToken(service, "admin");
     const alone = await call("POST", "/auth/logout", { token: held, body: { apiTokens: true } });
     expect([...codeOf(alone), alone.body.errors[0].path]).toEqual([400, "invalidRequest", "body.apiTokens"]);

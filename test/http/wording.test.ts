@@ -1,15 +1,15 @@
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
 import { declarations } from "../../functions/functions.ts";
-import { parse } from "../../shared/platform/http/input.ts";
+import { parse } from "../../shared/platform/http/parse-request.ts";
 import { Problem, type ProblemPart } from "../../shared/platform/http/problem.ts";
 
 const { endpoints } = await declarations();
 
-/** What a validation library calls things; people who call the API never learned it. */
+/** Terms of the validation library that API callers don't know. */
 const OF_THE_LIBRARY =
   /\b(invalid|expected|received|string|undefined|NaN|boolean|array|nonoptional|pattern|regex|unrecognized|union|discriminator|too (big|small))\b/i;
-/** Words that follow the name of what is wrong. */
+/** Messages that continue after the name of the member. */
 const FOLLOWS_A_NAME = /^(must|is|has|can't|names|stands) /;
 
 const WRONG: unknown[] = [
@@ -60,7 +60,7 @@ function problemsOf(schema: z.ZodType, value: unknown, where: "body" | "query" |
   }
 }
 
-test("whatever is wrong in a request to any endpoint is said in plain words", () => {
+test("every validation error of every endpoint is in plain words", () => {
   const said = new Set<string>();
   for (const { name, params, query, body } of endpoints) {
     const schemas = [
@@ -85,7 +85,7 @@ test("whatever is wrong in a request to any endpoint is said in plain words", ()
   expect(said.size).toBeGreaterThan(30);
 });
 
-describe("the words for", () => {
+describe("the message for", () => {
   const words = (schema: z.ZodType, value: unknown) =>
     problemsOf(z.strictObject({ member: schema }), { member: value }, "body").map(({ message }) => message);
 
@@ -129,7 +129,7 @@ describe("the words for", () => {
     expect(words(schema, value)).toEqual([message]);
   });
 
-  test("what a schema says itself", () => {
+  test("messages of schemas", () => {
     expect(words(z.string({ error: "must be a colour" }), 7)).toEqual(["must be a colour"]);
   });
 });

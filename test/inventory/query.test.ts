@@ -9,7 +9,7 @@ import type { SummaryFilter } from "../../shared/inventory/summary.ts";
 import { VAULTS as VAULTS_PARTITION } from "../../shared/inventory/vault.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
-import { IS_CAMPAIGN } from "../support/cases.ts";
+import { IS_CAMPAIGN } from "../support/sampling.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 import { assetRecord, START, SUBSCRIPTIONS, vaultRecord, writeVault } from "./write-assets.ts";

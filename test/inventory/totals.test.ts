@@ -22,8 +22,8 @@ import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../../shared/invento
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
 import { type Entity, withoutKeys } from "../../shared/platform/storage/entity.ts";
 import { createTables, put, type Range, RowChanged, type Tables } from "../../shared/platform/storage/tables.ts";
-import { IS_CAMPAIGN } from "../support/cases.ts";
-import { held as heldBack } from "../support/held-tables.ts";
+import { held as heldBack } from "../support/delayed-tables.ts";
+import { IS_CAMPAIGN } from "../support/sampling.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { assetRecord, START, SUBSCRIPTIONS, vaultRecord, writeVault } from "./write-assets.ts";
 

@@ -17,8 +17,8 @@ import { createInventoryWriter, VaultBusy } from "../../shared/inventory/write.t
 import { systemRandomness } from "../../shared/platform/runtime.ts";
 import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
-import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { type MovedClock, movedClock } from "../support/moved-clock.ts";
+import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 import { assetRecord, START, SUBSCRIPTIONS, vaultRecord, writeVault } from "./write-assets.ts";
 
 let azurite: Azurite;
@@ -94,9 +94,9 @@ function dyingAfter(last: number): Tables {
           live();
           await fence.take();
         },
-        async move() {
+        async advance() {
           live();
-          await fence.move();
+          await fence.advance();
         },
         write: (operations, options) =>
           fence.write(operations, {

@@ -10,7 +10,7 @@ beforeAll(async () => {
 });
 afterAll(() => Promise.all([azurite?.stop(), opened?.stop()]));
 
-test("no name means the first account, and a name that is none, such as one past the end of a list, is refused", () => {
+test("connectionString returns the first account by default, and rejects unknown names and undefined", () => {
   const none = [][0] as unknown as string;
   for (const storage of [azurite, opened]) {
     expect(storage.connectionString()).toBe(storage.connectionString("one"));

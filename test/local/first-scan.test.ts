@@ -24,7 +24,7 @@ beforeAll(async () => {
 });
 afterAll(() => service?.stop());
 
-/** What the terminal shows of a scan. */
+/** Returns the output of a scan in the terminal. */
 async function shown(): Promise<string> {
   const log = vi.spyOn(console, "log").mockImplementation(() => {});
   const bar = vi.spyOn(process.stdout, "write").mockImplementation(() => true);
@@ -37,18 +37,18 @@ async function shown(): Promise<string> {
   }
 }
 
-test("the terminal names a subscription that could not be read, with the reason and the role, though every vault was read", async () => {
+test("the output names a subscription that could not be read, with the reason and the role, although every vault was read", async () => {
   const text = await shown();
-  expect(text).toContain("The scan ended as partial: 2 assets in 2 vaults of 1 of 2 subscriptions.");
-  const [, failures] = text.split("Not everything could be read:\n");
+  expect(text).toContain("The scan is partial: 2 assets in 2 vaults of 1 of 2 subscriptions.");
+  const [, failures] = text.split("The scan could not read:\n");
   expect(failures!.split("\n")[0]).toBe(
     `  Subscription Acme Finance (${ID}): accessDenied. Give the service's identity the custom role Credential Lifecycle Inventory Reader on the subscription: deploy infra/azure/watch/subscription.bicep there, or infra/terraform/watch with Terraform (docs/permissions.md).`,
   );
 });
 
-test("subscriptions stand before vaults", async () => {
+test("subscriptions are printed before vaults", async () => {
   service.cloud.control.addFault({ match: { vault: "kv-sealed" }, action: { kind: "deny" } });
-  const [, failures] = (await shown()).split("Not everything could be read:\n");
+  const [, failures] = (await shown()).split("The scan could not read:\n");
   expect(failures!.split("\n").slice(0, 3)).toEqual([
     expect.stringMatching(/^ {2}Subscription Acme Finance /),
     expect.stringMatching(/^ {2}Vault kv-sealed: accessDenied\. /),

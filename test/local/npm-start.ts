@@ -5,7 +5,7 @@ import { createInterface } from "node:readline";
 
 export const root = path.resolve(import.meta.dirname, "../..");
 const children: ChildProcess[] = [];
-/** Ends every one that was started here. */
+/** Ends all processes that were started here. */
 export async function endStarted(): Promise<void> {
   for (const child of children.splice(0)) {
     if (child.exitCode !== null) continue;
@@ -14,7 +14,7 @@ export async function endStarted(): Promise<void> {
   }
 }
 
-/** Runs `npm start` with its own data folder. `lines` fills while it runs. */
+/** Runs `npm start` with a new data folder. `lines` receives the output. */
 export function npmStart(data: string, args: string[], environment: Record<string, string>) {
   const child = spawn(process.execPath, [path.join(root, "infra/local/start.ts"), "--data", data, ...args], {
     cwd: root,
@@ -25,11 +25,11 @@ export function npmStart(data: string, args: string[], environment: Record<strin
   const lines: string[] = [];
   for (const stream of [child.stdout, child.stderr])
     createInterface({ input: stream }).on("line", (line) => lines.push(line));
-  // With all that it wrote: a process may have ended before its last line was read.
+  // Waits for the complete output, because a process can end before its last line was read.
   const exited = once(child, "close").then(([code]) => code as number | null);
   const ready = new Promise<void>((resolve, reject) => {
     createInterface({ input: child.stdout }).on("line", (line) => {
-      if (line.includes("Ctrl-C ends it")) resolve();
+      if (line.includes("Press Ctrl-C to stop")) resolve();
     });
     exited.then(() => reject(new Error(`It ended:\n${lines.join("\n")}`)), reject);
   });

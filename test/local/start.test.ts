@@ -21,7 +21,7 @@ import { endStarted, npmStart, root } from "./npm-start.ts";
 
 afterEach(endStarted);
 
-/** Every file and folder under a folder whose mode lets others in. */
+/** Returns every file and folder under a folder that other users can access. */
 function openToOthers(folder: string): string[] {
   return readdirSync(folder, { recursive: true, encoding: "utf8" }).filter((name) => {
     const stats = lstatSync(path.join(folder, name));
@@ -29,7 +29,7 @@ function openToOthers(folder: string): string[] {
   });
 }
 
-/** The scans once the timer has run that would start a first one: --no-scan means that none starts by itself either. */
+/** Runs the timer of the first scan and returns the scans. With --no-scan, the timer must not start a scan either. */
 async function scansAfterWatch(port: number, log: string): Promise<unknown[]> {
   const base = `http://127.0.0.1:${port}`;
   const json = { "Content-Type": "application/json" };
@@ -45,7 +45,7 @@ async function scansAfterWatch(port: number, log: string): Promise<unknown[]> {
 const listing = (folder: string): string[] =>
   existsSync(folder) ? readdirSync(folder).map((name) => `${name} ${statSync(path.join(folder, name)).mtimeMs}`) : [];
 
-test("keeps what it writes for its owner, takes over an earlier version's data, leaves dist/ alone, and ends with npm", async () => {
+test("npm start writes files only for their owner, adopts data of earlier versions, does not change dist/, and ends with npm", async () => {
   const data = mkdtempSync(path.join(tmpdir(), "start-"));
   mkdirSync(path.join(data, "cloud"));
   const secrets = { adminPassword: "kept-from-before", jwtSigningKeys: `local:${"A".repeat(44)}`, licenseKeys: [] };
@@ -67,8 +67,8 @@ test("keeps what it writes for its owner, takes over an earlier version's data, 
     npm.stdout.once("close", () => {
       closed = true;
     });
-    await expect.poll(() => closed || lines.some((line) => line.includes("Ctrl-C ends it"))).toBe(true);
-    expect(lines.join("\n")).toContain("the stand-in cloud's company, not yours");
+    await expect.poll(() => closed || lines.some((line) => line.includes("Press Ctrl-C to stop"))).toBe(true);
+    expect(lines.join("\n")).toContain("the simulated company. For yours");
     expect(lines.join("\n")).toContain("kept-from-before");
     expect((await fetch(`http://127.0.0.1:${port}/health`)).status).toBe(200);
     expect(await scansAfterWatch(port, path.join(data, "stand-in/host.log"))).toEqual([]);
@@ -86,7 +86,7 @@ test("keeps what it writes for its owner, takes over an earlier version's data, 
     expect(await second.exited).toBe(1);
     expect(second.lines).toEqual([expect.stringMatching(/^It is already running here \(process \d+\)/)]);
 
-    // Which tells nobody.
+    // This signal does not reach the other processes.
     npm.kill("SIGKILL");
     await expect.poll(() => closed).toBe(true);
     await expect(fetch(`http://127.0.0.1:${port}/health`)).rejects.toThrow("fetch failed");
@@ -95,7 +95,7 @@ test("keeps what it writes for its owner, takes over an earlier version's data, 
   }
 });
 
-test("the real cloud's data lies apart from the stand-in cloud's", async () => {
+test("data of Azure and of the simulated cloud is in separate folders", async () => {
   const data = mkdtempSync(path.join(tmpdir(), "start-"));
   mkdirSync(path.join(data, "cloud"));
   mkdirSync(path.join(data, "azurite"));
@@ -103,7 +103,7 @@ test("the real cloud's data lies apart from the stand-in cloud's", async () => {
   await ready;
   expect(lines.join("\n")).toContain("Azure, with your own sign-in");
   expect(lines.join("\n")).toContain("SERVICE_KEY_VAULT_URL");
-  // What the stand-in cloud left waits for it.
+  // The data of the simulated cloud is still there.
   expect(existsSync(path.join(data, "cloud"))).toBe(true);
   expect(readdirSync(path.join(data, "azure"))).not.toContain("cloud");
 });
@@ -112,10 +112,10 @@ test.each([
   [
     "a port in use",
     async () => String(await takenPort()),
-    /^Port \d+ is in use\. End what uses it, or set another: PORT=\d+ npm start$/,
+    /^Port \d+ is in use\. Stop the program that uses it, or set another port: PORT=\d+ npm start$/,
   ],
-  ["a port that is none", async () => "http", /^PORT is a number up to 65535, not "http"\.$/],
-])("%s ends it with one line that says what to do", async (_, port, line) => {
+  ["a port that is none", async () => "http", /^PORT must be a number from 0 to 65535, not "http"\.$/],
+])("%s stops npm start with one line that describes the fix", async (_, port, line) => {
   const data = mkdtempSync(path.join(tmpdir(), "start-"));
   const { exited, lines } = npmStart(data, [], { PORT: await port() });
   expect(await exited).toBe(1);
@@ -123,7 +123,7 @@ test.each([
   expect(readdirSync(data)).toEqual([]);
 });
 
-test("a bad setting ends it with what is wrong with it, and no trace of the code", async () => {
+test("an invalid setting stops npm start with a description and without a stack trace", async () => {
   const data = mkdtempSync(path.join(tmpdir(), "start-"));
   const storage = await openStorage();
   onTestFinished(() => storage.stop());
@@ -138,7 +138,7 @@ test("a bad setting ends it with what is wrong with it, and no trace of the code
   expect(lines.filter((line) => /^\s+at /.test(line))).toEqual([]);
 });
 
-/** What is left of the processes that a process started in a group of their own. */
+/** Ends the remaining processes of a process group. */
 function endGroup(leader: number): void {
   try {
     process.kill(-leader, "SIGTERM");

@@ -219,7 +219,7 @@ export function changingEndpoints(service: Service, token: () => string): Changi
       clock,
       randomness,
       log: quiet,
-      queues: { send: async () => {}, reachable: async () => {} },
+      queues: { send: async () => {}, checkReachable: async () => {} },
       active: { enter: async () => {} } as never,
       requireWatched: async () => {},
     });

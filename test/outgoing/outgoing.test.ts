@@ -1,8 +1,8 @@
 import { createServer, type Server } from "node:http";
 import { type AddressInfo, createServer as createTcpServer, type Socket } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
-import { type Reach, refusal } from "../../shared/platform/outgoing/addresses.ts";
-import { guardedFetch } from "../../shared/platform/outgoing/fetch.ts";
+import { type AllowedNetwork, blockedReason } from "../../shared/platform/outgoing/allowed-addresses.ts";
+import { guardedFetch } from "../../shared/platform/outgoing/guarded-fetch.ts";
 import {
   createOutgoing,
   hostAndPort,
@@ -10,7 +10,7 @@ import {
   type Unreachable,
 } from "../../shared/platform/outgoing/outgoing.ts";
 
-describe("where a request may go", () => {
+describe("allowed networks of a request", () => {
   test.each([
     "127.0.0.1",
     "127.255.0.9",
@@ -43,45 +43,45 @@ describe("where a request may go", () => {
     "2001:db8::1",
     "100::1",
     "nonsense",
-  ])("%s is refused", (address) => {
-    expect(refusal(address, "public")).toBeTypeOf("string");
+  ])("%s is blocked", (address) => {
+    expect(blockedReason(address, "public")).toBeTypeOf("string");
   });
 
   test.each(["8.8.8.8", "20.50.2.1", "2620:1ec:c11::200", "2a00:1450:4001:831::200e"])("%s is allowed", (address) => {
-    expect(refusal(address, "public")).toBeUndefined();
+    expect(blockedReason(address, "public")).toBeUndefined();
   });
 
   test.each(["127.0.0.1", "10.1.2.3", "::1", "fc00::1", "100.64.0.1", "::ffff:10.0.0.1"])(
-    "%s is allowed where the configuration allows private addresses",
+    "%s is allowed if the configuration allows private addresses",
     (address) => {
-      expect(refusal(address, "ownNetwork")).toBeUndefined();
+      expect(blockedReason(address, "ownNetwork")).toBeUndefined();
     },
   );
 
   test.each(["169.254.169.254", "168.63.129.16", "::ffff:169.254.169.254", "fd00:ec2::254", "0.0.0.0", "224.0.0.1"])(
-    "%s is refused whatever the configuration allows",
+    "%s is blocked whatever the configuration allows",
     (address) => {
-      expect(refusal(address, "ownNetwork")).toBeTypeOf("string");
+      expect(blockedReason(address, "ownNetwork")).toBeTypeOf("string");
     },
   );
 });
 
-describe("an address that the configuration names", () => {
+describe("an address in the configuration", () => {
   test.each(["127.0.0.1", "10.1.2.3", "::1", "fc00::1", "100.64.0.1", "8.8.8.8"])("%s is allowed", (address) => {
-    expect(refusal(address, "named")).toBeUndefined();
+    expect(blockedReason(address, "named")).toBeUndefined();
   });
 
   test.each(["169.254.1.1", "fe80::1", "169.254.169.254", "168.63.129.16", "fd00:ec2::254", "0.0.0.0"])(
-    "%s is refused nevertheless",
+    "%s is still blocked",
     (address) => {
-      expect(refusal(address, "named")).toBeTypeOf("string");
+      expect(blockedReason(address, "named")).toBeTypeOf("string");
     },
   );
 });
 
 /** Where a test's requests may go, 4 KiB of their answers. */
-const targets = (reach: Reach, change: Partial<OutgoingOptions> = {}): OutgoingOptions => ({
-  reach: () => reach,
+const targets = (reach: AllowedNetwork, change: Partial<OutgoingOptions> = {}): OutgoingOptions => ({
+  allowedNetwork: () => reach,
   plainHttp: () => reach === "ownNetwork",
   remedy: "",
   timeoutMs: 15_000,
@@ -102,7 +102,7 @@ async function serve(handler: Parameters<typeof createServer>[1]): Promise<numbe
   await new Promise<void>((resolve) => server!.listen(0, "127.0.0.1", resolve));
   return (server.address() as AddressInfo).port;
 }
-/** A receiver that says what it wants to: it need not be HTTP. */
+/** A receiver with an arbitrary answer, which need not be HTTP. */
 async function listen(handler: (socket: Socket) => void) {
   const connections = { port: 0, count: 0, open: new Set<Socket>() };
   const listening = createTcpServer((socket) => {
@@ -128,7 +128,7 @@ const failure = (work: Promise<unknown>) =>
     (error: unknown) => error as Unreachable,
   );
 
-describe("a request to an address that somebody gave", () => {
+describe("a request to a configured address", () => {
   test.each([
     ["http://example.com/hook", "The address must begin with https://."],
     ["ftp://example.com/", "The address must begin with https://."],
@@ -142,7 +142,7 @@ describe("a request to an address that somebody gave", () => {
     ["https://0x7f.1/", /127\.0\.0\.1/],
     ["https://[::ffff:169.254.169.254]/latest", /::ffff/],
     ["https://localhost/", /127\.0\.0\.1/],
-  ])("%s does not leave, and is told why", async (address, why) => {
+  ])("%s is not sent, and the error says why", async (address, why) => {
     let resolved = 0;
     const outgoing = createOutgoing(
       targets("public", {
@@ -153,13 +153,13 @@ describe("a request to an address that somebody gave", () => {
       }),
     );
     const error = await failure(outgoing.send(address, post));
-    expect(error).toMatchObject({ name: "Unreachable", sent: false, lasting: true });
+    expect(error).toMatchObject({ name: "Unreachable", sent: false, permanent: true });
     if (typeof why === "string") expect([error.message, resolved]).toEqual([why, 0]);
     else expect(error.message).toMatch(why);
     expect(resolved).toBeLessThanOrEqual(1);
   });
 
-  test("a name is resolved once, refused when any of its addresses is, and connected to by the address checked", async () => {
+  test("a name is resolved once, blocked if any of its addresses is blocked, and the connection uses the checked address", async () => {
     const hosts: (string | undefined)[] = [];
     const port = await serve((request, response) => {
       hosts.push(request.headers.host);
@@ -171,7 +171,7 @@ describe("a request to an address that somebody gave", () => {
     expect(await rebinding.send(`http://hook.example:${port}/x`, post)).toMatchObject({
       status: 200,
       body: Buffer.from("ok"),
-      whole: true,
+      complete: true,
     });
     expect(asked).toBe(1);
     expect(hosts).toEqual([`hook.example:${port}`]);
@@ -183,11 +183,11 @@ describe("a request to an address that somebody gave", () => {
         ],
       }),
     );
-    expect(await failure(mixed.send("https://hook.example/secret-path", post))).toMatchObject({ lasting: true });
+    expect(await failure(mixed.send("https://hook.example/secret-path", post))).toMatchObject({ permanent: true });
     expect(String(await failure(mixed.send("https://hook.example/secret-path", post)))).not.toContain("secret-path");
   });
 
-  test("no redirect is followed", async () => {
+  test("redirects are not followed", async () => {
     let requests = 0;
     const port = await serve((_request, response) => {
       requests++;
@@ -198,17 +198,17 @@ describe("a request to an address that somebody gave", () => {
     expect(requests).toBe(1);
   });
 
-  test("an endless answer is cut", async () => {
+  test("an endless answer is truncated", async () => {
     const port = await serve((_request, response) => {
       const writing = setInterval(() => response.write("x".repeat(1024)), 1);
       response.once("close", () => clearInterval(writing));
     });
     const answer = await createOutgoing(targets("ownNetwork")).send(`http://127.0.0.1:${port}/`, post);
     expect(answer.body).toHaveLength(4096);
-    expect(answer.whole).toBe(false);
+    expect(answer.complete).toBe(false);
   });
 
-  test("a receiver that never answers is given up, and may have received it; one that is not there has not", async () => {
+  test("a receiver that never answers times out and may have got the request; an absent receiver has not", async () => {
     const port = await serve(() => {});
     const outgoing = createOutgoing(targets("ownNetwork", { timeoutMs: 1_000 }));
     expect(await failure(outgoing.send(`http://127.0.0.1:${port}/`, post))).toMatchObject({ sent: true });
@@ -216,7 +216,7 @@ describe("a request to an address that somebody gave", () => {
     await new Promise((resolve) => server!.close(resolve));
     expect(await failure(outgoing.send(`http://127.0.0.1:${port}/`, post))).toMatchObject({
       sent: false,
-      lasting: false,
+      permanent: false,
     });
   });
 
@@ -236,7 +236,7 @@ describe("a request to an address that somebody gave", () => {
   ];
 
   test.each(UNSETTLED)(
-    "an answer of %s fails within the limit and leaves no connection",
+    "an answer of %s fails within the limit and leaves no connection open",
     { timeout: 20_000 },
     async (_name, bytes, closes) => {
       const connections = await listen((socket) => {
@@ -245,7 +245,7 @@ describe("a request to an address that somebody gave", () => {
       const outgoing = createOutgoing(targets("ownNetwork", { timeoutMs: 500 }));
       const address = `http://127.0.0.1:${connections.port}/secret-path`;
       const error = await failure(outgoing.send(address, post));
-      expect(error).toMatchObject({ name: "Unreachable", sent: true, lasting: false });
+      expect(error).toMatchObject({ name: "Unreachable", sent: true, permanent: false });
       expect(error.message).toMatch(/^127\.0\.0\.1 was not reached: /);
       const fetched = await failure(guardedFetch(outgoing)(address, { method: "GET", headers: {} }));
       expect(fetched).toMatchObject({ name: "Unreachable", sent: true });
@@ -254,7 +254,7 @@ describe("a request to an address that somebody gave", () => {
     },
   );
 
-  test("a body that never ends, or breaks off, leaves the status and no connection", async () => {
+  test("a body that never ends, or is truncated, leaves the status and no connection", async () => {
     let closes = false;
     const connections = await listen((socket) => {
       const head = "HTTP/1.1 202 Accepted\r\ncontent-length: 10\r\n\r\nhalf";
@@ -263,12 +263,12 @@ describe("a request to an address that somebody gave", () => {
     const outgoing = createOutgoing(targets("ownNetwork", { timeoutMs: 500 }));
     for (closes of [false, true]) {
       const answer = await outgoing.send(`http://127.0.0.1:${connections.port}/`, post);
-      expect(answer).toMatchObject({ status: 202, whole: false });
+      expect(answer).toMatchObject({ status: 202, complete: false });
     }
     await expect.poll(() => connections.open.size).toBe(0);
   });
 
-  test("a caller's own signal ends it, also while the name is being resolved and when it was aborted before", {
+  test("a caller's own signal aborts it, also during name resolution and if it was aborted before", {
     timeout: 20_000,
   }, async () => {
     const connections = await listen(() => {});
@@ -287,7 +287,7 @@ describe("a request to an address that somebody gave", () => {
     expect(connections.count).toBe(1);
   });
 
-  test("made by a library is guarded alike, and one that answers too much has failed", async () => {
+  test("of a library is guarded too, and fails for an answer over the limit", async () => {
     const port = await serve((request, response) => {
       if (request.url === "/large") response.end("x".repeat(5000));
       else if (request.url === "/odd") response.writeHead(999).end();
@@ -304,10 +304,10 @@ describe("a request to an address that somebody gave", () => {
     const odd = await failure(fetch(`http://127.0.0.1:${port}/odd`, { method: "GET", headers: {} }));
     expect(odd).toMatchObject({ name: "Unreachable", sent: true });
     const guarded = guardedFetch(createOutgoing(targets("public")));
-    expect(await failure(guarded("https://127.0.0.1/", form))).toMatchObject({ lasting: true, sent: false });
+    expect(await failure(guarded("https://127.0.0.1/", form))).toMatchObject({ permanent: true, sent: false });
   });
 
-  test("is compared with the names of the configuration by host and port, whatever the scheme leaves out", () => {
+  test("is compared with the configured hosts by host and port, with the scheme's default port", () => {
     const named = ["https://IdP.example/a", "http://idp.example", "https://[::1]:8443/"].map((at) => new URL(at));
     expect(named.map(hostAndPort)).toEqual(["idp.example:443", "idp.example:80", "[::1]:8443"]);
   });

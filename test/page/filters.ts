@@ -1,5 +1,5 @@
 import { expect } from "vitest";
-import { sampled } from "../support/cases.ts";
+import { sampled } from "../support/sampling.ts";
 import { fieldOf, fillIn } from "./fill-in.ts";
 import { show, visit, withPlanted } from "./fixture.ts";
 

@@ -1,6 +1,6 @@
 import type { Locator, Page } from "playwright-core";
 import { expect } from "vitest";
-import { IS_CAMPAIGN } from "../support/cases.ts";
+import { IS_CAMPAIGN } from "../support/sampling.ts";
 import { fieldOf, fillIn } from "./fill-in.ts";
 import { clientOf, service, show, visit, withPlanted } from "./fixture.ts";
 import { FORMS, type FormCase, SECRET, type Step } from "./form-cases.ts";

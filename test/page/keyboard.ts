@@ -1,6 +1,6 @@
 import type { Page } from "playwright-core";
 import { expect } from "vitest";
-import { LONG_MS, sampled } from "../support/cases.ts";
+import { LONG_MS, sampled } from "../support/sampling.ts";
 import { addresses, context, isDrawn, isLoaded, offers, operationsOf, show, visit, withPlanted } from "./fixture.ts";
 import { MARKUP } from "./seed-data.ts";
 

@@ -1,4 +1,4 @@
-/** What the page says of subscriptions that can't be read. A company of its own, where every vault that is found can be read. */
+/** How the page shows subscriptions that can't be read. In this company, every vault that is found can be read. */
 import type { BrowserContext, Page } from "playwright-core";
 import type { Company } from "simulated-cloud/company/company.ts";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
@@ -37,7 +37,7 @@ afterAll(async () => {
 });
 afterEach(() => service.cloud.control.clearFaults());
 
-/** All that the overview says, once nothing is loaded any more. */
+/** Returns the text of the overview after all data is loaded. */
 async function overview(): Promise<string> {
   await page.goto(`${service.url}/#/`);
   await page.reload();
@@ -46,7 +46,7 @@ async function overview(): Promise<string> {
   return await page.locator("main").innerText();
 }
 const ALL_CLEAR = /All subscriptions and vaults were read/;
-/** Any wording of it. */
+/** Matches any wording of the notice. */
 const ALL = /\ball (?:can be|was|were|subscriptions)\b/i;
 const unread = () => page.getByRole("list", { name: "Subscriptions that could not be read" }).getByRole("listitem");
 const denied = (operation: string, subscription?: string) =>

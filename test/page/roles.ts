@@ -1,5 +1,5 @@
 import { expect } from "vitest";
-import { IS_CAMPAIGN, LONG_MS, sampled } from "../support/cases.ts";
+import { IS_CAMPAIGN, LONG_MS, sampled } from "../support/sampling.ts";
 import { ADMIN } from "../support/service.ts";
 import {
   addresses,

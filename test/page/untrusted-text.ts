@@ -1,5 +1,5 @@
 import { expect } from "vitest";
-import { LONG_MS, sampled } from "../support/cases.ts";
+import { LONG_MS, sampled } from "../support/sampling.ts";
 import {
   addresses,
   isDrawn,

@@ -4,7 +4,7 @@ import { createRequire } from "node:module";
 import path from "node:path";
 import type { Page } from "playwright-core";
 import { expect } from "vitest";
-import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
+import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"];

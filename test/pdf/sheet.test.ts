@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { CONTENT_BOTTOM, type Column, MARGIN, numberPages, PADDING, PAGE } from "../../shared/platform/pdf/sheet.ts";
-import { drawn } from "../support/drawn-pdf.ts";
+import { drawn } from "../support/pdf-contents.ts";
 
 const COLUMNS: Column[] = [
   { title: "Vault", width: 100 },
@@ -10,7 +10,7 @@ const SIZE = 8;
 /** The grey of all rules. */
 const RULE = "0.8 0.82 0.85";
 
-test("a row's texts stand inside of its stripe, numbers at the right, and a rule ends it", async () => {
+test("the texts of a row are inside its stripe, numbers right-aligned, above a line", async () => {
   let end = 0;
   const [page] = await drawn((sheet) => {
     sheet.row(COLUMNS, [{ paragraphs: ["kv-payments", "West Europe"] }, { paragraphs: ["7"] }], {
@@ -34,7 +34,7 @@ test("a row's texts stand inside of its stripe, numbers at the right, and a rule
   expect(page!.rules).toEqual([{ x: MARGIN, y: end, toX: MARGIN + 160, toY: end, color: RULE }]);
 });
 
-test("text goes on on the next page before it reaches the foot, and not earlier", async () => {
+test("text continues on the next page when it reaches the footer, and not earlier", async () => {
   const paragraphs = Array.from({ length: 60 }, (_, index) => `Line ${index}`);
   const pages = await drawn((sheet) => {
     for (const paragraph of paragraphs) sheet.text(paragraph, { size: 10 });
@@ -47,7 +47,7 @@ test("text goes on on the next page before it reaches the foot, and not earlier"
   expect(pages[1]!.texts[0]!.y).toBe(pages[0]!.texts[0]!.y);
 });
 
-test("a fact's name and value stand on one line of one page, also at its end", async () => {
+test("a name and its value are on one line of one page, also at the end of a page", async () => {
   const names = Array.from({ length: 50 }, (_, index) => `Name ${index}`);
   const pages = await drawn((sheet) => {
     for (const name of names) sheet.fact(name, `value of ${name}`);
@@ -63,7 +63,7 @@ test("a fact's name and value stand on one line of one page, also at its end", a
     }
 });
 
-test("every page has its number below a rule that is below the content", async () => {
+test("every page has its number below the footer line, which is below the content", async () => {
   const pages = await drawn((sheet, set, document) => {
     sheet.text("first", { size: 10 });
     sheet.nextPage();

@@ -96,7 +96,7 @@ export class AzureCompany {
     const [arm, resourceManager] = [createArm(services), createResourceManager(services)];
     const dependencies = createDependencies({
       tables: this.#world.tables(),
-      queues: { send: async () => {}, reachable: async () => {} },
+      queues: { send: async () => {}, checkReachable: async () => {} },
       audit: { append: async () => {} },
       config,
       sources: [

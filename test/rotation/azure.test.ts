@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { MINUTE_MS } from "../../shared/platform/time.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
 import { liveIn } from "../azure/live-cloud.ts";
-import { IS_CAMPAIGN } from "../support/cases.ts";
+import { IS_CAMPAIGN } from "../support/sampling.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { AzureCompany, KINDS, type Kind } from "./azure-company.ts";
 import { holds, keepsSecrets } from "./invariants.ts";

@@ -3,9 +3,9 @@ import type { Company } from "simulated-cloud/company/company.ts";
 import type { Fault } from "simulated-cloud/faults.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { MINUTE_MS } from "../../shared/platform/time.ts";
-import { IS_CAMPAIGN } from "../support/cases.ts";
 import { licence } from "../support/licence.ts";
 import { movedClock } from "../support/moved-clock.ts";
+import { IS_CAMPAIGN } from "../support/sampling.ts";
 import { Service } from "../support/service.ts";
 import { overHttp } from "./http-client.ts";
 

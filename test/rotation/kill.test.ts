@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { MINUTE_MS } from "../../shared/platform/time.ts";
 import type { RotationStatus } from "../../shared/rotation/rotation.ts";
 import { liveIn } from "../azure/live-cloud.ts";
-import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
+import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { Company } from "./consumers.ts";
 import { holds, keepsSecrets } from "./invariants.ts";

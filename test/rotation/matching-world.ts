@@ -76,7 +76,7 @@ export function openMatchingRoom(
     tables,
     queues: {
       send: async (_queue, message) => void sent.push((message as { appId: string }).appId),
-      reachable: async () => {},
+      checkReachable: async () => {},
     },
     settings,
     clock,

@@ -8,7 +8,7 @@ import { MatchRows } from "../../shared/rotation/match.ts";
 import { isOver, ROTATIONS, type RotationRecord, Rotations } from "../../shared/rotation/rotation.ts";
 import { recordKey } from "../../shared/rotation/rows.ts";
 import { liveIn } from "../azure/live-cloud.ts";
-import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
+import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { Company } from "./consumers.ts";
 import { openMatchingRoom } from "./matching-world.ts";

@@ -781,12 +781,12 @@ test("a worker that wants to change an application gets the remaining time of an
   const changed: string[] = [];
   /** Changes an application while the store reports that the lease was taken or released some time ago. */
   const change = async (who: string, ageMs?: number, meanwhile = async () => {}) => {
-    const aged: typeof tables.aged = async (...row) => {
-      const found = await tables.aged(...row);
+    const getWithAge: typeof tables.getWithAge = async (...row) => {
+      const found = await tables.getWithAge(...row);
       return found && { ...found, ageMs: ageMs ?? found.ageMs };
     };
     const turn = createStepContext(
-      { tables: { ...tables, aged }, clock, randomness: systemRandomness() } as never,
+      { tables: { ...tables, getWithAge }, clock, randomness: systemRandomness() } as never,
       {} as never,
       who,
       BOSS,

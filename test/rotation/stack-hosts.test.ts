@@ -5,9 +5,9 @@ import { Dice } from "simulated-cloud/company/dice.ts";
 import type { CompanyResource } from "simulated-cloud/company/resources.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
-import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { licence } from "../support/licence.ts";
 import { movedClock } from "../support/moved-clock.ts";
+import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 import { ADMIN, type Answer, Service } from "../support/service.ts";
 
 /**

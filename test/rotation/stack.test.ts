@@ -4,7 +4,7 @@ import { HOUR_MS, MINUTE_MS } from "../../shared/platform/time.ts";
 import { type PlannedConsumer, unknownConsumers } from "../../shared/rotation/consumer.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
 import { liveIn } from "../azure/live-cloud.ts";
-import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
+import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { Company, type Trouble } from "./consumers.ts";
 import { keepsSecrets } from "./invariants.ts";

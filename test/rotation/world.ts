@@ -46,7 +46,7 @@ interface Message {
 
 /**
  * Rotations on real tables and the stand-in cloud, with queue, timer and time in the test's hands. The store's clock moves
- * with the others: what `aged` answers is older by the time that passed since the row was written.
+ * with the others: what `getWithAge` returns is older by the time that passed since the row was written.
  */
 export class World {
   readonly cloud: Cloud;
@@ -170,7 +170,7 @@ export class World {
           const at = clock.now().getTime() + (options.delaySeconds ?? 0) * SECOND_MS;
           this.messages.push({ ...(message as { rotationId: string }), at, deliveries: 0 });
         },
-        reachable: async () => {},
+        checkReachable: async () => {},
       }),
       settings: { values: async () => ({ defaultValidityDays: 180 }) as never },
       licensing: { tier: async () => this.tier },
@@ -214,8 +214,8 @@ export class World {
     };
     return {
       ...tables,
-      aged: async (e, partitionKey, rowKey) => {
-        const found = await tables.aged(e, partitionKey, rowKey);
+      getWithAge: async (e, partitionKey, rowKey) => {
+        const found = await tables.getWithAge(e, partitionKey, rowKey);
         return found && { ...found, ageMs: found.ageMs + this.#ahead - (this.#writtenAt.get(rowKey) ?? 0) };
       },
       insert: async (e, partitionKey, rowKey, value) => {

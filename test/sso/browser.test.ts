@@ -183,7 +183,7 @@ withBrowser("a foreign returnUrl, and a user who cancels, end on a page with an 
     await page.close();
   }
   const page = await open("/auth/sso/login");
-  await Promise.all([endsOnPage(page, 400, /callback/), choose(page, "Nobody")]);
+  await Promise.all([endsOnPage(page, 400, /callback/), choose(page, "Cancel")]);
   // Text of the provider is not shown.
   expect(await page.content()).not.toContain("was chosen");
   await page.close();

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { ProviderVisitor } from "../support/chooses.ts";
 import { licence } from "../support/licence.ts";
+import { ProviderVisitor } from "../support/provider-visitor.ts";
 import { type Answer, Service } from "../support/service.ts";
 import { makeToken } from "../support/users.ts";
 

@@ -1,7 +1,7 @@
 import type { OidcModeName } from "simulated-cloud/idp/oidc-modes.ts";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { CONFIGURATION_KEY, Configuration, SSO } from "../../shared/sso/configuration.ts";
-import { ProviderVisitor } from "../support/chooses.ts";
+import { ProviderVisitor } from "../support/provider-visitor.ts";
 import {
   ADMINISTRATOR,
   arrivalOf,
@@ -271,7 +271,7 @@ describe("a sign-in request", () => {
         table: "Sso",
         schema: (await import("zod")).looseObject({}) as never,
         members: [],
-        witness: false,
+        uniqueWrites: false,
         signed: false,
       },
       { partitionKey: "requests" },

@@ -15,7 +15,7 @@ import type { Arrival, Redirection } from "../../shared/sso/sign-ins.ts";
 import { createSso, type Sso } from "../../shared/sso/sso.ts";
 import { ADMIN, from, HERE, quickly, signingKey } from "../access/instances.ts";
 import { configIn, liveIn } from "../azure/live-cloud.ts";
-import { ProviderVisitor } from "../support/chooses.ts";
+import { ProviderVisitor } from "../support/provider-visitor.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 
 export { ADMIN, from, HERE };

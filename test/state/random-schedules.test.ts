@@ -3,8 +3,8 @@ import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { liveIn } from "../azure/live-cloud.ts";
-import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { type MovedClock, movedClock } from "../support/moved-clock.ts";
+import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 import { createWorkers, differences, everyRow } from "./inventory-fixture.ts";
 import { KINDS, type Reached, runSchedule } from "./random-schedule.ts";
 

@@ -15,14 +15,14 @@ describe("the store's clock", () => {
   });
   afterAll(() => azurite.stop());
 
-  test("says the service's time although this process took its own clock to be an hour behind", async () => {
+  test("returns the service's time although this process's own clock is an hour behind", async () => {
     const clock = createStoreClock();
-    clock.saw(Date.now() - HOUR_MS, performance.now(), performance.now());
+    clock.adjust(Date.now() - HOUR_MS, performance.now(), performance.now());
     expect(Date.now() - clock.now().getTime()).toBeGreaterThan(HOUR_MS - 2000);
     const tables = createTables({ connectionString: azurite.connectionString() }, { clock });
     const begun = performance.now();
     await tables.put(Things, "p", "r", { name: "x" });
-    // No answer says more exactly when it was given than to the second, and than what it took.
+    // An answer's Date is accurate to a second, and to the duration of the request.
     const unsure = 2000 + performance.now() - begun;
     expect(Math.abs(Date.now() - clock.now().getTime())).toBeLessThan(unsure);
   });
@@ -30,24 +30,24 @@ describe("the store's clock", () => {
   test("stays within the bounds of every answer", () => {
     let monotonic = 0;
     const clock = createStoreClock(() => monotonic);
-    clock.saw(1_000_000, 0, 100);
+    clock.adjust(1_000_000, 0, 100);
     expect(clock.now().getTime()).toBeGreaterThanOrEqual(1_000_000 - 100);
     expect(clock.now().getTime()).toBeLessThanOrEqual(1_000_000 + 1000);
     monotonic = 5000;
     const before = clock.now().getTime();
-    clock.saw(1_005_000, 4990, 5000);
+    clock.adjust(1_005_000, 4990, 5000);
     expect(Math.abs(clock.now().getTime() - before)).toBeLessThanOrEqual(1000);
-    clock.saw(Number.NaN, 5000, 5000);
+    clock.adjust(Number.NaN, 5000, 5000);
     expect(Number.isFinite(clock.now().getTime())).toBe(true);
   });
 
-  test("a row's age is the service's own, to the second", async () => {
+  test("the age of a row is measured by the service, to the second", async () => {
     const tables = createTables({ connectionString: azurite.connectionString() });
     await tables.put(Things, "p", "aged", { name: "x" });
-    const aged = await tables.aged(Things, "p", "aged");
+    const aged = await tables.getWithAge(Things, "p", "aged");
     expect(aged?.row.name).toBe("x");
     expect(aged?.ageMs).toBeGreaterThan(-1000);
     expect(aged?.ageMs).toBeLessThan(60_000);
-    expect(await tables.aged(Things, "p", "missing")).toBeUndefined();
+    expect(await tables.getWithAge(Things, "p", "missing")).toBeUndefined();
   });
 });

@@ -14,7 +14,7 @@ function failing(times: number, error: Error) {
 }
 const conflict = new RowChanged("Things", "p", "r");
 
-test("work that meets another writer is done again, five times in all and then told", async () => {
+test("work that conflicts with another writer is repeated up to five times, then the conflict is thrown", async () => {
   expect(await repeatOnConflict(failing(4, conflict).work)).toBe(5);
   const { attempts, work } = failing(9, conflict);
   await expect(repeatOnConflict(work)).rejects.toBe(conflict);
@@ -22,7 +22,7 @@ test("work that meets another writer is done again, five times in all and then t
   await expect(repeatOnConflict(failing(2, conflict).work, 2)).rejects.toBe(conflict);
 });
 
-test("whatever is no conflict is told at once", async () => {
+test("other errors are thrown at once", async () => {
   const broken = new Error("broken");
   const { attempts, work } = failing(1, broken);
   await expect(repeatOnConflict(work)).rejects.toBe(broken);

@@ -45,7 +45,7 @@ async function standing(): Promise<string[]> {
 }
 const batches = () => proxy.requests.filter(({ path }) => path === "$batch").length;
 
-test("250 rows go in three transactions, one after the other, and the next worker goes on with the last ETag", async () => {
+test("250 rows are written in three transactions, one after the other, and the next worker continues with the last ETag", async () => {
   const first = fence("first");
   expect(await first.write(puts(250))).toEqual({ written: 250, removed: 0 });
   expect(batches()).toBe(3);
@@ -56,7 +56,7 @@ test("250 rows go in three transactions, one after the other, and the next worke
   expect(await tables.get(Fences, `p${partition}`, "fence")).toMatchObject({ owner: "next", sequence: 1, open: false });
 });
 
-test("what belongs together is in the last transaction, however many come before, and again where that was refused", async () => {
+test("operations for the last transaction are in the last one, however many precede, and again after a rejection", async () => {
   const together = ["u-own", "u-mark"].map((key) => put(Things, key, { text: "end" }));
   const one = fence("one");
   for (const [rows, transactions] of [
@@ -68,30 +68,30 @@ test("what belongs together is in the last transaction, however many come before
   ] as const) {
     const before = batches();
     const beforeEach = vi.fn(async () => {});
-    expect((await one.write(puts(rows), { together, beforeEach })).written).toBe(rows + 2);
+    expect((await one.write(puts(rows), { inLastTransaction: together, beforeEach })).written).toBe(rows + 2);
     expect([batches() - before, beforeEach.mock.calls.length]).toEqual([transactions, transactions]);
   }
   const key = thing(7);
-  await expect(one.write(puts(150), { together: [insert(Things, "u-mark", { text: "no" })] })).rejects.toThrow(
+  await expect(one.write(puts(150), { inLastTransaction: [insert(Things, "u-mark", { text: "no" })] })).rejects.toThrow(
     RowExists,
   );
-  await one.write([remove(Things, key)], { together: [put(Things, "u-mark", { text: "yes" })] });
+  await one.write([remove(Things, key)], { inLastTransaction: [put(Things, "u-mark", { text: "yes" })] });
   expect(await tables.get(Things, `p${partition}`, "u-mark")).toMatchObject({ text: "yes" });
   expect(await tables.get(Things, `p${partition}`, key)).toBe(undefined);
   expect(await tables.get(Fences, `p${partition}`, "fence")).toMatchObject({ open: false });
 });
 
-test("once it is taken, nothing of the one who held it is applied, removals neither", async () => {
+test("after another worker takes the fence, no write or removal of the previous owner is applied", async () => {
   const slow = fence("slow");
   await slow.write(puts(2));
   await fence("other").take();
   await expect(slow.write([remove(Things, thing(0))])).rejects.toThrow(RowChanged);
   await expect(slow.write(puts(3, "late"))).rejects.toThrow(RowChanged);
-  await expect(slow.move()).rejects.toThrow(RowChanged);
+  await expect(slow.advance()).rejects.toThrow(RowChanged);
   expect(await standing()).toEqual([`${thing(0)} x`, `${thing(1)} x`]);
 });
 
-test("taking is one request, whether a fence stands or not", async () => {
+test("taking a fence is one request, whether or not the row exists", async () => {
   const one = fence("one");
   await one.take();
   await fence("two").take();
@@ -102,7 +102,7 @@ test("taking is one request, whether a fence stands or not", async () => {
   await expect(one.write(puts(1))).rejects.toThrow(RowChanged);
 });
 
-test("a taking that was sent twice and arrives late is as another's: who held the fence is refused, and takes it again", async () => {
+test("a delayed duplicate of a take counts as another worker's: the owner's write is rejected, and the owner takes the fence again", async () => {
   const one = fence("one");
   await one.take();
   await one.write(puts(2));
@@ -122,7 +122,7 @@ test("a taking that was sent twice and arrives late is as another's: who held th
   expect(await standing()).toEqual([`${thing(0)} again`, `${thing(1)} again`]);
 });
 
-test("of two who know of no fence one is refused", async () => {
+test("of two workers that know of no fence, one is rejected", async () => {
   const two = [fence("one"), fence("two")];
   const written = await Promise.allSettled(two.map((one, at) => one.write(puts(1, String(at)))));
   expect(written.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
@@ -131,7 +131,7 @@ test("of two who know of no fence one is refused", async () => {
   );
 });
 
-test("it is open from its taking, or from the first of several transactions, until the last one", async () => {
+test("a fence is open from the take, or the first of several transactions, until the last one", async () => {
   const one = fence("one");
   await one.take();
   expect(await tables.get(Fences, `p${partition}`, "fence")).toMatchObject({ open: true });
@@ -143,7 +143,7 @@ test("it is open from its taking, or from the first of several transactions, unt
   expect(await tables.get(Fences, `p${partition}`, "fence")).toMatchObject({ open: false });
 });
 
-test("after a lost answer the fence alone is read to tell that a transaction was applied", async () => {
+test("after a lost answer, only the fence is read to verify that a transaction was applied", async () => {
   const one = fence("one");
   await one.write(puts(40));
   proxy.fail(["LostAnswer"], ({ path }) => path === "$batch");
@@ -156,7 +156,7 @@ test("after a lost answer the fence alone is read to tell that a transaction was
   expect(await standing()).toEqual(Array.from({ length: 20 }, (_, at) => `${thing(at + 20)} y`));
 });
 
-test("removing rows that are not there is done already, and what stands beside them goes", async () => {
+test("removing missing rows succeeds, and the other rows of the transaction are written", async () => {
   const one = fence("one");
   await one.write(puts(3));
   const operations = [5, 1, 6, 2, 7].map((at) => remove(Things, thing(at)));
@@ -164,7 +164,7 @@ test("removing rows that are not there is done already, and what stands beside t
   expect(await standing()).toEqual([`${thing(0)} x`, "u new"]);
 });
 
-test("a removal that names an ETag, and an insert, are refused like the whole", async () => {
+test("a removal with an ETag, and an insert, are rejected with the whole transaction", async () => {
   const one = fence("one");
   await one.write([insert(Things, thing(0), { text: "x" })]);
   await expect(one.write([insert(Things, thing(0), { text: "y" })])).rejects.toThrow(RowExists);

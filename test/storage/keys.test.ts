@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { keyEnd, keyProblem, keyText, keyTextOf } from "../../shared/platform/storage/keys.ts";
 
 describe("keyText", () => {
-  test("gives back any text, as a legal key without the separator", () => {
+  test("encodes any text reversibly as a legal key without the separator", () => {
     fc.assert(
       fc.property(fc.string({ unit: "binary", maxLength: 100 }), (text) => {
         const part = keyText(text);
@@ -14,12 +14,12 @@ describe("keyText", () => {
     );
   });
 
-  test("carries half a surrogate pair", () => {
+  test("encodes a lone surrogate", () => {
     expect(keyText("a\ud800b")).toBe("a!uD800b");
     expect(keyTextOf("a!uD800b")).toBe("a\ud800b");
   });
 
-  test("leaves names as they are, so that they keep their order", () => {
+  test("leaves plain names unchanged, so that they keep their order", () => {
     expect(keyText("db-password.v2_é")).toBe("db-password.v2_é");
     expect(keyText("a/b|c%d!e")).toBe("a!2Fb!7Cc!25d!21e");
   });
@@ -50,7 +50,7 @@ describe("keyEnd", () => {
   });
 });
 
-describe("a key the service refuses", () => {
+describe("a key that the service rejects", () => {
   test.each([
     "a/b",
     "a\\b",
@@ -65,7 +65,7 @@ describe("a key the service refuses", () => {
     "k".repeat(1025),
   ])("is found: %j", (key) => expect(keyProblem(key)).toBeDefined());
 
-  test.each(["", "a b", "a'b", "{a}", "é€😀", "k".repeat(1024)])("is not this one: %j", (key) =>
+  test.each(["", "a b", "a'b", "{a}", "é€😀", "k".repeat(1024)])("is not reported: %j", (key) =>
     expect(keyProblem(key)).toBeUndefined(),
   );
 });

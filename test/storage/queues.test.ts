@@ -17,7 +17,7 @@ const receive = async (queue: string) =>
   (await new QueueClient(azurite.connectionString(), queue).receiveMessages({ numberOfMessages: 32 }))
     .receivedMessageItems;
 
-test("a message is JSON in base64, in a queue that is made for it", async () => {
+test("a message is base64-encoded JSON, in a queue that is created for it", async () => {
   await queues.send("vault-scans", { vault: "kv-payments", note: "é€😀" });
   await queues.send("vault-scans", { vault: "kv-other" });
   const messages = (await receive("vault-scans")).map(({ messageText }) =>
@@ -33,14 +33,14 @@ test("a delayed message is hidden at first", async () => {
   expect(approximateMessagesCount).toBe(1);
 });
 
-test("a message holds 48 KiB and no more", async () => {
+test("a message has up to 48 KiB", async () => {
   await queues.send("large", "x".repeat(48 * 1024 - 2));
   expect(await receive("large")).toHaveLength(1);
   await expect(queues.send("large", "x".repeat(48 * 1024 - 1))).rejects.toThrow(RangeError);
   await expect(queues.send("large", "é".repeat(24 * 1024))).rejects.toThrow(RangeError);
 });
 
-test("a credential that could not be had is asked for again at the next message", async () => {
+test("a credential that could not be acquired is requested again for the next message", async () => {
   let asked = 0;
   const credential = async (): Promise<never> => {
     asked++;
@@ -54,7 +54,7 @@ test("a credential that could not be had is asked for again at the next message"
   }
 });
 
-test("a busy service is asked again after a pause that doubles", async () => {
+test("a busy service is retried after a pause that doubles", async () => {
   const pauses: number[] = [];
   const warn = (_: string, fields?: Record<string, unknown>) => void pauses.push(Number(fields?.pauseMs));
   const proxy = await startTableProxy(azurite.connectionString(), "Queue");
@@ -63,14 +63,14 @@ test("a busy service is asked again after a pause that doubles", async () => {
   await createQueues({ connectionString: proxy.connectionString }, { log }).send("busy", { n: 1 });
   await proxy.stop();
   expect(pauses).toHaveLength(2);
-  // From half of a pause to the whole of it, so that those who were refused together don't come back together.
+  // Between half of the pause and the whole pause, so that rejected callers don't retry at the same time.
   for (const [index, pause] of pauses.entries()) {
     expect(pause).toBeGreaterThanOrEqual(250 * 2 ** index);
     expect(pause).toBeLessThanOrEqual(500 * 2 ** index);
   }
 });
 
-test("what is no JSON value, or a delay the service refuses, is not sent", async () => {
+test("a message that is not JSON, or a delay that the service rejects, is not sent", async () => {
   await expect(queues.send("bad", undefined)).rejects.toThrow(TypeError);
   for (const delaySeconds of [-1, 1.5, 7 * 24 * 3600])
     await expect(queues.send("bad", {}, { delaySeconds })).rejects.toThrow(RangeError);

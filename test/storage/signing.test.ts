@@ -33,7 +33,7 @@ const keysOf = (keys: Record<string, Uint8Array>, current: string): RowKeys => (
 let azurite: TestStorage;
 let proxy: TableProxy;
 let tables: Tables;
-/** Writes the table as whoever has the account's key can. */
+/** Writes to the table like anyone with the account key. */
 let stranger: TableClient;
 const ring = { one: randomBytes(32), two: randomBytes(32) };
 let partition = 0;
@@ -62,7 +62,7 @@ const value = {
   bytes: new Uint8Array([0, 1, 255]),
   places: ["kv-one/db"],
 };
-/** A row as it is stored, without what the service adds. */
+/** The stored row without the service's own columns. */
 async function stored(rowKey: string) {
   const { etag: _e, timestamp: _t, ...row } = await stranger.getEntity<Record<string, unknown>>(p, rowKey);
   const columns = Object.entries(row).filter(([name]) => !name.includes("odata."));
@@ -70,7 +70,7 @@ async function stored(rowKey: string) {
 }
 const refused = async (rowKey: string, reader = tables) => {
   await expect(reader.get(Signed, p, rowKey)).rejects.toThrow(StorageCorrupt);
-  await expect(reader.aged(Signed, p, rowKey)).rejects.toThrow(StorageCorrupt);
+  await expect(reader.getWithAge(Signed, p, rowKey)).rejects.toThrow(StorageCorrupt);
   const corrupt: string[] = [];
   for await (const rows of reader.pages(Signed, { partitionKey: p, onCorrupt: (row) => corrupt.push(row.rowKey) }))
     corrupt.push(...rows.map((row) => `good ${row.rowKey}`));
@@ -78,11 +78,11 @@ const refused = async (rowKey: string, reader = tables) => {
 };
 
 describe("a signed row", () => {
-  test("is read as it was written, one by one, in transactions and in pages", async () => {
+  test("is read unchanged, singly, in transactions and in pages", async () => {
     await tables.insert(Signed, p, "a", value);
     await tables.transaction("Signed", p, [insert(Signed, "b", value), put(Signed, "c", { name: "short" })]);
     expect(await tables.get(Signed, p, "a")).toMatchObject({ ...value, bytes: Buffer.from(value.bytes) });
-    expect((await tables.aged(Signed, p, "c"))?.row).toMatchObject({ name: "short" });
+    expect((await tables.getWithAge(Signed, p, "c"))?.row).toMatchObject({ name: "short" });
     const names: string[] = [];
     for await (const rows of tables.pages(Signed, { partitionKey: p })) names.push(...rows.map((row) => row.rowKey));
     expect(names).toEqual(["a", "b", "c"]);
@@ -91,15 +91,18 @@ describe("a signed row", () => {
     expect(await tables.remove(Signed, p, "a")).toBe(true);
   });
 
-  test.each(["LostAnswer", "ServerBusyApplied"] as const)("is known again after %s, as any other", async (fault) => {
-    await tables.insert(Signed, p, "before", value);
-    proxy.fail([fault], ({ method }) => method !== "GET");
-    await tables.insert(Signed, p, "a", value);
-    expect(proxy.heal()).toBe(0);
-    proxy.fail([fault], ({ path }) => path === "$batch");
-    await tables.transaction("Signed", p, [insert(Signed, "b", value)]);
-    expect(proxy.heal()).toBe(0);
-  });
+  test.each(["LostAnswer", "ServerBusyApplied"] as const)(
+    "is recognized after %s like any other row",
+    async (fault) => {
+      await tables.insert(Signed, p, "before", value);
+      proxy.fail([fault], ({ method }) => method !== "GET");
+      await tables.insert(Signed, p, "a", value);
+      expect(proxy.heal()).toBe(0);
+      proxy.fail([fault], ({ path }) => path === "$batch");
+      await tables.transaction("Signed", p, [insert(Signed, "b", value)]);
+      expect(proxy.heal()).toBe(0);
+    },
+  );
 
   test.each<[what: string, change: Record<string, unknown>]>([
     ["a member changed", { name: "another" }],
@@ -114,19 +117,19 @@ describe("a signed row", () => {
     ["half a signature", { _signature: "one." }],
     ["a short one", { _signature: "one.AAAA" }],
     ["one by nobody's key", { _signature: "nobody.AAAA" }],
-  ])("does not hold with %s", async (_what, change) => {
+  ])("is rejected with %s", async (_what, change) => {
     await tables.insert(Signed, p, "a", value);
     await stranger.updateEntity({ ...(await stored("a")), ...change }, "Replace");
     await refused("a");
   });
 
-  test("holds when it is written again as it is, whoever does", async () => {
+  test("is accepted when it is written again unchanged, by any writer", async () => {
     await tables.insert(Signed, p, "a", value);
     await stranger.updateEntity(await stored("a"), "Replace");
     expect(await tables.get(Signed, p, "a")).toMatchObject({ count: 1.5, on: false, places: ["kv-one/db"] });
   });
 
-  test("does not hold in another's place, nor with the key of somebody else", async () => {
+  test("is rejected at another location, and with another key", async () => {
     await tables.insert(Signed, p, "a", value);
     await stranger.createEntity({ ...(await stored("a")), rowKey: "moved" });
     await refused("moved");
@@ -140,7 +143,7 @@ describe("a signed row", () => {
     await refused("other");
   });
 
-  test("holds when another key has come to sign, and not when its own was taken away", async () => {
+  test("is accepted after a new signing key was added, and rejected after its own key was removed", async () => {
     await tables.insert(Signed, p, "a", value);
     const later = createTables({ connectionString: azurite.connectionString() }, { keys: keysOf(ring, "two") });
     expect(await later.get(Signed, p, "a")).toMatchObject({ count: 1.5 });
@@ -150,7 +153,7 @@ describe("a signed row", () => {
     );
   });
 
-  test("can't be merged, written in bulk or read in part, nor used without keys", async () => {
+  test("can't be merged, written in bulk or read in part, or used without keys", async () => {
     await tables.insert(Signed, p, "a", value);
     await expect(tables.transaction("Signed", p, [merge(Signed, "a", { count: 3 })])).rejects.toThrow(TypeError);
     await expect(tables.write("Signed", p, [put(Signed, "a", value)])).rejects.toThrow(TypeError);

@@ -60,7 +60,7 @@ const names = async (pages: AsyncGenerator<{ rowKey: string }[]>) => {
 const numbered = (count: number) => Array.from({ length: count }, (_, i) => `r${String(i).padStart(5, "0")}`);
 
 describe("a row", () => {
-  test("comes back as it was written", async () => {
+  test("is read as it was written", async () => {
     const value = fc.record(
       {
         name: fc.string({ unit: "binary" }).filter((text) => text.isWellFormed()),
@@ -88,14 +88,14 @@ describe("a row", () => {
     );
   });
 
-  test("keeps numbers as numbers, whole or not, beyond 32 bits", async () => {
+  test("stores numbers as numbers, whole or not, beyond 32 bits", async () => {
     for (const count of [1, 1.5, -1, 2 ** 31, 2 ** 40, Number.MAX_SAFE_INTEGER, 1e21, 5e-324]) {
       await tables.put(Thing, p, "r", { name: "n", count });
       expect((await tables.get(Thing, p, "r"))?.count).toBe(count);
     }
   });
 
-  test.each([31_998, 31_999, 32_000, 32_001, 64_000, 100_000])("holds a text of %i characters", async (length) => {
+  test.each([31_998, 31_999, 32_000, 32_001, 64_000, 100_000])("stores a text of %i characters", async (length) => {
     const name = `${"é".repeat(length - 2)}😀`;
     const list = ["x".repeat(length)];
     await tables.transaction("Things", p, [put(Thing, "r", { name, list })]);
@@ -105,13 +105,13 @@ describe("a row", () => {
     expect(read?.list?.[0] === list[0]).toBe(true);
   });
 
-  test.each([65_535, 65_536, 65_537, 200_000])("holds %i bytes", async (length) => {
+  test.each([65_535, 65_536, 65_537, 200_000])("stores %i bytes", async (length) => {
     const bytes = Uint8Array.from({ length }, (_, i) => i % 251);
     await tables.put(Thing, p, "r", { name: "n", bytes });
     expect(new Uint8Array((await tables.get(Thing, p, "r"))!.bytes!)).toEqual(bytes);
   });
 
-  test("does not keep the end of a longer text when a shorter one is merged over it", async () => {
+  test("drops the end of a longer text when a shorter text is merged over it", async () => {
     await tables.put(Thing, p, "r", { name: "a".repeat(100_000), count: 7 });
     for (const name of ["b".repeat(32_000), "c".repeat(64_000), "d"]) {
       await tables.transaction("Things", p, [merge(Thing, "r", { name })]);
@@ -128,7 +128,7 @@ describe("a row", () => {
     expect(copy).toEqual({ name: "a", partitionKey: p, rowKey: "copy", etag: copy?.etag });
   });
 
-  test("that does not fit its entity is not written, and the error has no value in it", async () => {
+  test("that does not match its entity is not written, and the error contains no value", async () => {
     const bad = { name: 17, tags: { a: "planted-value" }, count: "planted-value" } as unknown as ThingValue;
     const error = await tables.put(Thing, p, "r", bad).catch((e: unknown) => e);
     expect(error).toBeInstanceOf(RowInvalid);
@@ -137,14 +137,14 @@ describe("a row", () => {
     expect(proxy.requests).toEqual([]);
   });
 
-  test("that another program wrote is told from one that fits", async () => {
+  test("a row that another program wrote is distinguished from a valid row", async () => {
     const Other = entity("Things", z.object({ name: z.number() }));
     await tables.put(Other, p, "r", { name: 5 });
     await expect(tables.get(Thing, p, "r")).rejects.toThrow(StorageCorrupt);
     await expect(names(tables.pages(Thing, { partitionKey: p }))).rejects.toThrow(/Things.*name \(invalid_type\)/);
   });
 
-  test("beyond what Azure takes is refused before it is sent", async () => {
+  test("beyond Azure's limits is rejected before it is sent", async () => {
     const big = "x".repeat(530_000);
     await expect(tables.put(Thing, p, "r", { name: big })).rejects.toThrow(/1048576/);
     await expect(tables.put(Thing, p, "a/b", { name: "x" })).rejects.toThrow(RowInvalid);
@@ -155,7 +155,7 @@ describe("a row", () => {
     expect(proxy.requests).toEqual([]);
   });
 
-  test("of exactly one mebibyte by the documented count is taken", async () => {
+  test("of exactly one mebibyte by the documented formula is accepted", async () => {
     // 4 + keys + (8 + name + 4 + text) per piece; the rest of the budget is text.
     const pieces = 17;
     const frame = 4 + 2 * (p.length + 1) + pieces * (8 + 4) + 2 * (4 + (pieces - 1) * "name__1".length + 7);
@@ -170,16 +170,16 @@ describe("an entity", () => {
     expect(() => entity("Things", z.object({ [name]: z.string() }))).toThrow(TypeError);
   });
 
-  test("can't have a member that JSON does not give back", () => {
+  test("can't have a member that JSON does not restore", () => {
     expect(() => entity("Things", z.object({ at: z.date() }))).toThrow(/ISO 8601/);
   });
 
-  test("can't take whatever else stands in a row, such as its keys", () => {
+  test("can't have a loose schema, because rows also have keys", () => {
     for (const shape of [z.strictObject({ name: z.string() }), z.looseObject({ name: z.string() })])
       expect(() => entity("Things", shape)).toThrow(/beside their members/);
   });
 
-  test("can't live in a table that can't be named so", () => {
+  test("can't have an invalid table name", () => {
     expect(() => entity("no-hyphens", z.object({}))).toThrow(TypeError);
   });
 });
@@ -193,7 +193,7 @@ describe("concurrent writers", () => {
     for (const outcome of outcomes) if (outcome.status === "rejected") expect(outcome.reason).toBeInstanceOf(RowExists);
   });
 
-  test("a stale replace and a stale remove are RowChanged", async () => {
+  test("a stale replace and a stale remove throw RowChanged", async () => {
     const stale = await tables.insert(Thing, p, "r", { name: "a" });
     const fresh = await tables.replace(Thing, { ...stale, name: "b" });
     await expect(tables.replace(Thing, stale)).rejects.toThrow(RowChanged);
@@ -212,7 +212,7 @@ describe("concurrent writers", () => {
     expect((await tables.get(Thing, p, "r"))?.count).toBe(6);
   });
 
-  test("modify leaves a row alone when nothing is to change", async () => {
+  test("modify does not write if nothing changes", async () => {
     const row = await tables.insert(Thing, p, "r", { name: "a" });
     expect(await tables.modify(Thing, p, "r", () => undefined)).toEqual(row);
     expect(await tables.modify(Thing, p, "none", () => undefined)).toBeUndefined();
@@ -220,7 +220,7 @@ describe("concurrent writers", () => {
   });
 
   test.each(["a/b", "a\\b", "a#b", "a?b", "a%2Fb", "a\u0001", "x".repeat(2000)])(
-    "what can't be a key has no row, without storage being asked: %#",
+    "an illegal key has no row, without a request: %#",
     async (key) => {
       const before = proxy.requests.length;
       expect(await tables.get(Thing, p, key)).toBeUndefined();
@@ -228,7 +228,7 @@ describe("concurrent writers", () => {
     },
   );
 
-  test("modify gives up with RowChanged after ten tries", async () => {
+  test("modify throws RowChanged after ten attempts", async () => {
     await tables.insert(Thing, p, "r", { name: "a" });
     proxy.fail(Array(10).fill("UpdateConditionNotSatisfied"), ({ method }) => method === "PUT");
     let tries = 0;
@@ -257,7 +257,7 @@ describe("a transaction", () => {
     expect(await tables.get(Thing, p, "gone")).toBeUndefined();
   });
 
-  test("names the row and the operation that it failed on, and applies nothing", async () => {
+  test("names the failed row and operation, and applies nothing", async () => {
     const there = await tables.insert(Thing, p, "there", { name: "a" });
     const fresh = await tables.replace(Thing, there);
     const run = (operation: Parameters<Tables["transaction"]>[2][number]) =>
@@ -281,7 +281,7 @@ describe("a transaction", () => {
     expect(await tables.get(Thing, p, "there")).toEqual(fresh);
   });
 
-  test("beyond the limits is refused before it is sent", async () => {
+  test("beyond the limits is rejected before it is sent", async () => {
     const many = numbered(101).map((rowKey) => put(Thing, rowKey, { name: "x" }));
     await expect(tables.transaction("Things", p, many)).rejects.toThrow(/1 to 100/);
     await expect(tables.transaction("Things", p, [])).rejects.toThrow(/1 to 100/);
@@ -299,13 +299,13 @@ describe("a transaction", () => {
     expect(proxy.requests).toEqual([]);
   });
 
-  test("can't clear a member by merging", () => {
+  test("can't clear a member with a merge", () => {
     expect(() => merge(Thing, "r", { count: undefined })).toThrow(/can't clear count/);
   });
 });
 
 describe("write", () => {
-  test("fills transactions of a hundred and can be repeated", async () => {
+  test("fills transactions of a hundred operations and can be repeated", async () => {
     const rowKeys = numbered(250);
     const all = () => rowKeys.map((rowKey) => insert(Thing, rowKey, { name: rowKey }));
     await tables.write("Things", p, all());
@@ -325,7 +325,7 @@ describe("write", () => {
     for (const { bytes } of proxy.requests) expect(bytes).toBeLessThan(4 * 1024 * 1024);
   });
 
-  test("leaves room for what each transaction has beside", async () => {
+  test("leaves room for the reserved operations and bytes of each transaction", async () => {
     const rows = numbered(9).map((rowKey) => put(Thing, rowKey, { name: "x".repeat(450_000) }));
     const lead = [put(Thing, "lead", { name: "x".repeat(450_000) })];
     const sizes = async (beside: { operations?: number; bytes: number }, of = rows) =>
@@ -337,7 +337,7 @@ describe("write", () => {
     expect(await sizes({ operations: 2, bytes: 0 }, small)).toEqual([97, 3]);
   });
 
-  test("removes what is there and takes what is not for removed", async () => {
+  test("removes existing rows and ignores missing rows", async () => {
     const rowKeys = numbered(6);
     await tables.write(
       "Things",
@@ -364,7 +364,7 @@ describe("write", () => {
     expect(await tables.get(Thing, p, "b")).toBeUndefined();
   });
 
-  test("reads its operations only as far as transactions are under way, and asks before each", async () => {
+  test("reads operations only as far as running transactions need, and calls beforeEach before each", async () => {
     let taken = 0;
     function* many() {
       for (const rowKey of numbered(1000)) {
@@ -381,7 +381,7 @@ describe("write", () => {
     expect(taken).toBeLessThanOrEqual(301);
   });
 
-  test("ends with the first failure, after what is under way", async () => {
+  test("stops at the first failure, after the running transactions", async () => {
     const operations = [
       merge(Thing, "missing", { count: 1 }),
       ...numbered(500).map((rowKey) => put(Thing, rowKey, { name: "x" })),
@@ -430,7 +430,7 @@ describe("pages", () => {
     expect(await names(tables.pages(Thing, { partitionKey: quoted, from: "o'b", before: "o'c" }))).toEqual([["o'b"]]);
   });
 
-  test("that the service answers short or empty lose no row, and none is yielded empty", async () => {
+  test("that the service returns short or empty lose no row, and no empty page is returned", async () => {
     const rowKeys = numbered(25);
     await tables.write(
       "Things",
@@ -446,7 +446,7 @@ describe("pages", () => {
     expect(proxy.requests).toHaveLength(2);
   });
 
-  test("read ahead of nobody: the first page costs one request", async () => {
+  test("pages are not read ahead: the first page costs one request", async () => {
     await tables.write(
       "Things",
       p,
@@ -460,7 +460,7 @@ describe("pages", () => {
     expect(proxy.requests).toHaveLength(1);
   });
 
-  test("of selected members carry only those, whole", async () => {
+  test("of selected members contain only those members, complete", async () => {
     const tags = { long: "x".repeat(70_000) };
     await tables.put(Thing, p, "a", { name: "short", count: 1, tags: { a: "b" } });
     await tables.put(Thing, p, "b", { name: "long", count: 2, tags });
@@ -475,7 +475,7 @@ describe("pages", () => {
       expect(page.map((row) => row.tags)).toEqual([{ a: "b" }, tags]);
   });
 
-  test("are of one moment, though rows that are too long for a page are read by themselves", async () => {
+  test("are consistent, although rows with long members are read separately", async () => {
     const others = createTables({ connectionString: azurite.connectionString() });
     const tags = (of: string) => ({ long: of.repeat(70_000) });
     const pages = (change: () => Promise<unknown>) => {
@@ -505,7 +505,7 @@ describe("pages", () => {
     expect(await read(removed)).toEqual([[3, undefined]]);
   });
 
-  test("hold 1 to 1000 rows", async () => {
+  test("have 1 to 1000 rows", async () => {
     for (const pageSize of [0, 1001, 1.5])
       await expect(names(tables.pages(Thing, { partitionKey: p, pageSize }))).rejects.toThrow(RangeError);
   });
@@ -514,7 +514,7 @@ describe("pages", () => {
 describe("a table", () => {
   const New = entity("Newcomers", z.object({ name: z.string() }));
 
-  test("that does not exist reads as empty, is created by the first write only, and never asked about again", async () => {
+  test("that does not exist reads as empty, is created by the first write only, and is never checked again", async () => {
     expect(await tables.get(New, p, "r")).toBeUndefined();
     expect(await names(tables.pages(New, { partitionKey: p }))).toEqual([]);
     expect(await tables.remove(New, p, "r")).toBe(false);
@@ -527,7 +527,7 @@ describe("a table", () => {
     expect(proxy.requests.map(({ path }) => path)).toEqual(["Newcomers"]);
   });
 
-  test("that several create at once still has one winner per row", async () => {
+  test("that several processes create at once still has one winner per row", async () => {
     const Fresh = entity("Races", z.object({ name: z.string() }));
     const outcomes = await Promise.allSettled(
       Array.from({ length: 5 }, () => tables.transaction("Races", p, [insert(Fresh, "r", { name: "the same" })])),
@@ -535,7 +535,7 @@ describe("a table", () => {
     expect(outcomes.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
   });
 
-  test("that is being deleted is waited for", async () => {
+  test("that is being deleted is retried", async () => {
     proxy.fail(["TableBeingDeleted"]);
     await tables.put(Thing, p, "r", { name: "a" });
     expect(proxy.requests.map(({ status }) => status)).toEqual([409, 204]);
@@ -543,14 +543,14 @@ describe("a table", () => {
 });
 
 describe("a busy service", () => {
-  test("is asked again after a pause that doubles", async () => {
+  test("is retried after a pause that doubles", async () => {
     const pauses: number[] = [];
     const warn = (_: string, fields?: Record<string, unknown>) => void pauses.push(Number(fields?.pauseMs));
     const log = { debug() {}, info() {}, warn, error() {} };
     proxy.fail(["ServerBusyInside", "ServerBusyInside"]);
     const observed = createTables({ connectionString: proxy.connectionString }, { log });
     await observed.transaction("Things", p, [insert(Thing, "r", { name: "a" })]);
-    // From half of a pause to the whole of it, so that those who were refused together don't come back together.
+    // Between half of the pause and the whole pause, so that rejected callers don't retry at the same time.
     for (const [index, pause] of pauses.entries()) {
       expect(pause).toBeGreaterThanOrEqual(250 * 2 ** index);
       expect(pause).toBeLessThanOrEqual(500 * 2 ** index);
@@ -558,14 +558,14 @@ describe("a busy service", () => {
     expect(pauses).toHaveLength(2);
   });
 
-  test("is asked again", async () => {
+  test("is retried", async () => {
     proxy.fail(["ServerBusy"]);
     await tables.put(Thing, p, "r", { name: "a" });
     expect(proxy.requests.map(({ status }) => status)).toEqual([503, 204]);
   });
 
   test.each<Fault>(["ServerBusyInside", "OperationTimedOutInside", "ThrottledInside"])(
-    "is asked again when it says so inside a transaction's answer: %s",
+    "is retried if a transaction's answer says so: %s",
     async (fault) => {
       proxy.fail([fault]);
       await tables.transaction("Things", p, [insert(Thing, "r", { name: "a" })]);
@@ -574,7 +574,7 @@ describe("a busy service", () => {
     },
   );
 
-  test("is not asked again when what it says inside is a refusal", async () => {
+  test("is not retried if the answer contains a rejection", async () => {
     proxy.fail(["InvalidInputInside"]);
     const refused = tables.transaction("Things", p, [insert(Thing, "r", { name: "a" })]);
     await expect(refused).rejects.toMatchObject({ code: "InvalidInput", statusCode: 400 });
@@ -582,8 +582,8 @@ describe("a busy service", () => {
   });
 });
 
-describe("an answer that was lost", () => {
-  test("is not taken for another writer's insert", async () => {
+describe("a lost answer", () => {
+  test("does not look like another writer's insert", async () => {
     proxy.fail(["LostAnswer"]);
     const row = await tables.insert(Thing, p, "r", { name: "mine", tags: { a: "b" } });
     expect(await tables.get(Thing, p, "r")).toEqual(row);
@@ -598,7 +598,7 @@ describe("an answer that was lost", () => {
     expect(await tables.get(Thing, p, "r")).toEqual(row);
   });
 
-  test("leaves a transaction done, with its ETags", async () => {
+  test("leaves a transaction applied, and returns its ETags", async () => {
     const mark = await tables.insert(Thing, p, "mark", { name: "open", count: 1 });
     await tables.insert(Thing, p, "gone", { name: "x" });
     proxy.fail(["LostAnswer"]);
@@ -611,14 +611,14 @@ describe("an answer that was lost", () => {
     expect((await tables.get(Thing, p, "entry"))?.etag).toBe(etags.get("entry"));
   });
 
-  test("does not hide that another writer holds the row", async () => {
+  test("does not hide another writer's row", async () => {
     await tables.insert(Thing, p, "r", { name: "theirs" });
     proxy.fail(["LostAnswer"]);
     await expect(tables.insert(Thing, p, "r", { name: "mine" })).rejects.toThrow(RowExists);
   });
 });
 
-test("partitions are told once each, in their order, from the one behind a given one on", async () => {
+test("partitions are listed once each, in order, after a given partition", async () => {
   const Placed = entity("Placed", z.object({ name: z.string() }));
   for (const [partition, row] of [
     ["a", "1"],
@@ -631,7 +631,7 @@ test("partitions are told once each, in their order, from the one behind a given
     const found: string[] = [];
     for await (const one of tables.partitions("Placed", after)) {
       found.push(one);
-      // One that came again would come for ever.
+      // A repeated partition would never end.
       if (found.length > 3) break;
     }
     return found;

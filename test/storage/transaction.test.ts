@@ -5,10 +5,10 @@ import { entity } from "../../shared/platform/storage/entity.ts";
 import { MAX_ENTITY_BYTES } from "../../shared/platform/storage/limits.ts";
 import { insert, type Operation, put, remove, replace } from "../../shared/platform/storage/operations.ts";
 import { transactionBody, transactionParts } from "../../shared/platform/storage/transaction.ts";
-import { SEED } from "../support/cases.ts";
+import { SEED } from "../support/sampling.ts";
 
 const Thing = entity("Things", z.object({ name: z.string() }));
-/** Of so many characters the text in ASCII, six bytes each, is longer than an entity may be, and is sent as it is. */
+/** With this number of characters, the text in ASCII (six bytes each) exceeds the size of an entity, and is sent in UTF-8. */
 const OUTGROWN = "ä".repeat(Math.ceil(MAX_ENTITY_BYTES / 6));
 
 const text = fc.oneof(
@@ -27,7 +27,7 @@ const operation: fc.Arbitrary<Operation> = fc
     ][kind]!(),
   );
 
-test("a transaction's body is the text of its parts from end to end, whatever they hold", () => {
+test("a transaction's body contains all of its parts completely", () => {
   const partOf = transactionParts({
     table: "Things",
     partitionKey: "ä'b",

@@ -2,20 +2,24 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { type BrowserContext, chromium } from "playwright-core";
-import { chromiumPath } from "./tools.ts";
+import { resolveBrowser } from "./chromium.ts";
 
-/** A browser with a profile of its own, which goes with it. @throws {Error} when there is no browser. */
+/**
+ * Opens a browser with a new profile, which is deleted when the browser closes.
+ *
+ * @throws {Error} Where there is no browser.
+ */
 export async function openBrowser(): Promise<BrowserContext> {
-  const executablePath = chromiumPath();
-  if (!executablePath) throw new Error("Chromium was not found; set CHROMIUM_PATH or install it.");
+  const { executablePath, environment } = await resolveBrowser();
   const profile = mkdtempSync(path.join(tmpdir(), "browser-"));
   const context = await chromium.launchPersistentContext(profile, {
     executablePath,
-    // Nobody tries again what fails before the first test.
+    env: environment as Record<string, string>,
+    // A failure before the first test is not retried.
     timeout: 300_000,
-    // What moves is waited for before it is pressed.
+    // Playwright waits until an element no longer moves before it clicks.
     reducedMotion: "reduce",
-    // The browser's own errands would leave the machine.
+    // These options disable the browser's own requests to the internet.
     args: [
       "--no-sandbox",
       "--disable-gpu",
@@ -26,7 +30,7 @@ export async function openBrowser(): Promise<BrowserContext> {
       "--disable-sync",
     ],
   });
-  // Its processes may still write for a moment.
+  // The browser's processes may still write for a moment.
   context.once("close", () => rmSync(profile, { recursive: true, force: true, maxRetries: 20 }));
   return context;
 }

@@ -29,7 +29,7 @@ export class Conformance {
     this.ajv.addSchema({ $id: "openapi.json", components: document.components });
   }
 
-  /** @throws when the path is described and the answer is not as described. */
+  /** @throws {Error} If the path is in the document and the response does not match the document. */
   check(method: string, path: string, status: number, contentType: string | null, text: string): void {
     const operation = this.operation(method, path);
     if (!operation) return;
@@ -64,7 +64,7 @@ export class Conformance {
     return validate;
   }
 
-  /** No two paths of one method overlap, so the first that fits is the one. */
+  /** Paths of one method don't overlap, so the first match is the only one. */
   private operation(method: string, path: string): Operation | undefined {
     const parts = path.replace(/\/$/, "").split("/");
     const fits = (template: string) => {

@@ -3,15 +3,16 @@ import { TableClient } from "@azure/data-tables";
 import type { Service } from "./service.ts";
 
 /**
- * Runs a scan that nobody asks about until it is over (its row is read past the proxy that counts), so that every counted
- * request is the scan's own, with those of the call that started it.
- * @returns its status, the calls to the cloud by operation with their `total`, and the requests to the tables.
+ * Runs a scan and counts its requests. The status is read around the counting proxy, so that only requests of the scan and of
+ * the call that started it are counted.
+ *
+ * @returns The scan's status, the calls to the cloud by operation with their `total`, and the requests to the tables.
  */
 export async function countedScan(service: Service, request: object, timeoutMs = 300_000) {
   const client = TableClient.fromConnectionString(service.azurite.connectionString(), "Scans", {
     allowInsecureConnection: true,
   });
-  await service.admin("GET", "/auth/me"); // signs in, once
+  await service.admin("GET", "/auth/me"); // Signs in once, before counting starts.
   service.cloud.control.resetCounts();
   service.forgetTables();
   const started = await service.admin("POST", "/api/assets/discovery/scan", request);

@@ -1,4 +1,4 @@
-/** Sends generated requests to a service of its own. See HELP. */
+/** Sends generated requests to a new service. See HELP. */
 import { commandLine, usedWrong } from "../../infra/build/command-line.ts";
 
 const HELP = `npm run fuzz -- [--count N] [--seed N]
@@ -22,7 +22,7 @@ const [{ knownValues, sendGenerated }, { default: buildTestApp }, { licence }, {
   import("./licence.ts"),
   import("./service.ts"),
 ]);
-await buildTestApp();
+const cleanUp = await buildTestApp();
 const service = await Service.start({ env: { LICENSE_KEY: await licence() } });
 try {
   console.log(`${count} requests with the seed ${seed}`);
@@ -36,4 +36,5 @@ try {
   process.exitCode = 1;
 } finally {
   await service.stop();
+  await cleanUp();
 }

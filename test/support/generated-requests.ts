@@ -1,6 +1,6 @@
 /**
- * Requests made from the service's own description: good ones, nearly good ones and hostile ones. The same seed gives the
- * same requests. Whatever they are, the service answers as it describes itself, and never with 500.
+ * Requests generated from the OpenAPI document: valid, nearly valid and hostile ones. The same seed generates the same
+ * requests. The service must answer all of them as documented, and never with 500.
  */
 import fc from "fast-check";
 import { Conformance } from "./conformance.ts";
@@ -42,21 +42,21 @@ export interface Description {
 export interface GeneratedRequest {
   operation: string;
   method: string;
-  /** With its query, escaped. */
+  /** Includes the query. Escaped. */
   path: string;
   headers: Record<string, string>;
   body?: string;
-  /** Whose token it carries. */
+  /** The role whose token the request sends. */
   as: "administrator" | "nobody" | "stranger";
 }
 
-/** Values that exist, by the name of the path parameter that takes them. */
+/** Existing values by the name of the path parameter. */
 export type Known = Record<string, readonly string[]>;
 
-/** What a good request of these would start goes on for seconds: few of theirs are good. */
+/** Valid requests to these operations start work that takes seconds, so few of them are valid. */
 const LONG = new Set(["startScan"]);
 
-/** No NUL in a path: the platform's web server answers that by itself. */
+/** Without NUL, which the platform's web server rejects in paths. */
 const HOSTILE_TEXTS = [
   "",
   " ",
@@ -93,7 +93,7 @@ const HOSTILE_TEXTS = [
 
 const hostileText = fc.oneof(fc.constantFrom(...HOSTILE_TEXTS), fc.string({ unit: "grapheme", maxLength: 60 }));
 
-/** Half of a surrogate pair and a NUL can stand in JSON, not in a path. */
+/** Half of a surrogate pair and NUL are possible in JSON, but not in a path. */
 const hostileMember = fc.oneof(hostileText, fc.constantFrom("\uD800", "a\u0000b", "\uDFFF\uD83D"));
 
 const hostileNumber = fc.constantFrom(
@@ -117,7 +117,7 @@ const hostileValue: fc.Arbitrary<unknown> = fc.oneof(
   fc.jsonValue({ maxDepth: 3 }),
 );
 
-/** Values that the schema describes, as far as a schema can. */
+/** Returns values that match the schema. */
 function described(schema: Schema, document: Description): fc.Arbitrary<unknown> {
   const again = (inner: Schema) => described(inner, document);
   if (schema.$ref) return again(document.components.schemas[schema.$ref.split("/").at(-1)!]!);
@@ -162,7 +162,7 @@ function text({ format, pattern, minLength = 0, maxLength = 60 }: Schema): fc.Ar
   return fc.string({ minLength, maxLength: Math.min(maxLength, minLength + 60) });
 }
 
-/** Both ends and what lies beside them, besides some in between. */
+/** The limits, values next to them, and some in between. */
 function wholeNumber({ minimum = -1000, maximum = 1000 }: Schema): fc.Arbitrary<number> {
   const ends = [minimum, minimum + 1, maximum - 1, maximum].filter((value) => value >= minimum && value <= maximum);
   return fc.oneof(fc.constantFrom(...ends), fc.integer({ min: minimum, max: maximum }));
@@ -173,7 +173,7 @@ function members({ properties = {}, required = [] }: Schema, document: Descripti
   return fc.record(Object.fromEntries(values), { requiredKeys: required.filter((name) => name in properties) });
 }
 
-/** What was good, but for one thing: a member too many, one missing, one of another kind, or one's other spelling too. */
+/** Changes one thing of a valid value: adds, removes or retypes a member, or adds its other spelling. */
 function spoiled(good: fc.Arbitrary<unknown>): fc.Arbitrary<unknown> {
   return fc
     .tuple(good, fc.nat(), fc.constantFrom("more", "less", "other", "twice"), hostileMember, hostileValue)
@@ -262,7 +262,7 @@ function queries(operation: Operation, document: Description): fc.Arbitrary<stri
     .map((list) => list.map(([name, value]) => `${escaped(name)}=${escaped(value)}`).join("&"));
 }
 
-/** ASCII only: beyond latin1 the platform itself fails before the service is asked. */
+/** ASCII only: the platform fails on characters beyond Latin-1 before it calls the service. */
 const oddHeaders: fc.Arbitrary<Record<string, string>> = fc.oneof(
   { weight: 6, arbitrary: fc.constant({}) },
   {
@@ -327,7 +327,7 @@ function requests(
     });
 }
 
-/** The requests of a seed. */
+/** Returns the requests of a seed. */
 export function generatedRequests(
   document: Description,
   options: { seed: number; count: number; known: Known },
@@ -338,14 +338,14 @@ export function generatedRequests(
   return fc.sample(fc.oneof(...all), { seed: options.seed, numRuns: options.count });
 }
 
-/** Requests under way at once. */
+/** Number of concurrent requests. */
 const PARALLEL = 8;
 
 /**
- * Sends them to the service and holds each answer against the description.
+ * Sends the requests and compares each response with the OpenAPI document.
  *
- * @returns How often each status was answered, and which operations succeeded at least once.
- * @throws naming the seed and the whole request, at the first 500 or answer that is not as described.
+ * @returns The number of responses by status, and the operations that succeeded at least once.
+ * @throws {Error} With the seed and the whole request, at the first 500 or undocumented response.
  */
 export async function sendGenerated(
   service: Service,
@@ -397,21 +397,21 @@ export async function sendGenerated(
 const shortened = (_name: string, value: unknown): unknown =>
   typeof value === "string" && value.length > 300 ? `${value.slice(0, 300)}… (${value.length})` : value;
 
-/** What the service's log says of the request. */
+/** Returns the log lines of the request. */
 async function logged(service: Service, headers: Headers): Promise<string> {
   const id = headers.get("x-request-id");
   if (id === null) return "It never reached the service: the host itself failed.";
   return await service.hosts[0]!.line((line) => line.includes(id));
 }
 
-/** A token of its own each time, since a request may sign it out. */
+/** Returns a new token each time, because a request can end its session. */
 async function authorization(service: Service, as: GeneratedRequest["as"]): Promise<Record<string, string>> {
   if (as === "nobody") return {};
   const token = as === "administrator" ? await makeToken(service, "admin") : "made.up.token";
   return { Authorization: `Bearer ${token}` };
 }
 
-/** What the generated requests can name, after a scan of the service's small company. The administrator is left alone. */
+/** Returns values for path parameters, after a scan of the service's small company. The administrator is not included. */
 export async function knownValues(service: Service): Promise<Known> {
   await createUsers(service, [{ username: "spare", password: "a spare user's password", role: "user" }]);
   const { scanId } = await service.scan({ mode: "full" });

@@ -5,14 +5,19 @@ import path from "node:path";
 import { build } from "esbuild";
 import { makeKeys } from "simulated-cloud/cloud.ts";
 import { buildLocalApp, REQUIRE_BANNER } from "../../infra/build/build.ts";
+import { openTemporaryFolder } from "./temporary-folder.ts";
 import { CLOUD_KEYS, HOST, TEST_APP } from "./test-app.ts";
 import { skippedTools } from "./tools.ts";
 
 /**
- * Builds the app once for all tests, with a licence key of their own built in, as a deployment package; and the host that
- * runs it.
+ * Prepares a test run: builds the app as a deployment package with the public license key of the tests, bundles the functions
+ * host, and opens the run's temporary folder.
+ *
+ * @returns A function that prints the missing programs and deletes everything that the run created. With `CI` set, the function
+ * throws an error if the run left anything in the system's temporary folder.
  */
 export default async function setup(): Promise<() => Promise<void>> {
+  const closeTemporaryFolder = openTemporaryFolder();
   const { privateKey, publicKey } = generateKeyPairSync("ed25519");
   const key = { kid: "test", x: publicKey.export({ format: "jwk" }).x! };
   const built = await buildLocalApp(TEST_APP, [key]);
@@ -33,5 +38,11 @@ export default async function setup(): Promise<() => Promise<void>> {
   return async () => {
     for (const line of skippedTools()) console.warn(line);
     await rm(TEST_APP, { recursive: true, force: true });
+    const left = closeTemporaryFolder();
+    if (left.length === 0) return;
+    const message = `New in the temporary folder since the start of the run: ${left.join(", ")}`;
+    // On a developer's machine, other programs use the folder too.
+    if (process.env.CI) throw new Error(message);
+    console.warn(message);
   };
 }

@@ -2,11 +2,11 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { channel, subscribe } from "node:diagnostics_channel";
 
 /**
- * Preload (`node --import`) of a functions host: each HTTP request that an invocation sends, by Node's client or by undici, says in a header whose it is: the
- * test's call where the invocation answers one (its own header of this name), else the function's name. What a process does at
- * the same time, such as its timers, can so be told from what a test counts.
+ * Preload (`node --import`) of a functions host. Each HTTP request of an invocation, by Node's client or by undici, gets a
+ * header that names its cause: the test's call if the invocation answers one (its own header of this name), otherwise the
+ * function. Tests can then exclude requests of timers and other concurrent work.
  *
- * Plain JavaScript, so that it loads on every Node without type stripping.
+ * Plain JavaScript, so that the file loads on every Node without type stripping.
  */
 const HEADER = "x-test-by";
 

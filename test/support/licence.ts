@@ -4,10 +4,10 @@ import { CompactSign, importPKCS8 } from "jose";
 import { DAY_SECONDS } from "../../shared/platform/time.ts";
 import { TEST_APP } from "./test-app.ts";
 
-/** The key pair that the test app was built with: its licences are good ones there. */
+/** The key pair of the test app. Licenses that this key signs are valid there. */
 export const licenceKey = (): string => readFileSync(path.join(TEST_APP, "license-key.pem"), "utf8");
 
-/** What a PRO licence says that ends in so many days. */
+/** Returns the claims of a PRO license that expires in this number of days. */
 export const proClaims = (daysLeft: number, more: object = {}) => ({
   tier: "pro",
   customer: "Acme",

@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import path from "node:path";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
-/** Files that take 25 seconds and more beside others, the longest first. */
+/** Files that take 25 seconds or more, the longest first. */
 const LONG = [
   "page/page.test.ts",
   "outcomes/outcomes.test.ts",
@@ -22,7 +22,7 @@ const LONG = [
   "alerts/receivers.test.ts",
 ].map((file) => path.resolve(import.meta.dirname, "..", file));
 
-/** Begins with the longest files, so that none of them still runs once all others are done. Vitest itself goes by their size. */
+/** Starts the longest files first, so that none of them runs alone at the end. By default, Vitest sorts by file size. */
 export class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     for (const file of LONG)

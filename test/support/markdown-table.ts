@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import path from "node:path";
 
-/** The rows of the first table under a heading of a page, by the names of its columns; backquotes are left out. */
+/** Returns the rows of the first table under a heading, by column name and without backquotes. */
 export function tableUnder(page: string, heading: string): Record<string, string>[] {
   const lines = readFileSync(path.join(import.meta.dirname, "../..", page), "utf8").split("\n");
   const start = lines.findIndex((line, at) => at > lines.indexOf(heading) && line.startsWith("|"));

@@ -1,6 +1,6 @@
 import type { Company, CompanyVault } from "simulated-cloud/company/company.ts";
 
-/** The company that budgets are counted on: 36 vaults of 140 assets, in three subscriptions. */
+/** The company of the request budgets: 36 vaults with 140 assets each, in three subscriptions. */
 export const VAULTS = 36;
 const SECRETS = 90;
 const KEYS = 20;
@@ -13,7 +13,7 @@ const vault = (index: number): CompanyVault => ({
   generate: { secrets: SECRETS, keys: KEYS, certificates: CERTIFICATES },
 });
 
-/** Of so many vaults, a multiple of three. */
+/** @param vaults - A multiple of three. */
 export const measuredCompany = (vaults: number): Company => ({
   subscriptions: Array.from({ length: SUBSCRIPTIONS }, (_, index) => ({
     name: `Subscription ${index}`,
@@ -23,18 +23,18 @@ export const measuredCompany = (vaults: number): Company => ({
 
 export const MEASURED_COMPANY = measuredCompany(VAULTS);
 
-/** Key Vault lists 25 items a page; a certificate also shows as a managed secret and a managed key. */
+/** Key Vault lists 25 items per page. A certificate is also listed as a managed secret and a managed key. */
 const pages = (items: number): number => Math.max(1, Math.ceil(items / 25));
 
-/** The least calls a scan can do with: see "Shows when" of the budgets in the README. */
+/** The lowest possible number of calls of a scan. */
 export function leastCalls(vaults = VAULTS): { lists: number; full: number } {
   const perVault = pages(SECRETS + CERTIFICATES) + pages(KEYS + CERTIFICATES) + pages(CERTIFICATES);
-  const subscriptions = 1 + SUBSCRIPTIONS; // the subscriptions, and one page of vaults in each
+  const subscriptions = 1 + SUBSCRIPTIONS; // One list of subscriptions, and one page of vaults for each.
   const details = 2 * KEYS + CERTIFICATES + 1;
   return { lists: vaults * perVault + subscriptions, full: vaults * (perVault + details) + subscriptions };
 }
 
-/** Calls in a row that no parallel reading of one vault can avoid: its longest list, and eight details at once after it. */
+/** Sequential calls that parallel reading of one vault can't avoid: the longest list, and then details, eight at a time. */
 export const leastListing = (): number => Math.max(pages(SECRETS + CERTIFICATES), pages(KEYS + CERTIFICATES));
 export const leastChain = (): number =>
   Math.max(pages(SECRETS + CERTIFICATES), pages(CERTIFICATES) + Math.ceil(CERTIFICATES / 8));

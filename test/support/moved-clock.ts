@@ -4,14 +4,14 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath, pathToFileURL } from "node:url";
 
-/** The preload reads the file again after 100 ms. */
+/** Milliseconds until the preload has read the file again. */
 const NOTICED_MS = 120;
 
-/** Another process's clock, ahead of this one's by what was added. */
+/** The clock of another process, which is ahead of this process's clock by the added time. */
 export interface MovedClock {
-  /** For the process that is to have it. */
+  /** Environment variables for the process. */
   readonly environment: { NODE_OPTIONS: string; MOVED_CLOCK_FILE: string };
-  /** Returns once the process has noticed. */
+  /** Resolves when the process has noticed the new time. */
   add(milliseconds: number): Promise<void>;
   remove(): void;
 }

@@ -1,10 +1,10 @@
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { movedClock } from "./moved-clock.ts";
 
-/** Storage whose time a test moves instead of waiting: its `Date`, its rows' Timestamps and its messages' visibility. */
+/** Storage with a clock that a test moves: the `Date` header, the Timestamps of rows, and the visibility of messages. */
 export interface MovedStorage {
   azurite: Azurite;
-  /** Moves its time ahead, in milliseconds. */
+  /** Moves the clock ahead by milliseconds. */
   move(by: number): Promise<void>;
   stop(): Promise<void>;
 }

@@ -1,6 +1,6 @@
 import { decodePDFRawStream, PDFDocument, PDFRawStream } from "pdf-lib";
 
-/** Text of a PDF that is set in Helvetica, by its content streams; a line for each piece that was set. */
+/** Returns the text of a PDF that uses Helvetica, from its content streams. Each drawn text is one line. */
 export async function pdfText(data: Uint8Array): Promise<string> {
   const document = await PDFDocument.load(data);
   const texts: string[] = [];

@@ -8,10 +8,10 @@ const root = path.resolve(import.meta.dirname, "../..");
 const REQUIREMENTS = path.join(root, "test/clients/requirements.txt");
 
 /**
- * The folder of the packages in test/clients/requirements.txt, for PYTHONPATH. They are installed once, into a folder named
- * after them; nothing else on the machine changes.
+ * Returns the folder with the packages of test/clients/requirements.txt, for PYTHONPATH. The packages are installed once, into
+ * a folder named after their hash. Nothing else on the machine changes.
  *
- * @throws {Error} Where pip can't install a package.
+ * @throws {Error} If pip can't install a package.
  */
 export function pythonPackages(): string {
   const digest = createHash("sha256")
@@ -21,7 +21,7 @@ export function pythonPackages(): string {
     .slice(0, 16);
   const folder = path.join(root, ".local/python", digest);
   if (existsSync(folder)) return folder;
-  // Another name until it is whole.
+  // The folder gets its final name when it is complete.
   const unfinished = `${folder}-${process.pid}`;
   mkdirSync(path.dirname(folder), { recursive: true });
   const options = ["--no-deps", "--no-compile", "--only-binary", ":all:", "--require-hashes", "--quiet"];

@@ -2,11 +2,11 @@ import { createServer, type IncomingMessage, request, type ServerResponse } from
 import type { AddressInfo } from "node:net";
 import { buffer } from "node:stream/consumers";
 
-/** Keeps every message on its way into a queue, which Azurite forgets once it is handled. */
+/** Records every message on its way into a queue, because Azurite deletes handled messages. */
 export interface QueueRecorder {
-  /** The connection string it was given, with itself as the queue endpoint. */
+  /** The given connection string with the recorder as the queue endpoint. */
   readonly connectionString: string;
-  /** The texts of all messages so far, decoded, with the path they were sent to. */
+  /** The decoded texts of all recorded messages, with the path of the request. */
   readonly messages: string[];
   stop(): Promise<void>;
 }
@@ -26,11 +26,11 @@ export async function startQueueRecorder(connectionString: string): Promise<Queu
     forwarded.once("error", () => answer.destroy());
     forwarded.end(body);
   };
-  // A connection that is lost on one side, as when a host is killed, is lost on the other.
+  // A connection that closes on one side, for example when a host is killed, closes on the other side too.
   const server = createServer((incoming, answer) => {
     handle(incoming, answer).catch(() => answer.destroy());
   });
-  // Longer than any pause between two requests: no connection ends just as it is used again.
+  // Longer than any pause between two requests, so that no idle connection closes while a client reuses it.
   server.keepAliveTimeout = 120_000;
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo;

@@ -1,17 +1,17 @@
 import { connect } from "node:net";
 import { text } from "node:stream/consumers";
 
-/** What a server answered, whatever it was sent. */
+/** The response of a server. */
 export interface RawAnswer {
   status: number;
-  /** By lower-case name. */
+  /** Header names are in lower case. */
   headers: Map<string, string>;
   body: string;
 }
 
 /**
- * Sends bytes that no HTTP client would, and reads until the server hangs up: say `Connection: close`. Lines are given
- * without their ends.
+ * Sends lines that an HTTP client would not send, without line ends, and reads until the server closes the connection. The
+ * lines must include `Connection: close`.
  */
 export async function rawRequest(
   url: string,

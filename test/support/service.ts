@@ -10,7 +10,8 @@ import { openStorage, type TestStorage } from "./storage.ts";
 import { type SeenRequest, startTableProxy, type TableProxy } from "./table-proxy.ts";
 import { CLOUD_KEYS, TEST_APP } from "./test-app.ts";
 
-const CHEAP_SCRYPT = new URL("./cheap-scrypt.mjs", import.meta.url).href;
+/** As in the templates (`languageWorkers__node__arguments`). */
+const WORKER_ARGUMENTS = "--max-semi-space-size=16";
 const INVOCATIONS = new URL("./invocations.mjs", import.meta.url).href;
 const SHORT_WAITS = new URL("./short-waits.mjs", import.meta.url).href;
 
@@ -20,10 +21,10 @@ export interface Answer {
   status: number;
   headers: Headers;
   text: string;
-  /** The parsed body, of whatever shape the test knows it to have. */
-  // biome-ignore lint/suspicious/noExplicitAny: a test says what it expects by looking
+  /** The parsed body. */
+  // biome-ignore lint/suspicious/noExplicitAny: each test knows the shape of its response
   body: any;
-  /** What this call has asked of the tables so far, and nothing else; since `forgetTables`. */
+  /** Returns the table requests of this call since `forgetTables`. */
   tableRequests(): SeenRequest[];
 }
 
@@ -34,8 +35,8 @@ export interface CallOptions {
 }
 
 /**
- * Of this process, which runs many files: they are all of the same build, whose description takes a host half a second to
- * make, and as much to read.
+ * The OpenAPI document, shared by all files of this process: all hosts run the same build, and it takes a host half a second to
+ * create the document.
  */
 const kept = globalThis as { conformance?: Promise<Conformance> | undefined };
 
@@ -48,13 +49,13 @@ async function description(url: string): Promise<Conformance> {
   }
 }
 
-/** The whole service as it runs on one machine: storage, stand-in cloud, functions host with the built app. */
+/** The whole service on one machine: storage, simulated cloud, and a functions host with the built app. */
 export class Service {
   readonly azurite: TestStorage;
   readonly cloud: Cloud;
   private readonly proxy: TableProxy | undefined;
   readonly hosts: RunningHost[] = [];
-  /** Those that a test took from `hosts`, too. */
+  /** All started hosts, including those that a test removed from `hosts`. */
   private readonly started: RunningHost[] = [];
   readonly environment: Record<string, string>;
   private readonly hostArguments: string[];
@@ -73,24 +74,22 @@ export class Service {
     this.hostArguments = hostArguments;
   }
 
-  /** Starts it with one host. Rate limits are off unless `env` sets them. */
+  /** Starts the service with one host. Rate limits are disabled unless `env` sets them. */
   static async start(
     options: {
       company?: Company | SizedCompany | string;
       env?: Record<string, string>;
       hosts?: number;
-      /** Seconds until the messages of a host that was killed come again; by default as on the platform. */
+      /** Seconds until the messages of a killed host are redelivered. The default is the platform's. */
       lease?: number;
-      /** Timers run by themselves, too. By default only those that a test fires: it begins at any minute of any hour. */
+      /** Whether timers run on schedule. By default, only a test fires timers, because the run can start at any time of day. */
       schedules?: boolean;
-      /** The hosts reach the tables through `tables`, which counts their requests and can fail them. */
+      /** Whether the hosts reach the tables through `tables`, which counts their requests and simulates faults. */
       tableProxy?: boolean;
-      /** Added to the environment of storage, such as that of a moved clock. */
+      /** Added to the environment of storage, for example for a moved clock. */
       storageEnv?: Record<string, string>;
-      /** The hosts' waits between tries of a call take a fortieth (short-waits.mjs). */
+      /** Whether the hosts' pauses between retries last a fortieth of the time (short-waits.mjs). */
       shortWaits?: boolean;
-      /** The hosts' password hashes cost what they do in production (cheap-scrypt.mjs). The test must not make users itself. */
-      realScrypt?: boolean;
     } = {},
   ): Promise<Service> {
     const { storageEnv } = options;
@@ -108,7 +107,7 @@ export class Service {
       BOOTSTRAP_ADMIN_PASSWORD: ADMIN.password,
       RATE_LIMIT_PER_MINUTE: "0",
       RATE_LIMIT_PER_HOUR: "0",
-      // Only what a test starts runs: the schedules are far away.
+      // Schedules are far in the future, so that only a test starts work.
       DELTA_SCAN_SCHEDULE: "0 0 0 1 1 *",
       FULL_SCAN_SCHEDULE: "0 0 0 1 1 *",
       RECONCILIATION_SCHEDULE: "0 0 0 1 1 *",
@@ -123,13 +122,10 @@ export class Service {
       FIRST_SCAN: "off",
       ...options.env,
     };
-    const preloads = [
-      INVOCATIONS,
-      ...(options.shortWaits ? [SHORT_WAITS] : []),
-      ...(options.realScrypt ? [] : [CHEAP_SCRYPT]),
-    ];
+    const preloads = [INVOCATIONS, ...(options.shortWaits ? [SHORT_WAITS] : [])];
     environment.NODE_OPTIONS = [
       process.env.NODE_OPTIONS ?? "",
+      WORKER_ARGUMENTS,
       environment.NODE_OPTIONS ?? "",
       ...preloads.map((url) => `--import=${url}`),
     ].join(" ");
@@ -158,16 +154,16 @@ export class Service {
   }
 
   get tables(): TableProxy {
-    if (!this.proxy) throw new Error("Start the service with `tableProxy` to see or fail what it asks of the tables.");
+    if (!this.proxy) throw new Error("Start the service with `tableProxy` to count or fail table requests.");
     return this.proxy;
   }
 
-  /** Requests to the tables since `forgetTables`, without those of the local host's own timers. */
+  /** Returns the requests to the tables since `forgetTables`, without those of the functions host's own timers. */
   tableRequests() {
     return this.tables.requests.filter((request) => !request.path.startsWith("LocalHostLeases"));
   }
 
-  /** Of these, what the functions asked that messages start: no call's, no timer's. */
+  /** Returns the table requests of functions that messages started, without those of HTTP calls and timers. */
   queueRequests() {
     const started = new Set(
       this.hosts.flatMap(({ functions }) =>
@@ -177,7 +173,7 @@ export class Service {
     return this.tableRequests().filter(({ by }) => by !== undefined && started.has(by));
   }
 
-  /** Messages that the hosts have taken so far, by their own logs. */
+  /** Returns the number of messages that the hosts received, according to their logs. */
   messages(): number {
     return this.hosts.reduce((sum, { lines, functions }) => {
       const queued = new Set(functions.filter(({ trigger }) => trigger === "queueTrigger").map(({ name }) => name));
@@ -190,7 +186,7 @@ export class Service {
     this.tables.requests.length = 0;
   }
 
-  /** A call as it is; the answer is held against the service's description. `path` may be a whole address. */
+  /** Sends a request and compares the response with the OpenAPI document. `path` can be a full address. */
   async call(method: string, path: string, options: CallOptions = {}): Promise<Answer> {
     const address = path.startsWith("http") ? path : this.url + path;
     const by = `call ${++this.calls}`;
@@ -220,7 +216,7 @@ export class Service {
     };
   }
 
-  /** A call as the administrator. */
+  /** Sends a request as the administrator. */
   async admin(method: string, path: string, body?: unknown): Promise<Answer> {
     this.token ??= await this.signIn(ADMIN);
     return await this.call(method, path, { token: this.token, body });
@@ -232,15 +228,15 @@ export class Service {
     return answer.body.access_token;
   }
 
-  /** Starts a scan and waits for its end. Answers its last status. */
-  // biome-ignore lint/suspicious/noExplicitAny: a test says what it expects by looking
+  /** Starts a scan, waits for its end, and returns its last status. */
+  // biome-ignore lint/suspicious/noExplicitAny: each test knows the shape of its response
   async scan(request: object = { mode: "full" }, timeoutMs = 150_000): Promise<any> {
     const started = await this.admin("POST", "/api/assets/discovery/scan", request);
     if (started.status !== 201) throw new Error(`Starting a scan answered ${started.status}: ${started.text}`);
     return await this.scanEnds(started.body.scanId, timeoutMs);
   }
 
-  // biome-ignore lint/suspicious/noExplicitAny: a test says what it expects by looking
+  // biome-ignore lint/suspicious/noExplicitAny: each test knows the shape of its response
   async scanEnds(scanId: string, timeoutMs = 150_000): Promise<any> {
     const end = Date.now() + timeoutMs;
     for (;;) {
@@ -251,10 +247,10 @@ export class Service {
     }
   }
 
-  /** Waits until every queue is empty: all that was set off is through, what a message asked for in its turn, too. */
+  /** Waits until every queue is empty, including messages that other messages caused. */
   async settled(timeoutMs = 150_000): Promise<void> {
     const queues = QueueServiceClient.fromConnectionString(this.azurite.connectionString());
-    // Those that a function has in hand count until it is done.
+    // Received messages count until their function completes.
     const waiting = async () => {
       const found: string[] = [];
       for await (const { name } of queues.listQueues()) {
@@ -263,7 +259,7 @@ export class Service {
       }
       return found;
     };
-    // Twice, since one may have gone from a queue still to be counted to one that was.
+    // Counts twice, because a message can move to a queue that was counted before.
     const end = Date.now() + timeoutMs;
     while ((await waiting()).length > 0 || (await waiting()).length > 0) {
       if (Date.now() > end) throw new Error(`There are still messages: ${(await waiting()).join(", ")}`);
@@ -271,7 +267,7 @@ export class Service {
     }
   }
 
-  /** Waits until no function runs and no message is to be seen: those that are hidden for a time are left where they are. */
+  /** Waits until no function runs and no message is visible. Messages with a visibility delay are ignored. */
   async idle(timeoutMs = 150_000): Promise<void> {
     const queues = QueueServiceClient.fromConnectionString(this.azurite.connectionString());
     const isSeen = async () => {
@@ -282,22 +278,22 @@ export class Service {
     const count = (text: string) =>
       this.hosts.reduce((sum, host) => sum + host.lines.filter((line) => line.includes(text)).length, 0);
     const begun = () => count("Executing 'Functions.");
-    // Nothing ran, no message was there, and nothing began while it was looked.
+    // No function ran, no message was visible, and none appeared during the check.
     const isIdle = async () => {
       const before = begun();
       const hadEnded = before === count("Executed 'Functions.");
       return hadEnded && !(await isSeen()) && begun() === before;
     };
-    // Twice, since a message may have been taken whose function has not said yet that it runs.
+    // Checks twice, because a function that received a message may not have logged its start yet.
     const end = Date.now() + timeoutMs;
     while (!(await isIdle()) || !(await isIdle())) {
-      if (Date.now() > end) throw new Error("There is still work under way");
+      if (Date.now() > end) throw new Error("Functions are still running");
       await delay(100);
     }
   }
 
-  /** Everything of a list, walked by cursor. */
-  // biome-ignore lint/suspicious/noExplicitAny: a test says what it expects by looking
+  /** Returns all items of a list, by cursor. */
+  // biome-ignore lint/suspicious/noExplicitAny: each test knows the shape of its response
   async all(path: string): Promise<any[]> {
     const items = [];
     let cursor: string | null = null;

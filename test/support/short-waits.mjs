@@ -1,16 +1,16 @@
 import { createRequire, syncBuiltinESMExports } from "node:module";
 
 /**
- * Preload (`node --import`) that makes waits between tries short: of 0.2 to 10 seconds, a fortieth is left. Limits of time,
- * which are longer, stay as they are. So do the waits of the host, which would else ask for its queues and renew its leases
- * some hundred times a second.
+ * Preload (`node --import`) that shortens pauses between retries: pauses from 0.2 to 10 seconds last a fortieth of the time.
+ * Time limits are longer and unchanged. The functions host's own pauses are unchanged too; otherwise, it would poll its queues
+ * and renew its leases hundreds of times per second.
  *
- * Plain JavaScript, so that it loads on every Node without type stripping.
+ * Plain JavaScript, so that the file loads on every Node without type stripping.
  */
 const shorter = (milliseconds, asked) =>
   milliseconds >= 200 && milliseconds <= 10_000 && !isHosts(asked) ? milliseconds / 40 : milliseconds;
 
-/** Whether the function `asked` was called by the host, whose one file is named so in test-app.ts. */
+/** Returns whether the functions host called `asked`. The host is one file, named in test-app.ts. */
 function isHosts(asked) {
   const { stackTraceLimit } = Error;
   Error.stackTraceLimit = 1;
@@ -26,7 +26,7 @@ const promises = require("node:timers/promises");
 
 const { setTimeout: start } = globalThis;
 const shortened = (work, milliseconds, ...rest) => start(work, shorter(milliseconds, shortened), ...rest);
-// `util.promisify` finds the other one in a property of the function.
+// `util.promisify` reads the promise version from a property of the function.
 Object.defineProperties(shortened, Object.getOwnPropertyDescriptors(start));
 globalThis.setTimeout = shortened;
 timers.setTimeout = shortened;

@@ -1,30 +1,30 @@
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 
-/** Storage accounts that nobody else has. */
+/** Storage accounts that no other test uses. */
 export type TestStorage = Pick<Azurite, "connectionString" | "stop">;
 
-/** One Azurite that serves file after file. Its accounts are given out once each. */
+/** An Azurite that many test files share. Each account is used once. */
 interface Shared {
   readonly azurite: Promise<Azurite>;
   given: number;
-  /** Openings that are not stopped yet. */
+  /** Number of openings that are not stopped yet. */
   open: number;
 }
 
 /**
- * Accounts of one Azurite. It forgets no row while it runs, so that the next takes over once they are given out: of some
- * hundred megabytes, and in time before its list of queue messages gets slow.
+ * Accounts of one Azurite. In-memory Azurite keeps all rows until it ends, so another Azurite replaces it when all accounts are
+ * used: before it needs more than some hundred megabytes, and before its list of queue messages becomes slow.
  */
 const ACCOUNTS = Array.from({ length: 128 }, (_, index) => `account${index}`);
 
-/** Of this process, which runs many files. */
+/** State of this process, which runs many files. */
 const kept = globalThis as { sharedStorage?: Shared };
 
 /**
- * Opens storage accounts of an Azurite that is shared with the other files of this process. A test that moves its time, or
- * ends it, starts its own with `startAzurite`.
+ * Opens storage accounts in an Azurite that the files of this process share. A test that moves its clock or stops it starts its
+ * own with `startAzurite`.
  *
- * @param names - What this file calls them. `connectionString()` answers the first one's.
+ * @param names - The file's names for the accounts. `connectionString()` without a name returns the first account.
  */
 export async function openStorage(names: readonly string[] = ["test"]): Promise<TestStorage> {
   const shared = current(names.length);

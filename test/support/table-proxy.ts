@@ -2,81 +2,85 @@ import { createServer, type IncomingMessage, request, type ServerResponse } from
 import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
 
-/** One request to the table service, as it was made, with what was answered. */
+/** A request to the table service, with data of the response. */
 export interface SeenRequest {
   readonly method: string;
-  /** Decoded, without the account: `Things()`, `Things(PartitionKey='p',RowKey='r')`, `Tables`, `$batch`. */
+  /** Decoded and without the account: `Things()`, `Things(PartitionKey='p',RowKey='r')`, `Tables`, `$batch`. */
   readonly path: string;
   readonly filter: string | undefined;
   readonly top: number | undefined;
   readonly select: string | undefined;
-  /** Of a transaction, that of the whole: 202 even when an operation failed. */
+  /** Status of the response. For a transaction the status of the whole: 202 even if an operation failed. */
   readonly status: number;
-  /** Of the body sent. */
+  /** Bytes of the request body. */
   readonly bytes: number;
-  /** Of the body answered. */
+  /** Bytes of the response body. */
   readonly answered: number;
-  /** Whose it is, if a functions host sent it: the test's call or the function's name (invocations.mjs). */
+  /** The test's call or the function that caused the request, if a functions host sent it (invocations.mjs). */
   readonly by: string | undefined;
 }
 
-/** What goes wrong with one request. */
+/** A fault that affects one request. */
 export type Fault =
-  /** 503, with the request not applied. */
+  /** 503. The request is not applied. */
   | "ServerBusy"
   /** 409, as for about 40 seconds after a table was deleted. */
   | "TableBeingDeleted"
   /** 412, as if another writer had just changed the row. */
   | "UpdateConditionNotSatisfied"
-  /** Like ServerBusy, but said inside the 202 answer to a transaction. */
+  /** Like ServerBusy, but inside the 202 response to a transaction. */
   | "ServerBusyInside"
-  /** 408, 429 and 400 inside the 202 answer to a transaction. */
+  /** 408, 429 and 400 inside the 202 response to a transaction. */
   | "OperationTimedOutInside"
   | "ThrottledInside"
   | "InvalidInputInside"
-  /** The connection is closed and the request not applied. */
+  /** The connection is closed. The request is not applied. */
   | "LostRequest"
-  /** The request is applied and the connection closed before the answer. */
+  /** The request is applied. The connection is closed before the response. */
   | "LostAnswer"
-  /** The request is applied and the connection closed within the answer: in its body, or in its head where it has none. */
+  /**
+   * The request is applied. The connection is closed within the response body, or within the head of a response without body.
+   */
   | "CutAnswer"
-  /** The request is applied and its answer ends early, as a whole one would: only its content tells. */
+  /** The request is applied. The response ends early but with a valid length, so that only its content shows it. */
   | "ShortAnswer"
-  /** 500 or 503, with the request applied. */
+  /** 500 or 503. The request is applied. */
   | "InternalErrorApplied"
   | "ServerBusyApplied";
 
-/** What a fault is chosen by. */
+/** Selects requests. */
 export interface FaultedRequest {
   readonly method: string;
   readonly path: string;
   readonly body: string;
-  /** As in SeenRequest. */
+  /** Matches `SeenRequest`. */
   readonly by: string | undefined;
 }
 
 export interface TableProxy {
-  /** The connection string it was given, with itself as the endpoint. */
+  /** The given connection string with the proxy as the endpoint. */
   readonly connectionString: string;
-  /** Every request so far, oldest first. Empty it to start counting again. */
+  /** All requests, oldest first. Empty the list to restart counting. */
   readonly requests: SeenRequest[];
-  /** The next requests that the matcher picks meet these faults, one each. */
+  /** The next matching requests get these faults, one each. */
   fail(faults: readonly Fault[], matches?: (seen: FaultedRequest) => boolean): void;
-  /** The next request that the matcher picks goes on when this work is done. */
+  /** The next matching request continues after this work. */
   before(work: () => Promise<unknown>, matches: (seen: FaultedRequest) => boolean): void;
-  /** Takes back the faults that nothing has met yet; answers how many they were. */
+  /** Removes faults that no request has met yet, and returns their number. */
   heal(): number;
-  /** From now on a query answers at most `rows` rows a page, and an empty page with a continuation before each. */
+  /**
+   * From now on, a query returns at most `rows` rows per page, and an empty page with a continuation token before each page.
+   */
   shortPages(rows: number): void;
   stop(): Promise<void>;
 }
 
 /**
- * Stands in front of Azurite's table service to count requests and to do what Azure does and Azurite does not. The Host
- * header is passed on as it came: the signature covers the path only, and the addresses inside a transaction must be this
- * proxy's.
+ * Starts a proxy in front of Azurite's table service that counts requests and simulates behavior of Azure that Azurite lacks.
+ * The Host header is passed on unchanged: the signature covers only the path, and the addresses in a transaction must be those
+ * of the proxy.
  *
- * @param service - Which of the account's services it stands in front of.
+ * @param service - The service of the storage account.
  */
 export async function startTableProxy(
   connectionString: string,
@@ -128,7 +132,7 @@ export async function startTableProxy(
       return;
     }
 
-    // A continuation that this proxy made up is the place where its empty page stood: from there it asks for the real one.
+    // A continuation token of this proxy marks the position of an empty page. The proxy requests the real page from there.
     const place = url.searchParams.get("NextRowKey");
     if (rowsPerPage !== undefined && method === "GET" && path.endsWith("()")) {
       if (!place?.startsWith(emptyPageMark)) {
@@ -166,12 +170,12 @@ export async function startTableProxy(
     answer.writeHead(applied.status, applied.headers);
     answer.end(applied.body);
   };
-  // A connection that is lost on one side, as when a host is killed, is lost on the other.
+  // A connection that closes on one side, for example when a host is killed, closes on the other side too.
   const server = createServer((incoming, answer) => {
     handle(incoming, answer).catch(() => answer.destroy());
   });
 
-  // Longer than any pause between two requests: no connection ends just as it is used again.
+  // Longer than any pause between two requests, so that no idle connection closes while a client reuses it.
   server.keepAliveTimeout = 120_000;
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo;
@@ -227,7 +231,7 @@ function forward(incoming: IncomingMessage, url: URL, body: string) {
   });
 }
 
-/** Errors as the service words them. https://learn.microsoft.com/rest/api/storageservices/status-and-error-codes2 */
+/** Error texts of the service: https://learn.microsoft.com/rest/api/storageservices/status-and-error-codes2 */
 const problem = (code: string, prefix = "") =>
   JSON.stringify({ "odata.error": { code, message: { lang: "en-US", value: `${prefix}Said by the proxy.` } } });
 

@@ -1,18 +1,17 @@
 import { spawnSync } from "node:child_process";
-import { accessSync, constants, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
+import { type Environment, findBrowser, onPath } from "./chromium.ts";
 import { TEST_APP } from "./test-app.ts";
-
-type Environment = Record<string, string | undefined>;
 
 /** The programs that some tests need besides Node, git and sh. */
 const TOOLS = {
   browser: {
     tests: "browser tests",
-    name: "Chromium",
-    remedy: "set CHROMIUM_PATH or install it",
+    name: "Chrome, Edge or Chromium",
+    remedy: "install one or set CHROMIUM_PATH",
     requiredBy: "REQUIRE_BROWSER",
-    isPresent: (environment: Environment) => chromiumPath(environment) !== undefined,
+    isPresent: (environment: Environment) => findBrowser(environment) !== undefined,
   },
   python: {
     tests: "tests of the Python client",
@@ -47,7 +46,10 @@ interface ToolDescription {
 
 export type Tool = keyof typeof TOOLS;
 
-/** Returns whether `CI` or the tool's own variable forbids to skip its tests, and a line to print; undefined where the tool is present. */
+/**
+ * Returns undefined if the tool is present. Otherwise returns a line to print, and whether `CI` or the tool's own variable
+ * requires the tool.
+ */
 export function missing(tool: Tool, environment: Environment): { isRequired: boolean; line: string } | undefined {
   const { tests, name, remedy, requiredBy, isPresent }: ToolDescription = TOOLS[tool];
   if (isPresent(environment)) return undefined;
@@ -76,12 +78,6 @@ export function skippedTools(): string[] {
   return files.sort().map((name) => readFileSync(path.join(TEST_APP, name), "utf8"));
 }
 
-/** Returns the path of the browser; undefined where there is none. */
-export function chromiumPath(environment: Environment = process.env): string | undefined {
-  const given = environment.CHROMIUM_PATH;
-  return given ? (isProgram(given) ? given : undefined) : onPath("chromium", environment);
-}
-
 /** Python 3.11 is the oldest that openapi-python-client supports. */
 const VERSION = "import sys, pip; print('%d.%d' % sys.version_info[:2]); sys.exit(sys.version_info < (3, 11))";
 
@@ -89,18 +85,4 @@ const VERSION = "import sys, pip; print('%d.%d' % sys.version_info[:2]); sys.exi
 export function pythonVersion(environment: Environment = process.env): string | undefined {
   const { status, stdout } = spawnSync("python3", ["-c", VERSION], { encoding: "utf8", env: environment });
   return status === 0 ? stdout.trim() : undefined;
-}
-
-function onPath(program: string, environment: Environment): string | undefined {
-  const folders = (environment.PATH ?? "").split(path.delimiter).filter(Boolean);
-  return folders.map((folder) => path.join(folder, program)).find(isProgram);
-}
-
-function isProgram(file: string): boolean {
-  try {
-    accessSync(file, constants.X_OK);
-    return true;
-  } catch {
-    return false;
-  }
 }

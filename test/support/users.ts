@@ -7,7 +7,7 @@ import type { Role } from "../../shared/platform/http/endpoint.ts";
 import { createTables } from "../../shared/platform/storage/tables.ts";
 import type { Service } from "./service.ts";
 
-/** Makes users in the service's storage, as the command for it does. */
+/** Creates users in the service's storage, like the user command. */
 export async function createUsers(
   service: Service,
   users: readonly { username: string; password: string; role: Role }[],
@@ -16,7 +16,7 @@ export async function createUsers(
   for (const user of users) await access.users.create(user, { actor: "system", requestId: randomUUID() });
 }
 
-/** Leaves the user's sessions as they would stand after so many milliseconds without a request. */
+/** Changes the user's sessions to the state after this many milliseconds without a request. */
 export async function leaveSessionsUnused(service: Service, username: string, milliseconds: number): Promise<void> {
   const tables = createTables({ connectionString: service.environment.AzureWebJobsStorage! });
   const earlier = (instant: string) => new Date(Date.parse(instant) - milliseconds).toISOString();
@@ -26,7 +26,7 @@ export async function leaveSessionsUnused(service: Service, username: string, mi
   }));
 }
 
-/** The first key of a `kid:base64` list, as the service reads it. */
+/** Returns the first key of a `kid:base64` list. */
 export function signingKey(ring: string): { kid: string; key: Buffer } {
   const first = ring.split(",")[0]!;
   const at = first.indexOf(":");
@@ -34,8 +34,8 @@ export function signingKey(ring: string): { kid: string; key: Buffer } {
 }
 
 /**
- * A token such as the service itself issues, for a user it knows, without the cost of a sign-in; each can be revoked by
- * itself. `change` makes it one that the service should not accept.
+ * Returns a token like those of the service, for an existing user and without a sign-in. Each token can be revoked separately.
+ * `change` makes a token that the service must reject.
  */
 export async function makeToken(
   service: Service,

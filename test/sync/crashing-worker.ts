@@ -1,6 +1,6 @@
-import "../../infra/local/loopback-names.mjs";
+import "../../infra/simulated-cloud/loopback-names.mjs";
 import type { Cloud } from "simulated-cloud/cloud.ts";
-import type { Steps } from "../support/mortal.ts";
+import type { Steps } from "../support/simulated-crash.ts";
 import { openRoom } from "./sync-fixture.ts";
 
 /** Runs one record, and has this process killed at one of its steps: `dying-worker.ts RECORD STEP before|after`. */

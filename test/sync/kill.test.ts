@@ -3,9 +3,9 @@ import { once } from "node:events";
 import type { Cloud } from "simulated-cloud/cloud.ts";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { liveIn } from "../azure/live-cloud.ts";
-import { IS_CAMPAIGN, SEED, sampled } from "../support/cases.ts";
-import type { Steps } from "../support/mortal.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
+import { IS_CAMPAIGN, SEED, sampled } from "../support/sampling.ts";
+import type { Steps } from "../support/simulated-crash.ts";
 import { COPIES, openRoom, type Room, SOURCE } from "./sync-fixture.ts";
 
 /** Number of runs, of which each is killed several times. */

@@ -17,8 +17,8 @@ import { copiedOn } from "../../shared/sync/record-vaults.ts";
 import { createSync, type Sync } from "../../shared/sync/sync.ts";
 import { IMPATIENT } from "../azure/config.ts";
 import { configIn } from "../azure/live-cloud.ts";
-import { mortal, type Steps } from "../support/mortal.ts";
 import type { MovedStorage } from "../support/moved-storage.ts";
+import { mortal, type Steps } from "../support/simulated-crash.ts";
 
 export const HOUR_MS = 3_600_000;
 export const caller: Caller = { actor: "admin", requestId: "test" };
@@ -68,7 +68,7 @@ export function openRoom({ cloud, connectionString, storage, ...options }: RoomO
       const visibleAt = clock.now().getTime() + delaySeconds * 1000;
       messages.push({ queue, message: message as Message["message"], visibleAt });
     },
-    reachable: async () => {},
+    checkReachable: async () => {},
   };
 
   async function enter(event: AuditEvent): Promise<void> {

@@ -10,8 +10,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { jsonLine, type Running, start } from "../../infra/local/processes.ts";
 import { MINUTE_MS } from "../../shared/platform/time.ts";
-import { IS_CAMPAIGN } from "../support/cases.ts";
 import { licence } from "../support/licence.ts";
+import { IS_CAMPAIGN } from "../support/sampling.ts";
 import { TEST_APP } from "../support/test-app.ts";
 import type { Recording } from "./recording.ts";
 
@@ -52,7 +52,7 @@ describe.each(["d7e4a4b", "0e6c2c3", "6f40339"])(
       mkdirSync(data);
       for (const [name, text] of Object.entries(recording.cloud)) writeFileSync(path.join(data, name), text);
       cloud = await start(
-        "The stand-in cloud",
+        "The simulated cloud",
         [process.execPath, path.join(LOCAL, "cloud/main.ts"), "--data", data, "--port", "0", "--ready-json"],
         { environment: { PATH: process.env.PATH, ...clock }, isReady: jsonLine },
       );

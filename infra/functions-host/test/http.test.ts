@@ -6,9 +6,9 @@ import path from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type RunningHost, runHost } from "./run-host.ts";
 
-// Every test starts processes: time for a machine that is busy with others.
+// Every test starts processes, which takes longer on a busy machine.
 
-// What the real host and the real worker were measured to do, asked of an app that is loaded with the real library.
+// The expected results were recorded from the real host and worker. The app uses the real library.
 
 interface Echo {
   method: string;
@@ -35,7 +35,10 @@ afterAll(() => host.stop("SIGKILL"));
 const get = (path: string, init?: RequestInit) => fetch(host.url + path, init);
 const echo = async (path: string, init?: RequestInit) => (await (await get(path, init)).json()) as Echo;
 
-/** Bytes on the wire, for what fetch would not send. @returns Everything that came back until the end. */
+/**
+ * Sends raw bytes, for requests that fetch can't send.
+ * @returns everything that was received until the connection ended
+ */
 async function raw(...lines: string[]): Promise<string> {
   const socket = connect(Number(new URL(host.url).port), "127.0.0.1");
   socket.write(Buffer.from([...lines, "", ""].join("\r\n"), "utf8"));
@@ -51,27 +54,27 @@ const rawEcho = async (...lines: string[]) => {
   return JSON.parse(answer.slice(answer.indexOf("{"))) as Echo;
 };
 
-describe("a request arrives", () => {
-  it("with its route parameters, a missing optional one and an empty catch-all absent", async () => {
+describe("a request reaches the function", () => {
+  it("with its route parameters, without missing optional parameters and empty catch-alls", async () => {
     expect((await echo("/ECHO/a%2Fb%20c")).params).toEqual({ id: "a%2Fb c" });
     expect((await echo("/echo")).params).toEqual({});
     expect((await echo("/files")).params).toEqual({});
     expect((await echo("/files/a/b")).params).toEqual({ rest: "a/b" });
   });
 
-  it("with repeated query names joined by a comma, and the URL as it was", async () => {
+  it("with repeated query parameters joined by a comma, and an unchanged URL", async () => {
     const { query, url } = await echo("/echo?a=1&A=2&b=x+y%26&c");
     expect(query).toEqual({ a: ["1,2"], b: ["x y&"], c: [""] });
     expect(new URL(url).search).toBe("?a=1&A=2&b=x+y%26&c");
   });
 
-  it("with a path whose dot segments are resolved", async () => {
+  it("with resolved dot segments in its path", async () => {
     const { url, params } = await rawEcho("GET /files/x/../y%20z HTTP/1.1");
     expect(url).toBe("http://there.test/files/y%20z");
     expect(params).toEqual({ rest: "y z" });
   });
 
-  it("with lower-cased header names and repeated headers joined by a comma", async () => {
+  it("with lower-case header names and repeated headers joined by a comma", async () => {
     const { headers } = await rawEcho("GET /echo HTTP/1.1", "X-Many: 1", "x-many: 2");
     expect(headers["x-many"]).toBe("1,2");
   });
@@ -83,14 +86,14 @@ describe("a request arrives", () => {
     expect(forged.headers["x-forwarded-for"]).toMatch(/^10\.0\.0\.1, 127\.0\.0\.1:\d+$/);
   });
 
-  it("with its body, bytes unchanged, for POST and DELETE", async () => {
+  it("with an unchanged body for POST and DELETE", async () => {
     const bytes = Buffer.from([0, 255, 128, 10]);
     for (const method of ["POST", "DELETE"]) {
       expect((await echo("/echo", { method, body: bytes })).body).toBe(bytes.toString("base64"));
     }
   });
 
-  it("with no body at all when it is empty, chunked, or a GET", async () => {
+  it("without a body when it is empty, chunked, or a GET", async () => {
     expect((await echo("/echo", { method: "POST" })).hasBody).toBe(false);
     const chunked = await rawEcho("POST /echo HTTP/1.1", "Transfer-Encoding: chunked", "", "4", "text", "0");
     expect(chunked.hasBody).toBe(false);
@@ -98,19 +101,19 @@ describe("a request arrives", () => {
     expect(ofGet.hasBody).toBe(false);
   });
 
-  it("with JSON that begins with a byte order mark readable", async () => {
+  it("with readable JSON that starts with a byte order mark", async () => {
     const answer = await get("/readJson", { method: "POST", body: '\uFEFF{"a":1}' });
     expect(await answer.json()).toEqual({ a: 1 });
   });
 
-  it("with headers in UTF-8, but never with what is beyond latin1: 500", async () => {
+  it("with UTF-8 headers, but characters beyond Latin-1 result in a 500", async () => {
     expect((await rawEcho("GET /echo HTTP/1.1", "x-name: J\u00fcrgen")).headers["x-name"]).toBe("J\u00fcrgen");
     const answer = await raw("GET /echo HTTP/1.1", "Host: x", "Connection: close", "x-name: \u0141ukasz");
     expect(answer).toMatch(/^HTTP\/1.1 500 /);
   });
 });
 
-describe("a request is refused", () => {
+describe("a request is rejected", () => {
   it.each([
     ["no such path", "GET", "/nowhere", 404],
     ["wrong method, which is no 405", "PUT", "/echo/1", 404],
@@ -126,20 +129,20 @@ describe("a request is refused", () => {
     expect(await answer.text()).toBe("");
   });
 
-  it("when its body is over the limit, before it is read", async () => {
+  it("when its body exceeds the limit, before the body is read", async () => {
     const answer = await raw("POST /echo HTTP/1.1", "Host: x", "Content-Length: 40000001");
     expect(answer).toMatch(/^HTTP\/1.1 413 /);
   });
 });
 
-describe("a function's answer", () => {
+describe("the response of a function", () => {
   it.each(["throws", "text", "informational", "brokenStream"])("is an empty 500 for %s", async (name) => {
     const answer = await get(`/${name}`);
     expect(answer.status).toBe(500);
     expect(await answer.text()).toBe("");
   });
 
-  it("is an empty 500 when it reads JSON that is none", async () => {
+  it("is an empty 500 when it reads invalid JSON", async () => {
     expect((await get("/readJson", { method: "POST", body: "{" })).status).toBe(500);
   });
 
@@ -153,13 +156,13 @@ describe("a function's answer", () => {
     expect(await answer.text()).toBe("");
   });
 
-  it("is text/plain when it is text without a type", async () => {
+  it("is text/plain when it is text without a content type", async () => {
     const answer = await get("/plain");
     expect(answer.headers.get("content-type")).toBe("text/plain;charset=UTF-8");
     expect(await answer.text()).toBe("text");
   });
 
-  it("is collected before it is sent, a stream too", async () => {
+  it("is buffered before it is sent, also a stream", async () => {
     const answer = await get("/stream");
     expect(answer.headers.get("content-length")).toBe("12");
     expect(await answer.text()).toBe("first second");
@@ -169,17 +172,17 @@ describe("a function's answer", () => {
     expect((await get("/cookies")).headers.getSetCookie()).toEqual([
       "one=a%20b%3Bc; max-age=60; path=/; secure; samesite=lax; httponly",
       "two=2; path=/there; samesite=none",
-      // `expires: new Date(0)` gets lost: an app has to use maxAge.
+      // `expires: new Date(0)` is lost, so an app must use maxAge.
       "three=; path=/",
     ]);
   });
 
-  it("sets only the last cookie given as a header", async () => {
+  it("sets only the last cookie that is given as a header", async () => {
     expect((await get("/setCookieHeaders")).headers.getSetCookie()).toEqual(["two=2"]);
   });
 });
 
-it("keeps to the limits of host.json: 429 to a request too many, and what may not run yet waits", async () => {
+it("enforces the limits of host.json: excess requests get a 429, and requests over the concurrency limit wait", async () => {
   const before = host.lines.length;
   const gate = path.join(await mkdtemp(path.join(tmpdir(), "gate-")), "open");
   let refused = 0;
@@ -188,7 +191,7 @@ it("keeps to the limits of host.json: 429 to a request too many, and what may no
     if (status === 429) refused += 1;
     return status;
   });
-  // All six are there before one of them may end.
+  // All six have arrived before the first may finish.
   await expect.poll(() => refused).toBe(3);
   await writeFile(gate, "");
   expect((await Promise.all(begun)).sort()).toEqual([200, 200, 200, 429, 429, 429]);
@@ -205,18 +208,18 @@ it("keeps to the limits of host.json: 429 to a request too many, and what may no
 });
 
 describe("the host's own routes", () => {
-  it("has a home page where no function takes it", async () => {
+  it("include a home page, unless a function has its route", async () => {
     const answer = await get("/");
     expect(answer.status).toBe(200);
     expect(await answer.text()).toContain("up and running");
   });
 
-  it("does not open the diagnostics address unless asked", async () => {
+  it("do not include the diagnostic routes by default", async () => {
     expect((await get("/__host/modules")).status).toBe(404);
   });
 });
 
-it("answers 504 when a function takes longer than the limit", async () => {
+it("returns 504 when a function exceeds the response timeout", async () => {
   const limited = await runHost({ args: ["--answer-limit", "1"] });
   expect((await fetch(`${limited.url}/slow?ms=60000`)).status).toBe(504);
   await limited.stop("SIGKILL");

@@ -12,7 +12,7 @@ afterEach(async () => {
   host = undefined;
 });
 
-/** An app of these files, with a host.json unless given. */
+/** Creates an app with these files, and a default host.json unless given. */
 async function appOf(files: Record<string, string>): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), "host-app-"));
   for (const [name, content] of Object.entries({ "host.json": '{"version":"2.0"}', ...files })) {
@@ -37,8 +37,8 @@ const REGISTER = `
   const register = (name) => core.registerFunction({ name, bindings: { req: trigger } }, () => String(process.env.GREETING));
 `;
 
-describe("an app is loaded as the worker does", () => {
-  it("from CommonJS, every file of a glob, with its local settings, under the default prefix", async () => {
+describe("an app is loaded as in the worker", () => {
+  it("from CommonJS, every file of a glob, with its local settings and the default prefix", async () => {
     const app = await appOf({
       "package.json": '{"main":"functions/*.js"}',
       "functions/a.js": `${REGISTER} register("a");`,
@@ -50,7 +50,7 @@ describe("an app is loaded as the worker does", () => {
     expect(await (await fetch(`${host.url}/api/b`)).text()).toBe("from the file");
   });
 
-  it("from an ES module that reaches the core through createRequire, as a bundle does", async () => {
+  it("from an ES module that loads the core through createRequire, as a bundle does", async () => {
     const app = await appOf({
       "package.json": '{"main":"main.mjs"}',
       "main.mjs": `import { createRequire } from "node:module";
@@ -74,13 +74,13 @@ describe("an app is loaded as the worker does", () => {
     ["main matches no file", { "package.json": '{"main":"dist/*.js"}' }, "zero files"],
     ["it has no functions", { "package.json": '{"main":"x.js"}', "x.js": "" }, "no functions found"],
     ["host.json is none", { "package.json": '{"main":"x.js"}', "host.json": "{" }, "host.json is not JSON"],
-  ])("or not at all, with the reason, when %s", async (_, files, reason) => {
+  ])("or fails with the reason when %s", async (_, files, reason) => {
     const { code, output } = await runFailingHost(await appOf(files as unknown as Record<string, string>));
     expect(code).toBe(1);
     expect(output).toContain(reason);
   });
 
-  it("a function registered after the start is refused", async () => {
+  it("a function that is registered after the start is rejected", async () => {
     const app = await appOf({
       "package.json": '{"main":"x.js"}',
       "x.js": `${REGISTER} core.registerFunction({ name: "late", bindings: { req: trigger } }, () => {
@@ -93,7 +93,7 @@ describe("an app is loaded as the worker does", () => {
 });
 
 describe("the host stops", () => {
-  it("after the running request, whose caller gets the answer, with the hooks run and exit code 0", async () => {
+  it("after the running request got its response, with the hooks run and exit code 0", async () => {
     host = await runHost();
     const answer = fetch(`${host.url}/slow?ms=300`);
     await host.line((line) => line.includes("Executing 'Functions.slow'"));
@@ -104,7 +104,7 @@ describe("the host stops", () => {
     await expect(fetch(`${host.url}/plain`)).rejects.toThrow();
   });
 
-  it("at once on a second signal", async () => {
+  it("immediately on a second signal", async () => {
     host = await runHost();
     const answer = fetch(`${host.url}/slow?ms=60000`).catch(() => "cut off");
     await host.line((line) => line.includes("Executing 'Functions.slow'"));
@@ -115,14 +115,14 @@ describe("the host stops", () => {
     expect(await answer).toBe("cut off");
   });
 
-  it("without waiting for queues and timers that it was to listen to later", async () => {
+  it("without waiting for listeners that have not started", async () => {
     host = await runHost({ args: ["--listeners-after", "600"] });
     expect(await host.stop()).toBe(0);
-    // Those of queues would say that they find no storage account.
-    expect(host.lines.filter((line) => /the setting .* is not there|still running/.test(line))).toEqual([]);
+    // Queue listeners would log that they find no storage account.
+    expect(host.lines.filter((line) => /the setting .* is missing|still running/.test(line))).toEqual([]);
   });
 
-  it("when it is killed, without leaving anything that disturbs the next start", async () => {
+  it("when it is killed, and leaves nothing that disturbs the next start", async () => {
     const data = await mkdtemp(join(tmpdir(), "host-data-"));
     host = await runHost({ args: ["--data", data] });
     await host.stop("SIGKILL");
@@ -130,7 +130,7 @@ describe("the host stops", () => {
     expect((await fetch(`${host.url}/plain`)).status).toBe(200);
   });
 
-  it("with exit code 1 when the app throws outside of any invocation", async () => {
+  it("with exit code 1 when the app throws outside of an invocation", async () => {
     const app = await appOf({
       "package.json": '{"main":"x.js"}',
       "x.js": `${REGISTER} register("a"); setTimeout(() => Promise.reject(new Error("nobody waits")), 200);`,
@@ -141,7 +141,7 @@ describe("the host stops", () => {
   });
 });
 
-it("answers 503 while the app is still loading", async () => {
+it("returns 503 while the app is loading", async () => {
   const port = await freePort();
   const app = await appOf({
     "package.json": '{"main":"main.mjs"}',
@@ -155,7 +155,7 @@ it("answers 503 while the app is still loading", async () => {
   loading.kill();
 });
 
-it("ends an invocation that exceeds functionTimeout", async () => {
+it("aborts an invocation that exceeds functionTimeout", async () => {
   host = await runHost({ env: { AzureFunctionsJobHost__functionTimeout: "00:00:00.3" } });
   expect((await fetch(`${host.url}/slow?ms=60000`)).status).toBe(500);
   await host.line((line) => line.includes("Timeout value of 0.3 s was exceeded"));
@@ -167,7 +167,7 @@ it("has no home page when AzureWebJobsDisableHomepage is true", async () => {
 });
 
 describe("options", () => {
-  it("write one line per entry to a file, and only warnings and errors when quiet", async () => {
+  it("--log-file and --quiet write one line per entry to a file, only warnings and errors", async () => {
     const file = join(await mkdtemp(join(tmpdir(), "host-log-")), "host.log");
     host = await runHost({ args: ["--quiet", "--log-file", file] });
     await fetch(`${host.url}/plain`);
@@ -182,7 +182,7 @@ describe("options", () => {
     expect(host.lines.some((line) => line.startsWith("["))).toBe(false);
   });
 
-  it("tell which of the app's modules are loaded, a lazy one only after its first use", async () => {
+  it("--inspect-modules lists the loaded modules of the app, a lazy module only after its first use", async () => {
     host = await runHost({ args: ["--inspect-modules"] });
     const { url } = host;
     const inspect = async () =>

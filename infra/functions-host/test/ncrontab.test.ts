@@ -14,7 +14,7 @@ const vectors: Vector[] = JSON.parse(
   readFileSync(new URL("../../../test/vectors/ncrontab.json", import.meta.url), "utf8"),
 );
 
-describe("NCRONTAB answers as the timer trigger's own parser", () => {
+describe("NCRONTAB results match the timer trigger's parser", () => {
   it.each(vectors.map((vector) => [`"${vector.expression}" from ${vector.from}`, vector] as const))(
     "%s",
     (_, vector) => {
@@ -39,22 +39,22 @@ describe("NCRONTAB answers as the timer trigger's own parser", () => {
 describe("a schedule that is not NCRONTAB", () => {
   const now = new Date("2026-01-01T00:00:00Z");
 
-  it("is a TimeSpan, counted from the base", () => {
+  it("is read as a TimeSpan, counted from the base", () => {
     expect(parseSchedule("00:05:00", now).next(now)).toEqual(new Date("2026-01-01T00:05:00Z"));
     expect(parseSchedule("1.00:00:00", now).next(now)).toEqual(new Date("2026-01-02T00:00:00Z"));
   });
 
-  it.each(["", "25:00:00", "00:00:00", "tomorrow"])("is refused when it is neither: %j", (text) => {
+  it.each(["", "25:00:00", "00:00:00", "tomorrow"])("is rejected when it is not a TimeSpan either: %j", (text) => {
     expect(() => parseSchedule(text, now)).toThrow();
   });
 
-  it("keeps no status when it fires more than once a minute", () => {
+  it("has no stored status when it fires more than once a minute", () => {
     expect(parseSchedule("*/10 * * * * *", now).frequent).toBe(true);
     expect(parseSchedule("0 * * * * *", now).frequent).toBe(false);
     expect(parseSchedule("00:00:30", now).frequent).toBe(true);
   });
 
-  it("reads fractions and signs of a TimeSpan", () => {
+  it("can be a TimeSpan with fractions and a sign", () => {
     expect(parseTimeSpan("00:00:01.5")).toBe(1500);
     expect(parseTimeSpan("-00:00:01")).toBe(-1000);
   });

@@ -34,7 +34,7 @@ async function start(settings: { args?: string[]; env?: Record<string, string> }
   return host;
 }
 
-/** A queue of this test alone. */
+/** Returns the queue of this test. */
 async function queueOf(name: string) {
   tests += 1;
   prefix = `t${tests}`;
@@ -52,7 +52,7 @@ const count = async (queue: ReturnType<typeof service.getQueueClient>) =>
   (await queue.getProperties()).approximateMessagesCount;
 
 describe("a queue message", () => {
-  it("reaches its function decoded, JSON parsed, with its metadata, and is deleted", async () => {
+  it("reaches its function decoded and with parsed JSON and metadata, and is deleted", async () => {
     const { queue } = await queueOf("takes");
     const { messageId } = await queue.sendMessage(packed('{"a":1}'));
     const running = await start();
@@ -65,7 +65,7 @@ describe("a queue message", () => {
     await expect.poll(() => count(queue), PATIENTLY).toBe(0);
   });
 
-  it("comes again after a failure and goes to the poison queue when it failed as often as allowed", async () => {
+  it("is delivered again after a failure and moved to the poison queue after maxDequeueCount failures", async () => {
     const { queue, poison } = await queueOf("fails");
     await queue.sendMessage(packed("text"));
     const running = await start();
@@ -78,7 +78,7 @@ describe("a queue message", () => {
     await expect.poll(() => count(queue), PATIENTLY).toBe(0);
   });
 
-  it("goes to the poison queue unseen when it is not base64, or was received too often before", async () => {
+  it("is moved to the poison queue without a run when it is not base64 or was received too often", async () => {
     const { queue, poison } = await queueOf("takes");
     await queue.sendMessage(packed("received too often"));
     for (let i = 0; i < 2; i += 1) await queue.receiveMessages({ visibilityTimeout: 1 }).then(waitUntilVisible(queue));
@@ -90,7 +90,7 @@ describe("a queue message", () => {
     expect(running.lines.some((line) => line.startsWith('{"saw":"takes"'))).toBe(false);
   });
 
-  it("stays with the host that runs it longer than the lease, because the lease is renewed", async () => {
+  it("stays invisible for longer than the lease, because the host renews the lease", async () => {
     const { queue } = await queueOf("slowly");
     await queue.sendMessage(packed("long"));
     const running = await start({ args: ["--lease", "2"], env: { SLOW_MS: "4500" } });
@@ -99,7 +99,7 @@ describe("a queue message", () => {
     await expect.poll(() => count(queue), PATIENTLY).toBe(0);
   });
 
-  it("comes again when the host that had it was killed", async () => {
+  it("is delivered again when its host was killed", async () => {
     const { queue } = await queueOf("slowly");
     await queue.sendMessage(packed("once more"));
     const first = await start({ args: ["--lease", "1"], env: { SLOW_MS: "60000" } });
@@ -109,7 +109,7 @@ describe("a queue message", () => {
     expect(await second.saw("slowly", 1)).toEqual([{ message: "once more", running: 1 }]);
   });
 
-  it("in a queue that is created later is found too", async () => {
+  it("is received from a queue that is created later", async () => {
     tests += 1;
     prefix = `t${tests}`;
     const running = await start();
@@ -119,7 +119,7 @@ describe("a queue message", () => {
     expect(await running.saw("takes", 1)).toMatchObject([{ message: "late" }]);
   });
 
-  it("can be given by hand through the admin route", async () => {
+  it("can be sent through the admin route", async () => {
     await queueOf("takes");
     const running = await start();
     const answer = await fetch(`${running.url}/admin/functions/takes`, {
@@ -131,16 +131,16 @@ describe("a queue message", () => {
   });
 });
 
-it("runs at most batchSize + newBatchThreshold messages at once", async () => {
+it("runs with at most batchSize + newBatchThreshold messages at once", async () => {
   const { queue } = await queueOf("slowly");
   for (let i = 0; i < 8; i += 1) await queue.sendMessage(packed(String(i)));
-  // Long enough for the next ones to be fetched while one still runs.
+  // Long enough that the next messages are fetched while one still runs.
   const running = await start({ env: { SLOW_MS: "250" } });
   const seen = await running.saw<{ running: number }>("slowly", 8);
   expect(Math.max(...seen.map((each) => each.running))).toBe(3);
 });
 
-it("keeps trying while storage cannot be reached, says so once, and goes on when it is back", async () => {
+it("is retried while storage is unreachable, with one log entry, and processed when storage is back", async () => {
   const { queue } = await queueOf("takes");
   const storage = new URL(service.url);
   let down = true;

@@ -20,30 +20,33 @@ const scenarios: Scenario[] = JSON.parse(
   readFileSync(new URL("../../../test/vectors/http-routes.json", import.meta.url), "utf8"),
 );
 
-describe.each(scenarios)("the router answers as the platform's: $id", ({ routePrefix, functions, rejected, cases }) => {
-  const router = createRouter(functions, routePrefix);
+describe.each(scenarios)(
+  "the router matches the platform's router: $id",
+  ({ routePrefix, functions, rejected, cases }) => {
+    const router = createRouter(functions, routePrefix);
 
-  it("drops the functions whose route does not parse", () => {
-    expect(router.rejected.map(({ name }) => name).sort()).toEqual(rejected ?? []);
-  });
+    it("removes the functions whose route is invalid", () => {
+      expect(router.rejected.map(({ name }) => name).sort()).toEqual(rejected ?? []);
+    });
 
-  it.each(cases)("$method $target -> $status $function", ({ method, target, status, function: name, params }) => {
-    const match = router.match(method, target);
-    expect(match.status).toBe(status);
-    if (match.status !== 200) return;
-    if (name !== undefined) expect(match.function.name).toBe(name);
-    if (params !== undefined) {
-      // The router itself holds null for an empty catch-all; the host hands no such key on.
-      const present = Object.fromEntries(Object.entries(params).filter(([, value]) => value !== null));
-      expect(match.params).toEqual(present);
-    }
-  });
-});
+    it.each(cases)("$method $target -> $status $function", ({ method, target, status, function: name, params }) => {
+      const match = router.match(method, target);
+      expect(match.status).toBe(status);
+      if (match.status !== 200) return;
+      if (name !== undefined) expect(match.function.name).toBe(name);
+      if (params !== undefined) {
+        // The router returns null for an empty catch-all. The host omits it.
+        const present = Object.fromEntries(Object.entries(params).filter(([, value]) => value !== null));
+        expect(match.params).toEqual(present);
+      }
+    });
+  },
+);
 
-describe("routes the host rejects", () => {
+describe("routes that the host rejects", () => {
   const rejected = (functions: HttpRoute[]) => createRouter(functions, "").rejected.map(({ name }) => name);
 
-  it("those that begin as a built in route", () => {
+  it("start with a built-in route", () => {
     const functions = [
       { name: "a", route: "admin/x" },
       { name: "b", route: "Runtime/x" },
@@ -52,7 +55,7 @@ describe("routes the host rejects", () => {
     expect(rejected(functions)).toEqual(["a", "b"]);
   });
 
-  it("the later by name of two with the same template and a common method", () => {
+  it("are the later by name of two with the same template and a common method", () => {
     const functions = [
       { name: "second", route: "x/{id}", methods: ["GET", "PUT"] },
       { name: "first", route: "X/{id}", methods: ["get"] },
@@ -61,12 +64,15 @@ describe("routes the host rejects", () => {
     expect(rejected(functions)).toEqual(["second"]);
   });
 
-  it.each(["x/{a}{b}", "x/{*r?}", "x/{a?=1}", "x/p{*r}", "x}", "x/{a:length()}", "~x"])("those like %s", (route) => {
-    expect(rejected([{ name: "f", route }])).toEqual(["f"]);
-  });
+  it.each(["x/{a}{b}", "x/{*r?}", "x/{a?=1}", "x/p{*r}", "x}", "x/{a:length()}", "~x"])(
+    "are invalid like %s",
+    (route) => {
+      expect(rejected([{ name: "f", route }])).toEqual(["f"]);
+    },
+  );
 });
 
-describe("template details the vectors leave open", () => {
+describe("template details that the vectors do not cover", () => {
   const params = (route: string, target: string) => {
     const match = createRouter([{ name: "f", route }], "").match("GET", target);
     return match.status === 200 ? match.params : undefined;

@@ -9,7 +9,6 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { COMPILE_CACHE, HOST } from "../../../test/support/test-app.ts";
 
-const KEPT_HMAC_KEYS = new URL("../../local/kept-hmac-keys.mjs", import.meta.url).href;
 const FIXTURE_APP = fileURLToPath(new URL("./fixture-app", import.meta.url));
 
 export interface RunningHost {
@@ -18,20 +17,23 @@ export interface RunningHost {
   functions: { name: string; trigger: string; route?: string }[];
   /** All lines of standard output and error so far. */
   lines: string[];
-  /** The first line, of those to come or already there, that the test accepts. */
+  /** Resolves with the first past or future line that the test accepts. */
   line(accept: (line: string) => boolean): Promise<string>;
-  /** Values the fixture app reported under this name; waits until there are `count`. */
+  /** Resolves with the values that the fixture app reported under this name, when there are at least `count`. */
   saw<T>(name: string, count: number): Promise<T[]>;
-  /** Sends the signal (SIGTERM by default) and waits for the end. @returns The exit code, null when killed. */
+  /**
+   * Sends a signal (default SIGTERM) and waits for the exit.
+   * @returns the exit code, null if killed
+   */
   stop(signal?: NodeJS.Signals): Promise<number | null>;
 }
 
-/** Starts the host in a process of its own, since an app can be loaded only once in one. */
+/** Starts the host in a process of its own, because a process can load only one app. */
 export async function runHost(
   options: { app?: string; args?: string[]; env?: Record<string, string> } = {},
 ): Promise<RunningHost> {
   const { child, lines, line } = spawnHost(options);
-  // With all that it wrote: a process may have ended before its last line was read.
+  // With the complete output: a process can exit before its last line is read.
   const exited = once(child, "close").then(([code]) => code as number | null);
   const ready = await Promise.race([
     line((text) => text.startsWith('{"port":')),
@@ -61,22 +63,22 @@ export async function runHost(
   };
 }
 
-/** For an app that does not start: its exit code and what it said. */
+/** Runs an app that does not start. Returns its exit code and output. */
 export async function runFailingHost(app: string): Promise<{ code: number | null; output: string }> {
   const { child, lines } = spawnHost({ app });
   const [code] = (await once(child, "close")) as [number | null];
   return { code, output: lines.join("\n") };
 }
 
-/** A host that is not ready yet. */
+/** Starts a host without waiting until it is ready. */
 export function loadingHost(app: string, port: number): { line: RunningHost["line"]; kill(): void } {
   const { child, line } = spawnHost({ app, args: ["--port", String(port)] });
   return { line, kill: () => child.kill("SIGKILL") };
 }
 
 /**
- * A port nobody listened on a moment ago. It lies below those that systems give to connections (from 32768 on Linux, 49152
- * elsewhere): one of theirs may be some connection's before the test has used it.
+ * Returns a free port. It is below the ephemeral ports (from 32768 on Linux, 49152 elsewhere), which another connection could
+ * take before the test uses it.
  */
 export async function freePort(): Promise<number> {
   const port = randomInt(20_000, 32_768);
@@ -97,10 +99,10 @@ function spawnHost({ app = FIXTURE_APP, args = [], env = {} }: Parameters<typeof
   lines: string[];
   line: RunningHost["line"];
 } {
-  // Later arguments win over these.
+  // Later arguments override these.
   const defaults = ["--app", app, "--port", "0", "--data", mkdtempSync(join(tmpdir(), "host-data-"))];
-  const child = spawn(process.execPath, [`--import=${KEPT_HMAC_KEYS}`, HOST, ...defaults, "--ready-json", ...args], {
-    env: { PATH: process.env.PATH, NODE_COMPILE_CACHE: COMPILE_CACHE, ...env },
+  const child = spawn(process.execPath, [HOST, ...defaults, "--ready-json", ...args], {
+    env: { PATH: process.env.PATH, TMPDIR: tmpdir(), NODE_COMPILE_CACHE: COMPILE_CACHE, ...env },
     stdio: ["ignore", "pipe", "pipe"],
   });
   const lines: string[] = [];

@@ -38,7 +38,7 @@ async function recordStatus(data: string, status: { Last: string; Next: string }
 }
 
 describe("a timer", () => {
-  it("that missed its time fires once at the start, said to be past due, and records the next time", async () => {
+  it("fires once at the start if it missed its time, with isPastDue, and its next time is stored", async () => {
     const data = await freshData();
     await recordStatus(data, { Last: "2026-01-01T03:00:00.000Z", Next: "2026-01-02T03:00:00.000Z" });
     const host = await start(data);
@@ -56,62 +56,62 @@ describe("a timer", () => {
     expect(again.lines.some((line) => line.startsWith('{"saw":"daily"'))).toBe(false);
   });
 
-  it("does not fire at its first start, and has its next time recorded", async () => {
+  it("does not fire at its first start, and its next time is stored", async () => {
     const data = await freshData();
     const host = await start(data);
     await expect.poll(() => readFile(statusFile(data), "utf8").catch(() => ""), PATIENTLY).toContain("T03:00:00.000Z");
     expect(host.lines.some((line) => line.startsWith('{"saw":"daily"'))).toBe(false);
   });
 
-  it("with more than one run a minute keeps no status", async () => {
+  it("has no stored status when it fires more than once a minute", async () => {
     const host = await start(await freshData(), { OFTEN: "00:00:00.2" });
     const seen = await host.saw<SeenTimer>("often", 2);
     expect(seen[0]).toMatchObject({ schedule: { adjustForDST: true }, scheduleStatus: null, isPastDue: false });
   });
 
-  it("that takes longer than its interval, or fails, goes on and never runs twice at once", async () => {
+  it("never overlaps with itself and continues when a run overruns its interval or fails", async () => {
     const host = await start(await freshData(), { OFTEN: "00:00:00.1", OFTEN_MS: "250" });
     const seen = await host.saw<SeenTimer>("often", 3);
     expect(seen.map(({ running }) => running)).toEqual([1, 1, 1]);
   });
 
-  it("with runOnStartup fires at once, and is not past due", async () => {
+  it("with runOnStartup fires immediately, without isPastDue", async () => {
     const host = await start(await freshData(), { AT_START: "true" });
     expect(await host.saw<SeenTimer>("atStart", 1)).toMatchObject([{ isPastDue: false, scheduleStatus: null }]);
   });
 
-  it("is run again in memory by its retry policy", async () => {
+  it("is retried in memory by its retry policy", async () => {
     const host = await start(await freshData(), {}, ["--inspect-modules"]);
     const answer = await fetch(`${host.url}/__host/timers/retried`, { method: "POST" });
     expect(await answer.json()).toEqual({ succeeded: false });
     expect(await host.saw("retried", 3)).toEqual([0, 1, 2]);
   });
 
-  it("can be fired by hand through the admin route", async () => {
+  it("can be fired through the admin route", async () => {
     const host = await start(await freshData());
     const answer = await fetch(`${host.url}/admin/functions/daily`, { method: "POST", body: "{}" });
     expect(answer.status).toBe(202);
     expect(await host.saw<SeenTimer>("daily", 1)).toMatchObject([{ isPastDue: false }]);
   });
 
-  it("with a schedule that cannot be read is reported, and the rest of the app runs", async () => {
+  it("with an invalid schedule is reported, and the other functions run", async () => {
     const host = await start(await freshData());
     await host.line((line) => line.includes("The listener for function 'badSchedule' was unable to start"));
     expect((await fetch(`${host.url}/plain`)).status).toBe(200);
   });
 });
 
-describe("what was recorded at the start", () => {
+describe("the stored status", () => {
   const daily = parseSchedule("0 0 3 * * *", new Date("2026-05-05T12:00:00Z"));
   const now = new Date("2026-05-05T12:00:00Z");
   const record = (last: string, next: string) => ({ Last: last, Next: next, LastUpdated: last });
 
-  it("is past due when the next time lies behind", () => {
+  it("is past due when the next time is in the past", () => {
     const { pastDue } = startStatus(record("2026-05-04T03:00:00Z", "2026-05-05T03:00:00.000Z"), daily, now);
     expect(pastDue).toBe(true);
   });
 
-  it("is not past due when the schedule was another one then", () => {
+  it("is not past due when the schedule has changed", () => {
     const { pastDue, status } = startStatus(record("2026-05-04T03:00:00Z", "2026-05-04T04:00:00.000Z"), daily, now);
     expect(pastDue).toBe(false);
     expect(status.Next).toBe("2026-05-06T03:00:00.000Z");
@@ -125,7 +125,7 @@ describe("hosts that share a storage account", () => {
   });
   afterAll(() => azurite.stop());
 
-  it("fire a timer in one of them, and in the other when the first stops", async () => {
+  it("fire a timer in one host, and in the other when the first stops", async () => {
     const data = await freshData();
     const env = { AzureWebJobsStorage: azurite.connectionString(), OFTEN: "00:00:00.2" };
     const first = await start(data, env, ["--timer-lease", "10"]);
@@ -137,7 +137,7 @@ describe("hosts that share a storage account", () => {
     await second.saw("often", 1);
   });
 
-  it("take over a lease that was not renewed, and only then", async () => {
+  it("take over an expired lease, but not a valid one", async () => {
     const connection = azurite.connectionString();
     const [killed, other] = [1, 2].map(() => createTimerLease(connection, "takeover", 4)) as [
       ReturnType<typeof createTimerLease>,

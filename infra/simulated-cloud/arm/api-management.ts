@@ -1,36 +1,36 @@
 import type { CloudClock } from "../clock.ts";
-import type { Resources } from "../resources/resources.ts";
+import type { VaultStore } from "../vaults/vault-store.ts";
+import type { ConsumerValues } from "./consumer-values.ts";
 import { principalsOf } from "./identities.ts";
-import { placeOfUri } from "./references.ts";
-import type { ArmResource, ArmStore } from "./store.ts";
-import { type Reading, readSecret } from "./vault-reading.ts";
-import type { WorkingValues } from "./working-values.ts";
+import { parseSecretUri } from "./key-vault-references.ts";
+import { type ReadResult, readSecret } from "./read-secret.ts";
+import type { ArmResource, ArmStore } from "./resource-store.ts";
 
 const REFRESH_MS = 4 * 3_600_000;
 
 interface KeyVault {
   secretIdentifier: string;
-  /** Of a user-assigned identity; without it the service's own reads. */
+  /** Client ID of a user-assigned identity. Without it API Management reads with its system-assigned identity. */
   identityClientId?: string | null;
 }
 
 /**
- * Named values and certificates that API Management reads from a vault: every 4 hours, and when it is told to.
+ * Simulates the named values and certificates that API Management reads from a vault every 4 hours and on request:
  * https://learn.microsoft.com/azure/api-management/api-management-howto-properties#key-vault-secrets
  */
 export class ApiManagement {
-  readonly #parts: { resources: Resources; store: ArmStore; clock: CloudClock; working: WorkingValues };
-  /** When each was read last, and to what end, by id in lower case. */
-  readonly #read = new Map<string, { at: number; reading: Reading; value?: string }>();
-  /** Those that a refresh does nothing to; they don't read by themselves either. */
+  readonly #parts: { resources: VaultStore; store: ArmStore; clock: CloudClock; working: ConsumerValues };
+  /** Time and outcome of the last read, by resource ID in lower case. */
+  readonly #read = new Map<string, { at: number; reading: ReadResult; value?: string }>();
+  /** IDs whose value never changes: neither a refresh nor the 4-hour read updates them. */
   readonly #stuck = new Set<string>();
 
-  constructor(parts: { resources: Resources; store: ArmStore; clock: CloudClock; working: WorkingValues }) {
+  constructor(parts: { resources: VaultStore; store: ArmStore; clock: CloudClock; working: ConsumerValues }) {
     this.#parts = parts;
     for (const resource of parts.store.all()) if (readsVault(resource)) this.refresh(resource);
   }
 
-  /** From now on a refresh of it does nothing, or what it should. */
+  /** Turns the updates of a named value off or on again. */
   plant(id: string, staysOld: boolean): void {
     if (staysOld) this.#stuck.add(id.toLowerCase());
     else this.#stuck.delete(id.toLowerCase());
@@ -50,22 +50,23 @@ export class ApiManagement {
     }
   }
 
-  /** Reads the vault now. What can't be read leaves the value before. */
+  /** Reads the vault now. If the secret can't be read, the previous value stays. */
   refresh(resource: ArmResource, at = this.#parts.clock.now()): void {
     const id = resource.id.toLowerCase();
     const before = this.#read.get(id);
     if (this.#stuck.has(id) && before !== undefined) return;
     const { secretIdentifier, identityClientId } = keyVaultOf(resource)!;
-    const place = placeOfUri(secretIdentifier);
+    const place = parseSecretUri(secretIdentifier);
     const service = this.#parts.store.get(resource.id.split("/").slice(0, 9).join("/"))!;
     const principals = principalsOf(service.identity, this.#identity(service, identityClientId));
-    const reading: Reading = place === undefined ? { problem: "noVault" } : readSecret(this.#parts, principals, place);
+    const reading: ReadResult =
+      place === undefined ? { problem: "noVault" } : readSecret(this.#parts, principals, place);
     const value = "problem" in reading ? before?.value : reading.value;
     this.#read.set(id, { at, reading, ...(value !== undefined && { value }) });
-    if (place !== undefined) this.#parts.working.holds(resource.id, resource.name, place, value, at);
+    if (place !== undefined) this.#parts.working.record(resource.id, resource.name, place, value, at);
   }
 
-  /** Undefined for one that reads no vault. */
+  /** Returns the vault secret that a named value or certificate refers to. Undefined when it refers to no vault. */
   lastStatus(resource: ArmResource): object | undefined {
     const read = this.#read.get(resource.id.toLowerCase());
     if (read === undefined) return undefined;
@@ -75,7 +76,7 @@ export class ApiManagement {
     return { code, message: `Failed to read the secret from Key Vault: ${read.reading.problem}.`, timeStampUtc };
   }
 
-  /** What a named value stands for. */
+  /** Returns the value of a named value. */
   valueOf(resource: ArmResource): string | undefined {
     const { value } = resource.properties;
     return typeof value === "string" ? value : this.#read.get(resource.id.toLowerCase())?.value;

@@ -1,64 +1,70 @@
 import type { CloudClock } from "../clock.ts";
-import type { Resources } from "../resources/resources.ts";
-import { type Fetched, follow, isReference, placeOf, type ReferenceStatus } from "./references.ts";
-import type { ArmResource, ArmStore } from "./store.ts";
-import type { Place, WorkingValues } from "./working-values.ts";
+import type { VaultStore } from "../vaults/vault-store.ts";
+import type { ConsumerValues, Place } from "./consumer-values.ts";
+import {
+  type FetchedReference,
+  isReference,
+  parseReference,
+  type ReferenceStatus,
+  resolveReference,
+} from "./key-vault-references.ts";
+import type { ArmResource, ArmStore } from "./resource-store.ts";
 
 const DAY_MS = 86_400_000;
 
 export type SettingsKind = "appsettings" | "connectionstrings";
 
-/** A site or slot as it runs. */
+/** A running site or slot. */
 interface Running {
   fetchedAt: number;
-  /** What was fetched last, by kind and name. */
-  cache: Map<string, Fetched>;
+  /** Results of the last fetch, by kind and name. */
+  cache: Map<string, FetchedReference>;
 }
 
-interface ForeignChange {
-  /** Null removes one. */
+interface ConcurrentChange {
+  /** Settings to change. Null removes a setting. */
   settings: Record<string, string | null>;
-  /** How often it happens. */
+  /** How many times the change happens. */
   times: number;
-  /** How many lists or writes go through first. Default 0. */
+  /** How many lists or writes pass before the change happens. Default 0. */
   after?: number;
 }
 
-/** What a test can make one site or slot do. */
-export interface SitePlant {
-  /** A refresh is answered and fetches nothing. */
+/** Misbehavior of one site or slot that a test can set. */
+export interface SiteFault {
+  /** A refresh returns success and fetches nothing. */
   staysOld?: boolean;
-  /** The state that a reference has whatever is true, by the setting's name. */
+  /** The reported status of references, by setting name, whatever their true status is. */
   statuses?: Record<string, ReferenceStatus>;
-  /** Somebody else changes these settings right after they were listed. */
-  changedAfterList?: ForeignChange;
-  /** Somebody else changes these settings right after they were written. */
-  changedAfterPut?: ForeignChange;
+  /** Settings that another client changes right after the service listed them. */
+  changedAfterList?: ConcurrentChange;
+  /** Settings that another client changes right after the service wrote them. */
+  changedAfterPut?: ConcurrentChange;
 }
 
 /**
- * How App Service handles references to Key Vault: it fetches them every 24 hours, when it is told to, and with every change
- * of the configuration; a restart alone fetches nothing. The running app has what was fetched when it last started.
- * https://learn.microsoft.com/azure/app-service/app-service-key-vault-references#rotation. That page says that after the 24
- * hours the app begins to use the new version, so here it then starts again; after a refresh it does not.
+ * Simulates App Service's Key Vault references. App Service fetches references every 24 hours, on request and with every
+ * configuration change. A restart alone fetches nothing. The running app has the values that were fetched before its last
+ * start. https://learn.microsoft.com/azure/app-service/app-service-key-vault-references#rotation says that the app uses the new
+ * version after the 24 hours, so the simulated app restarts then. It does not restart after a refresh.
  */
 export class AppService {
-  readonly #parts: { resources: Resources; store: ArmStore; clock: CloudClock; working: WorkingValues };
-  /** By id in lower case. Of sites that are computed only those that somebody acted on. */
+  readonly #parts: { resources: VaultStore; store: ArmStore; clock: CloudClock; working: ConsumerValues };
+  /** Running sites by ID in lower case. Generated sites are added when a request changes them. */
   readonly #running = new Map<string, Running>();
-  readonly #plants = new Map<string, SitePlant>();
+  readonly #plants = new Map<string, SiteFault>();
 
-  constructor(parts: { resources: Resources; store: ArmStore; clock: CloudClock; working: WorkingValues }) {
+  constructor(parts: { resources: VaultStore; store: ArmStore; clock: CloudClock; working: ConsumerValues }) {
     this.#parts = parts;
     for (const resource of parts.store.all()) if (isSite(resource)) this.#begin(resource);
   }
 
-  plant(id: string, plant: SitePlant | undefined): void {
+  plant(id: string, plant: SiteFault | undefined): void {
     if (plant === undefined) this.#plants.delete(id.toLowerCase());
     else this.#plants.set(id.toLowerCase(), structuredClone(plant));
   }
 
-  /** Does what was due until now. Called before anything changes that a fetch depends on. */
+  /** Runs the fetches that are due. Called before each change that affects a fetch. */
   settle(): void {
     const now = this.#parts.clock.now();
     for (const [id, running] of this.#running) {
@@ -67,7 +73,7 @@ export class AppService {
       const site = this.#parts.store.get(id);
       if (site === undefined) this.#running.delete(id);
       else {
-        // Nothing changed in between, so the first of the fetches found what all of them did.
+        // All due fetches return the result of the first, because settings and vaults did not change in between.
         const at = running.fetchedAt + DAY_MS;
         this.#fetch(site, running);
         running.fetchedAt += days * DAY_MS;
@@ -76,14 +82,14 @@ export class AppService {
     }
   }
 
-  /** A site or slot that was declared anew. */
+  /** Resets a site or slot that was declared again. */
   declared(site: ArmResource): void {
-    this.#parts.working.forget(site.id);
+    this.#parts.working.remove(site.id);
     this.#begin(site);
   }
 
-  /** The references among its settings with what was fetched last. */
-  references(site: ArmResource, kind: SettingsKind): { name: string; text: string; fetched: Fetched }[] {
+  /** Returns the references in the site's settings with the results of the last fetch. */
+  references(site: ArmResource, kind: SettingsKind): { name: string; text: string; fetched: FetchedReference }[] {
     const running = this.#of(site);
     const statuses = this.#plants.get(site.id.toLowerCase())?.statuses ?? {};
     return textsOf(site, kind).flatMap(([name, text]) => {
@@ -103,7 +109,7 @@ export class AppService {
     this.#start(site, this.#keep(site));
   }
 
-  /** Replaces all settings of a kind: fetches every reference and starts the app again. */
+  /** Replaces all settings of a kind, fetches every reference and restarts the app. */
   replace(site: ArmResource, settings: Partial<Pick<ArmResource, "settings" | "connectionStrings">>): void {
     this.#keep(site);
     this.#parts.store.change(site, (one) => {
@@ -115,17 +121,17 @@ export class AppService {
     this.#start(site, running);
   }
 
-  /** Its settings were listed: whoever is to change them then does. */
+  /** Called after a list of the settings. Applies the changes that a test planned for this moment. */
   listed(site: ArmResource): void {
     this.#foreign(site, "changedAfterList");
   }
 
-  /** Its settings were written by whoever answers for it: somebody else may change them then. */
+  /** Called after a write of the settings. Applies the changes that a test planned for this moment. */
   written(site: ArmResource): void {
     this.#foreign(site, "changedAfterPut");
   }
 
-  /** As somebody else changes them; null removes one. */
+  /** Changes settings as another client. Null removes a setting. */
   changeSettings(site: ArmResource, changes: Record<string, string | null>): void {
     const settings: Record<string, string> = { ...site.settings };
     for (const [name, value] of Object.entries(changes)) {
@@ -146,7 +152,7 @@ export class AppService {
   }
 
   #begin(site: ArmResource): void {
-    const running = { fetchedAt: this.#parts.clock.now(), cache: new Map<string, Fetched>() };
+    const running = { fetchedAt: this.#parts.clock.now(), cache: new Map<string, FetchedReference>() };
     this.#running.set(site.id.toLowerCase(), running);
     this.#fetch(site, running);
     this.#start(site, running);
@@ -155,7 +161,7 @@ export class AppService {
   #of(site: ArmResource): Running {
     const known = this.#running.get(site.id.toLowerCase());
     if (known !== undefined) return known;
-    const running = { fetchedAt: this.#parts.clock.now(), cache: new Map<string, Fetched>() };
+    const running = { fetchedAt: this.#parts.clock.now(), cache: new Map<string, FetchedReference>() };
     this.#fetch(site, running);
     return running;
   }
@@ -170,12 +176,12 @@ export class AppService {
     running.cache.clear();
     for (const kind of ["appsettings", "connectionstrings"] as const) {
       for (const [name, text] of textsOf(site, kind)) {
-        if (isReference(text)) running.cache.set(keyOf(kind, name), follow(this.#parts, site, text));
+        if (isReference(text)) running.cache.set(keyOf(kind, name), resolveReference(this.#parts, site, text));
       }
     }
   }
 
-  /** The app starts with what its settings then are: of a reference that can't be followed, the reference's own text. */
+  /** Restarts the app with its current settings. A reference that can't be resolved becomes the reference's own text. */
   #start(site: ArmResource, running: Running, at?: number): void {
     const held = new Set<string>();
     for (const kind of ["appsettings", "connectionstrings"] as const) {
@@ -185,21 +191,21 @@ export class AppService {
         if (place === undefined) continue;
         held.add(evidence);
         const value = isReference(text) ? running.cache.get(keyOf(kind, name))?.value : text;
-        this.#parts.working.holds(site.id, evidence, place, value, at);
+        this.#parts.working.record(site.id, evidence, place, value, at);
       }
     }
-    // A setting that is gone leaves the app without it.
+    // The restarted app no longer has a removed setting.
     for (const { evidence, vault, secret } of this.#parts.working.values({ resource: site.id })) {
-      if (!held.has(evidence)) this.#parts.working.holds(site.id, evidence, { vault, secret }, undefined, at);
+      if (!held.has(evidence)) this.#parts.working.record(site.id, evidence, { vault, secret }, undefined, at);
     }
   }
 }
 
 export const isSite = ({ type }: ArmResource): boolean => type.noun === "Site" || type.noun === "Slot";
 
-/** The secret that a setting is meant to have the value of; undefined for any other setting. */
+/** Returns the secret that a setting should have the value of. Undefined for a setting that refers to no secret. */
 function secretOf(site: ArmResource, evidence: string, text: string): Place | undefined {
-  const place = isReference(text) ? placeOf(text) : site.copies[evidence];
+  const place = isReference(text) ? parseReference(text) : site.copies[evidence];
   return place && { vault: place.vault, secret: place.secret };
 }
 

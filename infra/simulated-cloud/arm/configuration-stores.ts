@@ -2,9 +2,9 @@ import { randomBytes } from "node:crypto";
 import { AppConfiguration } from "../app-configuration.ts";
 import type { Incoming, Operation, Service } from "../http.ts";
 import type { Tokens } from "../tokens.ts";
-import { type ArmResource, type ArmStore, configurationHost } from "./store.ts";
+import { type ArmResource, type ArmStore, configurationHost } from "./resource-store.ts";
 
-/** The key-values of the company's App Configuration stores, each at an address of its own. */
+/** Serves the key-values of the company's App Configuration stores, each store at its own host. */
 export class ConfigurationStores {
   readonly #store: ArmStore;
   readonly #tokens: Tokens;
@@ -15,7 +15,7 @@ export class ConfigurationStores {
     this.#tokens = tokens;
   }
 
-  /** Undefined when no store has this host. */
+  /** Returns the store with this host. Undefined if there is none. */
   service(host: string): Service | undefined {
     if (!host.endsWith(".azconfig.localhost")) return undefined;
     for (const resource of this.#store.all()) {

@@ -2,57 +2,57 @@ import type { CloudClock } from "../clock.ts";
 import type { Company } from "../company/company.ts";
 import type { CompanyChild, CompanyResource } from "../company/resources.ts";
 import type { Directory } from "../graph/directory.ts";
-import type { Ledger } from "../ledger.ts";
-import type { Resources } from "../resources/resources.ts";
+import type { RequestLog } from "../request-log.ts";
+import type { VaultStore } from "../vaults/vault-store.ts";
 import { ApiManagement, readsVault } from "./api-management.ts";
-import { AppService, isSite, type SitePlant } from "./app-service.ts";
-import { type ContainerAppPlant, ContainerApps, isContainerApp } from "./container-apps.ts";
+import { AppService, isSite, type SiteFault } from "./app-service.ts";
+import { ConsumerValues, type HeldValues, type Place, type WorkingGap } from "./consumer-values.ts";
+import { type ContainerAppFault, ContainerApps, isContainerApp } from "./container-apps.ts";
 import { GRAPH_DEFAULTS, type GraphSettings } from "./graph-settings.ts";
-import type { ArmResource, ArmStore } from "./store.ts";
-import { TimedReaders } from "./timed-readers.ts";
-import { type HeldValues, type Place, type WorkingGap, WorkingValues } from "./working-values.ts";
+import type { ArmResource, ArmStore } from "./resource-store.ts";
+import { ScheduledReaders } from "./scheduled-readers.ts";
 
 interface Parts {
-  resources: Resources;
+  resources: VaultStore;
   store: ArmStore;
   directory: Directory;
   clock: CloudClock;
 }
 
-/** The company's resources as they run: when each takes a secret's new version, and what a test does to them. */
+/** Simulates the company's running resources: when each reads a new secret version, and the faults that a test sets. */
 export class Consumers {
   readonly appService: AppService;
   readonly containerApps: ContainerApps;
   readonly apiManagement: ApiManagement;
-  readonly timedReaders: TimedReaders;
-  readonly working: WorkingValues;
+  readonly timedReaders: ScheduledReaders;
+  readonly working: ConsumerValues;
   readonly #parts: Parts;
   graphSettings: GraphSettings = GRAPH_DEFAULTS;
 
   constructor(company: Company, parts: Parts) {
     this.#parts = parts;
-    this.working = new WorkingValues(parts, company.issuers ?? []);
+    this.working = new ConsumerValues(parts, company.issuers ?? []);
     const all = { ...parts, working: this.working };
     this.appService = new AppService(all);
     this.containerApps = new ContainerApps(all);
     this.apiManagement = new ApiManagement(all);
-    this.timedReaders = new TimedReaders(all);
+    this.timedReaders = new ScheduledReaders(all);
   }
 
-  /** Unix milliseconds of the cloud's clock. */
+  /** Unix milliseconds of the simulated clock. */
   now(): number {
     return this.#parts.clock.now();
   }
 
-  /** Does all that was due until now by the cloud's clock. */
+  /** Runs everything that is due by the simulated clock. */
   settle(): void {
     this.appService.settle();
     this.containerApps.settle();
     this.apiManagement.settle();
-    this.timedReaders.settle();
+    this.timedReaders.runDueReads();
   }
 
-  /** A resource was declared anew, with all below it. */
+  /** Resets a resource that was declared again, and its child resources. */
   declared(id: string): void {
     for (const resource of this.#parts.store.all()) {
       const key = resource.id.toLowerCase();
@@ -60,22 +60,25 @@ export class Consumers {
       if (isSite(resource)) this.appService.declared(resource);
       else if (isContainerApp(resource)) this.containerApps.declared(resource);
       else if (readsVault(resource)) this.apiManagement.refresh(resource);
-      else this.timedReaders.declared(resource);
+      else this.timedReaders.add(resource);
     }
   }
 }
 
-/** What a test can see and do behind the back of the resource manager. Resources are named by their ids. */
+/**
+ * Control operations for the company's resources: read and change what no client of Azure Resource Manager can. Resources are
+ * named by their IDs.
+ */
 export class ConsumersControl {
   readonly #consumers: Consumers;
-  readonly #parts: { store: ArmStore; resources: Resources; ledger: Ledger };
+  readonly #parts: { store: ArmStore; resources: VaultStore; ledger: RequestLog };
 
-  constructor(consumers: Consumers, parts: { store: ArmStore; resources: Resources; ledger: Ledger }) {
+  constructor(consumers: Consumers, parts: { store: ArmStore; resources: VaultStore; ledger: RequestLog }) {
     this.#consumers = consumers;
     this.#parts = parts;
   }
 
-  /** All that are kept, so without the sites that are computed. */
+  /** Lists all stored resources. Generated sites are not included. */
   resources(): { id: string; type: string; subscriptionId: string }[] {
     return [...this.#parts.store.all()].map(({ id, type, subscriptionId }) => ({
       id,
@@ -84,16 +87,22 @@ export class ConsumersControl {
     }));
   }
 
-  /** The id of the only resource that is called so; its type tells several apart. @throws {Error} without exactly one. */
+  /**
+   * Returns the ID of the only resource with this name and, if given, type.
+   * @throws {Error} if there is none or more than one.
+   */
   idOf(name: string, type?: string): string {
     const found = this.resources().filter(
       (one) => one.id.split("/").at(-1) === name && (type === undefined || one.type === type),
     );
-    if (found.length !== 1) throw new Error(`${found.length} resources are called ${name}`);
+    if (found.length !== 1) throw new Error(`${found.length} resources have the name ${name}`);
     return found[0]!.id;
   }
 
-  /** Adds a resource, or replaces it with all below it. @returns its id */
+  /**
+   * Adds a resource, or replaces it with its child resources.
+   * @returns its ID
+   */
   put(subscriptionId: string, resource: CompanyResource): string {
     this.#consumers.settle();
     const id = this.#parts.store.put(subscriptionId, resource);
@@ -101,14 +110,17 @@ export class ConsumersControl {
     return id;
   }
 
-  /** With everything below it; false when there is none. */
+  /** Deletes a resource and its child resources. Returns false if there is no such resource. */
   remove(id: string): boolean {
     this.#consumers.settle();
-    this.#consumers.working.forget(id);
+    this.#consumers.working.remove(id);
     return this.#parts.store.remove(id);
   }
 
-  /** Changes members as somebody else does, all but settings. @throws {Error} when there is no such resource. */
+  /**
+   * Changes members of a resource, except settings, as another client.
+   * @throws {Error} if there is no such resource.
+   */
   change(id: string, change: Pick<CompanyChild, "tags" | "properties" | "denied">): void {
     this.#consumers.settle();
     this.#parts.store.change(this.#resource(id), (one) => {
@@ -118,7 +130,7 @@ export class ConsumersControl {
     });
   }
 
-  /** Changes app settings as somebody else does; null removes one. */
+  /** Changes app settings as another client. Null removes a setting. */
   changeSettings(id: string, settings: Record<string, string | null>): void {
     this.#consumers.settle();
     this.#consumers.appService.changeSettings(this.#resource(id), settings);
@@ -128,63 +140,63 @@ export class ConsumersControl {
     return { ...this.#resource(id).settings };
   }
 
-  /** Lets a resource's identities read a vault, or no more. */
+  /** Grants or revokes a resource's identities read access to a vault. */
   allow(id: string, vault: string, allowed: boolean): void {
     this.#consumers.settle();
     this.#parts.store.allow(this.#resource(id), vault, allowed);
   }
 
-  /** What a site or slot does from now on; undefined: what it should. */
-  plantSite(id: string, plant: SitePlant | undefined): void {
+  /** Sets the misbehavior of a site or slot. Undefined resets it. */
+  plantSite(id: string, plant: SiteFault | undefined): void {
     this.#consumers.settle();
     this.#consumers.appService.plant(this.#resource(id).id, plant);
   }
 
-  /** What a container app does from now on; undefined: what it should. */
-  plantContainerApp(id: string, plant: ContainerAppPlant | undefined): void {
+  /** Sets the misbehavior of a container app. Undefined resets it. */
+  plantContainerApp(id: string, plant: ContainerAppFault | undefined): void {
     this.#consumers.settle();
     this.#consumers.containerApps.plant(this.#resource(id).id, plant);
   }
 
-  /** From now on a refresh of a named value does nothing, or what it should. */
+  /** Turns the updates of a named value off or on again. */
   plantNamedValue(id: string, staysOld: boolean): void {
     this.#consumers.settle();
     this.#consumers.apiManagement.plant(this.#resource(id).id, staysOld);
   }
 
-  /** What each running consumer held over time. */
+  /** Returns the values that each running consumer held over time. */
   values(filter: { resource?: string } & Partial<Place> = {}): HeldValues[] {
     this.#consumers.settle();
     return this.#consumers.working.values(filter);
   }
 
-  /** All times until now in which a consumer held no value that works. */
+  /** Returns all intervals until now in which a consumer held no working value. */
   gaps(filter: { resource?: string } & Partial<Place> = {}): WorkingGap[] {
     this.#consumers.settle();
     return this.#consumers.working.gaps(filter);
   }
 
-  /** From now on a value works only while this secret's issuer takes it. */
+  /** Registers an issuer for a secret. From now on a value works only while the issuer accepts it. */
   setIssuer(place: Place): void {
     this.#consumers.working.setIssuer(place);
   }
 
-  /** The issuer takes a value from now on, or no more. */
+  /** Makes the issuer accept or reject a value. */
   accept(place: Place, value: string, accepted: boolean): void {
     if (accepted) this.#consumers.working.accept(place, value);
-    else this.#consumers.working.withdraw(place, value);
+    else this.#consumers.working.reject(place, value);
   }
 
   graph(): GraphSettings {
     return this.#consumers.graphSettings;
   }
 
-  /** How Resource Graph behaves from now on; what is left out stays. */
+  /** Changes the behavior of Resource Graph. Omitted members stay. */
   setGraph(settings: Partial<GraphSettings>): void {
     this.#consumers.graphSettings = { ...this.#consumers.graphSettings, ...settings };
   }
 
-  /** How often each resource was called, by its id in lower case; a site's slots and what is below others count by themselves. */
+  /** Returns the number of calls by resource ID in lower case. Slots and other child resources are counted separately. */
   calls(): Record<string, number> {
     const counts: Record<string, number> = {};
     for (const { resource } of this.#parts.ledger.requests()) {
@@ -195,7 +207,7 @@ export class ConsumersControl {
 
   #resource(id: string): ArmResource {
     const resource = this.#parts.store.get(id);
-    if (resource === undefined) throw new Error(`No resource ${id}`);
+    if (resource === undefined) throw new Error(`Unknown resource ${id}`);
     return resource;
   }
 }

@@ -1,70 +1,70 @@
 import type { CloudClock } from "../clock.ts";
-import type { Resources } from "../resources/resources.ts";
+import type { VaultStore } from "../vaults/vault-store.ts";
+import type { ConsumerValues } from "./consumer-values.ts";
 import { principalsOf } from "./identities.ts";
-import { placeOfUri } from "./references.ts";
-import type { ArmResource, ArmStore } from "./store.ts";
-import { type Reading, readSecret } from "./vault-reading.ts";
-import type { WorkingValues } from "./working-values.ts";
+import { parseSecretUri } from "./key-vault-references.ts";
+import { type ReadResult, readSecret } from "./read-secret.ts";
+import type { ArmResource, ArmStore } from "./resource-store.ts";
 
-/** A secret of an app: written out, or to be read from a vault by one of the app's identities. */
+/** A secret of a container app: a value, or a vault secret that one of the app's identities reads. */
 export interface AppSecret {
   name: string;
   value?: string;
-  /** `https://VAULT.…/secrets/NAME[/VERSION]` */
+  /** Address of the vault secret: `https://VAULT.…/secrets/NAME[/VERSION]` */
   keyVaultUrl?: string;
-  /** `system`, or the resource id of a user-assigned identity. */
+  /** `system`, or the resource ID of a user-assigned identity. */
   identity?: string;
 }
 
 export interface Revision {
   name: string;
   active: boolean;
-  /** Unix milliseconds of the cloud's clock. */
+  /** Unix milliseconds of the simulated clock. */
   createdAt: number;
   startedAt: number;
   healthy: boolean;
-  /** By the name of the app's secret. */
+  /** Values by the name of the app's secret. */
   holds: Map<string, string | undefined>;
 }
 
 interface Running {
-  /** The last tick that was looked at. */
+  /** Number of the last processed tick. */
   tick: number;
-  /** What was read from vaults last, by the name of the app's secret. */
+  /** Values that were last read from vaults, by the name of the app's secret. */
   synced: Map<string, { version: string; value: string }>;
-  /** Of a job none. */
+  /** Active revisions. Empty for a job. */
   revisions: Revision[];
 }
 
-/** What a test can make one app do. */
-export interface ContainerAppPlant {
-  /** So many of the next restarts end with a revision that is not healthy, whose replicas before go on. */
+/** Misbehavior of one container app that a test can set. */
+export interface ContainerAppFault {
+  /** This many of the next restarts end with an unhealthy revision, whose previous replicas keep running. */
   unhealthyRestarts?: number;
-  /** A restart reads nothing from the vaults. */
+  /** A restart does not read the vaults. */
   staysOld?: boolean;
 }
 
 const TICK_MS = 30 * 60_000;
-/** Ticks were seen at 13:53 after the half hour; they are the platform's, not the app's. */
+/** Azure's ticks were observed at 13:53 past each half hour. The platform sets them, not the app. */
 const TICK_OFFSET_MS = (13 * 60 + 53) * 1000;
 
 /**
- * Container Apps and jobs. Every 30 minutes the platform reads the secrets without a version from their vaults, and where one has
- * a new value it restarts all active revisions: https://learn.microsoft.com/azure/container-apps/manage-secrets. A restart that
- * somebody asks for reads them too. What can't be read is passed over, and the app goes on with what it has.
+ * Simulates Container Apps and jobs. Every 30 minutes the platform reads the secrets without a version from their vaults. If a
+ * value changed, the platform restarts all active revisions: https://learn.microsoft.com/azure/container-apps/manage-secrets. A
+ * requested restart also reads the secrets. If a secret can't be read, the app keeps its previous value.
  */
 export class ContainerApps {
-  readonly #parts: { resources: Resources; store: ArmStore; clock: CloudClock; working: WorkingValues };
-  /** By id in lower case. */
+  readonly #parts: { resources: VaultStore; store: ArmStore; clock: CloudClock; working: ConsumerValues };
+  /** Running apps by ID in lower case. */
   readonly #running = new Map<string, Running>();
-  readonly #plants = new Map<string, ContainerAppPlant>();
+  readonly #plants = new Map<string, ContainerAppFault>();
 
-  constructor(parts: { resources: Resources; store: ArmStore; clock: CloudClock; working: WorkingValues }) {
+  constructor(parts: { resources: VaultStore; store: ArmStore; clock: CloudClock; working: ConsumerValues }) {
     this.#parts = parts;
     for (const resource of parts.store.all()) if (isContainerApp(resource)) this.#begin(resource);
   }
 
-  plant(id: string, plant: ContainerAppPlant | undefined): void {
+  plant(id: string, plant: ContainerAppFault | undefined): void {
     if (plant === undefined) this.#plants.delete(id.toLowerCase());
     else this.#plants.set(id.toLowerCase(), { ...plant });
   }
@@ -77,7 +77,7 @@ export class ContainerApps {
       const app = this.#parts.store.get(id);
       if (app === undefined) this.#running.delete(id);
       else {
-        // Nothing changed in between, so the first tick found what all of them did.
+        // All due ticks read the same values, because vaults did not change in between.
         const at = running.tick + TICK_MS;
         running.tick = latest;
         if (this.#sync(app, running)) this.#restartAll(app, running, at);
@@ -86,7 +86,7 @@ export class ContainerApps {
   }
 
   declared(app: ArmResource): void {
-    this.#parts.working.forget(app.id);
+    this.#parts.working.remove(app.id);
     this.#begin(app);
   }
 
@@ -94,7 +94,7 @@ export class ContainerApps {
     return this.#running.get(app.id.toLowerCase())?.revisions ?? [];
   }
 
-  /** False when the app has no such revision. */
+  /** Restarts a revision. Returns false if the app has no such revision. */
   restart(app: ArmResource, name: string): boolean {
     const running = this.#running.get(app.id.toLowerCase())!;
     const revision = running.revisions.find((one) => one.name.toLowerCase() === name.toLowerCase());
@@ -108,7 +108,10 @@ export class ContainerApps {
     return true;
   }
 
-  /** Replaces the app's secrets, and its template where it is given, which makes a new revision. @returns what is wrong */
+  /**
+   * Replaces the app's secrets and, if given, its template, which creates a new revision.
+   * @returns the error message; undefined on success
+   */
   replace(app: ArmResource, secrets: AppSecret[], template: unknown): string | undefined {
     const problem = this.#problemOf(app, secrets);
     if (problem !== undefined) return problem;
@@ -118,7 +121,7 @@ export class ContainerApps {
       running.synced.delete(name);
       for (const { evidence, ...place } of this.#parts.working.values({ resource: app.id })) {
         if (evidence === `secrets/${name}` || evidence.startsWith(`secrets/${name} of `))
-          this.#parts.working.holds(app.id, evidence, place, undefined);
+          this.#parts.working.record(app.id, evidence, place, undefined);
       }
     }
     this.#parts.store.change(app, (one) => {
@@ -140,7 +143,7 @@ export class ContainerApps {
     return undefined;
   }
 
-  /** A secret's value as the platform has it. */
+  /** Returns a secret's value as the platform stores it. */
   valueOf(app: ArmResource, { name, value }: AppSecret): string | undefined {
     return value ?? this.#running.get(app.id.toLowerCase())?.synced.get(name)?.value;
   }
@@ -164,12 +167,15 @@ export class ContainerApps {
     return { name: `${name}--${suffix}`, active: true, createdAt: at, startedAt: at, healthy: true, holds: new Map() };
   }
 
-  /** Reads all secrets without a version, and those never read. @returns whether one has another value than before */
+  /**
+   * Reads the secrets without a version and the secrets that were never read.
+   * @returns whether a value changed
+   */
   #sync(app: ArmResource, running: Running): boolean {
     let changed = false;
     for (const secret of secretsOf(app)) {
       const before = running.synced.get(secret.name);
-      const place = secret.keyVaultUrl === undefined ? undefined : placeOfUri(secret.keyVaultUrl);
+      const place = secret.keyVaultUrl === undefined ? undefined : parseSecretUri(secret.keyVaultUrl);
       if (place === undefined) continue;
       const reading = this.#read(app, secret);
       if ("problem" in reading || reading.version === before?.version) continue;
@@ -179,8 +185,8 @@ export class ContainerApps {
     return changed;
   }
 
-  #read(app: ArmResource, { identity = "system", keyVaultUrl = "" }: AppSecret): Reading {
-    const place = placeOfUri(keyVaultUrl);
+  #read(app: ArmResource, { identity = "system", keyVaultUrl = "" }: AppSecret): ReadResult {
+    const place = parseSecretUri(keyVaultUrl);
     if (place === undefined) return { problem: "noVault" };
     const principals = principalsOf(app.identity, identity.toLowerCase() === "system" ? undefined : identity);
     return readSecret(this.#parts, principals, place);
@@ -209,14 +215,14 @@ export class ContainerApps {
     this.#hold(app, running, revision, at);
   }
 
-  /** Writes down what runs now. A job's next execution takes what the platform has. */
+  /** Records the values of the running replicas. The next execution of a job uses the platform's stored values. */
   #hold(app: ArmResource, running: Running, revision: Revision | undefined, at: number): void {
     const several = running.revisions.filter(({ active }) => active).length > 1;
     for (const secret of secretsOf(app)) {
-      const place = placeOfUri(secret.keyVaultUrl ?? "") ?? app.copies[`secrets/${secret.name}`];
+      const place = parseSecretUri(secret.keyVaultUrl ?? "") ?? app.copies[`secrets/${secret.name}`];
       if (place === undefined) continue;
       const evidence = `secrets/${secret.name}${several && revision !== undefined ? ` of ${revision.name}` : ""}`;
-      this.#parts.working.holds(app.id, evidence, place, this.valueOf(app, secret), at);
+      this.#parts.working.record(app.id, evidence, place, this.valueOf(app, secret), at);
     }
   }
 }

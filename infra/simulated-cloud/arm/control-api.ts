@@ -3,24 +3,24 @@ import { type Answer, type Incoming, jsonObject } from "../http.ts";
 import type { ConsumersControl } from "./consumers.ts";
 
 /**
- * The part of the control API about the company's resources beside its vaults. ID is a resource's id, as it is or percent-encoded:
+ * Serves the part of the control API for resources other than vaults. ID is a resource ID, percent-encoded or not:
  *
  *     GET    /control/resources                   POST   /control/resources?subscription=ID   a `CompanyResource`
  *     PATCH  /control/resources?id=ID             {"tags": {}, "properties": {}, "denied": true}
  *     DELETE /control/resources?id=ID
- *     GET    /control/resources/settings?id=ID    PATCH  …  {"NAME": "value"}, as somebody else changes them; null removes one
+ *     GET    /control/resources/settings?id=ID    PATCH  …  {"NAME": "value"}, as another client; null removes a setting
  *     PUT    /control/resources/access?id=ID      {"vault": "…", "allowed": false}
- *     PUT    /control/resources/site?id=ID        a `SitePlant`
- *     PUT    /control/resources/container-app?id=ID  a `ContainerAppPlant`
+ *     PUT    /control/resources/site?id=ID        a `SiteFault`
+ *     PUT    /control/resources/container-app?id=ID  a `ContainerAppFault`
  *     PUT    /control/resources/named-value?id=ID {"staysOld": true}
- *     GET    /control/resources/calls             how often each was called
- *     GET    /control/resources/values?resource=ID&vault=&secret=   what each running consumer held
- *     GET    /control/resources/gaps?resource=ID&vault=&secret=     when it held nothing that works
+ *     GET    /control/resources/calls             number of calls per resource
+ *     GET    /control/resources/values?resource=ID&vault=&secret=   values that running consumers held
+ *     GET    /control/resources/gaps?resource=ID&vault=&secret=     intervals without a working value
  *     POST   /control/resources/issuers           {"vault": "…", "secret": "…"}
  *     PUT    /control/resources/issuers           {"vault": "…", "secret": "…", "value": "…", "accepted": true}
  *     GET    /control/resources/graph             PUT    …  members of `GraphSettings`
  *
- * @throws {Error} with what is wrong.
+ * @throws {Error} if the request is invalid.
  */
 export function resourcesApi(control: ConsumersControl, request: Incoming): Answer {
   const { method, query, segments } = request;

@@ -1,11 +1,11 @@
 import type { CompanyResource } from "../company/resources.ts";
 
-/** All generated sites have this identity, which may read their subscription's vaults. */
+/** All generated sites have this identity, which can read the vaults of their subscription. */
 export const SITES_IDENTITY = "id-bench";
 
 const name = (index: number) => `app-bench-${String(index).padStart(6, "0")}`;
 
-/** Two sites in three have a reference to a secret of one of the subscription's vaults. */
+/** Returns a generated site. Two of three sites have a reference to a secret of one of the subscription's vaults. */
 export function generatedSite(index: number, vaults: readonly string[]): CompanyResource & { resourceGroup: string } {
   const vault = vaults[index % vaults.length];
   return {
@@ -26,7 +26,7 @@ export function generatedSite(index: number, vaults: readonly string[]): Company
   };
 }
 
-/** The number of a generated site; undefined when the id is none's of `count`. */
+/** Returns the number of a generated site. Undefined when the ID is not one of the `count` sites. */
 export function generatedSiteIndex(id: string, count: number): number | undefined {
   const digits = /\/resourcegroups\/rg-bench-(\d\d)\/providers\/microsoft\.web\/sites\/app-bench-(\d{6})$/i.exec(id);
   const index = Number(digits?.[2] ?? Number.NaN);

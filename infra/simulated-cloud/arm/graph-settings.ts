@@ -1,8 +1,8 @@
-/** What Resource Graph does that a test may want otherwise. */
+/** Behavior of Resource Graph that a test can change. */
 export interface GraphSettings {
-  /** Answers show resources as they were so long ago. Default 0. */
+  /** Age of query results in seconds. Default 0. */
   lagSeconds: number;
-  /** More than 15 queries in 5 seconds of the machine's time are refused. Default false. */
+  /** Throttle more than 15 queries in 5 seconds of real time. Default false. */
   limited: boolean;
 }
 

@@ -1,16 +1,16 @@
 import { randomUUID } from "node:crypto";
-import type { ArmOptions } from "../arm-call.ts";
-import { vaultResource } from "../arm-resources.ts";
 import type { Row } from "./kql.ts";
+import type { ArmOptions } from "./request-context.ts";
+import type { ArmResource, Properties } from "./resource-store.ts";
 import { roleAssignmentResource } from "./role-assignments.ts";
-import type { ArmResource, Properties } from "./store.ts";
+import { vaultResource } from "./vault-resource.ts";
 
 type Source = (options: ArmOptions, subscriptions: readonly string[] | undefined) => Generator<Row>;
 
-/** The tables of Resource Graph that are asked here, with the rows that the caller may see. */
+/** Builds the tables of Resource Graph with the rows that the caller may read. */
 export const TABLES: Record<string, Source | undefined> = {
   *resources(options, wanted) {
-    for (const subscription of visible(options, wanted)) {
+    for (const subscription of visibleSubscriptions(options, wanted)) {
       for (const name of options.resources.subscriptions.get(subscription)!.vaults) yield* vaultRow(options, name);
       for (const { type, read } of options.store.in(subscription)) {
         if (type.graph) yield* resourceRow(options, subscription, type.type, read);
@@ -18,8 +18,8 @@ export const TABLES: Record<string, Source | undefined> = {
     }
   },
   *resourcechanges(options, wanted) {
-    const visibleOnes = new Set(visible(options, wanted));
-    const until = seenUntil(options);
+    const visibleOnes = new Set(visibleSubscriptions(options, wanted));
+    const until = visibleUntil(options);
     for (const [index, change] of options.store.changes.entries()) {
       if (!visibleOnes.has(change.subscriptionId) || change.at > until) continue;
       if (!options.authorization.allows(change.id, `${change.type}/read`)) continue;
@@ -48,10 +48,10 @@ export const TABLES: Record<string, Source | undefined> = {
     }
   },
   *authorizationresources(options, wanted) {
-    const visibleOnes = new Set(visible(options, wanted));
+    const visibleOnes = new Set(visibleSubscriptions(options, wanted));
     for (const assignment of options.store.access.assignments) {
       const [, first, subscriptionId = ""] = assignment.scope.split("/");
-      // One of a management group is in no subscription, and is seen with any.
+      // An assignment at a management group has no subscription. Every query returns it.
       const above = first !== "subscriptions";
       if (above ? visibleOnes.size === 0 : !visibleOnes.has(subscriptionId)) continue;
       if (!options.authorization.allows(assignment.scope, "Microsoft.Authorization/roleAssignments/read")) continue;
@@ -65,10 +65,15 @@ export const TABLES: Record<string, Source | undefined> = {
   },
 };
 
-/** Subscriptions whose resources the caller may read; a denied one is passed over in silence. */
-function visible({ resources, authorization }: ArmOptions, wanted: readonly string[] | undefined): string[] {
+/** Returns the subscriptions whose resources the caller may read. Denied subscriptions are skipped without an error. */
+function visibleSubscriptions(
+  { resources, authorization }: ArmOptions,
+  wanted: readonly string[] | undefined,
+): string[] {
   return [...resources.subscriptions.values()]
-    .filter(({ id, declared }) => !declared.denied && authorization.sees(id) && (wanted?.includes(id) ?? true))
+    .filter(
+      ({ id, declared }) => !declared.denied && authorization.canSeeSubscription(id) && (wanted?.includes(id) ?? true),
+    )
     .map(({ id }) => id);
 }
 
@@ -85,7 +90,7 @@ function* vaultRow(options: ArmOptions, name: string): Generator<Row> {
   };
 }
 
-/** A row whose columns are computed only when one other than its type or subscription is looked at. */
+/** Creates a row whose columns are computed on first access. Type and subscription are available without that. */
 function* resourceRow(
   options: ArmOptions,
   subscriptionId: string,
@@ -96,7 +101,7 @@ function* resourceRow(
   if (authorization.restricted && !authorization.allows(read().id, `${type}/read`)) return;
   let known: Properties | undefined;
   const row = () => (known ??= lagging(options, read()));
-  // With lag a resource may not be there yet; only those that are kept can be new.
+  // With a lag, new resources are not visible yet. Only stored resources can be new.
   if (options.consumers.graphSettings.lagSeconds > 0 && Object.keys(row()).length === 0) return;
   const given: Row = { type: type.toLowerCase(), subscriptionId };
   yield new Proxy(given, {
@@ -107,10 +112,10 @@ function* resourceRow(
   });
 }
 
-/** The cloud's time up to which Resource Graph knows it. */
-const seenUntil = ({ consumers }: ArmOptions): number => consumers.now() - consumers.graphSettings.lagSeconds * 1000;
+/** Returns the simulated time up to which Resource Graph knows changes. */
+const visibleUntil = ({ consumers }: ArmOptions): number => consumers.now() - consumers.graphSettings.lagSeconds * 1000;
 
 function lagging(options: ArmOptions, resource: ArmResource): Properties {
-  const until = seenUntil(options);
+  const until = visibleUntil(options);
   return resource.before.find((one) => one.until > until)?.row ?? options.store.row(resource);
 }

@@ -1,7 +1,9 @@
-import type { CompanyChild } from "../company/resources.ts";
-import { guidFrom } from "../resources/identifiers.ts";
+// Managed identities of the company's resources.
 
-/** A resource's managed identities, as they are answered. */
+import type { CompanyChild } from "../company/resources.ts";
+import { guidFrom } from "../vaults/identifiers.ts";
+
+/** A resource's managed identities in Azure Resource Manager's format. */
 export interface ManagedIdentity {
   type: string;
   principalId?: string;
@@ -22,7 +24,11 @@ export const userIdentity = (name: string): UserIdentity => ({
   clientId: guidFrom(`client of identity ${name}`),
 });
 
-/** @param id - Of the resource. */
+/**
+ * Returns the managed identities that a company declares for a resource.
+ *
+ * @param id - ID of the resource.
+ */
 export function managedIdentity(
   id: string,
   tenantId: string,
@@ -38,14 +44,14 @@ export function managedIdentity(
   };
 }
 
-/** Object ids of the identity that belongs to a resource alone, or of a user-assigned one when it is named by its id. */
+/** Returns the object ID of the system-assigned identity, or of the user-assigned identity `named`. Empty if there is none. */
 export function principalsOf(identity: ManagedIdentity | undefined, named?: string): string[] {
   if (named === undefined) return identity?.principalId === undefined ? [] : [identity.principalId];
   const users = Object.entries(identity?.userAssignedIdentities ?? {});
   return users.filter(([id]) => id.toLowerCase() === named.toLowerCase()).map(([, { principalId }]) => principalId);
 }
 
-/** Object ids of all its identities. */
+/** Returns the object IDs of all identities of a resource. */
 export function allPrincipalsOf(identity: ManagedIdentity | undefined): string[] {
   const users = Object.values(identity?.userAssignedIdentities ?? {});
   return [...principalsOf(identity), ...users.map(({ principalId }) => principalId)];

@@ -1,11 +1,11 @@
-/** How the values of a query are compared, and turned into one another. */
+/** Compares and converts the values of a KQL query. */
 
 type Comparison = (left: unknown, right: unknown) => boolean;
 
 export const strictlySame: Comparison = (left, right) => asText(left) === asText(right);
 export const sameText: Comparison = (left, right) => asText(left).toLowerCase() === asText(right).toLowerCase();
 const contains: Comparison = (left, right) => asText(left).toLowerCase().includes(asText(right).toLowerCase());
-/** Whole words, as `has` compares them. */
+/** Returns whether the text contains the whole word, as the operator `has`. */
 const has: Comparison = (left, right) => {
   const term = asText(right).replace(/[.\\^$+?*()[\]{}|]/g, "\\$&");
   return new RegExp(`(?<![a-z0-9])${term}(?![a-z0-9])`, "i").test(asText(left));
@@ -48,7 +48,7 @@ export function asTime(value: unknown): Date | undefined {
   return Number.isNaN(time.getTime()) ? undefined : time;
 }
 
-/** A number, or the moment that a text says. */
+/** Returns a value as a number, or a date text as Unix milliseconds. */
 const asNumber = (value: unknown): number =>
   typeof value === "number" ? value : (asTime(value)?.getTime() ?? Number.NaN);
 
@@ -57,7 +57,7 @@ export function span(text: string): number {
   return Number(text.slice(0, -1)) * unit;
 }
 
-/** Below 0 when the first comes first. */
+/** Compares two values for sorting. Negative when the first comes first. */
 export function order(a: unknown, b: unknown): number {
   if (typeof a === "number" && typeof b === "number") return a - b;
   const [left, right] = [asText(a), asText(b)];

@@ -1,8 +1,8 @@
 import { asText, asTime, COMPARISONS, member, order, sameText, span, strictlySame } from "./kql-values.ts";
 
 /**
- * The part of the Kusto Query Language in which the resource graph is asked here: `where`, `extend`, `project`, `order by` and
- * `limit` over one table. Anything else is refused, so that a query that Azure would take and this would not is seen.
+ * Runs the subset of the Kusto Query Language that the simulated Resource Graph supports: `where`, `extend`, `project`, `order
+ * by` and `limit` over one table. Other operators are rejected, so that a test fails instead of getting a wrong result.
  * https://learn.microsoft.com/azure/governance/resource-graph/concepts/query-language
  */
 export interface Query {
@@ -18,7 +18,7 @@ export type Stage =
   | { kind: "order"; by: { value: Expression; descending: boolean }[] }
   | { kind: "limit"; count: number };
 
-/** Where and why a query can't be read. */
+/** Position and cause of a syntax error. */
 export class QueryError extends Error {
   readonly position: number;
 
@@ -50,7 +50,11 @@ function tokens(query: string): Token[] {
   return found;
 }
 
-/** @param now - Unix milliseconds, for `now()` and `ago()`. @throws {QueryError} */
+/**
+ * Parses a query.
+ * @param now - Unix milliseconds, for `now()` and `ago()`.
+ * @throws {QueryError}
+ */
 export function parse(query: string, now: number): Query {
   return new Parser(tokens(query), now).query();
 }
@@ -105,7 +109,7 @@ class Parser {
 
   #ordering(): { value: Expression; descending: boolean } {
     const value = this.#value();
-    // Without a direction the order is descending.
+    // The default direction is descending.
     const descending = !this.#take("asc");
     if (descending) this.#take("desc");
     return { value, descending };
@@ -147,7 +151,7 @@ class Parser {
       return (row) => values.some((one) => equal(left(row), one(row))) !== negated;
     }
     const compare = COMPARISONS[operator];
-    // A function such as isnotempty() is a condition by itself.
+    // A function such as `isnotempty()` is a complete condition.
     if (compare === undefined) return (row) => left(row) === true;
     this.#next++;
     const right = this.#value();
@@ -257,8 +261,8 @@ class Parser {
   }
 }
 
-/** Orders rows as an `order by` says. */
-export function compared(by: readonly { value: Expression; descending: boolean }[], a: Row, b: Row): number {
+/** Sorts rows by the clauses of an `order by`. */
+export function compareRows(by: readonly { value: Expression; descending: boolean }[], a: Row, b: Row): number {
   for (const { value, descending } of by) {
     const difference = order(value(a), value(b));
     if (difference !== 0) return descending ? -difference : difference;

@@ -1,11 +1,14 @@
-import { type ArmOptions, failure, type Route } from "../arm-call.ts";
 import type { Incoming } from "../http.ts";
-import { refusedSubscription } from "./route.ts";
+import { type ArmOptions, failure, type Route } from "./request-context.ts";
+import { refusedSubscription } from "./resource-route.ts";
 
 const OPERATION =
   /^\/subscriptions\/([^/]+)\/providers\/[^/]+\/locations\/[^/]+\/operation(results|statuses)\/([^/]+)$/i;
 
-/** Where is told what became of an operation: 202 while it is under way, then its own answer; or its status. */
+/**
+ * Route that reports the state of an asynchronous operation: 202 while it is in progress, then the operation's response or its
+ * status.
+ */
 export function operationRoute(options: ArmOptions, { method, path }: Incoming): Route | undefined {
   const [, subscription, kind, id] = OPERATION.exec(path) ?? [];
   if (method !== "GET" || subscription === undefined) return undefined;
@@ -16,7 +19,7 @@ export function operationRoute(options: ArmOptions, { method, path }: Incoming):
     answer: (claims) => {
       const refused = refusedSubscription(options, subscription, claims, "Microsoft.Resources/subscriptions/read");
       if (refused !== undefined) return refused;
-      const found = options.operations.asked(id!);
+      const found = options.operations.poll(id!);
       if (found === undefined) return failure(404, "NotFound", "The operation was not found.");
       const { name, done, result } = found;
       if (kind!.toLowerCase() === "statuses") {

@@ -2,21 +2,27 @@ import { randomUUID } from "node:crypto";
 import type { Answer } from "../http.ts";
 
 interface Operation {
-  /** How often it was asked about. */
+  /** Number of polls so far. */
   polls: number;
   name: string;
   result: () => Answer;
 }
 
-/** How often an operation says that it is under way. */
-const UNDER_WAY = 1;
+/** Number of polls that return "in progress". */
+const POLLS_IN_PROGRESS = 1;
 
-/** What the resource manager does after it answered: https://learn.microsoft.com/azure/azure-resource-manager/management/async-operations */
+/**
+ * Asynchronous operations of Azure Resource Manager:
+ * https://learn.microsoft.com/azure/azure-resource-manager/management/async-operations
+ */
 export class Operations {
   readonly #operations = new Map<string, Operation>();
 
-  /** The answer to who began one. What is asked for is done already; only its end is told later. */
-  begun(
+  /**
+   * Returns the 202 response to the request that starts an operation. The work is already done; only its completion is reported
+   * later.
+   */
+  start(
     { origin }: { origin: string },
     of: { subscription: string; namespace: string; version: string; name: string },
     result: () => Answer,
@@ -34,9 +40,12 @@ export class Operations {
     };
   }
 
-  /** What an operation comes to, and whether it says so already; undefined when there is none. Each question counts. */
-  asked(id: string): { name: string; done: boolean; result: () => Answer } | undefined {
+  /**
+   * Returns the final response of an operation and whether the operation is reported as done. Undefined if there is no such
+   * operation. Each call counts as a poll.
+   */
+  poll(id: string): { name: string; done: boolean; result: () => Answer } | undefined {
     const found = this.#operations.get(id);
-    return found && { name: found.name, done: found.polls++ >= UNDER_WAY, result: found.result };
+    return found && { name: found.name, done: found.polls++ >= POLLS_IN_PROGRESS, result: found.result };
   }
 }

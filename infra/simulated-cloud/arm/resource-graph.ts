@@ -1,16 +1,18 @@
 import { randomUUID } from "node:crypto";
-import type { ArmOptions, Route } from "../arm-call.ts";
 import { type Answer, type Incoming, jsonObject, retryAfter } from "../http.ts";
 import type { Claims } from "../tokens.ts";
 import { TABLES } from "./graph-tables.ts";
-import { compared, parse, type Query, QueryError, type Row } from "./kql.ts";
+import { compareRows, parse, type Query, QueryError, type Row } from "./kql.ts";
+import type { ArmOptions, Route } from "./request-context.ts";
 
 const VERSIONS = ["2021-03-01", "2022-10-01", "2024-04-01"];
 const [QUOTA, WINDOW_MS] = [15, 5000];
 
 /**
- * https://learn.microsoft.com/rest/api/azureresourcegraph/resourcegraph/resources/resources. Rows that the caller may not read
- * are left out without a word: https://learn.microsoft.com/azure/governance/resource-graph/overview#permissions-in-azure-resource-graph
+ * Simulates the query API of Azure Resource Graph:
+ * https://learn.microsoft.com/rest/api/azureresourcegraph/resourcegraph/resources/resources. Results omit rows that the caller
+ * may not read, without an error:
+ * https://learn.microsoft.com/azure/governance/resource-graph/overview#permissions-in-azure-resource-graph
  */
 export function resourceGraphRoute(options: ArmOptions, request: Incoming): Route | undefined {
   if (request.method !== "POST" || !/^\/providers\/microsoft\.resourcegraph\/resources$/i.test(request.path))
@@ -19,22 +21,22 @@ export function resourceGraphRoute(options: ArmOptions, request: Incoming): Rout
     name: "arm.queryResourceGraph",
     versions: VERSIONS,
     answer(claims) {
-      const quota = taken(options, claims);
+      const quota = takeQuota(options, claims);
       if (quota === undefined) return throttled();
-      const answer = answered(options, jsonObject(request));
+      const answer = runQuery(options, jsonObject(request));
       const headers = { "x-ms-user-quota-remaining": String(quota), "x-ms-user-quota-resets-after": "00:00:05" };
       return { ...answer, headers };
     },
   };
 }
 
-/** The latest queries of each principal, by cloud. */
-const recent = new WeakMap<ArmOptions, Map<string, number[]>>();
+/** Times of the latest queries by principal, for each simulated cloud. */
+const recentQueries = new WeakMap<ArmOptions, Map<string, number[]>>();
 
-/** How many queries are left after this one; undefined when it is one too many. */
-function taken(options: ArmOptions, { oid }: Claims): number | undefined {
-  const all = recent.get(options) ?? new Map<string, number[]>();
-  recent.set(options, all);
+/** Returns the remaining quota after this query. Undefined when the quota is exceeded. */
+function takeQuota(options: ArmOptions, { oid }: Claims): number | undefined {
+  const all = recentQueries.get(options) ?? new Map<string, number[]>();
+  recentQueries.set(options, all);
   const now = Date.now();
   const times = (all.get(oid) ?? []).filter((at) => now - at < WINDOW_MS);
   all.set(oid, times);
@@ -55,7 +57,7 @@ const throttled = (): Answer => ({
   },
 });
 
-function answered(options: ArmOptions, body: Row | undefined): Answer {
+function runQuery(options: ArmOptions, body: Row | undefined): Answer {
   const {
     query,
     subscriptions,
@@ -73,7 +75,7 @@ function answered(options: ArmOptions, body: Row | undefined): Answer {
   if (managementGroups !== undefined && !isTexts(managementGroups))
     return invalid("InvalidManagementGroups", "managementGroups must be a list of names.");
   if (wishes.resultFormat !== undefined && wishes.resultFormat !== "objectArray") {
-    return invalid("InvalidOptions", "The stand-in cloud answers the result format objectArray alone.");
+    return invalid("InvalidOptions", "The simulated cloud supports only the result format objectArray.");
   }
   const top = wishes.$top ?? 100;
   if (typeof top !== "number" || !Number.isInteger(top) || top < 1 || top > 1000) {
@@ -110,12 +112,12 @@ function results(
       case "project":
         break;
       case "order":
-        rows.sort((a, b) => compared(stage.by, a, b));
+        rows.sort((a, b) => compareRows(stage.by, a, b));
         break;
       case "limit":
         rows = rows.slice(0, stage.count);
     }
-    // Rows are many and a page is small: what is projected is computed at the end, unless something follows it.
+    // Results can be large and pages are small. Projected columns are computed last, unless a later operator reads them.
     if (stage.kind === "project" && stage !== stages.at(-1)) rows = rows.map((row) => columnsOf(stage.columns, row));
   }
   const last = stages.at(-1);
@@ -123,7 +125,8 @@ function results(
   const data = last?.kind === "project" ? page.map((row) => columnsOf(last.columns, row)) : page.map(copied);
   const more = asked.start + asked.top < rows.length;
   const projected = stages.findLast((stage) => stage.kind === "project");
-  // Without the column id there is no way to go on: https://learn.microsoft.com/azure/governance/resource-graph/concepts/work-with-data
+  // Without the column `id` Resource Graph does not page:
+  // https://learn.microsoft.com/azure/governance/resource-graph/concepts/work-with-data
   const pages = projected?.kind !== "project" || projected.columns.some(({ name }) => name === "id");
   return {
     status: 200,
@@ -146,7 +149,7 @@ const columnsOf = (columns: readonly { name: string; value(row: Row): unknown }[
 const tokenAt = (position: number, query: string): string =>
   Buffer.from(JSON.stringify({ $id: "1", position, query })).toString("base64");
 
-/** Undefined when it is no token for this query. */
+/** Parses a skip token. Undefined when the token does not belong to this query. */
 function positionIn(token: unknown, query: string): number | undefined {
   try {
     const read = JSON.parse(Buffer.from(String(token), "base64").toString("utf8")) as {

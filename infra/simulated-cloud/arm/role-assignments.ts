@@ -1,8 +1,8 @@
-import { type ArmOptions, failure, page, type Route } from "../arm-call.ts";
 import { ROLES } from "../company/resources.ts";
 import type { Incoming } from "../http.ts";
-import { refusedSubscription } from "./route.ts";
-import { holdsAt, type RoleAssignment } from "./vault-access.ts";
+import { type ArmOptions, failure, page, type Route } from "./request-context.ts";
+import { refusedSubscription } from "./resource-route.ts";
+import { appliesTo, type RoleAssignment } from "./vault-access.ts";
 
 const VERSIONS = ["2015-07-01", "2018-01-01-preview", "2020-04-01-preview", "2022-04-01"];
 const ASSIGNMENTS = /^(\/subscriptions\/([^/]+)(?:\/.+)?)\/providers\/microsoft\.authorization\/roleassignments$/i;
@@ -10,8 +10,9 @@ const DEFINITION =
   /^(?:\/subscriptions\/([^/]+)(?:\/.+)?)?\/providers\/microsoft\.authorization\/roledefinitions\/([^/]+)$/i;
 
 /**
- * Who has which role: https://learn.microsoft.com/rest/api/authorization/role-assignments/list-for-scope. With
- * `$filter=atScope()` those at the scope and above it, without it those below it too.
+ * Routes of role assignments and role definitions:
+ * https://learn.microsoft.com/rest/api/authorization/role-assignments/list-for-scope. With `$filter=atScope()` the list
+ * contains assignments at the scope and above, without it also assignments below.
  */
 export function roleAssignmentsRoute(
   options: ArmOptions,
@@ -35,7 +36,7 @@ export function roleAssignmentsRoute(
         if (!/^(atScope\(\))?$/i.test(filter))
           return failure(400, "UnsupportedQuery", `The filter '${filter}' is not supported.`);
         const found = options.store.access.assignments.filter(
-          (one) => holdsAt(one.scope, scope) || (filter === "" && holdsAt(scope, one.scope)),
+          (one) => appliesTo(one.scope, scope) || (filter === "" && appliesTo(scope, one.scope)),
         );
         return page(options, request, found, 100, roleAssignmentResource);
       },
@@ -79,7 +80,10 @@ export function roleAssignmentsRoute(
   };
 }
 
-/** What the roles allow in a vault. https://learn.microsoft.com/azure/role-based-access-control/built-in-roles/security */
+/**
+ * Permissions of the built-in roles for vaults:
+ * https://learn.microsoft.com/azure/role-based-access-control/built-in-roles/security
+ */
 const permission = (actions: string[], dataActions: string[]) => [
   { actions, notActions: [], dataActions, notDataActions: [] },
 ];

@@ -1,8 +1,8 @@
 import { ROLES, type RoleName } from "../company/resources.ts";
-import { guidFrom } from "../resources/identifiers.ts";
-import type { Vault } from "../resources/vault.ts";
+import { guidFrom } from "../vaults/identifiers.ts";
+import type { Vault } from "../vaults/vault.ts";
 
-/** That somebody has a role; `scope` is a subscription's or a resource's id. */
+/** A role assignment. `scope` is the ID of a subscription or resource. */
 export interface RoleAssignment {
   id: string;
   name: string;
@@ -12,43 +12,46 @@ export interface RoleAssignment {
   roleDefinitionId: string;
 }
 
-/** Of a management group, and so above every subscription. */
-const isAbove = (scope: string): boolean => scope.startsWith("/providers/");
+/** True for an assignment at a management group, which contains every subscription. */
+const isManagementGroup = (scope: string): boolean => scope.startsWith("/providers/");
 
-/** Whether a role that is given at a scope holds for what has this id. */
-export function holdsAt(scope: string, id: string): boolean {
+/** Returns whether a role assignment at a scope applies to an ID. */
+export function appliesTo(scope: string, id: string): boolean {
   const [outer, inner] = [scope.toLowerCase(), id.toLowerCase()];
-  return isAbove(scope) || inner === outer || inner.startsWith(`${outer}/`);
+  return isManagementGroup(scope) || inner === outer || inner.startsWith(`${outer}/`);
 }
 
 const READ_SECRETS: RoleName[] = ["Key Vault Administrator", "Key Vault Secrets User", "Key Vault Secrets Officer"];
 
-/** Who may read which vault: by roles, or by access policies where a vault goes by these. Principals are object ids. */
+/**
+ * Stores which principals can read which vault, by role assignment or by access policy, depending on the vault. Principals are
+ * object IDs.
+ */
 export class VaultAccess {
   readonly assignments: RoleAssignment[] = [];
-  /** Principals with an access policy, by the vault's name in lower case. */
+  /** Principals with an access policy, by vault name in lower case. */
   readonly #readers = new Map<string, Set<string>>();
 
-  /** Those that have an access policy to read a vault's secrets. */
+  /** Returns the principals that have an access policy to read a vault's secrets. */
   readersOf(vault: Vault): string[] {
     return [...(this.#readers.get(vault.name.toLowerCase()) ?? [])];
   }
 
-  /** Whether one of these may read a vault's secrets. */
+  /** Returns whether one of these principals can read a vault's secrets. */
   mayReadSecrets(principals: readonly string[], vault: Vault): boolean {
     if (vault.settings.rbac === false) return this.readersOf(vault).some((one) => principals.includes(one));
     return this.assignments.some(
       ({ principalId, roleDefinitionId, scope }) =>
         principals.includes(principalId) &&
         READ_SECRETS.some((role) => roleDefinitionId.endsWith(ROLES[role])) &&
-        holdsAt(scope, vault.id),
+        appliesTo(scope, vault.id),
     );
   }
 
   assign(principalId: string, principalType: string, role: RoleName, scope: string): void {
     const name = guidFrom(`role ${role} of ${principalId} at ${scope.toLowerCase()}`);
     if (this.assignments.some((one) => one.name === name)) return;
-    const definitions = isAbove(scope) ? "" : scope.split("/").slice(0, 3).join("/");
+    const definitions = isManagementGroup(scope) ? "" : scope.split("/").slice(0, 3).join("/");
     this.assignments.push({
       id: `${scope}/providers/Microsoft.Authorization/roleAssignments/${name}`,
       name,
@@ -59,13 +62,13 @@ export class VaultAccess {
     });
   }
 
-  /** Lets an identity read a vault, by a role on it or by an access policy. */
+  /** Grants an identity read access to a vault, by role assignment or access policy. */
   grant(principal: string, vault: Vault, role: RoleName): void {
     if (vault.settings.rbac !== false) this.assign(principal, "ServicePrincipal", role, vault.id);
     else this.#readers.set(vault.name.toLowerCase(), new Set([...this.readersOf(vault), principal]));
   }
 
-  /** Takes away its roles on the vault and its access policy. */
+  /** Removes an identity's role assignments on a vault and its access policy. */
   revoke(principal: string, vault: Vault): void {
     this.#readers.get(vault.name.toLowerCase())?.delete(principal);
     const kept = this.assignments.filter((one) => one.principalId !== principal || one.scope !== vault.id);

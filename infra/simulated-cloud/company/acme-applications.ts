@@ -1,14 +1,16 @@
+// Applications of the sample company acme.
+
 import { appIdOf, type CompanyApplication, keyIdOf, objectIdOf, secretValueOf } from "./applications.ts";
 import type { CompanySecret, CompanySubscription } from "./company.ts";
 
-/** Days until the current secret of a team's API ends, by the team's place. */
+/** Days until the current secret of a team's API expires, by the team's position. */
 const API_DAYS = [20, -5, 3, 6, 12, 25, 40, 80, 150, 300, 500, 700];
 const CERTIFICATE_DAYS = [20, 90, 4, -12, 150, 200, 260, 300, 330, 100, 60, 395];
 const IMPORTER_DAYS = [45, 9, 400, -30, 28, 5, 190, 60, 2, 350, 14, 100];
 
 const title = (team: string) => (team.length <= 3 ? team.toUpperCase() : `${team[0]!.toUpperCase()}${team.slice(1)}`);
 
-/** Three applications of each team, in every state of health, and some that stand alone. */
+/** Returns the applications of the company acme: three for each team, in every state of health, and some without a team. */
 export function acmeApplications(teams: readonly string[]): CompanyApplication[] {
   return [...teams.flatMap((team, index) => applicationsOf(team, index)), ...ALONE];
 }
@@ -80,8 +82,8 @@ const ALONE: CompanyApplication[] = [
 ];
 
 /**
- * Puts what holds the applications' secrets into the teams' vaults: those whose metadata say so, in the ways in which people
- * write it down, and some that mislead.
+ * Adds the applications' secrets to the teams' vaults: secrets whose metadata names the application in the usual spellings, and
+ * misleading ones.
  */
 export function withApplicationSecrets(
   subscriptions: readonly CompanySubscription[],
@@ -102,10 +104,10 @@ function secretsOf(team: string, index: number): CompanySecret[] {
   const expiresInDays = IMPORTER_DAYS[index]!;
   const importers: CompanySecret[] = [
     { name: `${team}-importer`, expiresInDays, createdDaysAgo: 110, value: secretValueOf(importer, "now") },
-    // Another thing that ends on the same day.
+    // Another secret that expires on the same day.
     ...(index % 4 === 2 ? [{ name: "ftp-batch-password", expiresInDays, createdDaysAgo: 20 }] : []),
   ];
-  // It is called as another team's is and holds something else.
+  // Its name resembles another team's secret, but its value is different.
   const foreign: CompanySecret[] =
     team === "orders" ? [{ name: "payments-api-client-secret", createdDaysAgo: 500 }] : [];
   return [apiSecret(team, api, index), ...(index % 3 === 1 ? [] : importers), ...foreign];

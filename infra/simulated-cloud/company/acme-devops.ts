@@ -1,6 +1,9 @@
 import type { CompanyDevops, CompanyProject } from "./devops.ts";
 
-/** A project of each team: what uses the vaults and the applications, and what only looks like it. */
+/**
+ * Returns the Azure DevOps organization of the company acme: a project for each team, with objects that use the vaults and
+ * applications, and objects that only look as if they did.
+ */
 export function acmeDevops(teams: readonly string[]): CompanyDevops {
   return {
     organization: "acme",
@@ -23,7 +26,7 @@ function projectOf(team: string, index: number): CompanyProject {
         variables: { [`${team}-api-client-secret`]: { enabled: index !== 8 } },
         ...(index === 0 && { sharedWith: ["Orders"] }),
       },
-      // A copy that nobody can tell from another secret, beside plain values.
+      // A copy in a secret variable, next to plain values. Its value is not readable, so its origin can't be detected.
       ...(index % 3 === 0
         ? [{ name: `${team}-release`, variables: { API_KEY: { secret: `${team}-copied-key` }, REGION: "westeurope" } }]
         : []),

@@ -1,15 +1,17 @@
-import { byUri, named, type Pick, webApp } from "./acme-web-apps.ts";
+// Resources of the platform team of the sample company acme.
+
+import { type NamePicker, referenceByName, referenceByUri, webApp } from "./acme-web-apps.ts";
 import type { CompanyResource } from "./resources.ts";
 
 const SYSTEM = { system: true };
 const PLATFORM = { resourceGroup: "rg-platform", tags: { env: "prod" } };
 
-/** What the platform team runs: of each kind one that uses a vault, and beside it one that does not. */
-export function platformResources(pick: Pick): CompanyResource[] {
+/** Returns the resources of acme's platform team: for each resource type one that uses a vault and one that does not. */
+export function platformResources(pick: NamePicker): CompanyResource[] {
   return [...network(pick), ...data(pick), ...encrypted(pick), ...machines(pick), ...workflows(pick), ...others(pick)];
 }
 
-function network(pick: Pick): CompanyResource[] {
+function network(pick: NamePicker): CompanyResource[] {
   const vault = "kv-platform-edge";
   const [followed, bound] = [pick(vault, 0, "certificates"), pick(vault, 1, "certificates")];
   const secretUri = `{uri:${vault}}/secrets/${followed}`;
@@ -119,7 +121,7 @@ function network(pick: Pick): CompanyResource[] {
   ];
 }
 
-function data(pick: Pick): CompanyResource[] {
+function data(pick: NamePicker): CompanyResource[] {
   const vault = "kv-platform-telemetry";
   const store = { type: "LinkedServiceReference", referenceName: "telemetry-vault" };
   const secret = { type: "AzureKeyVaultSecret", store, secretName: pick(vault) };
@@ -186,7 +188,7 @@ function data(pick: Pick): CompanyResource[] {
       identity: SYSTEM,
       children: { linkedservices: [{ name: "public-data", properties: { type: "HttpServer", typeProperties: {} } }] },
     },
-    // It is seen, and what is in it is not.
+    // The resource is readable, its child resources are not.
     {
       ...PLATFORM,
       type: "Microsoft.DataFactory/factories",
@@ -228,8 +230,8 @@ function data(pick: Pick): CompanyResource[] {
   ];
 }
 
-/** What encrypts with a key of a vault. */
-function encrypted(pick: Pick): CompanyResource[] {
+/** Returns resources that encrypt their data with a key of a vault. */
+function encrypted(pick: NamePicker): CompanyResource[] {
   const vault = "kv-platform-backup";
   const [first, second] = [pick(vault, 0, "keys"), pick(vault, 1, "keys")];
   const keyUrl = (name: string) => `{uri:${vault}}/keys/${name}/{version:${vault}/keys/${name}}`;
@@ -333,7 +335,7 @@ function encrypted(pick: Pick): CompanyResource[] {
   ];
 }
 
-function machines(pick: Pick): CompanyResource[] {
+function machines(pick: NamePicker): CompanyResource[] {
   const [aks, edge] = ["kv-platform-aks", "kv-platform-network"];
   const [key, certificate] = [pick(aks, 0, "keys"), pick(edge, 0, "certificates")];
   const observed = `{uri:${edge}}/secrets/${certificate}`;
@@ -415,7 +417,7 @@ function machines(pick: Pick): CompanyResource[] {
   ];
 }
 
-function workflows(pick: Pick): CompanyResource[] {
+function workflows(pick: NamePicker): CompanyResource[] {
   const vault = "kv-platform-ci";
   const connection = "{resource:Microsoft.Web/connections/keyvault-ci}";
   const get = (path: string, name: string) => ({
@@ -490,7 +492,7 @@ function workflows(pick: Pick): CompanyResource[] {
   ];
 }
 
-function others(pick: Pick): CompanyResource[] {
+function others(pick: NamePicker): CompanyResource[] {
   return [
     {
       ...PLATFORM,
@@ -506,11 +508,11 @@ function others(pick: Pick): CompanyResource[] {
       name: "mlw-vaultless",
       properties: { friendlyName: "No vault" },
     },
-    // The firewall of its vault keeps it out.
-    { ...webApp("app-dmz-status", { TOKEN: named("kv-dmz", pick("kv-dmz")) }), ...PLATFORM },
-    // Who reads the service's own vault is nobody's business here.
+    // The firewall of the vault blocks this resource.
+    { ...webApp("app-dmz-status", { TOKEN: referenceByName("kv-dmz", pick("kv-dmz")) }), ...PLATFORM },
+    // Readers of the service's own vault are excluded.
     {
-      ...webApp("func-lifecycle", { JWT_KEYS: byUri("kv-lifecycle-service", "jwt-signing-keys") }),
+      ...webApp("func-lifecycle", { JWT_KEYS: referenceByUri("kv-lifecycle-service", "jwt-signing-keys") }),
       ...PLATFORM,
       kind: "functionapp",
     },

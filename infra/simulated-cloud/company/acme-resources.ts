@@ -1,17 +1,27 @@
+// Resources of the sample company acme that use its vaults.
+
 import { platformResources } from "./acme-platform-resources.ts";
-import { byUri, loosely, named, type Pick, pinned, webApp, withoutSlash } from "./acme-web-apps.ts";
+import {
+  type NamePicker,
+  pinnedReference,
+  referenceByName,
+  referenceByUri,
+  referenceWithoutSlash,
+  referenceWithSpaces,
+  webApp,
+} from "./acme-web-apps.ts";
 import type { AssetKind, CompanySecret, CompanySubscription, CompanyVault } from "./company.ts";
 import type { CompanyResource } from "./resources.ts";
 
 const SYSTEM = { system: true };
 
-/** Puts what uses the vaults beside them, and of each kind something that only looks as if it did. */
+/** Adds resources that use the vaults to the company acme, and for each type a resource that only looks as if it did. */
 export function withResources(
   subscriptions: readonly CompanySubscription[],
   teams: readonly string[],
 ): CompanySubscription[] {
   const vaults = subscriptions.flatMap((subscription) => subscription.vaults ?? []);
-  const pick: Pick = (vault, place = 0, kind = "secrets") => enabledIn(vaults, vault, kind, place);
+  const pick: NamePicker = (vault, place = 0, kind = "secrets") => enabledIn(vaults, vault, kind, place);
   const [production, testing, platform, finance, ...rest] = subscriptions as [
     CompanySubscription,
     CompanySubscription,
@@ -47,32 +57,35 @@ export function withResources(
       resources: teams.slice(0, 10).map((team, index) => testApp(team, testing.vaults![index]!.name, pick)),
     },
     { ...platform, resources: platformResources(pick) },
-    { ...finance, resources: [webApp("app-ledger", { LEDGER: named("kv-ledger-prod", pick("kv-ledger-prod")) })] },
+    {
+      ...finance,
+      resources: [webApp("app-ledger", { LEDGER: referenceByName("kv-ledger-prod", pick("kv-ledger-prod")) })],
+    },
     ...rest,
   ];
 }
 
 function enabledIn(vaults: readonly CompanyVault[], vault: string, kind: AssetKind, place: number): string {
   const all: CompanySecret[] = vaults.find(({ name }) => name === vault)?.[kind] ?? [];
-  // Applications' secrets have a value that is written down; they are chosen by name.
+  // Secrets of applications have declared values; they are selected by name.
   const enabled = all.filter(({ enabled = true, value }) => enabled && value === undefined);
   const found = enabled[place % enabled.length];
-  if (found === undefined) throw new Error(`${vault} has none of its ${kind} enabled`);
+  if (found === undefined) throw new Error(`${vault} has no enabled ${kind}`);
   return found.name;
 }
 
-/** Each team's web app uses its application's client secret and another secret of its vault. */
-function teamApp(team: string, index: number, pick: Pick): CompanyResource {
+/** Each team's web app uses the client secret of its application and another secret of its vault. */
+function teamApp(team: string, index: number, pick: NamePicker): CompanyResource {
   const vault = `kv-${team}-prod`;
-  const write = [byUri, named, loosely, withoutSlash][index % 4]!;
+  const write = [referenceByUri, referenceByName, referenceWithSpaces, referenceWithoutSlash][index % 4]!;
   const client = `${team}-api-client-secret`;
   const other = pick(vault);
   const staging = team === "payments" || team === "orders" || team === "catalog";
   return {
     ...webApp(`app-${team}`, {
       API_CLIENT_SECRET: write(vault, client),
-      // One is bound to a version, as people do who fear surprises.
-      PARTNER_KEY: team === "catalog" || team === "hr" ? pinned(vault, other) : write(vault, other),
+      // One reference is pinned to a version.
+      PARTNER_KEY: team === "catalog" || team === "hr" ? pinnedReference(vault, other) : write(vault, other),
       FEATURE_FLAGS: "beta,fast-checkout",
     }),
     resourceGroup: `rg-${team}-prod`,
@@ -97,14 +110,14 @@ function teamApp(team: string, index: number, pick: Pick): CompanyResource {
   };
 }
 
-/** Function apps that use an identity of several apps. */
+/** Returns function apps that share an identity with other apps. */
 function importer(team: string, index: number): CompanyResource {
   const vault = `kv-${team}-prod`;
   const shared = index % 2 === 0;
   return {
     ...webApp(`func-${team}-importer`, {
       FUNCTIONS_EXTENSION_VERSION: "~4",
-      IMPORT_SECRET: byUri(vault, `${team}-importer`),
+      IMPORT_SECRET: referenceByUri(vault, `${team}-importer`),
     }),
     kind: "functionapp,linux",
     resourceGroup: `rg-${team}-prod`,
@@ -118,7 +131,7 @@ function importer(team: string, index: number): CompanyResource {
   };
 }
 
-/** All of them use one secret, the client secret of the payments team's application. */
+/** All of these apps use one secret: the client secret of the payments team's application. */
 function checkout(): CompanyResource[] {
   const [vault, secret] = ["kv-payments-prod", "payments-api-client-secret"];
   const keyVaultUrl = `{uri:${vault}}/secrets/${secret}`;
@@ -164,7 +177,10 @@ function checkout(): CompanyResource[] {
       },
     },
     {
-      ...webApp("func-payments-webhook", { CLIENT_SECRET: byUri(vault, secret), FUNCTIONS_EXTENSION_VERSION: "~4" }),
+      ...webApp("func-payments-webhook", {
+        CLIENT_SECRET: referenceByUri(vault, secret),
+        FUNCTIONS_EXTENSION_VERSION: "~4",
+      }),
       kind: "functionapp",
       resourceGroup: "rg-payments-prod",
       tags: { env: "prod" },
@@ -196,28 +212,31 @@ function checkout(): CompanyResource[] {
         ],
       },
     },
-    // It holds the value itself: only who reads its settings can know.
+    // The setting contains the value itself. Only a client that reads the settings can detect that.
     webApp("app-payments-legacy", { CLIENT_SECRET: `{value:${vault}/${secret}}`, CLIENT_ID: "in-the-portal" }),
   ];
 }
 
-/** References that the platform can't follow, each for a reason of its own; and an app that may be seen but not looked into. */
-function broken(pick: Pick): CompanyResource[] {
+/**
+ * Returns apps with references that the platform can't resolve, each for a different reason, and an app whose configuration is
+ * not readable.
+ */
+function broken(pick: NamePicker): CompanyResource[] {
   const secret = pick("kv-crm-prod");
   return [
-    webApp("app-intranet", { TOKEN: named("kv-intranet-old", "token") }),
-    webApp("app-crm-classic", { TOKEN: named("kv-crm-prod", "a-secret-of-last-year") }),
-    webApp("app-crm-reports", { TOKEN: byUri("kv-crm-prod", secret) }, { mayRead: [] }),
-    webApp("app-crm-kiosk", { TOKEN: byUri("kv-crm-prod", secret) }, { identity: {} }),
+    webApp("app-intranet", { TOKEN: referenceByName("kv-intranet-old", "token") }),
+    webApp("app-crm-classic", { TOKEN: referenceByName("kv-crm-prod", "a-secret-of-last-year") }),
+    webApp("app-crm-reports", { TOKEN: referenceByUri("kv-crm-prod", secret) }, { mayRead: [] }),
+    webApp("app-crm-kiosk", { TOKEN: referenceByUri("kv-crm-prod", secret) }, { identity: {} }),
     webApp("app-crm-export", { TOKEN: `@Microsoft.KeyVault(SecretUri={uri:kv-crm-prod}/secret/${secret})` }),
     webApp("app-crm-import", {
       TOKEN: `@Microsoft.KeyVault(SecretUri={uri:kv-crm-prod}/secrets/${secret}/00000000000000000000000000000000)`,
     }),
-    webApp("app-crm-sealed", { TOKEN: byUri("kv-crm-prod", secret) }, { denied: true }),
+    webApp("app-crm-sealed", { TOKEN: referenceByUri("kv-crm-prod", secret) }, { denied: true }),
   ];
 }
 
-/** Sites, container apps and jobs that use no secret of a vault, though some speak of one. */
+/** Returns sites, container apps and jobs that use no vault secret, although some mention one. */
 function decoys(): CompanyResource[] {
   return [
     webApp("app-brochure", { HELP_URL: "https://docs.acme.example/vault/secrets/how-to" }),
@@ -249,9 +268,9 @@ function decoys(): CompanyResource[] {
   ];
 }
 
-function testApp(team: string, vault: string, pick: Pick): CompanyResource {
+function testApp(team: string, vault: string, pick: NamePicker): CompanyResource {
   return {
-    ...webApp(`app-${team}-test`, { PARTNER_KEY: named(vault, pick(vault)), LOG_LEVEL: "debug" }),
+    ...webApp(`app-${team}-test`, { PARTNER_KEY: referenceByName(vault, pick(vault)), LOG_LEVEL: "debug" }),
     resourceGroup: `rg-${team}-test`,
     tags: { env: "test" },
   };

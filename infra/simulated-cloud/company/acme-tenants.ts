@@ -1,7 +1,9 @@
+// Other tenants of the sample company acme.
+
 import type { CompanyApplication } from "./applications.ts";
 import type { CompanyKeySet, CompanyTenant } from "./tenants.ts";
 
-/** Days until the credentials of customers' applications end, over and over: every state of health has its share. */
+/** Days until the credentials of customers' applications expire, used cyclically, so that each state of health occurs. */
 const DAYS = [-40, -2, 0.5, 3, 6, 9, 18, 27, 35, 60, 90, 140, 200, 280, 340, 400, 640];
 const daysOf = (index: number): number => DAYS[index % DAYS.length]!;
 
@@ -32,13 +34,13 @@ const REGIONS = [
   "Mexico",
 ];
 
-/** The registration that the service signs in with in each tenant. */
+/** The service's registration in each tenant. */
 export const SHOP_REGISTRATION = "Shop Credential Lifecycle";
 export const PARTNER_REGISTRATION = "Partner Credential Lifecycle";
 
 /**
- * Where customers sign in: 300 credentials of applications, custom policies and identity providers. And where partners do, in
- * the kind of tenant that came after.
+ * Returns the other tenants of the company acme: a B2C tenant for customers with 300 credentials of applications, custom
+ * policies and identity providers, and an External ID tenant for partners.
  */
 export const acmeTenants: CompanyTenant[] = [
   {
@@ -83,7 +85,7 @@ export const acmeTenants: CompanyTenant[] = [
   },
 ];
 
-/** Of 120 such there are 247 secrets and certificates. */
+/** 120 applications have 247 secrets and certificates. */
 function shopApplication(shop: string, region: string, index: number): CompanyApplication {
   return {
     name: `${shop} ${region}`,
@@ -99,7 +101,7 @@ function shopApplication(shop: string, region: string, index: number): CompanyAp
   };
 }
 
-/** Of 24 such there are 48 keys. */
+/** 24 key sets have 48 keys. */
 function keySet(index: number): CompanyKeySet {
   const what = (["rsa", "secret", "certificate"] as const)[index % 3]!;
   const name = { rsa: "TokenSigning", secret: "ProviderSecret", certificate: "SamlSigning" }[what];

@@ -1,19 +1,21 @@
+// Helpers that declare web apps with Key Vault references in every valid spelling.
+
 import type { AssetKind } from "./company.ts";
 import type { CompanyChild, CompanyResource } from "./resources.ts";
 
-/** The name of a secret, key or certificate that is enabled, the same for the same place. */
-export type Pick = (vault: string, place?: number, kind?: AssetKind) => string;
+/** Function that returns the name of an enabled secret, key or certificate. The same position returns the same name. */
+export type NamePicker = (vault: string, place?: number, kind?: AssetKind) => string;
 
-/** The ways in which a reference is written. */
-export const named = (vault: string, secret: string): string =>
+/** The valid spellings of a Key Vault reference. */
+export const referenceByName = (vault: string, secret: string): string =>
   `@Microsoft.KeyVault(VaultName=${vault};SecretName=${secret})`;
-export const byUri = (vault: string, secret: string): string =>
+export const referenceByUri = (vault: string, secret: string): string =>
   `@Microsoft.KeyVault(SecretUri={uri:${vault}}/secrets/${secret}/)`;
-export const withoutSlash = (vault: string, secret: string): string =>
+export const referenceWithoutSlash = (vault: string, secret: string): string =>
   `@Microsoft.KeyVault(SecretUri={uri:${vault}}/secrets/${secret})`;
-export const loosely = (vault: string, secret: string): string =>
+export const referenceWithSpaces = (vault: string, secret: string): string =>
   `@microsoft.keyvault( VaultName=${vault} ; SecretName=${secret} )`;
-export const pinned = (vault: string, secret: string): string =>
+export const pinnedReference = (vault: string, secret: string): string =>
   `@Microsoft.KeyVault(SecretUri={uri:${vault}}/secrets/${secret}/{version:${vault}/secrets/${secret}})`;
 
 export function webApp(

@@ -13,9 +13,9 @@ import type {
 import { Dice } from "./dice.ts";
 
 /**
- * A company one could believe in: four subscriptions, 36 vaults of many teams, hundreds of secrets, keys and certificates
- * in every state of health, 40 applications, a tenant for customers and one for partners, settings that keep and break each rule,
- * and more than 70 resources that use the vaults. The same seed gives the same company.
+ * Returns the company acme, a realistic sample: four subscriptions, 36 vaults of many teams, hundreds of secrets, keys and
+ * certificates in every state of health, 40 applications, a customer and a partner tenant, settings that pass and fail each
+ * check, and more than 70 resources that use the vaults. The same seed returns the same company.
  */
 export function acmeCompany(seed: number): Company {
   const dice = new Dice(seed);
@@ -96,7 +96,7 @@ const KEYS = [
 ];
 const SITES = ["www", "api", "admin", "auth", "cdn", "gateway", "partners", "status"];
 
-/** Days until expiry so that each state of health has its share: expired, critical, warning, healthy, and none at all. */
+/** Days until expiry, in the shares of the states of health: expired, critical, warning, healthy, no expiry. */
 function expiry(dice: Dice, noneIn: number): { expiresInDays?: number } {
   if (dice.oneIn(noneIn)) return {};
   const days = dice.pick([
@@ -223,7 +223,10 @@ function certificate(dice: Dice, site: string, team: string): CompanyCertificate
   };
 }
 
-/** What every team leans on, with one vault that refuses the identity and one whose firewall does. */
+/**
+ * Returns the subscription that all teams depend on, with a vault that denies the identity and a vault whose firewall blocks
+ * it.
+ */
 function platformVaults(dice: Dice): CompanyVault[] {
   const names = ["network", "aks", "ci", "dns", "edge", "backup", "telemetry"];
   const vaults = names.map((name) => ({ ...teamVault(dice, name, "prod"), name: `kv-platform-${name}` }));
@@ -247,7 +250,7 @@ function platformVaults(dice: Dice): CompanyVault[] {
   ];
 }
 
-/** A vault from before soft delete was the rule, with what nobody makes any more. */
+/** Returns a vault created before soft delete became mandatory, with outdated object types. */
 function withOldThings(vault: CompanyVault): CompanyVault {
   const old = { createdDaysAgo: 1400 };
   return {

@@ -1,48 +1,53 @@
+// Types for the declaration of applications, and the IDs and values that follow from their names.
+
 import { createHash } from "node:crypto";
-import { guidFrom } from "../resources/identifiers.ts";
+import { guidFrom } from "../vaults/identifiers.ts";
 
 /**
- * An application registration with its service principal, as a person writes it down. Ids and values follow from the names,
- * so that a vault's secret can be declared to hold an application's.
+ * Declaration of an application registration with its service principal. IDs and values follow from the names, so that a
+ * declared vault secret can hold an application's secret.
  */
 export interface CompanyApplication {
-  /** Display name; unique here, though Entra wants no such thing. */
+  /** Display name. Unique here, although Entra does not require it. */
   name: string;
-  /** Default `AzureADMyOrg`. Those with personal accounts may have two secrets at most. */
+  /** Default `AzureADMyOrg`. Applications for personal accounts can have at most two secrets. */
   audience?: "AzureADMyOrg" | "AzureADMultipleOrgs" | "AzureADandPersonalMicrosoftAccount" | "PersonalMicrosoftAccount";
-  /** Default 400. */
+  /** Age in days. Default 400. */
   createdDaysAgo?: number;
-  /** People, by their address. */
+  /** Users who own the application, by mail address. */
   owners?: string[];
-  /** Whether the service's identity is an owner, too. Default true. */
+  /** Whether the service's identity is also an owner. Default true. */
   serviceOwns?: boolean;
-  /** Whether it can sign in here. Default `enabled`; `none`: no service principal; `blocked`: by Conditional Access. */
+  /**
+   * Whether the application can sign in. `none`: it has no service principal. `blocked`: Conditional Access blocks it. Default
+   * `enabled`.
+   */
   signIn?: "enabled" | "disabled" | "none" | "blocked";
   secrets?: CompanyApplicationSecret[];
   certificates?: { name: string; expiresInDays: number; createdDaysAgo?: number }[];
   federated?: { name: string; issuer: string; subject: string }[];
-  /** Its service principal signs SAML responses with a certificate of its own. */
+  /** The service principal signs SAML responses with a certificate of its own. */
   samlSigning?: { expiresInDays: number };
-  /** What a policy assigned to it says of new secrets; it stands before the tenant's. */
+  /** Restrictions of new secrets in a policy that is assigned to the application. It overrides the tenant's policy. */
   policy?: PasswordPolicy;
   notes?: string;
   tags?: string[];
 }
 
 export interface CompanyApplicationSecret {
-  /** Display name; unique within the application. */
+  /** Display name. Unique within the application. */
   name: string;
   expiresInDays: number;
-  /** Default 30. */
+  /** Days since the secret was created. Default 30. */
   createdDaysAgo?: number;
 }
 
-/** https://learn.microsoft.com/graph/api/resources/passwordcredentialconfiguration */
+/** Restrictions of new secrets: https://learn.microsoft.com/graph/api/resources/passwordcredentialconfiguration */
 export interface PasswordPolicy {
-  /** No new secrets at all. */
+  /** New secrets are not allowed. */
   additionRefused?: boolean;
   longestDays?: number;
-  /** It is for applications made in the last so many days only. */
+  /** The restriction applies only to applications created in the last N days. */
   forAppsCreatedInLastDays?: number;
 }
 
@@ -50,12 +55,15 @@ export const appIdOf = (application: string): string => guidFrom(`client id ${ap
 export const objectIdOf = (application: string): string => guidFrom(`application ${application}`);
 export const keyIdOf = (application: string, secret: string): string => guidFrom(`key ${application}/${secret}`);
 
-/** A secret's value, in the shape of Entra's: 40 characters with `Q~` at the fifth place. */
+/** Returns the value of a secret in Entra's format: 40 characters with `Q~` from the fifth. */
 export function secretValueOf(application: string, secret: string): string {
   return secretText(createHash("sha256").update(`secret ${application}/${secret}`).digest());
 }
 
-/** @param bytes at least 32 */
+/**
+ * Formats bytes as a secret value.
+ * @param bytes at least 32 bytes
+ */
 export function secretText(bytes: Uint8Array): string {
   const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.~-";
   const letter = (index: number) => letters[bytes[index % bytes.length]! % letters.length]!;

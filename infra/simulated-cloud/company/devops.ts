@@ -1,13 +1,13 @@
-/** An organization of Azure DevOps, as a person writes it down. Ids follow from the names. */
+/** Declaration of an Azure DevOps organization. IDs follow from the names. */
 export interface CompanyDevops {
-  /** The last part of `https://dev.azure.com/…`. */
+  /** The last segment of `https://dev.azure.com/…`. */
   organization: string;
   projects: CompanyProject[];
 }
 
 export interface CompanyProject {
   name: string;
-  /** What the service may do in it. Default `manage`; `view` changes nothing, `none`: its lists are refused. */
+  /** The service's permissions in the project. `view`: read only. `none`: lists are denied. Default `manage`. */
   rights?: "manage" | "view" | "none";
   groups?: CompanyVariableGroup[];
   connections?: CompanyConnection[];
@@ -16,26 +16,28 @@ export interface CompanyProject {
 export interface CompanyVariableGroup {
   name: string;
   description?: string;
-  /** The key vault that it is linked to; its variables are then that vault's secrets. */
+  /** The key vault that the group is linked to. Its variables are then secrets of that vault. */
   vault?: string;
-  /** A text is a plain value, `{ secret }` one that nobody reads again. Of a linked group the values don't count. */
+  /**
+   * A string is a plain value. `{ secret }` is a secret value that can't be read back. Values of a linked group are ignored.
+   */
   variables: Record<string, string | { secret: string } | { enabled: boolean }>;
-  /** Names of other projects that it is shared with. */
+  /** Names of other projects that share the object. */
   sharedWith?: string[];
 }
 
 export interface CompanyConnection {
   name: string;
-  /** The display name of the application that it signs in as. */
+  /** Display name of the application that the connection signs in as. */
   application: string;
-  /** Default `secret`: with one of its client secrets. */
+  /** Authentication type. Default `secret`: one of the application's client secrets. */
   signsIn?: "secret" | "certificate" | "federation" | "managedIdentity";
-  /** The client secret's display name; without one it is none that works. */
+  /** Display name of the client secret. Without it the connection has an invalid secret. */
   secret?: string;
-  /** Default `Manual`. */
+  /** Creation mode. Default `Manual`. */
   creationMode?: "Manual" | "Automatic";
-  /** How the parameters' names are written: DevOps answers both. Default false. */
+  /** Write the parameter names in lower case. DevOps returns both spellings. Default false. */
   camelCase?: boolean;
-  /** Another type than `azurerm`, such as `github`. */
+  /** A connection type other than `azurerm`, such as `github`. */
   type?: string;
 }

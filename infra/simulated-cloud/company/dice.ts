@@ -1,4 +1,4 @@
-/** Numbers that look random and are always the same for one seed (mulberry32). */
+/** Pseudorandom number generator (mulberry32). The same seed returns the same numbers. */
 export class Dice {
   #state: number;
 
@@ -6,7 +6,7 @@ export class Dice {
     this.#state = seed >>> 0;
   }
 
-  /** At least 0, below 1. */
+  /** Returns a number in [0, 1). */
   next(): number {
     this.#state = (this.#state + 0x6d2b79f5) >>> 0;
     let mixed = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state);
@@ -26,7 +26,7 @@ export class Dice {
     return choices[Math.floor(this.next() * choices.length)]!;
   }
 
-  /** `count` different ones, or all when there are fewer. */
+  /** Returns `count` different elements, or all if there are fewer. */
   sample<T>(choices: readonly T[], count: number): T[] {
     const rest = [...choices];
     return Array.from({ length: Math.min(count, rest.length) }, () => {

@@ -1,15 +1,17 @@
 /**
- * A resource of a company beside its vaults, in the shape in which the resource manager answers it. What stands in braces in any
- * text of `properties`, `settings`, `connectionStrings` and `keyValues` is filled in when the cloud starts, since addresses and versions are
- * not known before: `{uri:VAULT}` is a vault's address without a slash at the end, `{id:VAULT}` its resource id,
- * `{version:VAULT/KIND/NAME}` the version that a secret, key or certificate then has, `{value:VAULT/NAME}` a secret's value,
- * `{identity:NAME}` the resource id of a user-assigned identity, `{principal:NAME}` the
- * object id of whoever has a role under that name, `{resource:TYPE/NAME}` the id of a resource of the same subscription and group.
+ * Declaration of a resource other than a vault, in Azure Resource Manager's format. Placeholders in texts of `properties`,
+ * `settings`, `connectionStrings` and `keyValues` are replaced at the start, when addresses and versions are known:
+ * - `{uri:VAULT}`: a vault's address without a trailing slash; `{id:VAULT}`: its resource ID
+ * - `{version:VAULT/KIND/NAME}`: the current version of a secret, key or certificate
+ * - `{value:VAULT/NAME}`: a secret's value
+ * - `{identity:NAME}`: the resource ID of a user-assigned identity
+ * - `{principal:NAME}`: the object ID of the principal with this name in a role assignment
+ * - `{resource:TYPE/NAME}`: the ID of a resource in the same subscription and resource group
  */
 export interface CompanyResource extends CompanyChild {
-  /** One of `arm/types.ts`, such as `Microsoft.Web/sites`. */
+  /** A type in `arm/resource-types.ts`, such as `Microsoft.Web/sites`. */
   type: string;
-  /** Default `rg-apps`. */
+  /** Resource group. Default `rg-apps`. */
   resourceGroup?: string;
 }
 
@@ -20,41 +22,39 @@ export interface CompanyChild {
   kind?: string;
   tags?: Record<string, string>;
   sku?: Record<string, unknown>;
-  /** Left out, it has none. User-assigned identities are named, and made with their first mention. */
+  /** Managed identities. Default: none. User-assigned identities are created when a resource names them. */
   identity?: { system?: boolean; user?: string[] };
   properties?: Record<string, unknown>;
-  /**
-   * Which vaults its identities may read: they get a role there, or an access policy. Left out: all that its texts refer to.
-   */
+  /** Vaults that the identities can read, by role assignment or access policy. Default: all vaults that the texts refer to. */
   mayRead?: string[];
-  /** It is seen itself, and everything below it is refused, as by a deny assignment. */
+  /** The resource is readable, but its configuration and child resources are denied, as by a deny assignment. */
   denied?: boolean;
-  /** What is below it, by its name in the address: `slots` of a site, `namedValues` of an API Management service. */
+  /** Child resources by their path segment: `slots` of a site, `namedValues` of an API Management service. */
   children?: Record<string, CompanyChild[]>;
   /** App settings of a site or slot. */
   settings?: Record<string, string>;
   connectionStrings?: Record<string, { value: string; type: string }>;
-  /** Settings and connection strings of a site that stay with their slot. */
+  /** Names of slot settings: settings and connection strings that stay with their slot. */
   slotSettings?: string[];
-  /** Of an App Configuration store, whose address is `https://NAME.azconfig.localhost:port`. */
+  /** Key-values of an App Configuration store, whose address is `https://NAME.azconfig.localhost:port`. */
   keyValues?: { key: string; value: string; label?: string; contentType?: string }[];
 }
 
-/** A role that somebody has who is none of the company's resources. */
+/** A role assignment of a principal that is no resource of the company. */
 export interface CompanyRoleAssignment {
-  /** A name to tell them apart by; its object id follows from it. */
+  /** A name for the principal. Its object ID follows from the name. */
   principal: string;
   principalType?: "User" | "Group" | "ServicePrincipal";
   role: RoleName;
-  /** A vault's name; left out, the whole subscription. */
+  /** Name of a vault. Default: the whole subscription. */
   vault?: string;
-  /** The name of a management group, which here holds every subscription. */
+  /** Name of a management group, which contains every subscription here. */
   managementGroup?: string;
 }
 
 export type RoleName = keyof typeof ROLES;
 
-/** https://learn.microsoft.com/azure/role-based-access-control/built-in-roles */
+/** Role names and IDs: https://learn.microsoft.com/azure/role-based-access-control/built-in-roles */
 export const ROLES = {
   Owner: "8e3af657-a8ff-443c-a75c-2fe8c4bcb635",
   Contributor: "b24988ac-6180-42a0-ab88-20f7382dd24c",
@@ -66,7 +66,10 @@ export const ROLES = {
   "Key Vault Crypto Service Encryption User": "e147488a-f6f5-4113-8e2d-b22465e65bf6",
 } as const;
 
-/** Who else must take a secret's value for it to work. Without one every value works that the vault's secret ever had. */
+/**
+ * A system that must accept a secret's value for the value to work. Without an issuer, every current or former value of the
+ * vault secret works.
+ */
 export interface CompanyIssuer {
   vault: string;
   secret: string;

@@ -1,21 +1,21 @@
 import type { CompanyApplication } from "./applications.ts";
 
 /**
- * Another tenant of the company, with a directory of its own. Names of applications are unique over all tenants, since ids
- * follow from them.
+ * Declaration of another tenant of the company, with a directory of its own. Application names are unique over all tenants,
+ * because IDs follow from names.
  */
 export interface CompanyTenant {
   /** Display name. */
   name: string;
-  /** Its verified domain, such as `acmeshop.onmicrosoft.com`. */
+  /** Verified domain, such as `acmeshop.onmicrosoft.com`. */
   domain: string;
-  /** A GUID; by default one that follows from the domain. */
+  /** A GUID. Default: derived from the domain. */
   id?: string;
-  /** What Graph calls it: a workforce tenant, one of Azure AD B2C, or one of External ID. */
+  /** Tenant type in Microsoft Graph: a workforce tenant, Azure AD B2C, or External ID. */
   type: "AAD" | "AAD B2C" | "CIAM";
-  /** The application, of those below, that the service signs in with, by its name. */
+  /** Name of the application in `applications` that the service signs in with. */
   registration: string;
-  /** The application permissions of Microsoft Graph that it has; by default those that everything takes. */
+  /** Microsoft Graph application permissions of the service. Default: all permissions that the service uses. */
   permissions?: string[];
   applications: CompanyApplication[];
   keySets?: CompanyKeySet[];
@@ -24,33 +24,33 @@ export interface CompanyTenant {
 
 /** Keys of custom policies: https://learn.microsoft.com/graph/api/resources/trustframeworkkeyset */
 export interface CompanyKeySet {
-  /** Such as `B2C_1A_TokenSigningKeyContainer`. */
+  /** Name, such as `B2C_1A_TokenSigningKeyContainer`. */
   id: string;
   keys: CompanyPolicyKey[];
 }
 
 export interface CompanyPolicyKey {
-  /** Its id is made from it. */
+  /** Name of the key. Its ID is derived from it. */
   name: string;
-  /** Default `rsa`; a secret is what an identity provider gave, a certificate one that was uploaded. */
+  /** `rsa` (default), `secret` from an identity provider, or an uploaded `certificate`. */
   what?: "rsa" | "secret" | "certificate";
   use?: "sig" | "enc";
-  /** Left out, it never ends and says nothing of it. */
+  /** Days until expiry. Default: no expiry date. */
   expiresInDays?: number;
-  /** Not before; left out, there is none. */
+  /** Days until the activation date. Default: none. */
   activeInDays?: number;
 }
 
 /** https://learn.microsoft.com/graph/api/resources/identityproviderbase */
 export interface CompanyIdentityProvider {
-  /** Such as `Google-OAUTH`. */
+  /** ID, such as `Google-OAUTH`. */
   id: string;
   name: string;
   type: "socialIdentityProvider" | "appleManagedIdentityProvider" | "builtInIdentityProvider";
   clientId?: string;
 }
 
-/** What the least rights for everything are. */
+/** The least-privileged permissions for all operations. */
 export const TENANT_PERMISSIONS = [
   "Application.Read.All",
   "Organization.Read.All",

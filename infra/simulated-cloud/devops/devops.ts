@@ -1,7 +1,6 @@
 import type { Directory } from "../graph/directory.ts";
 import { type Answer, type Incoming, jsonObject, type Operation, type Service } from "../http.ts";
 import { bearerToken, type Claims, type Tokens } from "../tokens.ts";
-import { type Connection, MASKED, type Organization, type Project, parameter, type Variable } from "./organization.ts";
 import {
   ANONYMOUS,
   denied,
@@ -13,20 +12,21 @@ import {
   refusals,
   TOKEN_MODES,
   type TokenMode,
-} from "./refusals.ts";
-import { connectionShape, groupShape, projectShape } from "./shapes.ts";
+} from "./errors.ts";
+import { connectionJson, projectJson, variableGroupJson } from "./json.ts";
+import { type Connection, MASKED, type Organization, type Project, parameter, type Variable } from "./organization.ts";
 
-/** The resource that tokens for Azure DevOps are asked for. */
+/** Resource ID of Azure DevOps, as the audience of tokens. */
 export const DEVOPS_AUDIENCE = "499b84ac-1321-427f-aa17-267ca6975798";
 
-/** When somebody else makes a change, in respect of what the service does with the same group or connection. */
+/** Time of a concurrent change by another user, relative to the service's request for the same group or connection. */
 export type Meanwhile = "afterRead" | "beforeWrite" | "afterWrite";
 
 export interface DevopsParts {
   organization: Organization;
   tokens: Tokens;
   directory: Directory;
-  /** Of the service, which are users of the organization to begin with. */
+  /** Identities of the service. They are users of the organization from the start. */
   members: readonly string[];
   /** `https://devops.localhost:port` */
   origin: string;
@@ -34,19 +34,19 @@ export interface DevopsParts {
   elsewhere(): string;
 }
 
-/** Projects on a page, so that a few are more than one. */
+/** Projects per page. Small, so that a few projects already fill more than one page. */
 const PROJECTS_PER_PAGE = 3;
 
 type Handler = () => Answer;
 
-/** Azure DevOps Services, REST 7.1: projects, variable groups, service connections. */
+/** Simulates Azure DevOps Services, REST API version 7.1: projects, variable groups and service connections. */
 export class Devops {
   readonly organization: Organization;
-  /** Object ids of the principals who are users of the organization. */
+  /** Object IDs of the principals who are users of the organization. */
   readonly members: Set<string>;
-  /** How every token is refused; undefined: those that hold are taken, the others get a page with 203. */
+  /** Response to every token. Undefined: valid tokens are accepted, and others get a sign-in page with status 203. */
   tokenMode: TokenMode | undefined;
-  /** Answers carry the headers of somebody who is slowed down so much, this many times. */
+  /** Adds rate-limit headers with this delay to the given number of responses. */
   slowed = { seconds: 0, times: 0 };
   readonly #parts: DevopsParts;
   #meanwhile: { when: Meanwhile; id: string; change: () => void }[] = [];
@@ -57,11 +57,14 @@ export class Devops {
     this.members = new Set(parts.members);
   }
 
-  /** @throws {Error} for a mode that there is not. */
+  /**
+   * Sets how tokens are rejected.
+   * @throws {Error} for an unknown mode.
+   */
   set(to: { tokenMode?: unknown; slowed?: unknown; members?: unknown }): void {
     if (to.tokenMode !== undefined) {
       const mode = TOKEN_MODES.find((one) => one === to.tokenMode);
-      if (mode === undefined && to.tokenMode !== null) throw new Error("There is no such mode");
+      if (mode === undefined && to.tokenMode !== null) throw new Error("Unknown token mode");
       this.tokenMode = mode;
     }
     if (to.slowed !== undefined) this.slowed = to.slowed as Devops["slowed"];
@@ -71,12 +74,12 @@ export class Devops {
     }
   }
 
-  /** Once, at the next moment of that kind for a group's number or a connection's id. */
+  /** Runs a change once, at the next such time for a group's number or a connection's ID. */
   meanwhile(when: Meanwhile, id: string | number, change: () => void): void {
     this.#meanwhile.push({ when, id: String(id), change });
   }
 
-  /** What a secret variable, or a connection's key, holds. */
+  /** Returns the value of a secret variable, or the key of a connection. */
   value(name: string, variable?: string): string | null | undefined {
     if (variable !== undefined) return this.organization.groupNamed(name).variables[variable]?.value;
     return parameter(this.organization.connectionNamed(name), "serviceprincipalkey");
@@ -184,7 +187,7 @@ export class Devops {
     const from = Number(query.get("continuationToken") ?? 0);
     const size = Math.min(Number(query.get("$top") ?? 100), PROJECTS_PER_PAGE);
     const base = `${this.#parts.origin}/${this.organization.name}`;
-    const value = this.organization.projects.slice(from, from + size).map((one) => projectShape(one, base));
+    const value = this.organization.projects.slice(from, from + size).map((one) => projectJson(one, base));
     const next = from + size;
     return {
       status: 200,
@@ -198,14 +201,14 @@ export class Devops {
       projects.some(({ id }) => id === project.id),
     );
     const managed = query.get("actionFilter") === "manage" && project.rights !== "manage" ? [] : visible;
-    const value = managed.map(groupShape);
+    const value = managed.map(variableGroupJson);
     return { status: 200, body: { count: value.length, value } };
   }
 
   #group(project: Project, id: string): Answer {
     const group = this.organization.groups.get(Number(id));
     if (!group?.projects.some((one) => one.id === project.id)) return { status: 200, body: null };
-    const body = groupShape(group);
+    const body = variableGroupJson(group);
     this.#happens("afterRead", id);
     return { status: 200, body };
   }
@@ -230,7 +233,7 @@ export class Devops {
       return invalid("The group's name or type is wrong.");
     const given = body.variables as Record<string, Partial<Variable> | null> | undefined;
     if (typeof given !== "object" || given === null) return invalid("A group has at least one variable.");
-    // What the body lacks is gone; a secret without a value keeps the one it has.
+    // A member that the body omits is deleted. A secret without a value keeps its value.
     const variables = Object.entries(given).map(([name, variable]): [string, Variable] => {
       const before = group.variables[name];
       const isSecret = variable?.isSecret === true;
@@ -241,7 +244,7 @@ export class Devops {
     group.name = body.name;
     if (typeof body.description === "string") group.description = body.description;
     Object.assign(group, { modifiedOn: this.organization.now(), modifiedBy: "The service" });
-    const answer = groupShape(group);
+    const answer = variableGroupJson(group);
     this.#happens("afterWrite", id);
     return { status: 200, body: answer };
   }
@@ -252,14 +255,14 @@ export class Devops {
       (one) => one.projects.some(({ id }) => id === project.id) && (type === null || one.type === type),
     );
     const managed = query.get("actionFilter") === "manage" && project.rights !== "manage" ? [] : visible;
-    const value = managed.map(connectionShape);
+    const value = managed.map(connectionJson);
     return { status: 200, body: { count: value.length, value } };
   }
 
   #connection(project: Project, id: string): Answer {
     const connection = this.#connectionOf(project, id);
     if (!connection) return { status: 200, body: null };
-    const body = connectionShape(connection);
+    const body = connectionJson(connection);
     this.#happens("afterRead", id);
     return { status: 200, body };
   }
@@ -293,19 +296,19 @@ export class Devops {
       scheme: body.authorization.scheme,
       parameters: { ...body.authorization.parameters, ...Object.fromEntries(kept) },
     };
-    const answer = connectionShape(connection);
+    const answer = connectionJson(connection);
     this.#happens("afterWrite", id);
     return { status: 200, body: answer };
   }
 
-  /** The test of the portal: signs in with what the connection holds, or with a key that the request gives. */
+  /** Tests a connection as the portal does: signs in with the stored credential, or with a key in the request. */
   #proxy(project: Project, request: Incoming): Answer {
     const connection = this.#connectionOf(project, request.query.get("endpointId") ?? "");
     if (!connection) return missing("The service connection");
     const body = jsonObject(request) as { dataSourceDetails?: { dataSourceName?: string } } | undefined;
     if (body?.dataSourceDetails?.dataSourceName !== "TestConnection") return invalid("There is no such data source.");
     const appId = parameter(connection, "serviceprincipalid");
-    const application = appId ? this.#parts.directory.truth(appId) : undefined;
+    const application = appId ? this.#parts.directory.currentState(appId) : undefined;
     const outcome = application
       ? this.#parts.directory.signIn(application, parameter(connection, "serviceprincipalkey") ?? "")
       : 700016;

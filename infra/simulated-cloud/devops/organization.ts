@@ -1,11 +1,11 @@
 import { appIdOf, secretValueOf } from "../company/applications.ts";
 import type { CompanyConnection, CompanyDevops, CompanyProject, CompanyVariableGroup } from "../company/devops.ts";
-import { guidFrom } from "../resources/identifiers.ts";
+import { guidFrom } from "../vaults/identifiers.ts";
 
 export interface Variable {
   value: string | null;
   isSecret?: boolean;
-  /** Of linked groups. */
+  /** The key vault of a linked group. */
   enabled?: boolean;
   contentType?: string;
 }
@@ -41,10 +41,10 @@ export interface Project extends Reference {
   rights: NonNullable<CompanyProject["rights"]>;
 }
 
-/** Of service connections: kept, and never answered. */
+/** The key of a service connection. Stored, and never returned. */
 export const MASKED = new Set(["serviceprincipalkey", "serviceprincipalcertificate", "accesstoken"]);
 
-/** What one organization of Azure DevOps holds. It lasts as long as the process. */
+/** Stores the objects of one Azure DevOps organization in memory. */
 export class Organization {
   readonly name: string;
   readonly projects: Project[] = [];
@@ -78,13 +78,13 @@ export class Organization {
     return found([...this.connections.values()], name);
   }
 
-  /** A moment that no other change has, since DevOps shows them to the hundredth of a microsecond. */
+  /** Returns a time that no other change has, with the resolution of DevOps (100 nanoseconds). */
   now(): string {
     this.#lastChange = Math.max(this.#lastChange + 1, Date.now());
     return new Date(this.#lastChange).toISOString();
   }
 
-  /** As somebody else changes it in the portal. */
+  /** Changes an object as another user does in the portal. */
   changeGroup(name: string, change: (group: VariableGroup) => void): void {
     const group = this.groupNamed(name);
     change(group);
@@ -97,7 +97,7 @@ export class Organization {
 
   #reference(name: string): Reference {
     const project = this.project(name);
-    if (!project) throw new Error(`There is no project ${name}`);
+    if (!project) throw new Error(`Unknown project ${name}`);
     return { id: project.id, name: project.name };
   }
 
@@ -174,11 +174,11 @@ export class Organization {
 
 function found<T extends { name: string }>(all: T[], name: string): T {
   const one = all.find((each) => each.name === name);
-  if (!one) throw new Error(`DevOps has no ${name}`);
+  if (!one) throw new Error(`Azure DevOps has no ${name}`);
   return one;
 }
 
-/** A parameter by its name in any case. */
+/** Returns a parameter by its name in any case. */
 export function parameter({ authorization }: Connection, name: string): string | null | undefined {
   const entry = Object.entries(authorization.parameters).find(([key]) => key.toLowerCase() === name);
   return entry?.[1];

@@ -1,9 +1,9 @@
 import type { CompanyApplication } from "../company/applications.ts";
 import type { Directory, DirectorySettings } from "./directory.ts";
 import { type ApplicationRecord, applicationFrom, type SecretRecord } from "./records.ts";
-import type { Gap, Targets } from "./targets.ts";
+import type { Gap, Targets } from "./watched-secrets.ts";
 
-/** A client secret as the cloud knows it. Instants are ISO 8601. */
+/** A client secret with its state in the simulated cloud. Times are ISO 8601. */
 export interface SecretSummary {
   keyId: string;
   displayName: string | null;
@@ -14,7 +14,7 @@ export interface SecretSummary {
   removedAt?: string;
 }
 
-/** What can be changed of an application; days are counted from now. */
+/** Members of an application that a test can change. Days count from now. */
 export type ApplicationChange = Partial<
   Pick<
     ApplicationRecord,
@@ -22,7 +22,10 @@ export type ApplicationChange = Partial<
   >
 >;
 
-/** What a test can see and do behind the back of Microsoft Graph. Applications are named by client id or object id. */
+/**
+ * Control operations for the directory: read and change what no client of Microsoft Graph can. Applications are named by client
+ * ID or object ID.
+ */
 export class DirectoryControl {
   readonly #directory: Directory;
   readonly #targets: Targets;
@@ -36,7 +39,7 @@ export class DirectoryControl {
     return this.#directory.settings;
   }
 
-  /** From now on; what is left out stays. */
+  /** Changes directory settings. Omitted members stay. */
   set(settings: Partial<DirectorySettings>): void {
     this.#directory.settings = { ...this.#directory.settings, ...settings };
   }
@@ -47,33 +50,39 @@ export class DirectoryControl {
     });
   }
 
-  /** Adds an application, or replaces it with all it holds. Days are counted from now. @returns its client id */
+  /**
+   * Adds an application, or replaces it with its credentials. Days count from now.
+   * @returns its client ID
+   */
   putApplication(declared: CompanyApplication): string {
     const application = applicationFrom(declared, this.#directory.clock.seconds());
     this.#directory.put(application);
     return application.appId;
   }
 
-  /** False when there is none. */
+  /** Deletes an application. Returns false if there is none. */
   changeApplication(id: string, change: ApplicationChange): boolean {
-    const application = this.#directory.truth(id);
+    const application = this.#directory.currentState(id);
     if (application !== undefined) this.#directory.put({ ...application, ...change });
     return application !== undefined;
   }
 
   removeApplication(id: string): boolean {
-    const application = this.#directory.truth(id);
+    const application = this.#directory.currentState(id);
     if (application !== undefined) this.#directory.remove(application.objectId);
     return application !== undefined;
   }
 
-  /** All secrets that an application ever had, the oldest first. @throws {Error} when there is no such application. */
+  /**
+   * Lists all current and former secrets of an application, oldest first.
+   * @throws {Error} if there is no such application.
+   */
   secrets(id: string): SecretSummary[] {
     const { secrets, removed } = this.#application(id);
     return [...removed, ...secrets].sort((a, b) => a.madeAt - b.madeAt).map(summary);
   }
 
-  /** A secret as somebody else makes it; days are counted from now. */
+  /** Adds a secret as another client. Days count from now. */
   addSecret(id: string, secret: { name: string; expiresInDays: number }): { keyId: string; value: string } {
     const startsOn = this.#directory.clock.seconds();
     const expiresOn = Math.round(startsOn + secret.expiresInDays * 86_400);
@@ -85,12 +94,12 @@ export class DirectoryControl {
     });
   }
 
-  /** As somebody else removes it. False when there is none. */
+  /** Removes a secret as another client. Returns false if there is none. */
   removeSecret(id: string, keyId: string): boolean {
     return this.#directory.removeSecret(this.#application(id), keyId);
   }
 
-  /** Changes when a secret ends; days are counted from now. */
+  /** Changes the expiry date of a secret. Days count from now. */
   expireSecret(id: string, keyId: string, expiresInDays: number): boolean {
     const application = this.#application(id);
     const expiresOn = Math.round(this.#directory.clock.seconds() + expiresInDays * 86_400);
@@ -99,26 +108,29 @@ export class DirectoryControl {
     return secrets.some((one) => one.keyId === keyId);
   }
 
-  /** A secret's value; undefined when there is none (any more). */
+  /** Returns a secret's value. Undefined if the secret does not exist or was removed. */
   secretValue(id: string, keyId: string): string | undefined {
     return this.#application(id).secrets.find((one) => one.keyId === keyId)?.value;
   }
 
-  /** The key id of the live secret with this value; undefined when no secret has it. */
+  /** Returns the key ID of the existing secret with this value. Undefined if there is none. */
   keyIdOf(id: string, value: string): string | undefined {
     return this.#application(id).secrets.find((one) => one.value === value)?.keyId;
   }
 
-  /** Whether every request with this value signs in now. */
+  /** Returns whether every sign-in with this value succeeds now. */
   signsIn(id: string, value: string): boolean {
-    const application = this.#directory.truth(id);
+    const application = this.#directory.currentState(id);
     const now = this.#directory.clock.now();
     const secret = application?.secrets.find((one) => one.value === value);
     if (application === undefined || secret === undefined || application.signIn !== "enabled") return false;
     return secret.startsOn * 1000 <= now && secret.settlesAt <= now && now < secret.expiresOn * 1000;
   }
 
-  /** From now on what the vault's secret holds must sign the application in; `gaps` tells when it did not. */
+  /**
+   * Watches a vault secret: from now on its value must sign the application in. `gaps` returns the intervals in which it did
+   * not.
+   */
   watchTarget(target: { appId: string; vault: string; secret: string }): void {
     this.#targets.watch(target);
   }
@@ -127,14 +139,14 @@ export class DirectoryControl {
     return this.#targets.gaps();
   }
 
-  /** From now on no delta link is known any more. */
+  /** Invalidates all delta links. */
   forgetDeltaLinks(): void {
     this.#directory.forgetDeltaLinks();
   }
 
   #application(id: string): ApplicationRecord {
-    const application = this.#directory.truth(id);
-    if (application === undefined) throw new Error(`No application ${id}`);
+    const application = this.#directory.currentState(id);
+    if (application === undefined) throw new Error(`Unknown application ${id}`);
     return application;
   }
 }

@@ -4,28 +4,33 @@ import { type CompanyApplication, type PasswordPolicy, secretText } from "../com
 import type { Principal } from "../tokens.ts";
 import { type ApplicationRecord, applicationFrom, newKeyId, type SecretRecord } from "./records.ts";
 
-/** What the directory does that no promise covers, and what the service may do in it. Settable by the control API. */
+/** Behavior of the directory that Entra does not guarantee, and the service's permissions. The control API can change both. */
 export interface DirectorySettings {
-  /** Reads show a state up to this old. Replicas differ, so that answers go back and forth. Default 0. */
+  /**
+   * Maximum age of read results in seconds. Replicas lag differently, so that successive reads can go back in time.
+   * Default 0.
+   */
   readLagSeconds: number;
-  /** Removing a secret that the replica does not see yet is refused as unknown. Default false. */
+  /** Reject the removal of a secret that the replica does not know yet. Default false. */
   writesLag: boolean;
-  /** How long a new secret signs nobody in. Default 0. */
+  /** Seconds until a new secret can sign in. Default 0. */
   signInDelaySeconds: number;
   /**
-   * For how long it then works for some requests and not for others. It ends early with the third success in a row when
-   * they are spread over 15 seconds. Default 0.
+   * Seconds after that in which sign-ins with the secret succeed and fail alternately. Three consecutive successes spread
+   * over 15 seconds end the period early. Default 0.
    */
   flappingSeconds: number;
-  /** Application permissions of Microsoft Graph that the service's identities have, from this moment and not the next token. */
+  /**
+   * Microsoft Graph application permissions of the service's identities. They take effect immediately, not with the next token.
+   */
   permissions: string[];
-  /** The tenant's policy for new secrets. */
+  /** The tenant's restrictions of new secrets. */
   policy?: PasswordPolicy;
-  /** Milliseconds between two writes below which the later one is refused as concurrent. Default 0: never. */
+  /** Minimum milliseconds between two writes. An earlier write is rejected as concurrent. Default 0: never. */
   writeGapMilliseconds: number;
 }
 
-/** A change to the directory, as it is kept in the data folder. */
+/** A change of the directory, as stored in the data folder. */
 export type DirectoryChange =
   | { what: "application"; application: ApplicationRecord; at: number }
   | { what: "noApplication"; objectId: string; at: number };
@@ -36,23 +41,24 @@ export function isDirectoryChange(change: { what: string }): change is Directory
 
 interface Version {
   at: number;
-  /** Undefined from when it was deleted. */
+  /** Undefined after the application was deleted. */
   state: ApplicationRecord | undefined;
 }
 
-/** Parts of the lag that the replicas have, in the turn in which they answer. */
+/** Lag of each replica as a fraction of the maximum. Reads use the replicas in turn. */
 const REPLICAS = [1, 0, 0.5];
 
-/** Which tries of a secret that flaps fail: after one success, after two, and later every fifth. */
-const fails = (tries: number): boolean => tries === 2 || tries === 5 || tries === 6 || (tries > 6 && tries % 5 === 0);
+/** Attempts that fail while a new secret is unstable: after one success, after two, then every fifth. */
+const failsWhileUnstable = (tries: number): boolean =>
+  tries === 2 || tries === 5 || tries === 6 || (tries > 6 && tries % 5 === 0);
 
-/** Spread of the successes in a row that end the flapping, and how many it takes. */
-const PROOF = { count: 3, milliseconds: 15_000 };
+/** Minimum spread and number of the consecutive successes that end the unstable period. */
+const STABLE_AFTER = { count: 3, milliseconds: 15_000 };
 
-/** The tenant's applications: what they are, what they were a while ago, and which secrets sign in. */
+/** Stores a tenant's applications with their earlier states, and decides which secrets can sign in. */
 export class Directory {
   readonly clock: CloudClock;
-  /** The service's own identities: owners where `serviceOwns` says so. */
+  /** The service's own identities. They own the applications with `serviceOwns`. */
   readonly service: readonly Principal[];
   settings: DirectorySettings = {
     readLagSeconds: 0,
@@ -67,21 +73,21 @@ export class Directory {
     ],
     writeGapMilliseconds: 0,
   };
-  /** By object id, in the order they were made. */
+  /** Applications by object ID, in creation order. */
   readonly #versions = new Map<string, Version[]>();
   readonly #objectIds = new Map<string, string>();
-  /** What changed, for the delta query; the number of an entry is its place. */
+  /** Log of changes for delta queries. An entry's number is its index. */
   readonly #log: { objectId: string; at: number }[] = [];
-  /** Of secrets that flap, by key id: how often they were tried, and when they worked since they last did not. */
+  /** Unstable new secrets by key ID: the number of attempts, and the times of the successes since the last failure. */
   readonly #tries = new Map<string, number>();
   readonly #successes = new Map<string, number[]>();
   #journal: ((change: DirectoryChange) => void) | undefined;
-  /** Stands in every delta link. */
+  /** Identifier in every delta link. */
   deltaGeneration = 0;
   #reads = 0;
   #lastWrite = Number.NEGATIVE_INFINITY;
 
-  /** @param base unix seconds from which the company's days are counted. */
+  /** @param base Unix seconds from which the company's days count. */
   constructor(options: {
     applications: readonly CompanyApplication[];
     base: number;
@@ -97,16 +103,16 @@ export class Directory {
     this.#log.length = 0;
   }
 
-  /** Applies what an earlier run wrote down, and from then on reports each change. */
+  /** Applies the changes of earlier runs, then reports each new change. */
   restore(changes: readonly DirectoryChange[], journal: (change: DirectoryChange) => void): void {
     for (const change of changes) this.#apply(change);
-    // Where the clock had been moved it does not go back.
+    // The clock was moved in an earlier run and must not go back.
     const newest = Math.max(0, ...changes.map(({ at }) => at));
     this.clock.move(Math.max(0, newest - this.clock.now()));
     this.#journal = journal;
   }
 
-  /** One answer's view of the directory: that of the replica whose turn it is. */
+  /** Returns the view of the replica that serves the next read. */
   view(): DirectoryView {
     const lag = this.settings.readLagSeconds * 1000 * REPLICAS[this.#reads++ % REPLICAS.length]!;
     const at = this.clock.now() - lag;
@@ -119,12 +125,12 @@ export class Directory {
     };
   }
 
-  /** The application permissions that a service principal has. */
+  /** Returns the application permissions of a service principal. */
   permissionsOf(objectId: string): readonly string[] {
     return this.service.some((one) => one.objectId === objectId) ? this.settings.permissions : [];
   }
 
-  /** Whether a write comes so soon after the one before that both count as made at once. */
+  /** Returns whether a write is too close to the previous write, so that Entra treats them as concurrent. */
   tooSoon(): boolean {
     const now = this.clock.now();
     const soon = now - this.#lastWrite < this.settings.writeGapMilliseconds;
@@ -132,18 +138,18 @@ export class Directory {
     return soon;
   }
 
-  /** From now on no delta link is known any more. */
+  /** Invalidates all delta links. */
   forgetDeltaLinks(): void {
     this.deltaGeneration++;
   }
 
-  /** Object ids that changed between two places in the log, each once. */
+  /** Returns the object IDs that changed between two positions of the log, without duplicates. */
   changed(from: number, to: number): string[] {
     return [...new Set(this.#log.slice(from, to).map(({ objectId }) => objectId))];
   }
 
-  /** As it truly is now. */
-  truth(appOrObjectId: string): ApplicationRecord | undefined {
+  /** Returns the current state of an application, without lag. */
+  currentState(appOrObjectId: string): ApplicationRecord | undefined {
     const id = appOrObjectId.toLowerCase();
     return this.#versions.get(this.#objectIds.get(id) ?? id)?.at(-1)?.state;
   }
@@ -152,7 +158,7 @@ export class Directory {
     return [...this.#versions.values()].flatMap((versions) => versions.at(-1)?.state ?? []);
   }
 
-  /** The client secret of whichever application that has or had this value. */
+  /** Returns the current or former client secret with this value, of any application. */
   secretWithValue(value: string): SecretRecord | undefined {
     for (const { secrets, removed } of this.all()) {
       const found = [...secrets, ...removed].find((one) => one.value === value);
@@ -187,7 +193,7 @@ export class Directory {
     return made;
   }
 
-  /** It signs nobody in from this moment. False when there is none. */
+  /** Revokes a secret immediately. Returns false if there is none. */
   removeSecret(application: ApplicationRecord, keyId: string): boolean {
     const secret = application.secrets.find((one) => one.keyId === keyId);
     if (secret === undefined) return false;
@@ -197,7 +203,7 @@ export class Directory {
     return true;
   }
 
-  /** Whether a value signs an application in at this request, with the error code of Entra when it does not. */
+  /** Decides whether a value signs an application in at this request. Returns Entra's error code if it does not. */
   signIn(application: ApplicationRecord, value: string): "accepted" | 7000215 | 7000222 {
     const now = this.clock.now();
     const secret = application.secrets.find((one) => equal(one.value, value));
@@ -205,7 +211,8 @@ export class Directory {
     if (secret !== undefined && secret.startsOn * 1000 <= now && this.#known(secret, now)) {
       return "accepted";
     }
-    // What signs in does not know the newest one: if all the others are expired, it says so.
+    // The sign-in endpoint does not know the newest secret yet. If all other secrets are expired, it reports the value as
+    // expired.
     const known = application.secrets.filter((one) => one.worksFrom <= now && one.settlesAt <= now);
     return secret !== undefined && known.length > 0 && known.every((one) => one.expiresOn * 1000 <= now)
       ? 7000222
@@ -217,14 +224,15 @@ export class Directory {
     if (now < secret.worksFrom) return false;
     const tries = (this.#tries.get(secret.keyId) ?? 0) + 1;
     this.#tries.set(secret.keyId, tries);
-    if (fails(tries)) {
+    if (failsWhileUnstable(tries)) {
       this.#successes.delete(secret.keyId);
       return false;
     }
     const successes = [...(this.#successes.get(secret.keyId) ?? []), now];
     this.#successes.set(secret.keyId, successes);
-    // No change of the directory, so it is neither a version nor in the log.
-    if (successes.length >= PROOF.count && now - successes[0]! >= PROOF.milliseconds) secret.settlesAt = now;
+    // Not a change of the directory: neither a new version nor an entry in the log.
+    if (successes.length >= STABLE_AFTER.count && now - successes[0]! >= STABLE_AFTER.milliseconds)
+      secret.settlesAt = now;
     return true;
   }
 
@@ -243,13 +251,13 @@ export class Directory {
   }
 }
 
-/** The directory as one replica sees it. */
+/** The directory as one replica returns it. */
 export interface DirectoryView {
-  /** In the order they were made, undefined where one was deleted. */
+  /** Applications in creation order. Undefined for a deleted one. */
   applications(): (ApplicationRecord | undefined)[];
   byObjectId(id: string): ApplicationRecord | undefined;
   byAppId(id: string): ApplicationRecord | undefined;
-  /** Place in the log of changes up to which it knows them. */
+  /** Position in the log of changes that the replica has reached. */
   sequence: number;
 }
 

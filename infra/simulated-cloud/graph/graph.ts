@@ -1,19 +1,19 @@
 import type { Answer, Incoming, Operation, Service } from "../http.ts";
 import { bearerToken, type Claims, type Tokens } from "../tokens.ts";
-import { badRequest, denied, failure, refusalsOf, unauthorized, withHeaders } from "./answers.ts";
 import type { Directory } from "./directory.ts";
+import { badRequest, denied, failure, refusalsOf, unauthorized, withHeaders } from "./errors.ts";
 import { QueryProblem } from "./odata.ts";
-import { tenantPolicyShape } from "./policies.ts";
-import type { GraphCall } from "./reads.ts";
-import * as reads from "./reads.ts";
+import { tenantPolicyJson } from "./policies.ts";
+import type { GraphCall } from "./read-operations.ts";
+import * as reads from "./read-operations.ts";
 import type { ApplicationRecord } from "./records.ts";
 import type { Tenant, Tenants } from "./tenants.ts";
-import { addPassword, removePassword } from "./writes.ts";
+import { addPassword, removePassword } from "./write-operations.ts";
 
 export interface GraphOptions {
   tenants: Tenants;
   tokens: Tokens;
-  /** `https://graph.localhost:port`: also the audience its tokens must have. */
+  /** `https://graph.localhost:port`, also the audience of its tokens. */
   origin: string;
 }
 
@@ -23,7 +23,10 @@ const READ = [
   "Application.ReadWrite.OwnedBy",
   "Directory.Read.All",
 ] as const;
-/** The least is another in every year of the documentation; the right to own applications was never enough. */
+/**
+ * Microsoft's documentation names different least-privileged permissions in different years. Application.ReadWrite.OwnedBy was
+ * never sufficient.
+ */
 const DELTA = READ.filter((permission) => permission !== "Application.ReadWrite.OwnedBy");
 const POLICIES = [
   "Policy.Read.ApplicationConfiguration",
@@ -33,14 +36,14 @@ const POLICIES = [
 
 interface Route {
   name: string;
-  /** Any of these application permissions will do; left out, the operation looks itself. */
+  /** Sufficient application permissions; one is enough. Undefined: the operation checks permissions itself. */
   permissions?: readonly string[];
-  /** The object id or `(appId='…')` in the path. */
+  /** The object ID or `(appId='…')` in the path. */
   id?: string;
   answer(call: GraphCall): Answer;
 }
 
-/** Microsoft Graph, as far as applications and their credentials are concerned, of the tenant that the token is of. */
+/** Simulates Microsoft Graph for applications and their credentials. The tenant follows from the token. */
 export function graph(options: GraphOptions): Service {
   return (request): Operation | undefined => {
     const [version] = request.segments;
@@ -50,7 +53,7 @@ export function graph(options: GraphOptions): Service {
     const tenant =
       (typeof claims === "string" ? undefined : options.tenants.find(claims.tid)) ?? options.tenants.all[0]!;
     const route = version === "beta" ? betaRouteOf(request, options.tenants) : routeOf(request);
-    // Faults are aimed at an application, or at another tenant.
+    // The resource name that faults match: an application, or another tenant.
     const other = tenant === options.tenants.all[0] ? undefined : tenant.id;
     const item = route.id === undefined ? other : appIdOf(tenant.directory, route.id);
     return {
@@ -88,13 +91,13 @@ function answerOf(
   }
 }
 
-/** The client id of the application that a path names; faults are aimed by it. */
+/** Returns the client ID of the application in the path. Faults match this ID. */
 function appIdOf(directory: Directory, id: string): string {
   const named = /^\(appId='([^']*)'\)$/.exec(id)?.[1] ?? id;
-  return directory.truth(named)?.appId ?? named;
+  return directory.currentState(named)?.appId ?? named;
 }
 
-/** The one thing that there is in beta alone. */
+/** The only supported operation that exists only in the beta version. */
 function betaRouteOf({ method, segments }: Incoming, tenants: Tenants): Route {
   const path = segments.slice(1).join("/");
   if (method !== "GET" || path !== "trustFramework/keySets") {
@@ -156,7 +159,7 @@ function routeOf({ method, segments, query }: Incoming): Route {
       return only("GET", {
         name: "graph.getTenantPolicy",
         permissions: POLICIES,
-        answer: ({ directory }) => ({ status: 200, body: tenantPolicyShape(directory) }),
+        answer: ({ directory }) => ({ status: 200, body: tenantPolicyJson(directory) }),
       });
     default:
       return unknown;

@@ -1,11 +1,13 @@
+// Parses OData query options and builds next and delta links.
+
 import type { Incoming } from "../http.ts";
 
 type Members = Record<string, unknown>;
 
-/** What is wrong with a query option. */
+/** Cause of an invalid query option. */
 export class QueryProblem extends Error {}
 
-/** https://learn.microsoft.com/graph/query-parameters: the options named here, which must be no others. */
+/** Parses OData query options and rejects every unsupported option: https://learn.microsoft.com/graph/query-parameters */
 export function optionsOf(request: Incoming, allowed: readonly string[]): URLSearchParams {
   for (const name of request.query.keys()) {
     if (name.startsWith("$") && !allowed.includes(name)) {
@@ -17,7 +19,7 @@ export function optionsOf(request: Incoming, allowed: readonly string[]): URLSea
   return request.query;
 }
 
-/** The members named by `$select`; undefined when it is left out. */
+/** Returns the members in `$select`. Undefined if the option is missing. */
 export function selectOf(query: URLSearchParams, type: string, known: Members): string[] | undefined {
   const text = query.get("$select");
   if (text === null || text === "") return undefined;
@@ -31,11 +33,11 @@ export function selectOf(query: URLSearchParams, type: string, known: Members): 
   return names;
 }
 
-export function selected(members: Members, names: readonly string[] | undefined): Members {
+export function selectMembers(members: Members, names: readonly string[] | undefined): Members {
   return names === undefined ? members : Object.fromEntries(names.map((name) => [name, members[name]]));
 }
 
-/** `name` or `name($select=a,b)`; undefined when it is left out. */
+/** Parses `$expand`: `name` or `name($select=a,b)`. Undefined if the option is missing. */
 export function expandOf(query: URLSearchParams, name: string): { select: string[] | undefined } | undefined {
   const text = query.get("$expand");
   if (text === null) return undefined;
@@ -46,7 +48,7 @@ export function expandOf(query: URLSearchParams, name: string): { select: string
   return { select: match[1]?.split(",") };
 }
 
-/** `$top`, 1 to 999; by default 100. */
+/** Returns `$top`, 1 to 999. Default 100. */
 export function topOf(query: URLSearchParams): number {
   const text = query.get("$top") ?? "100";
   const top = Number(text);
@@ -56,7 +58,7 @@ export function topOf(query: URLSearchParams): number {
   return top;
 }
 
-/** The value of `$filter=<name> eq '<value>'`; undefined when it is left out. */
+/** Returns the value in `$filter=<name> eq '<value>'`. Undefined if the option is missing. */
 export function filterOf(query: URLSearchParams, name: string): string | undefined {
   const text = query.get("$filter");
   if (text === null) return undefined;
@@ -66,10 +68,10 @@ export function filterOf(query: URLSearchParams, name: string): string | undefin
 }
 
 /**
- * Whether `$filter` asks for those with at least one of a collection: an advanced query, which must say that it counts.
+ * Returns whether `$filter` requires a non-empty collection. This is an advanced query and needs `$count=true`:
  * https://learn.microsoft.com/graph/aad-advanced-queries
  */
-export function filledOnly(request: Incoming, collection: string): boolean {
+export function requiresNonEmpty(request: Incoming, collection: string): boolean {
   if (request.query.get("$filter") !== `${collection}/$count ne 0`) return false;
   if (request.query.get("$count") !== "true" || request.headers.consistencylevel !== "eventual") {
     throw new QueryProblem(
@@ -79,12 +81,12 @@ export function filledOnly(request: Incoming, collection: string): boolean {
   return true;
 }
 
-/** A token as it stands in a link: opaque to whoever follows it. */
-export function token(content: object): string {
+/** Encodes a state as an opaque token for a link. */
+export function encodeToken(content: object): string {
   return Buffer.from(JSON.stringify(content)).toString("base64url");
 }
 
-export function tokenContent(text: string): Record<string, unknown> {
+export function decodeToken(text: string): Record<string, unknown> {
   try {
     return JSON.parse(Buffer.from(text, "base64url").toString("utf8")) as Record<string, unknown>;
   } catch {
@@ -92,8 +94,13 @@ export function tokenContent(text: string): Record<string, unknown> {
   }
 }
 
-/** The request's own address with a token in place of what led to this page. */
-export function linkWith(origin: string, request: Incoming, name: "$skiptoken" | "$deltatoken", value: string): string {
+/** Returns the request's URL with a skip or delta token in place of the previous one. */
+export function linkWithToken(
+  origin: string,
+  request: Incoming,
+  name: "$skiptoken" | "$deltatoken",
+  value: string,
+): string {
   const query = new URLSearchParams(request.query);
   query.delete("$skiptoken");
   query.delete("$deltatoken");

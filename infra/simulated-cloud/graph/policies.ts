@@ -1,7 +1,9 @@
+// App management policies: their JSON, and the restrictions that a new secret violates.
+
 import type { PasswordPolicy } from "../company/applications.ts";
 import type { Directory } from "./directory.ts";
+import { instant } from "./json.ts";
 import type { ApplicationRecord } from "./records.ts";
-import { instant } from "./shapes.ts";
 
 const DAY = 86_400;
 
@@ -22,7 +24,7 @@ function passwordCredentials(policy: PasswordPolicy | undefined, now: number) {
 }
 
 /** https://learn.microsoft.com/graph/api/tenantappmanagementpolicy-get */
-export function tenantPolicyShape({ settings, clock }: Directory): Record<string, unknown> {
+export function tenantPolicyJson({ settings, clock }: Directory): Record<string, unknown> {
   const restrictions = passwordCredentials(settings.policy, clock.seconds());
   return {
     id: "00000000-0000-0000-0000-000000000000",
@@ -36,7 +38,7 @@ export function tenantPolicyShape({ settings, clock }: Directory): Record<string
 }
 
 /** https://learn.microsoft.com/graph/api/resources/appmanagementpolicy */
-export function assignedPolicyShape({ clock }: Directory, { policy }: ApplicationRecord): Record<string, unknown>[] {
+export function assignedPolicyJson({ clock }: Directory, { policy }: ApplicationRecord): Record<string, unknown>[] {
   if (policy === undefined) return [];
   const restrictions = { passwordCredentials: passwordCredentials(policy, clock.seconds()), keyCredentials: [] };
   return [
@@ -50,8 +52,11 @@ export function assignedPolicyShape({ clock }: Directory, { policy }: Applicatio
   ];
 }
 
-/** Which restriction a new secret would break: an assigned policy counts before the tenant's, each restriction by itself. */
-export function brokenRestriction(
+/**
+ * Returns the restriction that a new secret violates. An assigned policy overrides the tenant's policy, restriction by
+ * restriction.
+ */
+export function violatedRestriction(
   { settings, clock }: Directory,
   application: ApplicationRecord,
   lifetimeSeconds: number,

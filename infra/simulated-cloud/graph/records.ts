@@ -1,3 +1,5 @@
+// Internal records of applications and their credentials, created from a company's declaration.
+
 import { createHash, randomUUID } from "node:crypto";
 import {
   appIdOf,
@@ -7,9 +9,9 @@ import {
   type PasswordPolicy,
   secretValueOf,
 } from "../company/applications.ts";
-import { guidFrom } from "../resources/identifiers.ts";
+import { guidFrom } from "../vaults/identifiers.ts";
 
-/** A client secret with what only the cloud knows of it. Days of validity are unix seconds, moments unix milliseconds. */
+/** A client secret with its internal state. Validity dates are Unix seconds, event times are Unix milliseconds. */
 export interface SecretRecord {
   keyId: string;
   displayName: string | null;
@@ -18,7 +20,7 @@ export interface SecretRecord {
   expiresOn: number;
   madeBy: "company" | "graph" | "control";
   madeAt: number;
-  /** Before it nothing that signs in knows the secret; between the two some do and some don't. */
+  /** Unix milliseconds. No sign-in succeeds before `worksFrom`. Between `worksFrom` and `settlesAt` some succeed and some fail. */
   worksFrom: number;
   settlesAt: number;
   removedAt?: number;
@@ -28,7 +30,7 @@ export interface KeyRecord {
   keyId: string;
   displayName: string;
   usage: "Verify" | "Sign";
-  /** 20 bytes in hexadecimal. */
+  /** 20 bytes, hexadecimal. */
   thumbprint: string;
   startsOn: number;
   expiresOn: number;
@@ -41,7 +43,7 @@ export interface OwnerRecord {
   mail?: string;
 }
 
-/** An application with its service principal. Never changed in place: earlier states stay to be read by lagging replicas. */
+/** An application with its service principal. Immutable, because lagging replicas return earlier states. */
 export interface ApplicationRecord {
   objectId: string;
   appId: string;
@@ -54,7 +56,7 @@ export interface ApplicationRecord {
   serviceOwns: boolean;
   signIn: NonNullable<CompanyApplication["signIn"]>;
   secrets: SecretRecord[];
-  /** Those that were removed, so that a test can tell. */
+  /** Removed secrets, which the control API still lists. */
   removed: SecretRecord[];
   keys: KeyRecord[];
   samlKeys: KeyRecord[];
@@ -66,7 +68,10 @@ export interface ApplicationRecord {
 
 const DAY = 86_400;
 
-/** @param at unix seconds from which the days are counted. */
+/**
+ * Creates an application record.
+ * @param at Unix seconds from which the days count.
+ */
 export function applicationFrom(declared: CompanyApplication, at: number): ApplicationRecord {
   const { name } = declared;
   const after = (days: number) => Math.round(at + days * DAY);

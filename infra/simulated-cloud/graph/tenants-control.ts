@@ -1,9 +1,9 @@
 import type { CompanyTenant } from "../company/tenants.ts";
 import { DirectoryControl } from "./directory-control.ts";
-import type { Targets } from "./targets.ts";
 import type { Tenant, TenantSummary, Tenants } from "./tenants.ts";
+import type { Targets } from "./watched-secrets.ts";
 
-/** What a test can see and do in the company's other tenants. */
+/** Control operations for the company's other tenants. */
 export class TenantsControl {
   readonly #tenants: Tenants;
   readonly #targets: Targets;
@@ -13,17 +13,20 @@ export class TenantsControl {
     this.#targets = targets;
   }
 
-  /** With what the service is registered with in each. */
+  /** Lists the other tenants with the service's registration in each. */
   list(): TenantSummary[] {
     return this.#tenants.summaries();
   }
 
-  /** Its applications, and what the service may do in it. @throws {Error} when there is no such tenant. */
+  /**
+   * Returns the control operations for a tenant's applications and permissions.
+   * @throws {Error} if there is no such tenant.
+   */
   directory(idOrDomain: string): DirectoryControl {
     return new DirectoryControl(this.#tenant(idOrDomain).directory, this.#targets);
   }
 
-  /** From now on; what is left out stays. Days are counted from when the company was made. */
+  /** Changes a tenant. Omitted members stay. Days count from when the company was created. */
   change(
     idOrDomain: string,
     change: Partial<Pick<CompanyTenant, "type" | "domain" | "keySets" | "identityProviders">>,
@@ -33,7 +36,8 @@ export class TenantsControl {
 
   #tenant(idOrDomain: string): Tenant {
     const tenant = this.#tenants.find(idOrDomain);
-    if (!tenant || tenant === this.#tenants.all[0]) throw new Error(`No other tenant ${idOrDomain}`);
+    if (!tenant || tenant === this.#tenants.all[0])
+      throw new Error(`Unknown tenant ${idOrDomain}, or the service's own`);
     return tenant;
   }
 }

@@ -7,13 +7,13 @@ import {
   type CompanyTenant,
   TENANT_PERMISSIONS,
 } from "../company/tenants.ts";
-import { guidFrom } from "../resources/identifiers.ts";
+import { guidFrom } from "../vaults/identifiers.ts";
 import { Directory } from "./directory.ts";
 
 const DAY = 86_400;
 type Members = Record<string, unknown>;
 
-/** A tenant of the cloud: the service's own, or another one that it is registered with. */
+/** A tenant of the cloud: the service's own, or another tenant with a registration of the service. */
 export interface Tenant {
   id: string;
   name: string;
@@ -24,24 +24,26 @@ export interface Tenant {
   identityProviders: CompanyIdentityProvider[];
 }
 
-/** What a test sees of another tenant, with what the service is registered with there. */
+/** Another tenant as the control API returns it, with the service's registration. */
 export interface TenantSummary {
   id: string;
   name: string;
   domain: string;
   type: Tenant["type"];
   clientId: string;
-  /** As the company declared it; undefined where the registration has none. */
+  /** The secret as the company declared it. Undefined if the registration has none. */
   clientSecret: string | undefined;
 }
 
-/** All tenants, by id and by domain, the service's own first. What a test changes in the others is not kept over restarts. */
+/**
+ * Stores all tenants by ID and domain, the service's own tenant first. Changes of other tenants are lost when the cloud stops.
+ */
 export class Tenants {
   readonly all: Tenant[];
   readonly #declared: readonly CompanyTenant[];
   readonly #base: number;
 
-  /** @param base - Unix seconds from which the company's days are counted. */
+  /** @param base - Unix seconds from which the company's days count. */
   constructor(own: Tenant, declared: readonly CompanyTenant[], { base, clock }: { base: number; clock: CloudClock }) {
     this.#declared = declared;
     this.#base = base;
@@ -53,7 +55,7 @@ export class Tenants {
     return this.all.find(({ id, domain }) => id === text || domain === text);
   }
 
-  /** The application permissions that a service principal has, of whichever tenant it is. */
+  /** Returns the application permissions of a service principal in any tenant. */
   permissionsOf(objectId: string): readonly string[] {
     return this.all.flatMap(({ directory }) => directory.permissionsOf(objectId));
   }
@@ -68,8 +70,10 @@ export class Tenants {
     });
   }
 
-  /** https://learn.microsoft.com/graph/api/resources/trustframeworkkeyset: of a key only what is public. */
-  keySetShape({ id, keys }: CompanyKeySet): Members {
+  /**
+   * Formats a key set with the public parts of its keys: https://learn.microsoft.com/graph/api/resources/trustframeworkkeyset
+   */
+  keySetJson({ id, keys }: CompanyKeySet): Members {
     return {
       id,
       keys: keys.map(({ name, what = "rsa", use = "sig", expiresInDays, activeInDays }) => {
@@ -93,15 +97,15 @@ const idOf = ({ id, domain }: CompanyTenant): string => (id ?? guidFrom(`tenant 
 
 function tenantFrom(declared: CompanyTenant, base: number, clock: CloudClock): Tenant {
   const { name, domain, type, registration, applications, keySets = [], identityProviders = [] } = declared;
-  // Its service principal's id, as the directory makes it.
+  // ID of the service principal, as the directory derives it.
   const principal = { clientId: appIdOf(registration), objectId: guidFrom(`service principal ${registration}`) };
   const directory = new Directory({ applications, base, clock, service: [principal] });
   directory.settings = { ...directory.settings, permissions: declared.permissions ?? [...TENANT_PERMISSIONS] };
   return { id: idOf(declared), name, domain: domain.toLowerCase(), type, directory, keySets, identityProviders };
 }
 
-/** https://learn.microsoft.com/graph/api/resources/identityproviderbase: what is secret of it is never shown. */
-export function identityProviderShape({ id, name, type, clientId }: CompanyIdentityProvider): Members {
+/** Formats an identity provider without its secrets: https://learn.microsoft.com/graph/api/resources/identityproviderbase */
+export function identityProviderJson({ id, name, type, clientId }: CompanyIdentityProvider): Members {
   const same = { "@odata.type": `#microsoft.graph.${type}`, id, displayName: name };
   if (type === "builtInIdentityProvider") return { ...same, identityProviderType: "EmailPassword", state: null };
   if (type === "socialIdentityProvider") {

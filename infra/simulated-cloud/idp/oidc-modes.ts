@@ -1,18 +1,21 @@
 import type { Members } from "../jwt.ts";
 
-/** What is done to the answers of a provider that is otherwise correct. */
+/** Changes to the responses of an otherwise correct provider. */
 export interface OidcMode {
-  /** Makes the ID token's claims from the correct ones. */
+  /** Creates the claims of the ID token from the correct claims. */
   claims?: (claims: Members) => Members;
-  /** Signs the ID token in another way than RS256 with the provider's key. `foreignKey` has the provider's key id. */
+  /**
+   * Signs the ID token differently from RS256 with the provider's key. `foreignKey` uses an unpublished key under the
+   * provider's key ID.
+   */
   signature?: "none" | "clientSecretHmac" | "publicKeyHmac" | "foreignKey";
-  /** Changes the parameters of the redirect that brings the code. */
+  /** Changes the parameters of the redirect that carries the code. */
   callback?: (parameters: URLSearchParams) => void;
-  /** Makes the discovery document from the correct one. */
+  /** Creates the discovery document from the correct document. */
   discovery?: (document: Members) => Members;
-  /** The discovery document is at another address, to which it redirects. */
+  /** Redirects the discovery document to another address. */
   redirects?: true;
-  /** Changes what the userinfo endpoint answers. */
+  /** Changes the response of the userinfo endpoint. */
   userinfo?: (claims: Members) => Members;
 }
 
@@ -22,8 +25,9 @@ const without = (members: Members, name: string): Members =>
   Object.fromEntries(Object.entries(members).filter(([one]) => one !== name));
 
 /**
- * Ways in which a provider lies, one mistake each; a relying party must refuse all but `correct`. One that is slow or down
- * is a fault as for every other service: `{ match: { operation: "oidc.*" }, action: { kind: "latency" | "reset", … } }`.
+ * Misbehavior modes of the OIDC provider. Each mode makes one mistake, which a relying party must reject. `correct` makes none.
+ * Delays and outages are faults as for every other service: `{ match: { operation: "oidc.*" }, action: { kind: "latency" |
+ * "reset", … } }`.
  */
 export const OIDC_MODES = {
   correct: {},
@@ -60,7 +64,7 @@ export const OIDC_MODES = {
   largeDiscovery: { discovery: (document) => ({ ...document, padding: "x".repeat(1024 * 1024) }) },
   wrongDiscoveryIssuer: { discovery: (document) => ({ ...document, issuer: ELSEWHERE }) },
   templateIssuer: { discovery: (document) => ({ ...document, issuer: `${document.issuer}/{tenantid}` }) },
-  // The address at which virtual machines of every large cloud ask for their own credentials.
+  // The address of the instance metadata service in all large clouds.
   metadataAddressKeys: {
     discovery: (document) => ({ ...document, jwks_uri: "http://169.254.169.254/metadata/identity" }),
   },

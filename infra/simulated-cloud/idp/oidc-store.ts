@@ -2,7 +2,7 @@ import type { Adapter, AdapterPayload } from "oidc-provider";
 
 type Kept = Map<string, AdapterPayload>;
 
-/** What the provider remembers of sessions, sign-ins under way, codes and tokens: in memory, for one process. */
+/** Stores the provider's sessions, sign-ins in progress, codes and tokens in memory. */
 export function oidcStore(): (model: string) => Adapter {
   const models = new Map<string, Kept>();
   const keptOf = (model: string): Kept => {

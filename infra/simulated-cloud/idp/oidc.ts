@@ -1,28 +1,28 @@
 import { randomBytes } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { KoaContextWithOIDC, default as Provider } from "oidc-provider";
-import { decoded, hs256, publicPem, rs256, type SigningKey, signingKey, unsigned } from "../jwt.ts";
+import { decodeUnverified, hs256, publicPem, rs256, type SigningKey, signingKey, unsigned } from "../jwt.ts";
 import { OIDC_MODES, type OidcMode, type OidcModeName } from "./oidc-modes.ts";
 import { oidcStore } from "./oidc-store.ts";
-import { choicePage } from "./page.ts";
 import type { People } from "./people.ts";
+import { signInPage } from "./sign-in-page.ts";
 
 export interface OidcClient {
   clientId: string;
   clientSecret: string;
 }
 
-/** Where the service takes the code, on any port: RFC 8252, 7.3, has ports of loopback addresses left open. */
+/** Redirect URI of the service, on any port: RFC 8252, section 7.3, leaves the ports of loopback addresses open. */
 const REDIRECT_URI = "http://localhost/auth/sso/callback";
 
 const DISCOVERY = "/.well-known/openid-configuration";
-/** What a redirecting discovery document redirects to; everything is served below it too. */
+/** Target path of a redirected discovery document. All endpoints are also served below it. */
 const ELSEWHERE = "/elsewhere";
 
 /**
- * An OIDC provider that signs in the company's people by an ordinary page with their names: code flow with PKCE, a client
- * with a secret, RFC 9207. The library is a certified one, so what it accepts is what the standard says; a mode then
- * changes its answers. The library is loaded and the first key made at the first request.
+ * Simulates an OIDC provider: authorization code flow with PKCE, a confidential client, RFC 9207. A page with the people's
+ * names replaces the password. The library is certified, so that the provider accepts exactly what the standard allows; a mode
+ * then changes its responses. The library is loaded and the first key created at the first request.
  */
 export class OidcProvider {
   readonly #issuer: string;
@@ -48,7 +48,7 @@ export class OidcProvider {
     this.#mode = mode;
   }
 
-  /** From now on it signs with a new key and publishes that one alone. */
+  /** Signs with a new key and publishes only the new key. */
   rollKeys(): void {
     this.#started = undefined;
   }
@@ -60,7 +60,7 @@ export class OidcProvider {
       return;
     }
     if (message.url?.startsWith(ELSEWHERE)) message.url = message.url.slice(ELSEWHERE.length);
-    // Who signed in before is asked again: trying out several people is what this provider is for.
+    // Asks again even if a session exists, because testers switch between people.
     if (message.url?.startsWith("/authorize")) forgetSession(message);
     this.#started ??= this.#start();
     const { provider } = await this.#started;
@@ -74,7 +74,7 @@ export class OidcProvider {
       signingKey(randomBytes(8).toString("hex")),
     ]);
     const policy = interactionPolicy.base();
-    // The company's administrator consented for all.
+    // The company's administrator has consented for all users.
     policy.remove("consent");
     const provider = new Provider(this.#issuer, {
       adapter: this.#store,
@@ -112,7 +112,7 @@ export class OidcProvider {
     });
     provider.use(async (ctx, next) => {
       await next();
-      // The library puts `oidc` there before any route of its own runs.
+      // The library sets `oidc` before any of its routes runs.
       await this.#applyMode(ctx as unknown as KoaContextWithOIDC, key);
     });
     return { provider, key };
@@ -131,24 +131,24 @@ export class OidcProvider {
       email_verified: emailVerified,
       groups,
       roles,
-      // Where Keycloak has them: a claim that is reached by a JSON pointer.
+      // Keycloak's location of roles: a claim that is read by a JSON pointer.
       realm_access: { roles },
     };
     return { accountId: objectId, claims: () => claims };
   }
 
-  /** The page to choose a name on, and what is done with the choice. */
+  /** Serves the page that lists the people, and handles the choice. */
   async #choose(provider: Provider, message: IncomingMessage, response: ServerResponse): Promise<void> {
     try {
       await provider.interactionDetails(message, response);
     } catch {
       response.writeHead(400, { "content-type": "text/plain" });
-      response.end("This sign-in is over or was begun by another browser. Begin again.\n");
+      response.end("This sign-in has ended or was started in another browser. Start again.\n");
       return;
     }
     if (message.method !== "POST") {
       response.writeHead(200, { "content-type": "text/html; charset=utf-8", "cache-control": "no-store" });
-      response.end(choicePage("Sign in to Acme (OIDC)", this.#people.list()));
+      response.end(signInPage("Sign in to Acme (OIDC)", this.#people.list()));
       return;
     }
     const form = new URLSearchParams(await textOf(message));
@@ -186,7 +186,7 @@ export class OidcProvider {
 
   async #idToken({ claims, signature }: OidcMode, correct: string, key: SigningKey): Promise<string> {
     if (claims === undefined && signature === undefined) return correct;
-    const { header, claims: honest } = decoded(correct);
+    const { header, claims: honest } = decodeUnverified(correct);
     const payload = claims === undefined ? honest : claims(honest);
     switch (signature) {
       case "none":
@@ -209,7 +209,7 @@ function forgetSession(message: IncomingMessage): void {
   message.headers.cookie = cookies.join("; ");
 }
 
-/** Everything that is asked for. */
+/** Grants everything that the client requests. */
 async function grantAll(provider: Provider, ctx: KoaContextWithOIDC) {
   const grant = new provider.Grant({
     accountId: ctx.oidc.session!.accountId!,

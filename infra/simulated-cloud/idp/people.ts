@@ -1,18 +1,15 @@
-/**
- * Somebody of the company, as its identity provider knows him. Both protocols take what they say of him from here: OIDC as
- * claims, SAML as attributes.
- */
+/** A person of the company in the identity provider. OIDC sends the members as claims, SAML as attributes. */
 export interface Person {
-  /** What the sign-in page sends when his name is chosen. */
+  /** Identifier that the sign-in page sends. */
   id: string;
   name: string;
   email: string;
-  /** Whether the provider vouches for the address. */
+  /** Whether the provider has verified the mail address. */
   emailVerified: boolean;
   groups: readonly string[];
-  /** Values of app roles, as Entra has them. */
+  /** Values of app roles, as in Entra. */
   roles: readonly string[];
-  /** A GUID that never changes: `sub` and `oid` in OIDC, the persistent NameID and `objectidentifier` in SAML. */
+  /** A constant GUID: `sub` and `oid` in OIDC, the persistent NameID and `objectidentifier` in SAML. */
   objectId: string;
 }
 
@@ -22,7 +19,7 @@ const STAFF: readonly Person[] = [
   person(3, "olga", "Olga Petrova", ["operations", "everyone"], ["Lifecycle.Operator"]),
   person(4, "uma", "Uma Okafor", ["everyone"], ["Lifecycle.User"]),
   person(5, "zoe", "Zoë O'Neill", ["everyone"], []),
-  // Auditor and operator exclude each other.
+  // Auditor and operator are mutually exclusive.
   person(6, "berta", "Berta Moreau", ["audit", "operations", "everyone"], ["Lifecycle.Auditor", "Lifecycle.Operator"]),
   { ...person(7, "nils", "Nils Haugen", ["everyone"], ["Lifecycle.User"]), emailVerified: false },
   { ...person(8, "fritz", "Fritz Brandt", ["guests"], ["Lifecycle.User"]), email: "fritz@partner.example" },
@@ -33,7 +30,7 @@ function person(number: number, id: string, name: string, groups: string[], role
   return { id, name, email: `${id}@acme.example`, emailVerified: true, groups, roles, objectId };
 }
 
-/** The people who can sign in now. What is changed lasts as long as the process. */
+/** Stores the people who can sign in, in memory. */
 export class People {
   readonly #people = new Map(STAFF.map((one) => [one.id, one]));
 
@@ -49,7 +46,7 @@ export class People {
     return this.list().find((one) => one.objectId === objectId);
   }
 
-  /** From now on he is so; false when there is nobody with that id. */
+  /** Changes a person. Returns false if the ID is unknown. */
   change(id: string, change: Partial<Omit<Person, "id">>): boolean {
     const before = this.#people.get(id);
     if (before === undefined) return false;

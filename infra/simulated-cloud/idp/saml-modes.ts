@@ -1,9 +1,11 @@
+// Misbehavior modes of the simulated SAML provider.
+
 import type { SamlMode } from "./saml-response.ts";
 import { wrap } from "./saml-wrapping.ts";
 
 const ELSEWHERE = "https://elsewhere.example/saml";
 
-/** Replaces what must be there, so that no mode quietly changes nothing. */
+/** Replaces a text that must occur, so that no mode changes nothing without an error. */
 const change = (pattern: RegExp, to: string) => (xml: string) => {
   const changed = xml.replace(pattern, to);
   if (changed === xml) throw new Error(`The response has nothing like ${pattern}.`);
@@ -14,7 +16,7 @@ const steps =
   (...changes: ((xml: string) => string)[]) =>
   (xml: string) =>
     changes.reduce((text, one) => one(text), xml);
-/** Moves the times whose attribute is named, in an element that begins so. */
+/** Moves the times of an attribute in an element with this opening. */
 const moved = (element: string, attribute: string, minutes: number) => (xml: string) =>
   xml.replace(new RegExp(`(<saml:${element} [^>]*${attribute}=")([^"]+)`), (_all, before: string, time: string) => {
     return before + new Date(Date.parse(time) + minutes * 60_000).toISOString();
@@ -28,7 +30,7 @@ const withFormat = (format: string) =>
   steps(withoutObjectId, change(/urn:oasis:names:tc:SAML:2\.0:nameid-format:persistent/, format));
 const ANOTHER = '<saml:Assertion xmlns:saml="urn:oasis:names:tc:SAML:2.0:assertion" ID="_another" Version="2.0"/>';
 
-/** Those that a service provider takes. */
+/** Modes whose response a service provider accepts. */
 export const GOOD_SAML_MODES = {
   correct: {},
   responseSigned: { signs: "response" },
@@ -36,11 +38,14 @@ export const GOOD_SAML_MODES = {
   sha512: { signature: { hash: "SHA-512" } },
   withComments: { signature: { transform: "exc-c14n-com" } },
   nameIdOnly: { assertion: withoutObjectId },
-  /** The comment is no part of what was signed, so it may be put in afterwards; it must not shorten the name. */
+  /** Comments are not signed, so an attacker can insert one after signing. It must not shorten the name. */
   commentInNameId: { sent: change(/(<saml:NameID[^>]*>.{8})/, "$1<!-- -->") },
 } satisfies Record<string, SamlMode>;
 
-/** Ways in which a provider lies or somebody on the way changes what it said, one mistake each. None may be believed. */
+/**
+ * Misbehavior modes of the SAML provider. Each mode makes one mistake of the provider or one change in transit. A service
+ * provider must reject each.
+ */
 export const BAD_SAML_MODES = {
   wrongDestination: { response: change(/Destination="[^"]*"/, `Destination="${ELSEWHERE}"`) },
   wrongRecipient: { assertion: change(/Recipient="[^"]*"/, `Recipient="${ELSEWHERE}"`) },

@@ -1,20 +1,22 @@
+// Reads and validates SAML requests and the metadata of service providers.
+
 import { type KeyObject, verify, X509Certificate } from "node:crypto";
 import { inflateRawSync } from "node:zlib";
 import type { XmlElement } from "libxml2-wasm";
 import type { SamlRequest } from "./saml-response.ts";
 import { InvalidDocument, PREFIXES, readValid } from "./saml-schema.ts";
 
-/** A service provider as its metadata describes it. */
+/** A service provider, read from its metadata. */
 export interface ServiceProvider {
   entityId: string;
-  /** Assertion consumer services with the binding HTTP-POST. */
+  /** Assertion consumer service URLs with the HTTP-POST binding. */
   acsUrls: string[];
-  /** True if its metadata says that it signs its requests: unsigned ones are then refused. */
+  /** True if the metadata says that the service provider signs requests. Unsigned requests are then rejected. */
   signsRequests: boolean;
   signingKeys: KeyObject[];
 }
 
-/** The request or metadata is refused. The message says what is wrong, for the person who reads it in the browser. */
+/** The request or metadata is invalid. The browser shows the message. */
 export class RequestRefused extends Error {}
 
 const POST = "urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST";
@@ -25,16 +27,16 @@ const HASHES: Record<string, string> = {
   "http://www.w3.org/2001/04/xmldsig-more#rsa-sha512": "sha512",
 };
 const MAX_REQUEST_BYTES = 64 * 1024;
-/** Bindings, 3.4.3. */
+/** SAML Bindings, section 3.4.3. */
 const MAX_RELAY_STATE_BYTES = 80;
-/** A person may look at the page of names for as long as a sign-in of the service lasts. */
+/** Maximum age of a request: the lifetime of a sign-in of the service, since the user may wait on the page. */
 const MAX_AGE_MS = 10 * 60_000;
 const MAX_SKEW_MS = 60_000;
 
 /**
- * Reads a service provider's metadata (Metadata for SAML 2.0, 2.4.4).
+ * Reads a service provider's metadata (Metadata for SAML 2.0, section 2.4.4).
  *
- * @throws {RequestRefused} when the schema refuses it, or it describes a service on another machine.
+ * @throws {RequestRefused} if it violates the schema or describes a service on another machine.
  */
 export async function readServiceProvider(metadata: string): Promise<ServiceProvider> {
   return await valid("metadata", metadata, (root) => {
@@ -55,12 +57,12 @@ export async function readServiceProvider(metadata: string): Promise<ServiceProv
 }
 
 /**
- * Reads an AuthnRequest that came by HTTP-Redirect (Bindings, 3.4; Profiles, 4.1.4.1) and holds it against the schema and
- * against what is known of its sender.
+ * Reads an AuthnRequest that was sent by HTTP-Redirect (Bindings, section 3.4; Profiles, section 4.1.4.1). Checks it against
+ * the schema and the sender's metadata.
  *
- * @param query - As the browser sent it, without the question mark: the signature covers its exact bytes.
- * @param destination - The provider's own address.
- * @param serviceProviders - By entity id.
+ * @param query - The query string as the browser sent it, without the question mark. The signature covers its exact bytes.
+ * @param destination - The provider's own URL.
+ * @param serviceProviders - Service providers by entity ID.
  * @throws {RequestRefused}
  */
 export async function readRequest(
@@ -103,14 +105,14 @@ export async function readRequest(
   });
 }
 
-/** Core, 1.3.3: times are in UTC. */
+/** SAML Core, section 1.3.3: times are in UTC. */
 function requireRecent(issueInstant: string): void {
   require(issueInstant.endsWith("Z"), "IssueInstant must be in UTC and end with Z.");
   const age = Date.now() - Date.parse(issueInstant);
   require(age <= MAX_AGE_MS && age >= -MAX_SKEW_MS, `IssueInstant ${issueInstant} is too old or in the future.`);
 }
 
-/** The signature covers these parameters as they were sent, in this order (Bindings, 3.4.4.1). */
+/** Verifies the signature. It covers these parameters as they were sent, in this order (Bindings, section 3.4.4.1). */
 function requireSignature(query: string, { signsRequests, signingKeys }: ServiceProvider): void {
   const sent = new Map(query.split("&").map((pair) => [pair.split("=", 1)[0]!, pair]));
   const parameters = new URLSearchParams(query);

@@ -1,33 +1,35 @@
-import { html } from "./page.ts";
+// Creates signed SAML responses.
+
 import type { Person } from "./people.ts";
 import { type SamlKey, type SignatureOptions, signXml } from "./saml-signature.ts";
+import { escapeHtml } from "./sign-in-page.ts";
 
-/** The request that is answered. */
+/** ID of the request that the response answers. */
 export interface SamlRequest {
   id: string;
   issuer: string;
-  /** Where the response is sent to. */
+  /** URL to which the response is sent. */
   acsUrl: string;
 }
 
-/** What is done to a response that is otherwise correct. Texts are changed by whole documents, before or after signing. */
+/** Changes to an otherwise correct response. Each function changes a whole document as text, before or after signing. */
 export interface SamlMode {
   /** Changes the assertion before it is signed. */
   assertion?: (xml: string) => string;
   /** Changes the response around the assertion before it is signed. */
   response?: (xml: string) => string;
-  /** What is signed; the assertion alone if nothing is said. */
+  /** The signed elements. Default: only the assertion. */
   signs?: "assertion" | "response" | "both" | "nothing";
   signature?: SignatureOptions;
-  /** Signs with a key that nobody was told of. */
+  /** Signs with an unpublished key. */
   foreignKey?: true;
-  /** Changes the whole after it was signed. */
+  /** Changes the document after signing. */
   sent?: (xml: string) => string;
-  /** Answers a request that nobody made. */
+  /** Answers a request ID that was never sent. */
   unsolicited?: true;
 }
 
-/** Nobody signed in: a status that says so, and no assertion. Core, 3.2.2.2. */
+/** Returns a response for a canceled sign-in: a failure status without an assertion. SAML Core, section 3.2.2.2. */
 export const FAILED: SamlMode = {
   signs: "response",
   response: (xml) =>
@@ -42,8 +44,8 @@ export const FAILED: SamlMode = {
 const MINUTE_MS = 60_000;
 
 /**
- * The Response to a request, signed, about a person: what Entra sends, so a persistent NameID and attributes under its names.
- * https://learn.microsoft.com/entra/identity-platform/reference-saml-tokens
+ * Returns a signed Response to a request about a person in Entra's format: a persistent NameID and attributes under Entra's
+ * names. https://learn.microsoft.com/entra/identity-platform/reference-saml-tokens
  */
 export async function samlResponse(
   entityId: string,
@@ -55,14 +57,14 @@ export async function samlResponse(
   const at = (minutes: number) => new Date(now.getTime() + minutes * MINUTE_MS).toISOString();
   const { signs = "assertion", assertion: changeAssertion = same, response: changeResponse = same, sent = same } = mode;
   const answered = mode.unsolicited ? id() : request.id;
-  const issuer = `<saml:Issuer>${html(entityId)}</saml:Issuer>`;
+  const issuer = `<saml:Issuer>${escapeHtml(entityId)}</saml:Issuer>`;
   const plain = changeAssertion(
     [
       `<saml:Assertion xmlns:saml="urn:oasis:names:tc:SAML:2.0:assertion" ID="${id()}" Version="2.0" IssueInstant="${at(0)}">`,
       issuer,
       `<saml:Subject><saml:NameID Format="urn:oasis:names:tc:SAML:2.0:nameid-format:persistent">${person.objectId}</saml:NameID>`,
-      `<saml:SubjectConfirmation Method="urn:oasis:names:tc:SAML:2.0:cm:bearer"><saml:SubjectConfirmationData InResponseTo="${html(answered)}" NotOnOrAfter="${at(5)}" Recipient="${html(request.acsUrl)}"/></saml:SubjectConfirmation></saml:Subject>`,
-      `<saml:Conditions NotBefore="${at(-5)}" NotOnOrAfter="${at(60)}"><saml:AudienceRestriction><saml:Audience>${html(request.issuer)}</saml:Audience></saml:AudienceRestriction></saml:Conditions>`,
+      `<saml:SubjectConfirmation Method="urn:oasis:names:tc:SAML:2.0:cm:bearer"><saml:SubjectConfirmationData InResponseTo="${escapeHtml(answered)}" NotOnOrAfter="${at(5)}" Recipient="${escapeHtml(request.acsUrl)}"/></saml:SubjectConfirmation></saml:Subject>`,
+      `<saml:Conditions NotBefore="${at(-5)}" NotOnOrAfter="${at(60)}"><saml:AudienceRestriction><saml:Audience>${escapeHtml(request.issuer)}</saml:Audience></saml:AudienceRestriction></saml:Conditions>`,
       `<saml:AuthnStatement AuthnInstant="${at(-1)}" SessionIndex="${id()}"><saml:AuthnContext><saml:AuthnContextClassRef>urn:oasis:names:tc:SAML:2.0:ac:classes:Password</saml:AuthnContextClassRef></saml:AuthnContext></saml:AuthnStatement>`,
       `<saml:AttributeStatement>${attributes(person)}</saml:AttributeStatement></saml:Assertion>`,
     ].join(""),
@@ -71,7 +73,7 @@ export async function samlResponse(
   const assertion = signs === "assertion" || signs === "both" ? await sign(plain) : plain;
   const response = changeResponse(
     [
-      `<samlp:Response xmlns:samlp="urn:oasis:names:tc:SAML:2.0:protocol" xmlns:saml="urn:oasis:names:tc:SAML:2.0:assertion" ID="${id()}" Version="2.0" IssueInstant="${at(0)}" Destination="${html(request.acsUrl)}" InResponseTo="${html(answered)}">`,
+      `<samlp:Response xmlns:samlp="urn:oasis:names:tc:SAML:2.0:protocol" xmlns:saml="urn:oasis:names:tc:SAML:2.0:assertion" ID="${id()}" Version="2.0" IssueInstant="${at(0)}" Destination="${escapeHtml(request.acsUrl)}" InResponseTo="${escapeHtml(answered)}">`,
       issuer,
       `<samlp:Status><samlp:StatusCode Value="urn:oasis:names:tc:SAML:2.0:status:Success"/></samlp:Status>`,
       assertion,
@@ -99,7 +101,7 @@ function attributes({ objectId, name, email, emailVerified, groups, roles }: Per
   return Object.entries(values)
     .filter(([, of]) => of.length > 0)
     .map(([attribute, of]) => {
-      const list = of.map((value) => `<saml:AttributeValue>${html(value)}</saml:AttributeValue>`);
+      const list = of.map((value) => `<saml:AttributeValue>${escapeHtml(value)}</saml:AttributeValue>`);
       return `<saml:Attribute Name="${attribute}">${list.join("")}</saml:Attribute>`;
     })
     .join("");

@@ -1,8 +1,10 @@
+// Parses SAML documents and validates them against the SAML 2.0 schemas.
+
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import type { XmlElement } from "libxml2-wasm";
 
-/** Prefixes for XPath expressions on SAML documents. */
+/** Namespace prefixes for XPath expressions on SAML documents. */
 export const PREFIXES = {
   samlp: "urn:oasis:names:tc:SAML:2.0:protocol",
   saml: "urn:oasis:names:tc:SAML:2.0:assertion",
@@ -15,7 +17,7 @@ const SCHEMAS = {
   metadata: "saml-schema-metadata-2.0.xsd",
 };
 
-/** The addresses by which the schemas import each other. */
+/** URLs under which the schemas import each other. */
 const IMPORTED = {
   "saml-schema-assertion-2.0.xsd": "saml-schema-assertion-2.0.xsd",
   "http://www.w3.org/TR/2002/REC-xmldsig-core-20020212/xmldsig-core-schema.xsd": "xmldsig-core-schema.xsd",
@@ -23,10 +25,10 @@ const IMPORTED = {
   "http://www.w3.org/2001/xml.xsd": "xml.xsd",
 };
 
-/** The document is not XML, or the SAML 2.0 schema does not allow it. The message names the element or attribute. */
+/** The document is not XML or violates the SAML 2.0 schema. The message names the element or attribute. */
 export class InvalidDocument extends Error {}
 
-/** Loaded with the first document: parser and schemas take a tenth of a second and 20 MB. */
+/** Loaded with the first document, because parser and schemas take 100 ms and 20 MB. */
 async function load() {
   const xml = await import("libxml2-wasm");
   const read = (name: string) => readFileSync(path.join(import.meta.dirname, "schemas", name));
@@ -44,10 +46,10 @@ async function load() {
 let loading: ReturnType<typeof load> | undefined;
 
 /**
- * Parses a document with libxml2, validates it against a SAML 2.0 schema and reads it. The service uses another parser, so a
- * parser's mistake does not hide on both sides.
+ * Parses a document with libxml2, validates it against a SAML 2.0 schema and reads it. The service uses a different parser, so
+ * that a defect of one parser is detected.
  *
- * @param read - Gets the root, which is gone afterwards.
+ * @param read - Reads the root element, which is freed afterwards.
  * @throws {InvalidDocument}
  */
 export async function readValid<T>(

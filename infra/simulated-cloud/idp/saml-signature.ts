@@ -1,7 +1,9 @@
+// Signs XML documents.
+
 import { webcrypto } from "node:crypto";
 import { createRequire } from "node:module";
 
-/** What signs: a key pair of RSA with its certificate (base64 of the DER), which goes into the signature. */
+/** An RSA signing key with its certificate (base64 of the DER), which the signature contains. */
 export interface SamlKey {
   privateKey: webcrypto.JsonWebKey;
   certificate: string;
@@ -10,17 +12,17 @@ export interface SamlKey {
 export interface SignatureOptions {
   hash?: "SHA-1" | "SHA-256" | "SHA-512";
   digest?: "SHA-1" | "SHA-256" | "SHA-512";
-  /** Of what is signed. Default `exc-c14n`. */
+  /** Canonicalization of the signed element. Default `exc-c14n`. */
   transform?: "exc-c14n" | "exc-c14n-com" | "c14n";
-  /** How often the transform that takes the signature out is named. Default 1; more change nothing but the work. */
+  /** Number of enveloped-signature transforms. Default 1. More transforms have the same result but cost time. */
   enveloped?: number;
-  /** Of the signature's own SignedInfo: inclusive, which SAML does not use. */
+  /** Canonicalization of SignedInfo. `c14n` is inclusive, which SAML does not use. */
   inclusive?: true;
 }
 
 /**
- * The library takes parser and cryptography from outside: those that are installed with it. Signer and parser are others than
- * those the service verifies with, so that no mistake of one is made on both sides.
+ * Sets the library's XML parser and cryptography. Both differ from those that the service verifies with, so that a defect of
+ * one is detected.
  */
 function library() {
   const load = createRequire(createRequire(import.meta.url).resolve("xmldsigjs"));
@@ -34,9 +36,9 @@ function library() {
 let loaded: ReturnType<typeof library> | undefined;
 
 /**
- * Signs the root of a document, with an enveloped signature behind its Issuer, where the schema of SAML wants it.
+ * Signs the root of a document. The enveloped signature follows the Issuer, as the SAML schema requires.
  *
- * @param xml - Its root has an ID.
+ * @param xml - Document whose root has an ID.
  */
 export async function signXml(xml: string, key: SamlKey, options: SignatureOptions = {}): Promise<string> {
   loaded ??= library();

@@ -5,18 +5,18 @@ const PROTOCOL = "urn:oasis:names:tc:SAML:2.0:protocol";
 const SIGNATURE = "http://www.w3.org/2000/09/xmldsig#";
 
 /**
- * The eight ways of signature wrapping: what was signed is moved where the check of the signature still finds it, and a forged
- * copy is put where the reader looks. Somorovsky and others, "On Breaking SAML: Be Whoever You Want to Be" (USENIX Security
- * 2012), numbered as SAML Raider does. XSW1 and 2 want a signed Response, the others a signed Assertion.
+ * Signature wrapping attacks XSW1 to XSW8: the signed element is moved to where signature verification still finds it, and a
+ * forged copy takes its place. Somorovsky and others, "On Breaking SAML: Be Whoever You Want to Be" (USENIX Security 2012),
+ * numbered as in SAML Raider. XSW1 and XSW2 need a signed Response, the others a signed Assertion.
  *
- * @param forge - Makes an element another person's; what it is given is already a copy.
+ * @param forge - Changes the person in an element. It receives a copy.
  */
 export function wrap(xml: string, way: Wrapping, forge: (xml: string) => string = asAda): string {
   const document = new DOMParser().parseFromString(xml, "text/xml");
   const response = document.documentElement;
   const assertion = first(response, ASSERTION, "Assertion");
   const signature = first(way === 1 || way === 2 ? response : assertion, SIGNATURE, "Signature");
-  /** A copy without its signature, which says something else and has ids of its own. */
+  /** Returns a forged copy without signature and with new IDs. */
   const forged = (original: Element): Element => {
     const copy = original.cloneNode(true) as Element;
     for (const one of children(copy, SIGNATURE, "Signature")) copy.removeChild(one);
@@ -93,7 +93,7 @@ export function wrap(xml: string, way: Wrapping, forge: (xml: string) => string 
 export const WRAPPINGS = [1, 2, 3, 4, 5, 6, 7, 8] as const;
 export type Wrapping = (typeof WRAPPINGS)[number];
 
-/** An administrator of the company, in place of whoever it was. */
+/** Replaces the person with an administrator of the company. */
 function asAda(xml: string): string {
   return xml.replace(/0a11ce00-0000-4000-8000-\d{12}/g, "0a11ce00-0000-4000-8000-000000000001");
 }

@@ -1,34 +1,36 @@
 import { createPublicKey, generateKeyPairSync, type KeyObject, randomBytes } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { makeCertificate } from "../x509.ts";
-import { choicePage, html } from "./page.ts";
 import type { People } from "./people.ts";
 import { SAML_MODES, type SamlModeName } from "./saml-modes.ts";
 import { RequestRefused, readRequest, readServiceProvider, type ServiceProvider } from "./saml-request.ts";
 import { FAILED, type SamlMode, type SamlRequest, samlResponse } from "./saml-response.ts";
 import type { SamlKey } from "./saml-signature.ts";
+import { escapeHtml, signInPage } from "./sign-in-page.ts";
 
-/** Everything of it is below this path; its metadata's address is its entity id too. */
+/** Base path. The URL of the metadata is also the entity ID. */
 export const SAML = "/saml/";
 const DAY_MS = 24 * 3600 * 1000;
 
 /**
- * A SAML identity provider that signs in the company's people by an ordinary page with their names: requests by HTTP-Redirect,
- * responses by HTTP-POST, which a page of it sends through the browser. It answers service providers whose metadata was
- * registered, on this machine only, and refuses every request that the SAML schema or the sender's metadata does not allow. A mode
- * changes its responses.
+ * Simulates a SAML identity provider: requests by HTTP-Redirect, responses by HTTP-POST, and a page with the people's names
+ * instead of a password. It answers registered service providers on this machine, and rejects every request that violates the
+ * SAML schema or the sender's metadata. A mode changes its responses.
  */
 export class SamlProvider {
   readonly #origin: string;
   readonly #people: People;
-  /** The first signs; the metadata has all. */
+  /** Signing keys. The first signs; the metadata contains all. */
   #keys: SamlKey[];
   #foreignKey: SamlKey | undefined;
   #mode: SamlModeName = "correct";
-  /** By entity id. */
+  /** Service providers by entity ID. */
   readonly #serviceProviders = new Map<string, ServiceProvider>();
 
-  /** @param origin - Where it is reached. @param key - RSA; it stays over restarts, since service providers are told of it by hand. */
+  /**
+   * @param origin - Origin of the provider.
+   * @param key - RSA signing key. It stays the same across restarts, because administrators configure it by hand.
+   */
   constructor(origin: string, people: People, key: KeyObject) {
     this.#origin = origin;
     this.#people = people;
@@ -48,7 +50,7 @@ export class SamlProvider {
   }
 
   /**
-   * Registers a service provider, or replaces what is known of it. Registrations are lost when the stand-in cloud stops.
+   * Registers or replaces a service provider. Registrations are lost when the simulated cloud stops.
    *
    * @throws {RequestRefused}
    */
@@ -58,7 +60,7 @@ export class SamlProvider {
     return serviceProvider.entityId;
   }
 
-  /** From now on it signs with a new key; its metadata has the certificate before it as well. */
+  /** Signs with a new key. The metadata contains the old and the new certificate. */
   rollKeys(): void {
     this.#keys = [newKey(), this.#keys[0]!];
   }
@@ -91,7 +93,7 @@ export class SamlProvider {
         response,
         200,
         "text/html; charset=utf-8",
-        choicePage("Sign in to Acme (SAML)", this.#people.list()),
+        signInPage("Sign in to Acme (SAML)", this.#people.list()),
       );
     const person = new URLSearchParams(await textOf(message)).get("person") ?? "";
     const xml = await this.respond(request, person);
@@ -103,7 +105,7 @@ export class SamlProvider {
     );
   }
 
-  /** The Response about somebody, as XML; that nobody was signed in, for one who is unknown. */
+  /** Returns the Response about a person as XML. For an unknown person it reports a failed sign-in. */
   async respond(request: SamlRequest, personId: string): Promise<string> {
     const person = this.#people.find(personId);
     const mode: SamlMode = person ? SAML_MODES[this.#mode] : FAILED;
@@ -118,14 +120,14 @@ export class SamlProvider {
   }
 }
 
-/** A page that posts the response to the service, as all identity providers have one. */
+/** Renders a page that posts the response to the service provider, as the HTTP-POST binding requires. */
 function sendingPage(acsUrl: string, xml: string, relayState: string | null): string {
-  const field = (name: string, value: string) => `<input type="hidden" name="${name}" value="${html(value)}">`;
+  const field = (name: string, value: string) => `<input type="hidden" name="${name}" value="${escapeHtml(value)}">`;
   return `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <title>Signing in</title>
-<form method="post" action="${html(acsUrl)}">
+<form method="post" action="${escapeHtml(acsUrl)}">
 ${field("SAMLResponse", Buffer.from(xml).toString("base64"))}
 ${relayState === null ? "" : field("RelayState", relayState)}
 <button>Go on</button>

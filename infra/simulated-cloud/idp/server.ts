@@ -1,7 +1,7 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import type { Faults } from "../faults.ts";
 import { type Answer, type Operation, type Refusals, requestHead, retryAfter, send } from "../http.ts";
-import type { Ledger } from "../ledger.ts";
+import type { RequestLog } from "../request-log.ts";
 import type { OidcProvider } from "./oidc.ts";
 import { SAML, type SamlProvider } from "./saml.ts";
 
@@ -9,10 +9,10 @@ export interface IdentityProviders {
   oidc: OidcProvider;
   saml: SamlProvider;
   faults: Faults;
-  ledger: Ledger;
+  ledger: RequestLog;
 }
 
-/** What requests for a path are counted as, and faults are asked for by. The first beginning that fits decides. */
+/** Operation names by path prefix, for counts and faults. The first matching prefix applies. */
 const OPERATIONS: readonly (readonly [beginning: string, name: string])[] = [
   ["/.well-known/openid-configuration", "oidc.discovery"],
   ["/elsewhere/", "oidc.elsewhere"],
@@ -26,8 +26,8 @@ const OPERATIONS: readonly (readonly [beginning: string, name: string])[] = [
 ];
 
 /**
- * The company's identity providers, on a plain port of their own: `http://127.0.0.1:port` is another site than the service
- * at `http://localhost:port`, so that browsers treat cookies as they do between two companies.
+ * Serves the company's identity providers on a plain port of their own. `http://127.0.0.1:port` is another site than the
+ * service at `http://localhost:port`, so that browsers treat cookies as between two companies.
  */
 export function identityProviders(parts: IdentityProviders): RequestListener {
   return (message, response) => {

@@ -1,13 +1,16 @@
 import { type Answer, type Incoming, jsonObject, type Operation, type Refusals, retryAfter } from "../http.ts";
 
-/** https://developer.pagerduty.com/docs/send-alert-event: 512 KB an event, 255 characters of a key, 1,024 of a summary. */
+/**
+ * Limits of PagerDuty: 512 KB per event, 255 characters per key, 1,024 per summary.
+ * https://developer.pagerduty.com/docs/send-alert-event
+ */
 const [MAX_BYTES, MAX_KEY, MAX_SUMMARY] = [512 * 1024, 255, 1024];
 const SEVERITIES = ["critical", "error", "warning", "info"];
 const ACTIONS = ["trigger", "acknowledge", "resolve"];
 const MEMBERS = ["routing_key", "event_action", "dedup_key", "payload", "client", "client_url", "links", "images"];
 const PAYLOAD = ["summary", "source", "severity", "timestamp", "component", "group", "class", "custom_details"];
 
-/** The integration key of the one service. */
+/** Integration key of the only PagerDuty service. */
 export const PAGERDUTY_ROUTING_KEY = "0123456789abcdef0123456789ABCDEF";
 
 export interface PagerDutyAlert {
@@ -15,11 +18,11 @@ export interface PagerDutyAlert {
   status: "triggered" | "resolved";
   severity: string;
   summary: string;
-  /** How often it was triggered. */
+  /** Number of trigger events. */
   triggered: number;
 }
 
-/** PagerDuty's Events API v2, alert events only. */
+/** Simulates PagerDuty's Events API v2 for alert events. */
 export class PagerDuty {
   readonly events: Record<string, unknown>[] = [];
   readonly #alerts = new Map<string, PagerDutyAlert>();
@@ -33,7 +36,7 @@ export class PagerDuty {
     return [...this.#alerts.values()];
   }
 
-  /** `/pagerduty/v2/enqueue` on the control port. */
+  /** Route of `/pagerduty/v2/enqueue` on the control port. */
   operation(request: Incoming): Operation | undefined {
     if (request.method !== "POST" || request.path !== "/pagerduty/v2/enqueue") return undefined;
     return { name: "pagerduty.enqueue", refusals, answer: () => this.#enqueue(request) };

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { type Answer, type Incoming, jsonObject, type Operation, type Refusals, retryAfter } from "../http.ts";
 
-/** The one user and the one OAuth client of the instance. */
+/** The only user and the only OAuth client of the instance. */
 export const SERVICENOW_CREDENTIALS = {
   username: "svc-lifecycle",
   password: "stand-in-password",
@@ -9,7 +9,7 @@ export const SERVICENOW_CREDENTIALS = {
   clientSecret: "stand-in-client-secret",
 } as const;
 
-/** Fields of an incident as the instance is delivered, with the characters that each takes. */
+/** Fields of an incident in a new instance, with their maximum length. */
 const FIELDS: Record<string, number> = {
   short_description: 160,
   description: 4000,
@@ -29,9 +29,9 @@ const FIELDS: Record<string, number> = {
 export type ServiceNowIncident = Record<string, string> & { sys_id: string; number: string; state: string };
 
 /**
- * Incidents of a ServiceNow instance by the Table API, under `/servicenow` on the control port.
- * https://www.servicenow.com/docs/bundle/zurich-api-reference/page/integrate/inbound-rest/concept/c_TableAPI.html
- * An unknown field, which an instance ignores, is refused here, so that a client's mistake is seen.
+ * Simulates the Table API of a ServiceNow instance for incidents, under `/servicenow` on the control port.
+ * https://www.servicenow.com/docs/bundle/zurich-api-reference/page/integrate/inbound-rest/concept/c_TableAPI.html A real
+ * instance ignores unknown fields. Here they are rejected, so that a client's mistake is detected.
  */
 export class ServiceNow {
   readonly incidents: ServiceNowIncident[] = [];
@@ -137,7 +137,7 @@ export class ServiceNow {
   }
 }
 
-/** The fields of a request's body, or what is wrong with them. */
+/** Returns the fields of a request body, or the error. */
 function fieldsIn(request: Incoming): Record<string, string> | string {
   const body = request.headers["content-type"]?.startsWith("application/json") ? jsonObject(request) : undefined;
   if (body === undefined) return "The payload is not valid JSON";

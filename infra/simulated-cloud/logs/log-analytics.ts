@@ -8,12 +8,12 @@ import {
   type Service,
 } from "../http.ts";
 import { type Tokens, tokenProblem } from "../tokens.ts";
-import { answerTo, type Column, isKnown } from "./summary.ts";
+import { type Column, isSummaryQuery, runSummaryQuery } from "./summary-query.ts";
 import type { Workspace, Workspaces } from "./workspaces.ts";
 
 /**
- * The query service of Log Analytics: `POST /v1/workspaces/{id}/query`. It is no engine for KQL: it knows the summary of what
- * read key vaults and signed in, by its tables and columns, and refuses everything else.
+ * Simulates the query API of Log Analytics: `POST /v1/workspaces/{id}/query`. It supports one query, the summary of vault reads
+ * and sign-ins, which it recognizes by its tables and columns. It rejects other queries.
  * https://learn.microsoft.com/azure/azure-monitor/logs/api/request-format, …/response-format, …/errors
  */
 export function logAnalytics(parts: { workspaces: Workspaces; tokens: Tokens; origin: string }): Service {
@@ -52,19 +52,19 @@ function answer(workspaces: Workspaces, workspace: Workspace | undefined, reques
   if (typeof query !== "string") return invalid("A query has to be specified");
   const span = spanOf(timespan);
   if (span === undefined) return invalid(`The timespan ${String(timespan)} is not valid`);
-  if (!isKnown(query)) return invalid("A recognition error occurred in the query.", "SyntaxError");
-  const result = answerTo(query, span, workspace, workspaces);
+  if (!isSummaryQuery(query)) return invalid("A recognition error occurred in the query.", "SyntaxError");
+  const result = runSummaryQuery(query, span, workspace, workspaces);
   if (typeof result === "string") return invalid(result, "SemanticError");
   return { status: 200, body: { tables: [{ name: "PrimaryResult", ...result }] } satisfies Result };
 }
 
-/** An ISO 8601 interval of two instants. */
+/** Parses an ISO 8601 interval of two times. */
 function spanOf(timespan: unknown): { from: number; to: number } | undefined {
   const [from = Number.NaN, to = Number.NaN, ...more] = String(timespan).split("/").map(Date.parse);
   return Number.isNaN(from) || Number.isNaN(to) || more.length > 0 || to <= from ? undefined : { from, to };
 }
 
-/** A query that took too much gives what it had found, and an error beside it. */
+/** Returns a partial result with an error, as Log Analytics does when a query exceeds its limits. */
 function cutShort({ tables }: Result): Answer {
   const half = tables.map(({ rows, ...table }) => ({ ...table, rows: rows.slice(0, Math.floor(rows.length / 2)) }));
   const error = {

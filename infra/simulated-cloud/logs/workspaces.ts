@@ -1,27 +1,29 @@
-import type { CloudClock } from "../clock.ts";
-import { guidFrom } from "../resources/identifiers.ts";
+// Log Analytics workspaces with the events that the simulated cloud writes to them.
 
-/** The tables of a workspace that this cloud fills. */
+import type { CloudClock } from "../clock.ts";
+import { guidFrom } from "../vaults/identifiers.ts";
+
+/** Tables that the simulated workspaces contain. */
 export const TABLES = ["AZKVAuditLogs", "AzureDiagnostics", "AADServicePrincipalSignInLogs"] as const;
 export type TableName = (typeof TABLES)[number];
 
-/** A request to a key vault, as its category AuditEvent has it. */
+/** A request to a key vault, as the log category AuditEvent records it. */
 export interface VaultEvent {
   table: "AZKVAuditLogs" | "AzureDiagnostics";
   /** Unix milliseconds. */
   at: number;
-  /** Such as `SecretGet`. */
+  /** Operation name, such as `SecretGet`. */
   operation: string;
-  /** The vault's resource id. */
+  /** Resource ID of the vault. */
   vaultId: string;
-  /** What was asked for, with its version: `https://kv.vault.localhost/secrets/name/version`; "" for lists. */
+  /** URL of the requested object with its version: `https://kv.vault.localhost/secrets/name/version`. Empty for lists. */
   id: string;
   requestUri: string;
   status: number;
   objectId: string;
   appId: string;
   userName?: string | undefined;
-  /** The resource whose managed identity it is, as the claim `xms_mirid` says it. */
+  /** Resource of the managed identity, as in the claim `xms_mirid`. */
   identityOf?: string | undefined;
 }
 
@@ -30,20 +32,20 @@ export interface SignInEvent {
   table: "AADServicePrincipalSignInLogs";
   at: number;
   appId: string;
-  /** "" where none of the application's credentials was accepted. */
+  /** Key ID of the credential. Empty if no credential of the application was accepted. */
   keyId: string;
   name: string;
-  /** `0`, or the number of Entra's error. */
+  /** `0`, or Entra's error code. */
   result: string;
 }
 
 export type LogEvent = VaultEvent | SignInEvent;
 
-/** Reads that are counted when a query comes, and never kept: so many a day, shared out evenly. */
+/** Reads that are computed at query time and not stored: a number per day, evenly distributed. */
 export interface Volume {
   rowsPerDay: number;
   vaultId: string;
-  /** `https://kv.vault.localhost` */
+  /** URL of the vault, such as `https://kv.vault.localhost`. */
   vaultUri: string;
   secrets: number;
   readers: number;
@@ -52,22 +54,22 @@ export interface Volume {
 export interface Workspace {
   id: string;
   name: string;
-  /** The workspace's resource id. */
+  /** Resource ID of the workspace. */
   resourceId: string;
-  /** A table that nothing was ever sent to does not exist. */
+  /** Tables of the workspace. A table exists only after its first event. */
   tables: Set<TableName>;
-  /** Names of the vaults whose diagnostic settings name it; undefined: of all. */
+  /** Names of the vaults whose diagnostic settings target the workspace. Undefined: all vaults. */
   vaults: Set<string> | undefined;
-  /** An event can be asked for so long after it came about. */
+  /** Milliseconds until a new event is visible to queries. */
   delayMilliseconds: number;
   volume: Volume | undefined;
   events: LogEvent[];
 }
 
-/** Events of a workspace that are kept. */
-const KEPT = 200_000;
+/** Maximum number of stored events per workspace. */
+const MAX_STORED_EVENTS = 200_000;
 
-/** The Log Analytics workspaces of the company, and what lies in them. */
+/** Stores the company's Log Analytics workspaces and their events. */
 export class Workspaces {
   readonly all: readonly Workspace[];
   readonly #clock: CloudClock;
@@ -94,14 +96,17 @@ export class Workspaces {
     return this.all.find((one) => one.id === id.toLowerCase() || one.name === id);
   }
 
-  /** @throws {Error} when there is none. */
+  /**
+   * Returns a workspace.
+   * @throws {Error} if there is none.
+   */
   named(id: string): Workspace {
     const found = this.find(id);
-    if (found === undefined) throw new Error(`No workspace ${id}`);
+    if (found === undefined) throw new Error(`Unknown workspace ${id}`);
     return found;
   }
 
-  /** A request that a vault answered. */
+  /** Records a request that a vault answered. */
   vaultRequest(vaultName: string, event: Omit<VaultEvent, "table" | "at">): void {
     for (const workspace of this.all) {
       if (workspace.vaults !== undefined && !workspace.vaults.has(vaultName.toLowerCase())) continue;
@@ -117,27 +122,27 @@ export class Workspaces {
     }
   }
 
-  /** An event that came about at any time. */
+  /** Adds an event with any time. */
   plant(id: string, event: LogEvent): void {
     const workspace = this.named(id);
     workspace.tables.add(event.table);
     this.#keep(workspace, event);
   }
 
-  /** What a query sees now of a span; `to` is exclusive. */
-  *seen(workspace: Workspace, from: number, to: number): Generator<LogEvent> {
+  /** Returns the events of an interval that queries can see now. `to` is exclusive. */
+  *visibleEvents(workspace: Workspace, from: number, to: number): Generator<LogEvent> {
     const arrived = this.#clock.now() - workspace.delayMilliseconds;
     for (const event of workspace.events)
       if (event.at >= from && event.at < to && event.at <= arrived && workspace.tables.has(event.table)) yield event;
   }
 
-  /** Up to when the events of a workspace have arrived. */
-  arrivedUntil({ delayMilliseconds }: Workspace): number {
+  /** Returns the time up to which the events of a workspace are visible. */
+  visibleUntil({ delayMilliseconds }: Workspace): number {
     return this.#clock.now() - delayMilliseconds;
   }
 
   #keep({ events }: Workspace, event: LogEvent): void {
     events.push(event);
-    if (events.length >= 2 * KEPT) events.splice(0, KEPT);
+    if (events.length >= 2 * MAX_STORED_EVENTS) events.splice(0, MAX_STORED_EVENTS);
   }
 }

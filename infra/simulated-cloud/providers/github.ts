@@ -1,14 +1,14 @@
 import { createPublicKey, type KeyObject, randomBytes, verify } from "node:crypto";
 import { type Answer, type Incoming, jsonObject, type Operation, type Refusals, retryAfter } from "../http.ts";
-import { decoded } from "../jwt.ts";
+import { decodeUnverified } from "../jwt.ts";
 
-/** https://docs.github.com/actions/reference/secrets-reference#limits-for-secrets */
+/** Limits: https://docs.github.com/actions/reference/secrets-reference#limits-for-secrets */
 const [MAX_BYTES, MAX_SECRETS] = [48 * 1024, 100];
-/** An app's own token is good for ten minutes at most. */
+/** Maximum lifetime of an app's JWT: ten minutes. */
 const MAX_ASSERTION_SECONDS = 600;
 
 const OWNER = "acme";
-/** The repositories that the credentials see, with their environments. */
+/** Repositories that the credentials can access, with their environments. */
 const REPOSITORIES: Record<string, readonly string[]> = { shop: ["production"], "old-shop": [] };
 
 interface Secret {
@@ -24,10 +24,10 @@ export interface GithubCredentials {
   installationId: string;
 }
 
-/** Secrets of GitHub Actions in the repositories of one owner. https://docs.github.com/rest/actions/secrets */
+/** Simulates GitHub Actions secrets in the repositories of one owner: https://docs.github.com/rest/actions/secrets */
 export class Github {
   readonly credentials: GithubCredentials;
-  /** Requests left of the rate limit; undefined: it is never used up. */
+  /** Remaining requests of the rate limit. Undefined: unlimited. */
   remaining: number | undefined;
   readonly #appKey: KeyObject;
   readonly #secrets = new Map<string, Secret>();
@@ -36,18 +36,18 @@ export class Github {
   #box: { publicKey: Uint8Array; open(sealed: Uint8Array): Uint8Array } | undefined;
   #written = 0;
 
-  /** @param appKey the RSA key of the app. */
+  /** @param appKey RSA key of the GitHub App */
   constructor(credentials: GithubCredentials, appKey: KeyObject) {
     this.credentials = credentials;
     this.#appKey = createPublicKey(appKey);
   }
 
-  /** By `owner/repository[/environment]/NAME`. */
+  /** Secrets by `owner/repository[/environment]/NAME`. */
   value(name: string): string | undefined {
     return this.#secrets.get(name.toLowerCase())?.value;
   }
 
-  /** As somebody else writes it. */
+  /** Writes a secret as another client. */
   write(name: string, value: string): void {
     const now = new Date().toISOString();
     const created = this.#secrets.get(name.toLowerCase())?.created ?? now;
@@ -58,17 +58,17 @@ export class Github {
     this.#secrets.delete(name.toLowerCase());
   }
 
-  /** How many requests wrote a value. */
+  /** Number of requests that wrote a value. */
   written(): number {
     return this.#written;
   }
 
-  /** Ends every token that the app was given. */
+  /** Revokes all installation tokens of the app. */
   revokeIssued(): void {
     this.#issued.clear();
   }
 
-  /** Requests for it are led elsewhere from now on. */
+  /** Redirects requests for a repository from now on. */
   rename(repository: string): void {
     this.#renamed.add(repository);
   }
@@ -143,7 +143,7 @@ export class Github {
     if (!header || !claims || !signature || more.length > 0) return "A JSON web token could not be decoded";
     const text = Buffer.from(`${header}.${claims}`);
     const signed = verify("sha256", text, this.#appKey, Buffer.from(signature, "base64url"));
-    const { iss, iat, exp } = decoded(token).claims as { iss?: unknown; iat?: number; exp?: number };
+    const { iss, iat, exp } = decodeUnverified(token).claims as { iss?: unknown; iat?: number; exp?: number };
     const now = Date.now() / 1000;
     if (!signed || String(iss) !== this.credentials.appId) return "A JSON web token could not be decoded";
     if (!(Number(iat) <= now)) return "'Issued at' claim ('iat') must be an Integer representing a time in the past";

@@ -1,8 +1,8 @@
 import { createPublicKey, type KeyObject, randomBytes, verify } from "node:crypto";
 import { type Answer, type Incoming, jsonObject, type Operation, type Refusals, retryAfter } from "../http.ts";
-import { decoded } from "../jwt.ts";
+import { decodeUnverified } from "../jwt.ts";
 
-/** https://cloud.google.com/secret-manager/quotas */
+/** Limits: https://cloud.google.com/secret-manager/quotas */
 const MAX_BYTES = 65_536;
 const TOKEN_SECONDS = 3599;
 
@@ -21,7 +21,10 @@ export interface GoogleCredentials {
 
 type Body = Record<string, unknown>;
 
-/** Google's token endpoint and Secret Manager, for one project. https://cloud.google.com/secret-manager/docs/reference/rest */
+/**
+ * Simulates Google's token endpoint and Secret Manager for one project:
+ * https://cloud.google.com/secret-manager/docs/reference/rest
+ */
 export class Google {
   readonly credentials: GoogleCredentials;
   readonly #origin: string;
@@ -30,8 +33,8 @@ export class Google {
   readonly #issued = new Set<string>();
 
   /**
-   * @param origin of both, such as `https://google.localhost:1234`.
-   * @param accountKey the RSA key of the service account.
+   * @param origin origin of both, such as `https://google.localhost:1234`
+   * @param accountKey RSA key of the service account
    */
   constructor(credentials: GoogleCredentials, origin: string, accountKey: KeyObject) {
     this.credentials = credentials;
@@ -39,25 +42,25 @@ export class Google {
     this.#origin = origin;
   }
 
-  /** The latest version's value, where it is enabled. */
+  /** Returns the value of the latest version, if it is enabled. */
   value(name: string): string | undefined {
     const latest = this.#secrets.get(name)?.versions.at(-1);
     return latest?.state === "ENABLED" ? latest.value : undefined;
   }
 
-  /** How many versions all secrets have. */
+  /** Returns the number of versions of all secrets. */
   written(): number {
     return [...this.#secrets.values()].reduce((sum, { versions }) => sum + versions.length, 0);
   }
 
-  /** As somebody else adds a version. */
+  /** Adds a version as another client. */
   write(name: string, value: string): void {
     const secret = this.#secrets.get(name) ?? { annotations: {}, etag: etag(), replication: {}, versions: [] };
     secret.versions.push({ value, state: "ENABLED", created: new Date().toISOString() });
     this.#secrets.set(name, secret);
   }
 
-  /** As somebody else annotates a secret. */
+  /** Changes annotations as another client. */
   annotate(name: string, annotations: Record<string, string>): void {
     const secret = this.#secrets.get(name)!;
     secret.annotations = { ...secret.annotations, ...annotations };
@@ -68,12 +71,12 @@ export class Google {
     return this.#secrets.get(name)?.annotations;
   }
 
-  /** As somebody else disables the latest version. */
+  /** Disables the latest version as another client. */
   disable(name: string): void {
     this.#secrets.get(name)!.versions.at(-1)!.state = "DISABLED";
   }
 
-  /** Ends every token that the account was given. */
+  /** Revokes all tokens of the service account. */
   revokeIssued(): void {
     this.#issued.clear();
   }
@@ -123,7 +126,7 @@ export class Google {
     if (!header || !claims || !signature || more.length > 0) return "Invalid JWT.";
     const text = Buffer.from(`${header}.${claims}`);
     const signed = verify("sha256", text, this.#accountKey, Buffer.from(signature, "base64url"));
-    const { iss, aud, iat, exp, scope } = decoded(assertion).claims as Record<string, unknown>;
+    const { iss, aud, iat, exp, scope } = decodeUnverified(assertion).claims as Record<string, unknown>;
     if (iss !== this.credentials.clientEmail) return "Invalid grant: account not found";
     if (!signed) return "Invalid JWT Signature.";
     const now = Date.now() / 1000;
@@ -249,7 +252,7 @@ const versionView = (name: string, { versions }: Secret, number: number) => ({
   state: versions[number - 1]!.state,
 });
 
-/** https://cloud.google.com/secret-manager/docs/creating-and-accessing-annotations */
+/** Validates annotations: https://cloud.google.com/secret-manager/docs/creating-and-accessing-annotations */
 function annotationProblem(annotations: unknown): string | undefined {
   const entries = Object.entries((annotations ?? {}) as Record<string, unknown>);
   if (Buffer.byteLength(JSON.stringify(annotations ?? {})) > 16 * 1024)
@@ -260,7 +263,7 @@ function annotationProblem(annotations: unknown): string | undefined {
   return fits ? undefined : "An annotation is invalid.";
 }
 
-/** Bit by bit. https://www.rfc-editor.org/rfc/rfc3720#appendix-B.4 */
+/** Computes CRC32C bit by bit: https://www.rfc-editor.org/rfc/rfc3720#appendix-B.4 */
 function castagnoli(bytes: Uint8Array): number {
   let rest = ~0;
   for (const byte of bytes) {

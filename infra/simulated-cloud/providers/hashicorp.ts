@@ -1,16 +1,16 @@
 import { randomUUID } from "node:crypto";
 import { type Answer, type Incoming, jsonObject, type Operation, type Refusals, retryAfter } from "../http.ts";
 
-/** Where the KV engines are mounted, by their version. */
+/** Mount paths of the KV engines with their version. */
 const MOUNTS: Record<string, string> = { secret: "2", "team-kv": "2", "old-kv": "1" };
 
-/** https://developer.hashicorp.com/vault/docs/internals/limits: an entry with integrated storage. */
+/** Maximum size of an entry with integrated storage: https://developer.hashicorp.com/vault/docs/internals/limits */
 const MAX_ENTRY_BYTES = 1024 * 1024;
 
 interface Version {
   data: Record<string, unknown>;
   created: string;
-  /** Empty while it is not deleted. */
+  /** Empty unless the version is deleted. */
   deleted: string;
   destroyed: boolean;
 }
@@ -21,22 +21,22 @@ interface Secret {
 }
 
 export interface HashicorpCredentials {
-  /** A token with every right below `secret/`. */
+  /** A token with all permissions below `secret/`. */
   token: string;
   roleId: string;
   secretId: string;
 }
 
-/** One request with what it may do. */
+/** A request with its permissions. */
 type Handle = (body: Record<string, unknown>) => Answer;
 
 /**
- * HashiCorp Vault: the KV engine of version 2 at `secret/`, tokens and AppRole.
+ * Simulates HashiCorp Vault: the KV version 2 engine at `secret/`, tokens and AppRole.
  * https://developer.hashicorp.com/vault/api-docs/secret/kv/kv-v2
  */
 export class Hashicorp {
   readonly credentials: HashicorpCredentials;
-  /** While it is sealed it answers nothing else. */
+  /** While true, every request gets the error of a sealed Vault. */
   sealed = false;
   readonly #secrets = new Map<string, Secret>();
   readonly #issued = new Set<string>();
@@ -45,30 +45,30 @@ export class Hashicorp {
     this.credentials = credentials;
   }
 
-  /** What a path's current version holds; undefined for nothing, or what is deleted. */
+  /** Returns the data of a path's current version. Undefined if there is none or it is deleted. */
   data(path: string): Record<string, unknown> | undefined {
     const version = this.#secrets.get(path)?.versions.at(-1);
     return version === undefined || version.deleted !== "" || version.destroyed ? undefined : version.data;
   }
 
-  /** What is noted beside a path's versions. */
+  /** Returns the custom metadata of a path. */
   metadata(path: string): Record<string, string> | undefined {
     return this.#secrets.get(path)?.custom;
   }
 
-  /** Notes more beside them, as somebody with a token of his own does. */
+  /** Adds custom metadata as another client. */
   note(path: string, notes: Record<string, string>): void {
     const secret = this.#secrets.get(path) ?? { custom: {}, versions: [] };
     Object.assign(secret.custom, notes);
     this.#secrets.set(path, secret);
   }
 
-  /** How many versions all secrets ever had. */
+  /** Returns the number of versions of all secrets. */
   written(): number {
     return [...this.#secrets.values()].reduce((sum, { versions }) => sum + versions.length, 0);
   }
 
-  /** As somebody with a token of his own writes it. */
+  /** Writes data as another client. */
   write(path: string, data: Record<string, unknown>): void {
     const secret = this.#secrets.get(path) ?? { custom: {}, versions: [] };
     secret.versions.push({ data, created: new Date().toISOString(), deleted: "", destroyed: false });
@@ -80,7 +80,7 @@ export class Hashicorp {
     if (version) version.deleted = new Date().toISOString();
   }
 
-  /** Ends every token that a role was given. */
+  /** Revokes all tokens of a role. */
   revokeIssued(): void {
     this.#issued.clear();
   }
@@ -114,7 +114,7 @@ export class Hashicorp {
     }
     if (method === "GET" && path.startsWith("/v1/sys/internal/ui/mounts/")) {
       const version = MOUNTS[rest.slice(2).join("/")];
-      // It does not tell a mount that is not there from one that nothing is allowed in.
+      // Vault returns the same error for a missing mount and for a mount without permissions.
       const answer = version === undefined ? refusals.denied() : ok({ type: "kv", options: { version } });
       return ["kv.readMount", () => answer];
     }

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { type Answer, type Incoming, jsonObject, type Operation, type Refusals, retryAfter } from "../http.ts";
 
-/** https://kubernetes.io/docs/concepts/configuration/secret */
+/** Limits: https://kubernetes.io/docs/concepts/configuration/secret */
 const MAX_DATA_BYTES = 1024 * 1024;
 
 const GROUP = { group: "", resource: "secrets", apiVersion: "v1" };
@@ -15,11 +15,11 @@ interface Secret {
   type: string;
   data: Record<string, string>;
   immutable: boolean;
-  /** The managers of each field that has one, such as `data.value`. */
+  /** Managers of each managed field, such as `data.value`. */
   managers: Map<string, Set<string>>;
 }
 
-/** The parts of an object that callers send. */
+/** Members of an object that clients send. */
 interface Sent {
   metadata?: {
     name?: string;
@@ -31,7 +31,7 @@ interface Sent {
   data?: Record<string, string>;
 }
 
-/** Refused with a `Status`. */
+/** An error that is returned as a `Status`. */
 class Refused extends Error {
   readonly answer: Answer;
   constructor(answer: Answer) {
@@ -41,8 +41,8 @@ class Refused extends Error {
 }
 
 /**
- * The Secrets of one namespace, as the API server of Kubernetes serves them: metadata alone on request, conflicts by
- * `resourceVersion`, server-side apply, and who manages which field. https://kubernetes.io/docs/reference/using-api
+ * Simulates the Kubernetes API for the Secrets of one namespace: metadata-only requests, conflicts by `resourceVersion`,
+ * server-side apply and field managers. https://kubernetes.io/docs/reference/using-api
  */
 export class Kubernetes {
   readonly token: string;
@@ -60,12 +60,12 @@ export class Kubernetes {
     return text === undefined ? undefined : Buffer.from(text, "base64").toString("utf8");
   }
 
-  /** How many requests changed a value. */
+  /** Number of requests that changed a value. */
   written(): number {
     return this.#written;
   }
 
-  /** As somebody with `kubectl` writes it. */
+  /** Writes a Secret as another client with `kubectl`. */
   write(name: string, value: string, key = "value"): void {
     const sent = { data: { [key]: Buffer.from(value).toString("base64") } };
     const before = this.#secrets.get(name);
@@ -77,7 +77,7 @@ export class Kubernetes {
     this.#secrets.delete(name);
   }
 
-  /** Makes it unchangeable. */
+  /** Makes a Secret immutable. */
   freeze(name: string): void {
     this.#existing(name).immutable = true;
   }
@@ -197,7 +197,10 @@ export class Kubernetes {
     return { status: 200, body: view(before, false) };
   }
 
-  /** What is changed belongs to the one who changed it; what is applied belongs to the one who applies it as well. */
+  /**
+   * Updates the field managers: a changed field belongs only to the manager that changed it, an applied field also to the
+   * manager that applies it.
+   */
   #change(secret: Secret, sent: Sent, manager: string, applied: boolean): void {
     for (const [key, text] of Object.entries(sent.data ?? {})) {
       if (!/^[-._a-zA-Z0-9]{1,253}$/.test(key)) throw invalid(`data[${key}]: Invalid value`);
@@ -231,7 +234,7 @@ const parts = (sent: Sent) =>
 const fields = (sent: Sent): string[] =>
   parts(sent).flatMap(([part, members]) => Object.keys(members).map((key) => `${part}.${key}`));
 
-/** The fields that would have another value. */
+/** Returns the fields whose value would change. */
 const changes = (secret: Secret, sent: Sent): string[] =>
   parts(sent).flatMap(([part, members]) =>
     Object.entries(members)

@@ -1,3 +1,5 @@
+// The simulated providers that secrets are synced to, with their credentials.
+
 import { type KeyObject, randomBytes, randomUUID } from "node:crypto";
 import type { Service } from "../http.ts";
 import { Aws } from "./aws/aws.ts";
@@ -6,7 +8,7 @@ import { Google, type GoogleCredentials } from "./google.ts";
 import { Hashicorp, type HashicorpCredentials } from "./hashicorp.ts";
 import { Kubernetes } from "./kubernetes.ts";
 
-/** The credentials of the providers, decided at the first start of a cloud. */
+/** Credentials of the providers. They are created at the first start of a cloud. */
 export interface ProviderCredentials {
   aws: { accessKeyId: string; secretAccessKey: string };
   hashicorp: HashicorpCredentials;
@@ -15,13 +17,13 @@ export interface ProviderCredentials {
   google: GoogleCredentials;
 }
 
-/** Where the providers are, and what they share with the rest of the cloud. */
-export interface ProviderPlaces {
-  /** `https://host:port` of a host name of the cloud. */
+/** Addresses and shared state of the providers. */
+export interface ProviderAddresses {
+  /** Returns `https://host:port` for a host name of the cloud. */
   origin(host: string): string;
-  /** The API server stands on its own, with an authority that nobody trusts unasked. */
+  /** The Kubernetes API server has a port and a certificate authority of its own. */
   kubernetes: { address: string; caCertificate: string };
-  /** The RSA key of the app at GitHub and of the service account at Google. */
+  /** RSA key of the GitHub App and of the Google service account. */
   signingKey: KeyObject;
 }
 
@@ -46,19 +48,16 @@ export function newProviderCredentials(): ProviderCredentials {
   };
 }
 
-/**
- * The other companies' clouds that secrets are copied to, at names beside those of Azure. What they hold lasts as long as
- * the process.
- */
+/** Simulates the providers that secrets are synced to, other than Azure. Their contents are in memory. */
 export class Providers {
   readonly aws: Aws;
   readonly hashicorp: Hashicorp;
   readonly kubernetes: Kubernetes;
   readonly github: Github;
   readonly google: Google;
-  readonly #at: ProviderPlaces;
+  readonly #at: ProviderAddresses;
 
-  constructor(credentials: ProviderCredentials, at: ProviderPlaces) {
+  constructor(credentials: ProviderCredentials, at: ProviderAddresses) {
     this.#at = at;
     this.aws = new Aws(credentials.aws);
     this.hashicorp = new Hashicorp(credentials.hashicorp);
@@ -67,7 +66,7 @@ export class Providers {
     this.google = new Google(credentials.google, at.origin("google.localhost"), at.signingKey);
   }
 
-  /** By host name. */
+  /** Services by host name. */
   services(): Record<string, Service> {
     return {
       "aws.localhost": this.aws.service,
@@ -85,21 +84,21 @@ export class Providers {
     };
   }
 
-  /** Hosts that people name and that stand in no public network. */
+  /** Private host names that users configure. */
   privateHosts(): string[] {
     return [this.#at.origin("hashicorp.localhost"), this.#at.kubernetes.address].map(
       (address) => new URL(address).host,
     );
   }
 
-  /** The app at GitHub, in place of the token; its key is in the form in which GitHub hands them out. */
+  /** Authenticates at GitHub as an app instead of with a token. The key has the format in which GitHub issues keys. */
   githubApp(): Record<"appId" | "installationId" | "privateKey", string> {
     const { appId, installationId } = this.github.credentials;
     const privateKey = this.#at.signingKey.export({ type: "pkcs1", format: "pem" }).toString();
     return { appId, installationId, privateKey };
   }
 
-  /** What the service is configured with for each provider, by its id. */
+  /** Returns the service's configuration for each provider, by provider ID. */
   configurations(): Record<string, Record<string, string>> {
     const { token } = this.hashicorp.credentials;
     const { projectId, clientEmail, keyId } = this.google.credentials;

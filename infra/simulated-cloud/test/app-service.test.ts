@@ -82,7 +82,7 @@ beforeAll(async () => {
             site("app-c", { X: "1" }),
             site("app-denied", { A: names("db") }, { denied: true }),
           ],
-          // Reader of the vault, but not of its secrets.
+          // Can read the vault resource, but not its secrets.
           roleAssignments: [
             {
               principal: `/subscriptions/${ID}/resourcegroups/rg-apps/providers/microsoft.web/sites/app-refused`,
@@ -109,7 +109,7 @@ async function active(id: string, setting = "DB"): Promise<string | undefined> {
   return body.properties.activeVersion;
 }
 
-test("each reference has the state that vault, secret, version and identity give it", async () => {
+test("the status of each reference follows from its vault, secret, version and identity", async () => {
   const { status, body } = await arm("GET", references(idOf("app-spellings")), VERSION);
   expect(status).toBe(200);
   const found = Object.fromEntries(
@@ -158,7 +158,7 @@ test("each reference has the state that vault, secret, version and identity give
   expect(await stateOf("app-user")).toMatchObject({ status: "Initialized" });
 });
 
-test("a reference follows a new version after a refresh, a change of the settings or 24 hours, never after a restart", async () => {
+test("an app gets a new version after a refresh, a settings change or 24 hours, and not after a restart", async () => {
   const { control } = cloud;
   const [id, slot] = [idOf("app-cached"), idOf("staging")];
   const first = version("db");
@@ -172,7 +172,7 @@ test("a reference follows a new version after a refresh, a change of the setting
   const strings = await arm("GET", `${id}/config/configreferences/connectionstrings`, VERSION);
   expect(strings.body.value).toMatchObject([{ name: "Store", properties: { status: "Resolved" } }]);
   expect(await active(slot)).toBe(first);
-  // The process has what was fetched when it started.
+  // The process has the values that were fetched when it started.
   const held = () => control.consumers.values({ resource: id })[0]!.values.map(({ value }) => value);
   expect(held()).toEqual(["value-of-db-in-kv-main"]);
   await arm("POST", `${id}/restart`, VERSION);
@@ -197,7 +197,7 @@ test("a reference follows a new version after a refresh, a change of the setting
   });
 });
 
-test("a PUT of settings replaces them all, fetches and starts the app, and somebody else may have been faster", async () => {
+test("a PUT of settings replaces all of them, fetches references and restarts the app, and a test can add a concurrent change", async () => {
   const { control } = cloud;
   const id = idOf("app-put");
   const listed = await arm("POST", `${id}/config/appsettings/list`, VERSION);
@@ -234,7 +234,7 @@ test("a PUT of settings replaces them all, fetches and starts the app, and someb
   ]);
 });
 
-test("an app without references, a denied one and a foreign subscription answer in their own ways", async () => {
+test("an app without references, a denied app and an unknown subscription return different errors", async () => {
   const answers = await Promise.all(
     ["app-a", "app-b", "app-c"].map((name) => arm("GET", references(idOf(name)), VERSION)),
   );
@@ -252,13 +252,13 @@ test("an app without references, a denied one and a foreign subscription answer 
   expect((await arm("GET", references(idOf("app-a")), "2015-01-01")).body.error.code).toBe("NoRegisteredProviderFound");
 });
 
-test("the log tells when a consumer held no value that works", async () => {
+test("the control API reports the intervals in which a consumer held no working value", async () => {
   const { control } = cloud;
   const place = { vault: "kv-main", secret: "queue" };
   const id = control.consumers.put(ID, site("app-queue", { QUEUE: names("queue") }));
   control.consumers.setIssuer(place);
   expect(control.consumers.gaps(place)).toEqual([]);
-  // The issuer takes the new value only: the consumer lives on with the old one until it has been told.
+  // The issuer accepts only the new value. The consumer holds the old one until the settings are refreshed.
   control.putSecret("kv-main", { name: "queue", value: "second" });
   control.consumers.accept(place, "second", true);
   expect(control.consumers.gaps(place)).toEqual([]);
@@ -270,12 +270,12 @@ test("the log tells when a consumer held no value that works", async () => {
   await arm("POST", `${references(id)}/refresh`, VERSION);
   await arm("POST", `${id}/restart`, VERSION);
   expect(control.consumers.gaps(place)).toEqual([expect.objectContaining({ why: "refused", to: expect.any(String) })]);
-  // A setting that a PUT leaves out leaves the app without a value.
+  // A setting that a PUT omits is gone, so the app has no value.
   await arm("PUT", `${id}/config/appsettings`, VERSION, { properties: {} });
   expect(control.consumers.gaps(place).at(-1)).toMatchObject({ why: "absent" });
 });
 
-test("calls are counted by resource, and faults aim at one", async () => {
+test("calls are counted by resource, and a fault can match one resource", async () => {
   const { control } = cloud;
   control.resetCounts();
   const [one, two] = [idOf("app-a"), idOf("app-cached")];

@@ -10,7 +10,7 @@ export interface ArmAnswer {
 
 export type ArmCall = (method: string, path: string, version: string, body?: unknown) => Promise<ArmAnswer>;
 
-/** Calls the resource manager of a cloud as the service's own identity. */
+/** Calls the simulated Azure Resource Manager as the service's own identity. */
 export async function armClient(cloud: Cloud): Promise<ArmCall> {
   const { environment } = cloud;
   trust(environment.NODE_EXTRA_CA_CERTS!);

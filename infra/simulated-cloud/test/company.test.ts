@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { type Cloud, startCloud } from "../cloud.ts";
 import type { AssetKind } from "../company/company.ts";
-import { companyNamed } from "../company/load.ts";
+import { companyFromArgument } from "../company/load-company.ts";
 
 const KINDS: AssetKind[] = ["secrets", "keys", "certificates"];
 const DAY = 86_400_000;
@@ -28,7 +28,7 @@ const everything = ({ control }: Cloud) =>
   control.vaults().map((vault) => [vault, ...KINDS.map((kind) => control.items(vault.name, kind))]);
 
 describe("the company acme", () => {
-  test("has the subscriptions and vaults it promises, in every state of health", async () => {
+  test("has the documented subscriptions and vaults, in every state of health", async () => {
     await during(({ control }) => {
       expect(control.subscriptions().map(({ denied, vaults }) => [denied, vaults])).toEqual([
         [false, 12],
@@ -59,7 +59,7 @@ describe("the company acme", () => {
     });
   });
 
-  test("has applications, and vaults that hold the secrets of many of them", async () => {
+  test("has applications, and vaults that store the secrets of many of them", async () => {
     await during(({ control }) => {
       const applications = control.directory.applications();
       expect(applications).toHaveLength(40);
@@ -77,12 +77,12 @@ describe("the company acme", () => {
     });
   });
 
-  test("has what uses its vaults, and of each kind something that does not", async () => {
+  test("has resources that use its vaults, and for each type one that does not", async () => {
     await during(({ control }) => {
       const types = new Map<string, number>();
       for (const { type } of control.consumers.resources()) types.set(type, (types.get(type) ?? 0) + 1);
       for (const [type, count] of types) {
-        // The parts of one resource, and those of which one is enough.
+        // The child resources of one resource, and texts, one of them sufficient.
         const alone = /slots|\/service$|managedEnvironments$|profiles\/secrets|afd|scaleSets/i.test(type);
         expect.soft(count, type).toBeGreaterThan(alone ? 0 : 1);
       }
@@ -105,14 +105,14 @@ describe("the company acme", () => {
     });
   });
 
-  test("is the same at the second start, and so are addresses and identities", async () => {
+  test("stays the same after a restart, with the same addresses and identities", async () => {
     const look = (cloud: Cloud) => ({ all: everything(cloud), environment: cloud.environment, app: cloud.app });
     const first = await during(look);
     expect(await during(look)).toEqual(first);
   });
 });
 
-test("what was changed outlives a restart, and another company begins anew", async () => {
+test("changes survive a restart, and another company starts from its declaration", async () => {
   const first = await during(({ control }) => {
     control.putSecret("kv-shop-prod", { name: "new", value: "v", expiresInDays: 1 });
     control.putSecret("kv-shop-prod", { name: "Session-Salt", value: "second version" });
@@ -136,7 +136,7 @@ test("what was changed outlives a restart, and another company begins anew", asy
   }, "vaults=1");
 });
 
-test("a removed and re-added name keeps its place, so that a listing under way misses nothing", async () => {
+test("an object that is removed and added again keeps its position, so that a listing in progress misses nothing", async () => {
   await during(({ control }) => {
     const names = () => control.items("kv-bench-00000", "secrets").map(({ name }) => name);
     const before = names();
@@ -148,7 +148,7 @@ test("a removed and re-added name keeps its place, so that a listing under way m
   }, "vaults=1,secrets=10");
 });
 
-test("a name that is no company is refused with the ones that are", () => {
-  expect(() => companyNamed("nobody")).toThrow("acme, small");
-  expect(() => companyNamed("vaults=1,cars=2")).toThrow('no "cars"');
+test("an unknown company name is rejected with the list of valid names", () => {
+  expect(() => companyFromArgument("nobody")).toThrow("acme, small");
+  expect(() => companyFromArgument("vaults=1,cars=2")).toThrow('"cars"');
 });

@@ -82,7 +82,7 @@ const held = (name: string) =>
   cloud.control.consumers
     .values({ resource: idOf(name) })
     .map(({ evidence, values }) => [evidence, values.map(({ value }) => value)]);
-/** Brings the cloud's clock to a moment after the platform's next tick, at 13:53 past each half hour. */
+/** Moves the simulated clock past the platform's next tick, at 13:53 past each half hour. */
 function toNextTick(): void {
   const past = (Date.parse(cloud.control.now()) - (13 * 60 + 53) * 1000) % (30 * MINUTE_MS);
   cloud.control.moveClock(30 * MINUTE_MS - past + 1000);
@@ -96,7 +96,7 @@ async function finished(begun: ArmAnswer): Promise<ArmAnswer> {
   }
 }
 
-test("the platform's tick reads secrets without a version and restarts every active revision", async () => {
+test("a platform tick reads secrets without a version and restarts every active revision", async () => {
   const { control } = cloud;
   toNextTick();
   const { body: app } = await arm("GET", idOf("ca-shop"), APP);
@@ -113,7 +113,7 @@ test("the platform's tick reads secrets without a version and restarts every act
   expect(held("ca-pinned")).toEqual([["secrets/db", ["value-of-db-in-kv-main"]]]);
 });
 
-test("a restart of a revision takes the new value for it alone, or ends unhealthy", async () => {
+test("a restart of one revision reads the new value for that revision only, or ends unhealthy", async () => {
   const { control } = cloud;
   const id = idOf("ca-two");
   toNextTick();
@@ -139,7 +139,7 @@ test("a restart of a revision takes the new value for it alone, or ends unhealth
   expect((await arm("POST", `${id}/revisions/none/restart`, APP)).status).toBe(404);
 });
 
-test("a PATCH of an app's secrets replaces them all, and revisions hold the old ones until they restart", async () => {
+test("a PATCH of an app's secrets replaces all of them, and revisions keep the old values until they restart", async () => {
   const { control } = cloud;
   const id = idOf("ca-pinned");
   const { body } = await arm("POST", `${idOf("ca-shop")}/listSecrets`, APP);
@@ -171,7 +171,7 @@ test("a PATCH of an app's secrets replaces them all, and revisions hold the old 
   expect(control.consumers.gaps({ resource: id })).toMatchObject([{ why: "absent" }]);
 });
 
-test("a named value is read again when it is told to, and every 4 hours", async () => {
+test("a named value is read again on request and every 4 hours", async () => {
   const { control } = cloud;
   const service = idOf("apim");
   const { body } = await arm("GET", `${service}/namedValues`, API);

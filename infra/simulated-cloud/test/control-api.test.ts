@@ -35,7 +35,7 @@ async function ask(method: string, path: string, body?: unknown): Promise<Asked>
   return { status: answer.status, body: await answer.json() };
 }
 
-test("everything can be seen and changed over HTTP", async () => {
+test("all state can be read and changed over HTTP", async () => {
   const { body: subscriptions } = await ask("GET", "/subscriptions");
   await ask("POST", `/subscriptions/${subscriptions[0].id}/vaults`, { name: "kv-http" });
   await ask("POST", "/vaults/kv-http/secrets", { name: "one", expiresInDays: 1 });
@@ -49,7 +49,7 @@ test("everything can be seen and changed over HTTP", async () => {
   expect((await ask("GET", "/vaults/kv-none/secrets")).status).toBe(400);
 });
 
-test("sinks keep what they receive and misbehave when told to", async () => {
+test("sinks store the requests that they receive and apply faults", async () => {
   const sink = `${new URL(url).origin}/sink/hook`;
   const { body: fault } = await ask("POST", "/faults", {
     match: { item: "hook" },
@@ -66,7 +66,7 @@ test("sinks keep what they receive and misbehave when told to", async () => {
   expect((await ask("DELETE", "/counts")).body).toEqual({ total: 0 });
 });
 
-test("ends cleanly on SIGTERM", async () => {
+test("SIGTERM stops the process with exit code 0", async () => {
   child.kill("SIGTERM");
   const [code] = child.exitCode === null ? await once(child, "exit") : [child.exitCode];
   expect(code).toBe(0);

@@ -35,14 +35,14 @@ beforeEach(async () => {
   await queue.clearMessages();
 });
 
-/** The messages that are visible, as the platform's trigger reads them. */
+/** Returns the visible messages as the platform's queue trigger decodes them. */
 async function messages(): Promise<Record<string, unknown>[]> {
   await cloud.control.eventCounts();
   const { receivedMessageItems } = await queue.receiveMessages({ numberOfMessages: 32 });
   return receivedMessageItems.map(({ messageText }) => JSON.parse(Buffer.from(messageText, "base64").toString()));
 }
 
-test("each new version of anything is one event in the schema of Event Grid, which the service reads", async () => {
+test("each new version sends one event in Event Grid's schema, which the service can read", async () => {
   cloud.control.putSecret("kv-one", { name: "password", expiresInDays: 10 });
   cloud.control.putKey("kv-one", { name: "signing" });
   cloud.control.putCertificate("kv-one", { name: "www" });
@@ -74,7 +74,7 @@ test("each new version of anything is one event in the schema of Event Grid, whi
   for (const message of found) expect(VaultEvent.parse(message).hint?.about).toBe("assets");
 });
 
-test("vaults that are written and deleted are events of the resource manager, also as CloudEvents", async () => {
+test("written and deleted vaults send events of Azure Resource Manager, also as CloudEvents", async () => {
   await deliver({ schema: "CloudEventSchemaV1_0" });
   cloud.control.putVault(HERE, { name: "kv-new" });
   cloud.control.changeVault("kv-two", { rbac: false });
@@ -92,7 +92,7 @@ test("vaults that are written and deleted are events of the resource manager, al
   }
 });
 
-test("nothing is sent of a change without a new version, of a deletion, or where there is no topic", async () => {
+test("a change without a new version, a deletion and a vault without a topic send no event", async () => {
   cloud.control.change("kv-one", "secrets", "password", { enabled: false });
   cloud.control.remove("kv-one", "certificates", "www");
   await deliver({ vaults: ["kv-two"], subscriptions: [] });
@@ -103,7 +103,7 @@ test("nothing is sent of a change without a new version, of a deletion, or where
   expect(await messages()).toEqual([]);
 });
 
-test("on request each comes several times and late, and an end is told of", async () => {
+test("events can be delivered late and more than once, and expiry events on request", async () => {
   await deliver({ copies: 3 });
   cloud.control.sendExpiry("kv-one", "secrets", "password", "NearExpiry");
   const copies = await messages();

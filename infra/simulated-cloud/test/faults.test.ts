@@ -26,7 +26,7 @@ afterAll(async () => {
 
 const match = { vault: "kv-a" };
 
-test("a fault happens to what it matches, as often as it says, after what it lets pass", async () => {
+test("a fault applies to matching requests, after `after` of them and `times` times", async () => {
   cloud.control.addFault({
     match: { vault: "kv-a", operation: "keyvault.list*" },
     action: { kind: "fail", status: 500 },
@@ -45,18 +45,18 @@ test.each([
   [{ kind: "firewall" }, { statusCode: 403 }],
   [{ kind: "fail", status: 503 }, { statusCode: 503 }],
   [{ kind: "reset" }, { code: "ECONNRESET" }],
-] as const)("%j ends in %j", async (action, failure) => {
+] as const)("the fault %j results in %j", async (action, failure) => {
   cloud.control.addFault({ match, action });
   expect(await sdk.failure("listSecrets", "kv-a")).toMatchObject(failure);
   expect(await sdk.call("listSecrets", "kv-b")).toEqual([]);
 });
 
-test.each(["html", "truncated", "otherShape"] as const)("garbage (%s) is no list", async (as) => {
+test.each(["html", "truncated", "otherShape"] as const)("a garbage response (%s) makes the client fail", async (as) => {
   cloud.control.addFault({ match, action: { kind: "garbage", as } });
   expect(await sdk.failure("listSecrets", "kv-a")).toBeInstanceOf(Error);
 });
 
-test("a lost answer leaves the operation done", async () => {
+test("the operation runs even if its response is lost", async () => {
   cloud.control.addFault({
     match: { vault: "kv-b", operation: "keyvault.setSecret" },
     action: { kind: "loseAnswer" },
@@ -66,7 +66,7 @@ test("a lost answer leaves the operation done", async () => {
   expect(cloud.control.remove("kv-b", "secrets", "kept")).toBe(true);
 });
 
-test("what follows a nextLink to a foreign host is seen there, token and all", async () => {
+test("the foreign host records clients that follow a foreign nextLink, with their token", async () => {
   cloud.control.addFault({
     match: { ...match, operation: "keyvault.listSecrets" },
     action: { kind: "foreignNextLink" },
@@ -75,7 +75,7 @@ test("what follows a nextLink to a foreign host is seen there, token and all", a
   expect(cloud.control.foreignRequests()[0]).toMatchObject({ host: "evil.localhost", token: true });
 });
 
-test("a switch of protocols is no answer, and leaves the connection open", async () => {
+test("a 101 response is not a valid response and leaves the connection open", async () => {
   cloud.control.addFault({ action: { kind: "switchProtocols" }, match: { item: "switches" } });
   const url = new URL(cloud.controlUrl.replace("/control", "/sink/switches"));
   const call = request(url, { method: "POST" }).end("x");
@@ -84,7 +84,7 @@ test("a switch of protocols is no answer, and leaves the connection open", async
   socket.destroy();
 });
 
-test("a hanging request is ended by its client and hinders nobody else", async () => {
+test("a hanging request ends with the client's timeout and blocks no other request", async () => {
   cloud.control.addFault({ action: { kind: "hang" }, match: { item: "hang-here" } });
   const url = cloud.controlUrl.replace("/control", "/sink/hang-here");
   await expect(fetch(url, { method: "POST", body: "x", signal: AbortSignal.timeout(50) })).rejects.toThrow("timeout");

@@ -82,10 +82,10 @@ const keyIds = async (): Promise<string[]> =>
     ({ keyId }: { keyId: string }) => keyId,
   );
 
-/** Without the header that such a query needs. */
+/** Sends an advanced query without its required header. */
 const COUNT = "$filter=federatedIdentityCredentials/$count ne 0&$count=true";
 
-test("lists have pages of at most 999, whose links are whole addresses", async () => {
+test("lists have pages of at most 999 entries with absolute next links", async () => {
   const first = await graph("applications?$select=displayName&$top=2");
   expect(first.body.value).toEqual([{ displayName: "Shop" }, { displayName: "Other 0" }]);
   const second = await graph(first.body["@odata.nextLink"]);
@@ -101,7 +101,7 @@ test("lists have pages of at most 999, whose links are whole addresses", async (
   }
 });
 
-test("a value is in the answer that made it and in none after", async () => {
+test("only the response to addPassword contains the secret's value", async () => {
   const made = await add();
   expect(made.secretText).toHaveLength(40);
   const { body } = await graph(`applications/${shop}`);
@@ -113,7 +113,7 @@ test("a value is in the answer that made it and in none after", async () => {
   expect(await remove(made.keyId)).toMatchObject({ status: 400, body: { error: { code: "Request_BadRequest" } } });
 });
 
-test("no permission, no owner, no token: each refused", async () => {
+test("missing permission, missing ownership and missing token are rejected", async () => {
   cloud.control.directory.set({ permissions: [] });
   expect((await graph("applications")).status).toBe(403);
   cloud.control.directory.set({ permissions: ["Application.ReadWrite.OwnedBy"] });
@@ -130,7 +130,7 @@ test("no permission, no owner, no token: each refused", async () => {
   ]);
 });
 
-test("reads lag behind writes and go back and forth until all replicas know them", async () => {
+test("reads lag behind writes and can go back in time until all replicas are current", async () => {
   cloud.control.directory.set({ readLagSeconds: 60 });
   const { keyId } = await add();
   const seen = async () => Promise.all([keyIds(), keyIds(), keyIds()]);
@@ -143,7 +143,7 @@ test("reads lag behind writes and go back and forth until all replicas know them
   await remove(keyId);
 });
 
-test("where writes lag too, what a replica does not see can't be removed yet", async () => {
+test("with lagging writes, a secret that the replica does not know yet can't be removed", async () => {
   cloud.control.directory.set({ readLagSeconds: 60, writesLag: true });
   const made = [await add(), await add(), await add()];
   const statuses: number[] = [];
@@ -153,7 +153,7 @@ test("where writes lag too, what a replica does not see can't be removed yet", a
   for (const { keyId } of made) await remove(keyId);
 });
 
-test("a new secret signs in only after its delay; one that is removed at once no more", async () => {
+test("a new secret can sign in only after its delay, and a removed secret can't sign in", async () => {
   cloud.control.directory.set({ signInDelaySeconds: 300 });
   const { keyId, secretText } = await add();
   expect(await codeOf(secretText)).toBe(7000215);
@@ -165,7 +165,7 @@ test("a new secret signs in only after its delay; one that is removed at once no
   expect(await codeOf(secretText)).toBe(7000215);
 });
 
-test("a new secret that flaps is not settled by successes close together, and is by three that are spread", async () => {
+test("an unstable secret becomes stable after three spread successes, not after three close ones", async () => {
   cloud.control.directory.set({ flappingSeconds: 3600 });
   const { keyId, secretText } = await add();
   const tried: boolean[] = [];
@@ -181,7 +181,7 @@ test("a new secret that flaps is not settled by successes close together, and is
   await remove(keyId);
 });
 
-test("successes with a failure between them settle nothing", async () => {
+test("successes with a failure between them do not make a secret stable", async () => {
   cloud.control.directory.set({ flappingSeconds: 3600 });
   const { keyId, secretText } = await add();
   for (let times = 0; times < 4; times++) {
@@ -192,7 +192,7 @@ test("successes with a failure between them settle nothing", async () => {
   await remove(keyId);
 });
 
-test("a secret that is not known yet is called expired where all the others are", async () => {
+test("a secret that is not known yet is reported as expired when all other secrets are expired", async () => {
   const { keyId: old } = cloud.control.directory.secrets(shopId)[0]!;
   cloud.control.directory.expireSecret(shopId, old, -1);
   expect(await codeOf(secretValueOf("Shop", "first"))).toBe(7000222);
@@ -203,7 +203,7 @@ test("a secret that is not known yet is called expired where all the others are"
   await remove(keyId);
 });
 
-test("a target is told to have had a gap exactly while its value did not sign in", async () => {
+test("a target has a gap exactly while its value does not sign in", async () => {
   const { control } = cloud;
   control.directory.watchTarget({ appId: shopId, vault: "kv-main", secret: "shop" });
   const [first] = control.directory.secrets(shopId);
@@ -235,7 +235,7 @@ test("a target is told to have had a gap exactly while its value did not sign in
   ]);
 });
 
-test("a delta link lives seven days", async () => {
+test("a delta link expires after seven days", async () => {
   const { body } = await graph("applications/delta?$deltatoken=latest");
   const link = body["@odata.deltaLink"];
   cloud.control.moveClock(6 * DAY_MS);
@@ -244,7 +244,7 @@ test("a delta link lives seven days", async () => {
   expect(await graph(link)).toMatchObject({ status: 410, body: { error: { code: "resyncRequired" } } });
 });
 
-test("a delta without a token lists everything first", async () => {
+test("a delta query without a token lists everything first", async () => {
   cloud.control.directory.putApplication({ name: "Gone" });
   cloud.control.directory.removeApplication(appIdOf("Gone"));
   const { body } = await graph("applications/delta?$select=displayName");
@@ -253,7 +253,7 @@ test("a delta without a token lists everything first", async () => {
   expect((await graph(body["@odata.deltaLink"])).body.value).toEqual([]);
 });
 
-test("writes that come too close are refused as concurrent, where that is asked for", async () => {
+test("writes that are too close are rejected as concurrent, if that is configured", async () => {
   cloud.control.directory.set({ writeGapMilliseconds: 300 });
   cloud.control.moveClock(1_000);
   const { keyId } = await add();
@@ -265,7 +265,7 @@ test("writes that come too close are refused as concurrent, where that is asked 
   expect((await remove(keyId)).status).toBe(204);
 });
 
-test("what was changed outlives a restart", async () => {
+test("changes survive a restart", async () => {
   const { secretText } = await add();
   const was = cloud.control.directory.secrets(shopId);
   await cloud.stop();
@@ -274,7 +274,7 @@ test("what was changed outlives a restart", async () => {
   expect(cloud.control.directory.signsIn(shopId, secretText)).toBe(true);
 });
 
-test("the control API does the same over HTTP", async () => {
+test("the control API has the same operations over HTTP", async () => {
   const call = async (method: string, path: string, body?: object) => {
     const response = await fetch(`${cloud.controlUrl}/${path}`, {
       method,

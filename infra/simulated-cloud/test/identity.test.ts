@@ -16,13 +16,13 @@ afterAll(async () => {
 const manager = () => cloud.environment.AZURE_RESOURCE_MANAGER_ENDPOINT!;
 
 describe("the managed identity endpoint", () => {
-  test("gives a token for the resource it was asked for", async () => {
+  test("returns a token for the requested resource", async () => {
     const claims = await sdk.call("identityToken", `${manager()}/.default`);
     expect(claims).toMatchObject({ aud: manager(), tid: cloud.app.tenantId, appid: expect.any(String) });
     expect(claims.exp - claims.iat).toBe(3600);
   });
 
-  test("refuses a request without the app's own header", async () => {
+  test("rejects a request without the app's header", async () => {
     const url = `${cloud.environment.IDENTITY_ENDPOINT}?api-version=2019-08-01&resource=https://vault.localhost`;
     expect((await fetch(url)).status).toBe(401);
     expect((await fetch(url, { headers: { "x-identity-header": "guess" } })).status).toBe(401);
@@ -44,7 +44,7 @@ describe("the managed identity endpoint", () => {
 });
 
 describe("Entra", () => {
-  test("gives an application with the right secret a token", async () => {
+  test("returns a token to an application with the correct secret", async () => {
     const claims = await sdk.call("appToken", cloud.app, "https://vault.localhost/.default");
     expect(claims).toMatchObject({ aud: "https://vault.localhost", appid: cloud.app.clientId });
   });
@@ -58,17 +58,20 @@ describe("Entra", () => {
     ["an unknown resource", () => wrong({}, "https://elsewhere.example/.default"), "AADSTS500011"],
     ["a scope that is not a default one", () => wrong({}, "https://vault.localhost/read"), "AADSTS1002012"],
     ["two resources at once", () => wrong({}, `https://vault.localhost/.default ${manager()}/.default`), "AADSTS70011"],
-  ])("refuses %s", async (_, attempt, code) => {
+  ])("rejects %s", async (_, attempt, code) => {
     expect((await attempt()).message).toContain(code);
   });
 });
 
-test.each(["kv-anything.vault.localhost", "127.0.0.1"])("%s is this machine, however it is looked up", async (name) => {
-  const found = { address: "127.0.0.1", family: 4 };
-  expect(await sdk.call("lookups", name)).toEqual({
-    promise: found,
-    promiseAll: [found],
-    callback: found,
-    callbackAll: [found],
-  });
-});
+test.each(["kv-anything.vault.localhost", "127.0.0.1"])(
+  "%s resolves to this machine with every lookup function",
+  async (name) => {
+    const found = { address: "127.0.0.1", family: 4 };
+    expect(await sdk.call("lookups", name)).toEqual({
+      promise: found,
+      promiseAll: [found],
+      callback: found,
+      callbackAll: [found],
+    });
+  },
+);

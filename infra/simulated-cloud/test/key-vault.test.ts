@@ -62,7 +62,7 @@ afterAll(async () => {
   await cloud?.stop();
 });
 
-test("asks a new client for a token first, then serves its lists", async () => {
+test("challenges a new client for a token, then returns its lists", async () => {
   cloud.control.resetCounts();
   const found = await sdk.call("listSecrets", "kv-main");
   expect(found.map(({ name }) => name)).toEqual(["plain", "off", "later", "self", "bought", "off-too"]);
@@ -74,7 +74,7 @@ test("asks a new client for a token first, then serves its lists", async () => {
   });
 });
 
-test("pages hold 25 at most, fewer on demand, and each thing once", async () => {
+test("returns pages of at most 25 entries, fewer on request, and each object once", async () => {
   expect(await sdk.call("listSecretPages", "kv-many", 25)).toEqual([25, 25, 14]);
   expect(await sdk.call("listSecretPages", "kv-many", 10)).toEqual([10, 10, 10, 10, 10, 10, 4]);
   const names = (await sdk.call("listSecrets", "kv-many")).map(({ name }) => name);
@@ -82,7 +82,7 @@ test("pages hold 25 at most, fewer on demand, and each thing once", async () => 
   expect(await sdk.failure("listSecretPages", "kv-many", 26)).toMatchObject({ statusCode: 400, code: "BadParameter" });
 });
 
-test("list entries hold dates, tags and whose they are, but no value and no version", async () => {
+test("returns list entries with dates, tags and `managed`, without value or version", async () => {
   const [plain, off, later, managed] = await sdk.call("listSecrets", "kv-main");
   expect(plain).toMatchObject({
     name: "plain",
@@ -104,7 +104,7 @@ test("list entries hold dates, tags and whose they are, but no value and no vers
   ]);
 });
 
-test("keys are real ones, with the policy they rotate by", async () => {
+test("returns real public keys with their rotation policy", async () => {
   const rsa = await sdk.call("getKey", "kv-main", "RSA");
   expect(rsa).toMatchObject({ kty: "RSA", e: "010001" });
   expect(rsa.n).toHaveLength(4096 / 4);
@@ -120,7 +120,7 @@ test("keys are real ones, with the policy they rotate by", async () => {
   expect(standard.lifetimeActions).toMatchObject([{ action: "Notify" }]);
 });
 
-test("certificates are real ones and say what their policy says", async () => {
+test("returns real certificates that match their policy", async () => {
   const { cer, policy, thumbprint } = await sdk.call("getCertificate", "kv-main", "self");
   const parsed = new X509Certificate(Buffer.from(cer, "base64"));
   expect(parsed.verify(parsed.publicKey)).toBe(true);
@@ -142,30 +142,30 @@ test("certificates are real ones and say what their policy says", async () => {
   expect(Buffer.from(listed[0]!.x509Thumbprint!).toString("hex")).toBe(thumbprint);
 });
 
-describe("refuses", () => {
+describe("rejects", () => {
   test.each([
     ["kv-denied", "ForbiddenByRbac"],
     ["kv-policy", "AccessDenied"],
     ["kv-walled", "ForbiddenByFirewall"],
     ["kv-private", "ForbiddenByConnection"],
-  ])("all of %s as %s", async (vault, inner) => {
+  ])("every request to a vault with reach %s, as %s", async (vault, inner) => {
     expect(await sdk.failure("listSecrets", vault)).toMatchObject({ statusCode: 403, code: "Forbidden" });
     const { details } = await sdk.failure("getSecret", vault, "any");
     expect(details).toMatchObject({ error: { code: "Forbidden", innerError: { code: inner } } });
   });
 
-  test("one kind and serves the others", async () => {
+  test("lists of one kind and returns the others", async () => {
     expect(await sdk.failure("listKeys", "kv-half")).toMatchObject({ statusCode: 403 });
     expect(await sdk.call("listSecrets", "kv-half")).toEqual([]);
   });
 
-  test("the value of a secret that is off, though not a key or certificate", async () => {
+  test("the value of a disabled secret, but not a disabled key or certificate", async () => {
     const failure = await sdk.failure("getSecret", "kv-main", "off");
     expect(failure).toMatchObject({ statusCode: 403, message: expect.stringContaining("disabled secret") });
     expect(await sdk.call("getCertificate", "kv-main", "off-too")).toMatchObject({ properties: { enabled: false } });
   });
 
-  test("what is not there, each in its own words", async () => {
+  test("unknown objects, with an error for each kind", async () => {
     expect(await sdk.failure("getSecret", "kv-main", "no")).toMatchObject({ statusCode: 404, code: "SecretNotFound" });
     expect(await sdk.failure("getKey", "kv-main", "no")).toMatchObject({ code: "KeyNotFound" });
     expect(await sdk.failure("getCertificate", "kv-main", "no")).toMatchObject({ code: "CertificateNotFound" });
@@ -173,7 +173,7 @@ describe("refuses", () => {
     expect(await sdk.failure("listSecrets", "kv-none")).toMatchObject({ statusCode: 404, code: "VaultNotFound" });
   });
 
-  test("a token that was made for the resource manager", async () => {
+  test("a token for Azure Resource Manager", async () => {
     const scope = `${cloud.environment.AZURE_RESOURCE_MANAGER_ENDPOINT}/.default`;
     const failure = await sdk.failure("secretWithTokenFor", "kv-main", "plain", scope);
     expect(failure).toMatchObject({ statusCode: 401, code: "Unauthorized" });
@@ -181,8 +181,8 @@ describe("refuses", () => {
   });
 });
 
-describe("a secret that is written", () => {
-  test("gets a new version each time and keeps the old ones", async () => {
+describe("a written secret", () => {
+  test("has a new version after each write and keeps the old versions", async () => {
     const first = await sdk.call("setSecret", "kv-write", "Token", "one", { by: "test" });
     const second = await sdk.call("setSecret", "kv-write", "token", "two", {});
     expect(second.properties.version).not.toBe(first.properties.version);
@@ -194,7 +194,7 @@ describe("a secret that is written", () => {
     expect(await sdk.failure("getSecret", "kv-write", "Token")).toMatchObject({ statusCode: 403 });
   });
 
-  test("blocks its name while it is deleted, until it is recovered", async () => {
+  test("blocks its name after deletion until it is recovered", async () => {
     await sdk.call("setSecret", "kv-write", "gone", "value", {});
     expect(await sdk.call("deleteSecret", "kv-write", "gone")).toContain("/deletedsecrets/gone");
     expect(await sdk.failure("getSecret", "kv-write", "gone")).toMatchObject({ code: "SecretNotFound" });
@@ -203,7 +203,7 @@ describe("a secret that is written", () => {
     expect(await sdk.call("getSecret", "kv-write", "gone")).toMatchObject({ value: "value" });
   });
 
-  test("must have a good name and a value that fits", async () => {
+  test("must have a valid name and a value within the size limit", async () => {
     expect(await sdk.failure("setSecret", "kv-write", "a_b", "x", {})).toMatchObject({ code: "BadParameter" });
     const failure = await sdk.failure("setSecret", "kv-write", "long", "x".repeat(25_601), {});
     expect(failure).toMatchObject({ statusCode: 400, code: "BadParameter" });
@@ -211,13 +211,13 @@ describe("a secret that is written", () => {
     expect(await sdk.failure("setSecret", "kv-write", "tagged", "x", tags)).toMatchObject({ statusCode: 400 });
   });
 
-  test("that backs a certificate can't be written by itself", async () => {
+  test("can't be written directly if it belongs to a certificate", async () => {
     expect(await sdk.failure("setSecret", "kv-main", "self", "x", {})).toMatchObject({ statusCode: 403 });
   });
 });
 
-describe("throttled", () => {
-  test("with Retry-After the client tries again, without it gives up at once", async () => {
+describe("a throttled client", () => {
+  test("retries with Retry-After and fails at once without it", async () => {
     const match = { vault: "kv-main", operation: "keyvault.listSecrets" };
     cloud.control.addFault({ match, action: { kind: "throttle", retryAfterSeconds: 0 }, times: 1 });
     expect(await sdk.call("listSecrets", "kv-main")).toHaveLength(6);

@@ -25,7 +25,7 @@ afterAll(async () => {
 });
 
 describe("e-mail", () => {
-  test("is kept with its parts as files", async () => {
+  test("is stored as files", async () => {
     expect(await sdk.call("sendMail", ["ann@acme.example", "bob@acme.example"])).toMatchObject({ status: "Succeeded" });
     expect(cloud.control.mails()).toMatchObject([
       { to: ["ann@acme.example", "bob@acme.example"], subject: "Two secrets expire", plainText: "Soon." },
@@ -37,26 +37,26 @@ describe("e-mail", () => {
     );
   });
 
-  test("of a repeated operation is sent again", async () => {
+  test("is sent again when an operation ID is repeated", async () => {
     const id = "4f2d6a7c-3f5a-4a56-9c57-6f1f4d6f7a11";
     await sdk.call("sendMail", ["ann@acme.example"], id);
     await sdk.call("sendMail", ["ann@acme.example"], id);
     expect(cloud.control.mails().map(({ operationId }) => operationId)).toEqual([id, id]);
   });
 
-  test("to more than 50 people is refused", async () => {
+  test("to more than 50 recipients is rejected", async () => {
     const crowd = Array.from({ length: 51 }, (_, index) => `p${index}@acme.example`);
     expect(await sdk.failure("sendMail", crowd)).toMatchObject({ statusCode: 400 });
     expect(cloud.control.mails()).toEqual([]);
   });
 
-  test("to addresses that are never written to is taken and fails", async () => {
+  test("to a suppressed domain is accepted and fails", async () => {
     const failure = await sdk.failure("sendMail", ["x@suppressed.example"]);
     expect(failure.message).toContain("EmailDroppedAllRecipientsSuppressed");
     expect(cloud.control.mails()).toMatchObject([{ status: "Failed" }]);
   });
 
-  test("over the limit is refused with Retry-After, and signed anew when it is tried again", async () => {
+  test("over the rate limit is rejected with Retry-After, and the retry has a new signature", async () => {
     cloud.control.resetCounts();
     cloud.control.addFault({
       match: { operation: "mail.send" },
@@ -67,7 +67,7 @@ describe("e-mail", () => {
     expect(cloud.control.requests({ operation: "mail.send" }).map(({ status }) => status)).toEqual([429, 202]);
   });
 
-  test("with a wrong key is denied", async () => {
+  test("with a wrong key is rejected", async () => {
     const { host } = new URL(/endpoint=([^;]+)/.exec(cloud.environment.COMMUNICATION_CONNECTION_STRING!)![1]!);
     const wrong = `endpoint=https://${host}/;accesskey=${Buffer.alloc(64).toString("base64")}`;
     expect(await sdk.failure("sendMailWith", wrong)).toMatchObject({ statusCode: 401, code: "Denied" });
@@ -76,7 +76,7 @@ describe("e-mail", () => {
 });
 
 describe("App Configuration", () => {
-  test("keeps, changes under condition, lists and deletes values", async () => {
+  test("stores, conditionally changes, lists and deletes values", async () => {
     const kept = await sdk.call("setSetting", "app:level", "INFO");
     expect(await sdk.call("getSetting", "app:level")).toMatchObject({ value: "INFO", etag: kept.etag });
     expect(await sdk.call("getSetting", "app:level", kept.etag)).toMatchObject({ statusCode: 304 });

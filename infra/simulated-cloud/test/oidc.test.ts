@@ -1,6 +1,6 @@
 import { createHash, createHmac, createPublicKey, randomBytes, verify } from "node:crypto";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { ProviderVisitor } from "../../../test/support/chooses.ts";
+import { ProviderVisitor } from "../../../test/support/provider-visitor.ts";
 import { type Cloud, startCloud } from "../cloud.ts";
 import { isOidcMode, OIDC_MODES } from "../idp/oidc-modes.ts";
 
@@ -101,7 +101,7 @@ async function idTokenFor(person: string, request = sent()): Promise<string> {
 }
 
 describe("the OIDC provider", () => {
-  test("signs somebody in by his name", async () => {
+  test("signs a person in who is selected by name", async () => {
     const request = sent();
     const parameters = await codeFor("ada", request);
     expect(parameters.get("state")).toBe(request.state);
@@ -129,7 +129,7 @@ describe("the OIDC provider", () => {
     expect(await userinfo.json()).toMatchObject({ sub: ada.objectId, email: ada.email });
   });
 
-  test("says what it is, promises the issuer parameter, and asks each time", async () => {
+  test("publishes its metadata, supports the issuer parameter, and asks at each sign-in", async () => {
     expect(await discovery()).toMatchObject({
       issuer: cloud.oidc.issuer,
       authorization_response_iss_parameter_supported: true,
@@ -144,7 +144,7 @@ describe("the OIDC provider", () => {
     }
   });
 
-  test("gives nothing for a code used twice, another verifier, another secret", async () => {
+  test("issues no token for a reused code, another verifier or another secret", async () => {
     const request = sent();
     const code = (await codeFor("uma", request)).get("code")!;
     expect((await exchange(code, request.verifier)).status).toBe(200);
@@ -159,7 +159,7 @@ describe("the OIDC provider", () => {
     ["no PKCE", { code_challenge: undefined, code_challenge_method: undefined }, "invalid_request"],
     ["plain PKCE", { code_challenge_method: "plain" }, "invalid_request"],
     ["another response type", { response_type: "id_token" }, "invalid_request"],
-  ])("refuses %s", async (_what, change, error) => {
+  ])("rejects %s", async (_what, change, error) => {
     const left = await new ProviderVisitor().choose(authorizeUrl(sent(), change), "uma");
     expect(decodeURIComponent(left)).toContain(`error=${error}`);
   });
@@ -168,16 +168,16 @@ describe("the OIDC provider", () => {
     "http://localhost:7071/elsewhere",
     "https://localhost:7071/auth/sso/callback",
     "http://elsewhere.example/auth/sso/callback",
-  ])("sends nobody to %s", async (redirect) => {
+  ])("does not redirect to %s", async (redirect) => {
     const attempt = new ProviderVisitor().choose(authorizeUrl(sent(), { redirect_uri: redirect }), "uma");
     await expect(attempt).rejects.toThrow(/answered 400/);
   });
 
-  test("says so when nobody signs in", async () => {
+  test("reports a canceled sign-in", async () => {
     expect((await codeFor("", sent())).get("error")).toBe("access_denied");
   });
 
-  test("knows people as they are now", async () => {
+  test("uses the current data of a person", async () => {
     cloud.control.changePerson("uma", { roles: ["Lifecycle.Operator"], emailVerified: false });
     const changed = {
       roles: ["Lifecycle.Operator"],
@@ -188,7 +188,7 @@ describe("the OIDC provider", () => {
     cloud.control.changePerson("uma", { roles: ["Lifecycle.User"], emailVerified: true });
   });
 
-  test("rolls its key", async () => {
+  test("replaces its signing key", async () => {
     const before = await idTokenFor("uma");
     cloud.control.rollOidcKeys();
     const after = await idTokenFor("uma");
@@ -197,7 +197,7 @@ describe("the OIDC provider", () => {
   });
 });
 
-/** One line for each mode: what shows it. */
+/** The observable effect of each mode. */
 const shown: Record<keyof typeof OIDC_MODES, () => Promise<void>> = {
   correct: async () => expect(await holds(await idTokenFor("uma"))).toBe(true),
   wrongIssuer: async () => expect((await claimsOf()).iss).toBe("https://login.elsewhere.example"),
@@ -266,7 +266,7 @@ const shown: Record<keyof typeof OIDC_MODES, () => Promise<void>> = {
   redirectingDiscovery: async () => {
     const address = `${cloud.oidc.issuer}/.well-known/openid-configuration`;
     expect((await fetch(address, { redirect: "manual" })).status).toBe(302);
-    // Whoever follows gets the correct document, so that only the refusal to follow keeps him from it.
+    // A client that follows the redirect gets the correct document, so that only the refusal to follow prevents the sign-in.
     expect((await json(address)).issuer).toBe(cloud.oidc.issuer);
   },
   largeDiscovery: async () => expect(JSON.stringify(await discovery()).length).toBeGreaterThan(1024 * 1024),
@@ -278,7 +278,7 @@ const shown: Record<keyof typeof OIDC_MODES, () => Promise<void>> = {
 
 const claimsOf = async () => {
   const token = await idTokenFor("uma");
-  // But for the one mistake it is correct.
+  // Correct except for one mistake.
   expect(await holds(token)).toBe(true);
   return opened(token).claims;
 };
@@ -295,12 +295,12 @@ async function hmacWith(secret: () => string | Promise<string>): Promise<void> {
   ).toBe(true);
 }
 
-test.each(Object.keys(OIDC_MODES).filter(isOidcMode))("the mode %s is what it says", async (mode) => {
+test.each(Object.keys(OIDC_MODES).filter(isOidcMode))("mode %s has the documented effect", async (mode) => {
   cloud.control.setOidcMode(mode);
   await shown[mode]();
 });
 
-test("it is slow, down and counted as every other service", async () => {
+test("requests are delayed, failed and counted like those of every other service", async () => {
   cloud.control.resetCounts();
   cloud.control.addFault({ match: { operation: "oidc.token" }, action: { kind: "reset" } });
   cloud.control.addFault({ match: { operation: "oidc.keys" }, action: { kind: "fail", status: 503 } });

@@ -64,7 +64,7 @@ const ask = (query: string, options?: object, subscriptions?: string[]) =>
 const SITES =
   "resources | where type in~ ('microsoft.web/sites','microsoft.web/sites/slots') | project id,name,type,kind,identity,keyVaultReferenceIdentity=properties.keyVaultReferenceIdentity";
 
-test("answers sites and slots over pages, and hides a denied subscription without a word", async () => {
+test("returns sites and slots in pages, and omits a denied subscription without an error", async () => {
   const first = await ask(SITES, { $top: 200 });
   expect(first.body).toMatchObject({ totalRecords: 252, count: 200, resultTruncated: "false", facets: [] });
   expect(first.headers.get("x-ms-user-quota-remaining")).toMatch(/^\d+$/);
@@ -90,7 +90,7 @@ test("answers sites and slots over pages, and hides a denied subscription withou
   expect((await ask(SITES, {}, [FIRST, CLOSED])).body.totalRecords).toBe(2);
 });
 
-test("finds what refers to a vault, and leaves out what it has no table for", async () => {
+test("finds references to a vault, and omits types without a table", async () => {
   const query = `resources
     | where type in~ ('Microsoft.Storage/storageAccounts', 'microsoft.datafactory/factories', 'microsoft.datafactory/factories/linkedservices')
     | where tostring(properties) contains 'vault'
@@ -101,7 +101,7 @@ test("finds what refers to a vault, and leaves out what it has no table for", as
   ]);
 });
 
-test("without the column id the rest is cut off, and a wrong question is refused", async () => {
+test("truncates results without the column id, and rejects an invalid query", async () => {
   const cut = await ask("resources | where type =~ 'microsoft.web/sites' | project name", { $top: 10 });
   expect(cut.body).toMatchObject({ totalRecords: 251, count: 10, resultTruncated: "true" });
   expect(cut.body).not.toHaveProperty("$skipToken");
@@ -122,7 +122,7 @@ test("without the column id the rest is cut off, and a wrong question is refused
   }
 });
 
-test("tells what changed since a moment, and of roles", async () => {
+test("returns changes since a time, and role assignments", async () => {
   const { control } = cloud;
   const since = control.now();
   const query = `resourcechanges
@@ -161,7 +161,7 @@ test("tells what changed since a moment, and of roles", async () => {
   );
 });
 
-test("lags behind and is limited when it is told to", async () => {
+test("lags behind and throttles when configured", async () => {
   const { control } = cloud;
   const named = (name: string) => ask(`resources | where name == '${name}' | project id, tags`);
   control.moveClock(120_000);
@@ -181,7 +181,7 @@ test("lags behind and is limited when it is told to", async () => {
   expect(refused[0]!.headers.get("retry-after")).toBe("5");
 });
 
-test("shows what roles allow to read", async () => {
+test("returns only resources that roles allow to read", async () => {
   const { control } = cloud;
   const read = { dataActions: [], actions: ["Microsoft.Web/sites/read"] };
   control.allowOnly([{ scope: `/subscriptions/${FIRST}`, ...read }]);

@@ -51,7 +51,7 @@ afterAll(async () => {
   await cloud?.stop();
 });
 
-test("lists the subscriptions over pages", async () => {
+test("lists the subscriptions in pages", async () => {
   cloud.control.resetCounts();
   const found = await sdk.call("subscriptions");
   expect(found.map(({ displayName, state }) => [displayName, state])).toEqual([
@@ -62,14 +62,14 @@ test("lists the subscriptions over pages", async () => {
   expect(cloud.control.counts()).toMatchObject({ "arm.listSubscriptions": 2 });
 });
 
-test("lists the vaults over as many pages as $top asks for", async () => {
+test("lists the vaults in pages of $top entries", async () => {
   cloud.control.resetCounts();
   const found = await sdk.call("vaults", ID, 2);
   expect(found.map(({ name }) => name)).toEqual(["kv-strict", "kv-loose", "kv-full", "kv-more-1", "kv-more-2"]);
   expect(cloud.control.counts()).toMatchObject({ "arm.listVaults": 3 });
 });
 
-test("shows a vault with its settings, and leaves out purge protection where it is off", async () => {
+test("returns a vault with its settings, without purge protection if it is off", async () => {
   const [strict, loose] = await sdk.call("vaults", ID);
   expect(strict).toMatchObject({
     location: "northeurope",
@@ -89,7 +89,7 @@ test("shows a vault with its settings, and leaves out purge protection where it 
   expect(await sdk.call("vault", ID, "rg-main", "KV-Strict")).toMatchObject({ id: strict!.id! });
 });
 
-test("lists a vault's keys and secrets, those behind certificates among them, over pages", async () => {
+test("lists a vault's keys and secrets, including those of certificates, in pages", async () => {
   cloud.control.resetCounts();
   const keys = await sdk.call("managedKeys", ID, "rg-main", "kv-full");
   expect(keys.map(({ name }) => name)).toEqual(["signing", "idle", "web", "api"]);
@@ -114,7 +114,7 @@ test("lists the tenant and a subscription's locations", async () => {
   expect((await sdk.call("locations", ID)).map(({ name }) => name)).toEqual(["westeurope", "northeurope"]);
 });
 
-test("has no alert rules and no diagnostic settings of a subscription, and takes two slashes for one", async () => {
+test("returns no alert rules and no diagnostic settings of a subscription, and accepts a double slash", async () => {
   const arm = await armClient(cloud);
   const none = { status: 200, body: { value: [] } };
   const insights = `/subscriptions/${ID}/providers/Microsoft.Insights`;
@@ -124,14 +124,14 @@ test("has no alert rules and no diagnostic settings of a subscription, and takes
   expect(await arm("GET", `${insights}/activityLogAlerts`, "2021-05-01-preview")).toMatchObject({ status: 400 });
 });
 
-describe("refuses", () => {
-  test("a subscription it may not look into", async () => {
+describe("rejects", () => {
+  test("a subscription without read permission", async () => {
     const closed = cloud.control.subscriptions().find(({ denied }) => denied)!;
     const failure = await sdk.failure("vaults", closed.id);
     expect(failure).toMatchObject({ statusCode: 403, code: "AuthorizationFailed" });
   });
 
-  test("what does not exist", async () => {
+  test("unknown resources", async () => {
     const nobody = "99999999-9999-4999-8999-999999999999";
     expect(await sdk.failure("subscription", nobody)).toMatchObject({ statusCode: 404, code: "SubscriptionNotFound" });
     expect(await sdk.failure("subscription", "x")).toMatchObject({ statusCode: 400, code: "InvalidSubscriptionId" });
@@ -140,13 +140,13 @@ describe("refuses", () => {
     expect(await sdk.failure("locations", nobody)).toMatchObject({ code: "SubscriptionNotFound" });
   });
 
-  test("a token that was made for Key Vault", async () => {
+  test("a token for Key Vault", async () => {
     const failure = await sdk.failure("vaultsWithTokenFor", ID, "https://vault.localhost/.default");
     expect(failure).toMatchObject({ statusCode: 401, code: "InvalidAuthenticationTokenAudience" });
     expect(failure.headers!["www-authenticate"]).toContain('error="invalid_token"');
   });
 
-  test("throttled calls with Retry-After, which the client waits for", async () => {
+  test("throttled calls, with a Retry-After that the client waits for", async () => {
     cloud.control.resetCounts();
     cloud.control.addFault({
       match: { operation: "arm.listVaults", subscription: ID },

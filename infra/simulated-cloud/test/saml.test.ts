@@ -21,7 +21,7 @@ afterAll(() => cloud?.stop());
 
 const signInUrl = () => /Location="([^"]*)"/.exec(cloud.saml.metadata())![1]!;
 
-/** Metadata of a service provider; one that has a certificate signs its requests. */
+/** Returns the metadata of a service provider. With a certificate it signs its requests. */
 function metadataOf(certificate: string, acsUrl = ACS): string {
   const key = `<md:KeyDescriptor use="signing"><ds:KeyInfo xmlns:ds="http://www.w3.org/2000/09/xmldsig#"><ds:X509Data><ds:X509Certificate>${certificate}</ds:X509Certificate></ds:X509Data></ds:KeyInfo></md:KeyDescriptor>`;
   const signs = certificate !== "";
@@ -59,7 +59,7 @@ async function choose(person: string, url = requestUrl()): Promise<{ page: strin
 }
 
 describe("The SAML provider", () => {
-  test("asks who signs in, and sends the browser back with a form", async () => {
+  test("asks who signs in, and returns the browser with a form", async () => {
     const page = await (await fetch(requestUrl())).text();
     expect(page).toContain("Uma Okafor");
     const chosen = await choose("uma");
@@ -69,13 +69,13 @@ describe("The SAML provider", () => {
     expect(chosen.xml).toContain("uma@acme.example");
   });
 
-  test("says so when nobody is chosen", async () => {
+  test("reports a canceled sign-in", async () => {
     const { xml } = await choose("");
     expect(xml).toContain("status:AuthnFailed");
     expect(xml).not.toContain("<saml:Assertion");
   });
 
-  test("answers with messages that are valid by the SAML 2.0 protocol schema", async () => {
+  test("sends responses that the SAML 2.0 protocol schema allows", async () => {
     for (const person of ["uma", ""])
       expect(await readValid("protocol", (await choose(person)).xml, ({ name }) => name)).toBe("Response");
   });
@@ -111,7 +111,7 @@ describe("The SAML provider", () => {
     ["a time without a zone", (xml) => xml.replace(/(IssueInstant="[^"]*)Z/, "$1"), "in UTC"],
     ["an old time", (xml) => xml.replace(/(IssueInstant=")\d+/, "$12020"), "too old or in the future"],
     ["a time to come", (xml) => xml.replace(/(IssueInstant=")\d+/, "$12120"), "too old or in the future"],
-  ])("refuses a request with %s, and says so", async (_what, change, message) => {
+  ])("rejects a request with %s, and says so", async (_what, change, message) => {
     expect(await answerTo(requestUrl())).toMatch(/^200 /);
     const answer = await answerTo(requestUrl(change(requestXml())));
     expect(answer).toMatch(/^400 The SAML request is refused\. /);
@@ -125,13 +125,13 @@ describe("The SAML provider", () => {
     ["another encoding", () => requestUrl(requestXml(), undefined, { SAMLEncoding: "urn:x" }), "SAMLEncoding"],
     ["a long RelayState", () => requestUrl(requestXml(), undefined, { RelayState: "x".repeat(81) }), "80 bytes"],
     ["a signature that it has no certificate for", () => requestUrl(requestXml(), keys.privateKey), "signature does"],
-  ])("refuses an address with %s", async (_what, url, message) => {
+  ])("rejects an address with %s", async (_what, url, message) => {
     const answer = await answerTo(url());
     expect(answer).toMatch(/^400 /);
     expect(answer).toContain(message);
   });
 
-  test("takes signed requests alone of a service whose metadata says that it signs them", async () => {
+  test("accepts only signed requests of a service whose metadata says that it signs them", async () => {
     await register(certificateOf(keys));
     const signed = requestUrl(requestXml(), keys.privateKey);
     expect(await answerTo(signed)).toMatch(/^200 /);
@@ -143,7 +143,7 @@ describe("The SAML provider", () => {
     expect(await answerTo(requestUrl(inside, keys.privateKey))).toContain("not in the message");
   });
 
-  test("registers no service on another machine, and no metadata that the schema refuses", async () => {
+  test("does not register a service on another machine, or metadata that violates the schema", async () => {
     for (const metadata of [
       metadataOf("", "https://elsewhere.example/acs"),
       metadataOf("").replace(' index="0"', ""),
@@ -153,7 +153,7 @@ describe("The SAML provider", () => {
       expect((await putMetadata(metadata)).status).toBe(400);
   });
 
-  test("has its metadata at its name, and both certificates while its key rolls over", async () => {
+  test("serves its metadata at its entity ID, with both certificates during a key rollover", async () => {
     const entityId = /entityID="([^"]*)"/.exec(cloud.saml.metadata())![1]!;
     expect(await (await fetch(entityId)).text()).toBe(cloud.saml.metadata());
     const before = certificates();
@@ -165,7 +165,7 @@ describe("The SAML provider", () => {
     expect((await choose("uma")).xml).toContain(newest);
   });
 
-  test("makes the mistake it is told to", async () => {
+  test("makes the mistake of the selected mode", async () => {
     const put = (mode: string) => fetch(`${cloud.controlUrl}/saml`, { method: "PUT", body: JSON.stringify({ mode }) });
     expect((await put("wrongRecipient")).status).toBe(200);
     expect((await choose("uma")).xml).toContain('Recipient="https://elsewhere.example/saml"');
@@ -174,10 +174,10 @@ describe("The SAML provider", () => {
   });
 });
 
-/** Built as the schema wants it; nobody verifies it. */
+/** Has the form that the schema requires. No test verifies the signature. */
 const SIGNATURE = `<ds:Signature xmlns:ds="http://www.w3.org/2000/09/xmldsig#"><ds:SignedInfo><ds:CanonicalizationMethod Algorithm="urn:x"/><ds:SignatureMethod Algorithm="urn:x"/><ds:Reference><ds:DigestMethod Algorithm="urn:x"/><ds:DigestValue>AAAA</ds:DigestValue></ds:Reference></ds:SignedInfo><ds:SignatureValue>AAAA</ds:SignatureValue></ds:Signature>`;
 
-/** Base64, as metadata has it. */
+/** Base64, as in metadata. */
 function certificateOf({ publicKey, privateKey }: typeof keys): string {
   const names = { subject: "CN=sp", issuer: "CN=sp", serial: Buffer.from([1]) };
   const times = { notBefore: new Date("2026-01-01"), notAfter: new Date("2036-01-01") };

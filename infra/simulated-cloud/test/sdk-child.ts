@@ -11,8 +11,8 @@ import { KeyClient } from "@azure/keyvault-keys";
 import { SecretClient } from "@azure/keyvault-secrets";
 
 /**
- * The other half of `sdk-client.ts`: runs Azure's own clients in a process that knows of the stand-in cloud only what its
- * environment says, as the service does.
+ * The child process of `sdk-client.ts`: runs Azure's SDK clients in a process that knows the simulated cloud only through its
+ * environment variables, like the service.
  */
 
 const variable = (name: string): string => {
@@ -170,7 +170,7 @@ const actions = {
 
 export type Actions = typeof actions;
 
-/** What of an SDK's error a test may look at. */
+/** The members of an SDK error that tests check. */
 function plain(error: unknown): object {
   const { name, message, code, statusCode, details, response } = error as Record<string, unknown> & {
     response?: { headers?: { toJSON?(): object } };

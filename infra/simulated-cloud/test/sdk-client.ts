@@ -5,12 +5,12 @@ import type { Actions } from "./sdk-child.ts";
 export type SdkError = Error & {
   code?: string;
   statusCode?: number;
-  /** The answer's body; lists lose it. */
+  /** The body of the response. Undefined for lists. */
   details?: { error?: { code?: string; message?: string; innerError?: { code?: string } } };
   headers?: Record<string, string>;
 };
 
-/** Azure's clients in a process of their own, started with nothing but the cloud's environment. */
+/** Runs Azure's SDK clients in a child process, started with only the cloud's environment variables. */
 export class SdkClient {
   readonly #child: ChildProcess;
   readonly #waiting = new Map<number, { resolve(value: unknown): void; reject(error: Error): void }>();
@@ -47,7 +47,7 @@ export class SdkClient {
     return answer as ReturnType<Actions[A]>;
   }
 
-  /** The error an action must end in. */
+  /** Returns the error that an action must fail with. */
   async failure<A extends keyof Actions>(action: A, ...parameters: Parameters<Actions[A]>): Promise<SdkError> {
     try {
       await this.call(action, ...parameters);

@@ -1,17 +1,19 @@
-import { type Expression, type Finding, property, text } from "../expression.ts";
-import { DECORATORS } from "./functions.ts";
-import { checkNames } from "./names.ts";
-import type { BicepFile, Loop, Module, Parameter, Resource } from "./parse.ts";
-import { allowedValues, type BicepInput, bodyType, FileScope, kindOf } from "./scope.ts";
-import { checkObject } from "./values.ts";
+// Checks Bicep files against the types of Azure resources.
 
-/** What is made outside of a resource group, and where. */
-const MADE_IN: Record<string, string[]> = {
+import { type Expression, type Finding, property, text } from "../expression.ts";
+import { checkNames } from "./check-names.ts";
+import { checkObject } from "./check-values.ts";
+import { allowedValues, type BicepInput, bodyType, FileScope, kindOf } from "./file-scope.ts";
+import { DECORATORS } from "./functions.ts";
+import type { BicepFile, Loop, Module, Parameter, Resource } from "./parse.ts";
+
+/** Scopes of the resource types that are created outside of a resource group. */
+const CREATION_SCOPES: Record<string, string[]> = {
   "Microsoft.Resources/resourceGroups": ["subscription"],
   "Microsoft.Authorization/policyDefinitions": ["subscription", "managementGroup"],
 };
 
-/** Names, types, properties, parameters and outputs of every file. */
+/** Checks the names, types, properties, parameters and outputs of every Bicep file. */
 export function checkBicep(input: BicepInput): Finding[] {
   return [...input.files.values()].flatMap((file) => [
     ...file.findings,
@@ -75,21 +77,21 @@ class FileCheck {
     const local = this.#loop(loop);
     checkNames(this.#scope, body, local);
     if (!known) {
-      this.#scope.add(line, `no types are known for ${type}`);
+      this.#scope.add(line, `no types were found for ${type}`);
       return;
     }
     const [knownType, knownVersion] = known.name.split("@");
     if (knownType?.toLowerCase() !== type.toLowerCase() || knownVersion !== version) {
-      this.#scope.add(line, `${type}@${version} is not the version whose types are known, ${known.name}`);
+      this.#scope.add(line, `${type}@${version} is not the version of the loaded types, ${known.name}`);
     }
     if (body.kind !== "object") return;
     if (existing) {
       this.#existing(resource, body);
       return;
     }
-    const scopes = MADE_IN[type];
+    const scopes = CREATION_SCOPES[type];
     if (scopes && !scopes.includes(this.#scope.file.scope)) {
-      this.#scope.add(line, `${type} is made in a ${scopes.join(" or ")}: the file needs that target scope`);
+      this.#scope.add(line, `${type} must be created in a ${scopes.join(" or ")}: set that target scope`);
     }
     const child = type.split("/").length > 2;
     if (child && !property(body, "parent")) this.#scope.add(line, `${type} needs a parent`);
@@ -101,17 +103,20 @@ class FileCheck {
     checkObject(this.#scope, body, object, known, local, true);
   }
 
-  /** Of a resource that is only read, its name and where it is are said; the name is the one that another file makes it with. */
+  /**
+   * Checks an existing resource: it must have a name, which matches the file that creates the resource, and can set only name,
+   * parent and scope.
+   */
   #existing({ name, type, line }: Resource, body: Extract<Expression, { kind: "object" }>): void {
     const all = [...this.#scope.input.files.values()].flatMap(({ resources }) => resources);
     const made = all.find((one) => !one.existing && one.type === type && one.name === name);
     const [read, written] = [text(property(body, "name")), text(property(made?.body, "name"))];
     if (read !== undefined && written !== undefined && read !== written)
-      this.#scope.add(line, `${name} is made as ${written}, and read as ${read}`);
-    if (!property(body, "name")) this.#scope.add(line, "a resource that exists needs its name");
+      this.#scope.add(line, `${name} is created as ${written}, but read as ${read}`);
+    if (!property(body, "name")) this.#scope.add(line, "an existing resource needs a name");
     for (const entry of body.entries) {
       if (!["name", "parent", "scope"].includes(entry.key ?? "")) {
-        this.#scope.add(entry.line, `of a resource that exists, ${entry.key} can't be set`);
+        this.#scope.add(entry.line, `an existing resource can't set ${entry.key}`);
       }
     }
   }
@@ -141,12 +146,12 @@ class FileCheck {
     }
     for (const parameter of file.parameters) {
       if (!parameter.defaultValue && !entries.some(({ key }) => key === parameter.name)) {
-        this.#scope.add(line, `${name} does not give the parameter ${parameter.name}`);
+        this.#scope.add(line, `${name} does not set the parameter ${parameter.name}`);
       }
     }
   }
 
-  /** A module runs at its own file's scope, or says where it runs. */
+  /** Checks that a module runs at the scope that its file targets. */
   #runsAt(scope: Expression | undefined, file: BicepFile, line: number, name: string): void {
     const resource = scope?.kind === "name" && this.#scope.file.resources.find((one) => one.name === scope.name);
     const at =

@@ -1,5 +1,5 @@
 /**
- * The functions the templates may call, with what each returns; undefined where it depends on what it is given.
+ * Return types of the functions that the templates can call. Undefined if the type depends on the arguments.
  * https://learn.microsoft.com/azure/azure-resource-manager/bicep/bicep-functions
  */
 export const FUNCTIONS: Record<string, { least: number; most: number; returns?: string }> = {
@@ -24,7 +24,7 @@ export const FUNCTIONS: Record<string, { least: number; most: number; returns?: 
   uniqueString: { least: 1, most: Number.POSITIVE_INFINITY, returns: "string" },
 };
 
-/** What a value that describes the deployment has. */
+/** Members of functions that describe the deployment, such as `subscription()`. */
 export const DEPLOYMENT_MEMBERS: Record<string, Record<string, string>> = {
   environment: { name: "string", suffixes: "object" },
   managementGroup: { id: "string", name: "string" },
@@ -32,7 +32,7 @@ export const DEPLOYMENT_MEMBERS: Record<string, Record<string, string>> = {
   subscription: { id: "string", subscriptionId: "string", tenantId: "string", displayName: "string" },
 };
 
-/** With the kind of parameter each is for. */
+/** Decorators with the parameter types to which they apply. */
 export const DECORATORS: Record<string, readonly string[]> = {
   description: ["string", "int", "bool", "object", "array"],
   allowed: ["string", "int"],

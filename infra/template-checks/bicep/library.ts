@@ -1,35 +1,38 @@
-/** One property, as the type library prints it. */
+/** A property of an object type, as the type library prints it. */
 export interface TypedProperty {
   name: string;
-  /** `string`, `int`, `bool`, `any`, the name of an object, `X[]`, or values as `A | B`; `| string` at the end: others too. */
+  /**
+   * Type of the property: `string`, `int`, `bool`, `any`, the name of an object, `X[]`, or values as `A | B`. `| string` at the
+   * end allows other values.
+   */
   type: string;
   flags?: string;
-  /** `minValue: 1, maxValue: 7`, `minLength`, `maxLength` */
+  /** Constraints: `minValue: 1, maxValue: 7`, `minLength`, `maxLength`. */
   modifiers?: string;
 }
 
 export interface ObjectType {
   name: string;
   properties: TypedProperty[];
-  /** What properties of any other name are. */
+  /** Type of properties with any other name. */
   additionalPropertiesType?: string;
 }
 
-/** An object of several forms, told apart by the value of one property. */
+/** An object with several variants. The value of one property selects the variant. */
 export interface VariantType {
-  /** `endpointType` */
+  /** Name of that property, such as `endpointType`. */
   discriminator: string;
   forms: ObjectType[];
 }
 
 export interface ResourceType {
-  /** `Microsoft.KeyVault/vaults@2026-02-01` */
+  /** Type with version, such as `Microsoft.KeyVault/vaults@2026-02-01`. */
   name: string;
-  /** One; or several, told apart by the resource's literal name. */
+  /** Body types. With more than one, the literal name of the resource selects the type. */
   bodies: ObjectType[];
   objects: Map<string, ObjectType>;
   variants: Map<string, VariantType>;
 }
 
-/** By type in lower case. */
+/** Resource types by name in lower case. */
 export type TypeLibrary = Map<string, ResourceType>;

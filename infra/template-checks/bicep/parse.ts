@@ -1,3 +1,5 @@
+// Parses Bicep files.
+
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { Language, type Node, Parser } from "web-tree-sitter";
@@ -8,13 +10,13 @@ export interface Declared {
   line: number;
 }
 export interface Parameter extends Declared {
-  /** As written: `string`, `int`, `bool`, `object`, `string[]` … */
+  /** Type as written: `string`, `int`, `bool`, `object`, `string[]` … */
   type: string;
   defaultValue?: Expression;
   decorators: Expression[];
 }
 export interface Resource extends Declared {
-  /** `Microsoft.Storage/storageAccounts` */
+  /** Resource type, such as `Microsoft.Storage/storageAccounts`. */
   type: string;
   version: string;
   existing: boolean;
@@ -45,7 +47,7 @@ export interface BicepFile {
   resources: Resource[];
   modules: Module[];
   outputs: Output[];
-  /** What the parser could not read. */
+  /** Lines that the parser could not read. */
   findings: Finding[];
 }
 
@@ -60,7 +62,7 @@ async function bicepParser(): Promise<Parser> {
   return made;
 }
 
-/** Reads one file. What it does not understand is a finding, never left out in silence. */
+/** Parses one Bicep file. Unsupported syntax is a finding and is never skipped silently. */
 export async function parseBicep(path: string, source: string): Promise<BicepFile> {
   parser ??= bicepParser();
   const tree = (await parser).parse(source);
@@ -118,11 +120,15 @@ function declaration(file: BicepFile, node: Node, decorators: Expression[]): voi
       file.modules.push({ ...declared, path: literalText(second!) ?? "", ...bodyOf(last) });
       return;
     default:
-      file.findings.push({ file: file.path, line: line(node), message: `${node.type} is not understood by the check` });
+      file.findings.push({
+        file: file.path,
+        line: line(node),
+        message: `${node.type} is syntax that the check does not support`,
+      });
   }
 }
 
-/** The object of a resource or module, under `if` or `for`. */
+/** Returns the object of a resource or module, below `if` and `for`. */
 function bodyOf(node: Node): { body: Expression; condition?: Expression; loop?: Loop } {
   if (node.type === "if_statement") {
     const [condition, body] = named(node);
@@ -169,7 +175,7 @@ function expression(node: Node): Expression {
     case "subscript_expression":
       return { ...at, kind: "index", of: expression(parts[0]!), index: expression(parts[1]!) };
     case "call_expression": {
-      // A function that shares its name with something declared is written with its namespace.
+      // A function with the same name as a declaration is called with its namespace.
       const name = parts[0]!.text.replace(/^(az|sys)\./, "");
       return { ...at, kind: "call", name, args: itemsOf(named(parts[1]!)) };
     }
@@ -186,7 +192,7 @@ function expression(node: Node): Expression {
   }
 }
 
-/** The grammar reads `f().x` in an array on one line as two items, `f` and `().x`: put together again here. */
+/** The grammar parses `f().x` in a single-line array as two items, `f` and `().x`. Joins them. */
 function itemsOf(nodes: Node[]): Expression[] {
   const items: Expression[] = [];
   for (const [index, node] of nodes.entries()) {
@@ -198,7 +204,7 @@ function itemsOf(nodes: Node[]): Expression[] {
       items.push(withCall(item, before.text));
     } else items.push(item);
   }
-  // An array of one `for` is that `for`.
+  // An array with one `for` is a loop.
   return items;
 }
 
@@ -242,7 +248,7 @@ function literalText(node: Node): string | undefined {
 function syntaxErrors(path: string, node: Node): Finding[] {
   if (!node.hasError) return [];
   if (node.isError || node.isMissing) {
-    return [{ file: path, line: line(node), message: `the syntax is wrong near "${node.text.slice(0, 40)}"` }];
+    return [{ file: path, line: line(node), message: `syntax error near "${node.text.slice(0, 40)}"` }];
   }
   return node.children.flatMap((child) => (child === null ? [] : syntaxErrors(path, child)));
 }

@@ -1,3 +1,5 @@
+// Loads the Bicep types of Azure resources.
+
 import { spawn } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -6,52 +8,52 @@ import { createInterface } from "node:readline";
 import type { ObjectType, ResourceType, TypedProperty, TypeLibrary, VariantType } from "./library.ts";
 import { OWN_TYPES } from "./own-types.ts";
 
-interface Printed {
+interface PrintedTypes {
   $type: string;
   name: string;
   properties?: TypedProperty[];
   additionalPropertiesType?: string;
-  bodyType?: Printed;
-  /** Of a body or an object of several forms. */
-  elements?: Printed[];
+  bodyType?: PrintedTypes;
+  /** Properties of a body or of an object with several variants. */
+  elements?: PrintedTypes[];
   baseProperties?: TypedProperty[];
   discriminator?: string;
 }
 
 /**
- * Azure's own types of the newest version that the pinned package @azure/mcp knows; for the kinds it lacks, our own
- * descriptions (own-types.ts). The package answers offline, as a server on its standard input and output.
+ * Loads Azure's types in the newest version of the pinned package @azure/mcp, and our own types for resources that it lacks
+ * (own-types.ts). The package works offline, as a server on standard input and output.
  *
- * @throws {Error} when the package has no binary for this machine.
+ * @throws {Error} if the package has no binary for this platform.
  */
 export async function loadTypes(types: readonly string[]): Promise<TypeLibrary> {
   const library: TypeLibrary = new Map(OWN_TYPES.map((type) => [type.name.split("@")[0]!.toLowerCase(), type]));
   const asked = types.filter((type) => !library.has(type.toLowerCase()));
   for (const [type, printed] of Object.entries(await printedTypes(asked))) {
     const found = resourceType(printed);
-    // The kept answers may hold a type that is described here since.
+    // The cached output may contain a type that own-types.ts now defines.
     if (found && !library.has(type.toLowerCase())) library.set(type.toLowerCase(), found);
   }
   return library;
 }
 
-/** What the package prints, kept beside it: asking takes it some seconds. */
-async function printedTypes(asked: readonly string[]): Promise<Record<string, Printed[]>> {
+/** Returns the package's output, from a cache file if there is one, because the query takes seconds. */
+async function printedTypes(asked: readonly string[]): Promise<Record<string, PrintedTypes[]>> {
   const manifest = createRequire(import.meta.url).resolve("@azure/mcp/package.json");
   const { version } = JSON.parse(readFileSync(manifest, "utf8")) as { version: string };
   const kept = path.join(path.dirname(manifest), "../../.cache", `bicep-types-${version}.json`);
-  const known = existsSync(kept) ? (JSON.parse(readFileSync(kept, "utf8")) as Record<string, Printed[]>) : {};
+  const known = existsSync(kept) ? (JSON.parse(readFileSync(kept, "utf8")) as Record<string, PrintedTypes[]>) : {};
   const missing = asked.filter((type) => known[type] === undefined);
   if (missing.length === 0) return known;
-  const all = { ...known, ...(await ask(missing)) };
+  const all = { ...known, ...(await queryTypes(missing)) };
   mkdirSync(path.dirname(kept), { recursive: true });
   writeFileSync(`${kept}.${process.pid}`, JSON.stringify(all));
   renameSync(`${kept}.${process.pid}`, kept);
   return all;
 }
 
-async function ask(asked: readonly string[]): Promise<Record<string, Printed[]>> {
-  const answers: Record<string, Printed[]> = {};
+async function queryTypes(asked: readonly string[]): Promise<Record<string, PrintedTypes[]>> {
+  const answers: Record<string, PrintedTypes[]> = {};
   const server = openServer();
   try {
     await server.call("initialize", {
@@ -64,7 +66,7 @@ async function ask(asked: readonly string[]): Promise<Record<string, Printed[]>>
         name: "bicepschema_get",
         arguments: { "resource-type": type },
       })) as { content: { text: string }[] };
-      const printed = JSON.parse(answer.content[0]!.text) as { results?: { BicepSchemaResult?: Printed[] } };
+      const printed = JSON.parse(answer.content[0]!.text) as { results?: { BicepSchemaResult?: PrintedTypes[] } };
       answers[type] = printed.results?.BicepSchemaResult ?? [];
     }
   } finally {
@@ -73,7 +75,7 @@ async function ask(asked: readonly string[]): Promise<Record<string, Printed[]>>
   return answers;
 }
 
-function resourceType(printed: Printed[]): ResourceType | undefined {
+function resourceType(printed: PrintedTypes[]): ResourceType | undefined {
   const resource = printed.find(({ $type }) => $type === "Resource");
   if (!resource?.bodyType) return undefined;
   const variants = printed.flatMap((one): [string, VariantType][] =>
@@ -89,13 +91,16 @@ function resourceType(printed: Printed[]): ResourceType | undefined {
   };
 }
 
-/** An object's forms, or the object itself where it has only one. */
-function formsOf(printed: Printed, name: string): ObjectType[] {
+/** Returns the variants of an object, or the object itself if it has none. */
+function formsOf(printed: PrintedTypes, name: string): ObjectType[] {
   const { baseProperties = [], elements = [printed] } = printed;
   return elements.map(({ properties = [] }) => ({ name, properties: [...baseProperties, ...properties] }));
 }
 
-/** JSON-RPC, one message a line: https://modelcontextprotocol.io/specification/2025-03-26/basic/transports#stdio */
+/**
+ * Calls the server by JSON-RPC, one message per line:
+ * https://modelcontextprotocol.io/specification/2025-03-26/basic/transports#stdio
+ */
 function openServer(): { call(method: string, params: object): Promise<unknown>; close(): void } {
   const require = createRequire(import.meta.url);
   const launcher = require.resolve("@azure/mcp/index.js");
@@ -121,7 +126,7 @@ function openServer(): { call(method: string, params: object): Promise<unknown>;
         waiting.set(++last, { resolve, reject });
         server.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id: last, method, params })}\n`);
       }),
-    // Its own parent ends with its input; killing the launcher alone would leave the binary behind.
+    // The launcher exits when its input ends. Killing it would leave its child process running.
     close: () => server.stdin.end(),
   };
 }

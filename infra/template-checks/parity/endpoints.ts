@@ -1,9 +1,9 @@
 import type { BicepFile } from "../bicep/parse.ts";
 import type { Expression, Finding } from "../expression.ts";
 import { blocks, type TerraformModule } from "../terraform/check.ts";
-import { bicepNormal, type Normal, partsOf, terraformNormal } from "./normal.ts";
+import { bicepNormalizer, type Normalize, partsOf, terraformNormalizer } from "./normalize.ts";
 
-/** Which services get a private endpoint, with the zone of its name. */
+/** Compares the services with a private endpoint and the DNS zones of their names. */
 export function compareEndpoints(
   files: ReadonlyMap<string, BicepFile>,
   modules: readonly TerraformModule[],
@@ -12,7 +12,7 @@ export function compareEndpoints(
     file.variables
       .filter(({ name }) => name === "endpoints")
       .flatMap(({ value }) => {
-        const normal = bicepNormal(files, file);
+        const normal = bicepNormalizer(files, file);
         return partsOf(value, normal).flatMap(({ part, condition }) =>
           part.kind === "array"
             ? part.items.map(
@@ -24,7 +24,7 @@ export function compareEndpoints(
       }),
   );
   const right = modules.flatMap((module) => {
-    const normal = terraformNormal(module, modules);
+    const normal = terraformNormalizer(module, modules);
     const value = blocks(module, "locals")
       .find(({ block }) => block.attributes.has("endpoints"))
       ?.block.attributes.get("endpoints")?.value;
@@ -48,7 +48,7 @@ export function compareEndpoints(
   ];
 }
 
-const field = (expression: Expression, key: string, normal: Normal): string => {
+const field = (expression: Expression, key: string, normal: Normalize): string => {
   const value = expression.kind === "object" ? expression.entries.find((entry) => entry.key === key)?.value : undefined;
   return value ? normal(value) : "";
 };

@@ -1,16 +1,24 @@
+// Compares the Bicep files with the Terraform module.
+
 import path from "node:path";
 import type { BicepFile } from "../bicep/parse.ts";
 import { type Expression, type Finding, property } from "../expression.ts";
 import { roleOfId, roleOfName } from "../roles.ts";
 import { argumentOf, type TerraformModule } from "../terraform/check.ts";
 import type { Block } from "../terraform/parse.ts";
+import {
+  type BicepResource,
+  bicepResources,
+  findingAt,
+  type TerraformResource,
+  terraformResources,
+} from "./declared-resources.ts";
 import { compareEndpoints } from "./endpoints.ts";
-import { KINDS, type Kind, type Pair, TERRAFORM_ONLY } from "./kinds.ts";
-import { type Normal, snake } from "./normal.ts";
+import { type Normalize, snake } from "./normalize.ts";
+import { KINDS, type Kind, type Pair, TERRAFORM_ONLY } from "./resource-kinds.ts";
 import { bicepSettings, EMPTIED, emptiesStorageKey, terraformSettings } from "./settings.ts";
-import { at, type BicepResource, bicepResources, type TerraformResource, terraformResources } from "./sides.ts";
 
-/** One line of the table: what both sides have, or one side lacks. */
+/** One row of the parity table: something that both sides have, or that one side lacks. */
 export interface ParityRow {
   what: "resource" | "role" | "setting";
   name: string;
@@ -18,7 +26,7 @@ export interface ParityRow {
   terraform: string;
 }
 
-/** Resources, properties, roles and settings of the Bicep files and of the Terraform module, side by side. */
+/** Compares resources, properties, roles and settings of the Bicep files and the Terraform module. */
 export function checkParity(
   files: ReadonlyMap<string, BicepFile>,
   modules: readonly TerraformModule[],
@@ -30,15 +38,17 @@ export function checkParity(
   for (const [key, found] of bicep) {
     const kinds = KINDS.filter(({ arm }) => arm.toLowerCase() === found[0]!.resource.type.toLowerCase());
     const nameOf = ({ inside }: Kind) => (inside ? inside.name : key.split(" ")[1]!);
-    // Terraform has a type for each scope of some of Azure's types.
+    // For some Azure types, Terraform has one type per scope.
     const kind = kinds.find((one) => terraform.has(`${one.azurerm} ${nameOf(one)}`)) ?? kinds[0];
     if (!kind) {
-      findings.push(at(found[0]!, `${found[0]!.resource.type} is not in the parity table (parity/kinds.ts)`));
+      findings.push(
+        findingAt(found[0]!, `${found[0]!.resource.type} is not in the parity table (parity/resource-kinds.ts)`),
+      );
       continue;
     }
     const name = nameOf(kind);
     const other = terraform.get(`${kind.azurerm} ${name}`);
-    if (!other) findings.push(at(found[0]!, `Terraform has no ${kind.azurerm}.${name}`));
+    if (!other) findings.push(findingAt(found[0]!, `Terraform has no ${kind.azurerm}.${name}`));
     table.push(rowOf(kind, found[0]!, other, name));
     for (const one of found) if (other) findings.push(...compare(kind, one, other));
   }
@@ -59,23 +69,26 @@ function compare(kind: Kind, bicep: BicepResource, terraform: TerraformResource)
   const both = `${bicep.resource.name} (${terraform.file}:${terraform.line})`;
   if (bicep.condition !== terraform.condition && !kind.inside) {
     findings.push(
-      at(bicep, `${both}: made under the condition "${bicep.condition}" here, "${terraform.condition}" in Terraform`),
+      findingAt(
+        bicep,
+        `${both}: made under the condition "${bicep.condition}" here, "${terraform.condition}" in Terraform`,
+      ),
     );
   }
   const [waits, waitsToo] = [property(bicep.resource.body, "dependsOn"), terraform.block.attributes.has("depends_on")];
   if (!kind.inside && !SELF_ORDERED.has(kind.azurerm) && (waits !== undefined) !== waitsToo)
-    findings.push(at(bicep, `${both}: only ${waits ? "Bicep" : "Terraform"} says what it depends on`));
-  if (kind.inside && !has(terraform.block, kind.inside.argument))
-    findings.push(at(bicep, `${both}: Terraform has no ${kind.inside.argument}`));
+    findings.push(findingAt(bicep, `${both}: only ${waits ? "Bicep" : "Terraform"} declares its dependencies`));
+  if (kind.inside && !hasProperty(terraform.block, kind.inside.argument))
+    findings.push(findingAt(bicep, `${both}: Terraform has no ${kind.inside.argument}`));
   for (const pair of kind.pairs) {
     const [left, right] = [bicepValue(bicep, pair.bicep), terraformValue(terraform, pair)];
     const given = bicep.alone && left !== undefined && /^\{\w+\}$/.test(left);
     const same = pair.presence || given ? (left === undefined) === (right === undefined) : left === right;
-    // A permission's scope is its file's own scope where nothing else is said; one that is given by its id is the same one.
+    // The default scope of a role assignment is the scope of its file. A scope that is given by ID can be the same one.
     const sameScope = left === undefined ? right === "{scope}" : left.replace(".", "_") === right;
     if (!same && !(pair.bicep === "scope" && sameScope)) {
       findings.push(
-        at(bicep, `${both}: ${pair.bicep} is ${left ?? "not set"}, ${pair.terraform} is ${right ?? "not set"}`),
+        findingAt(bicep, `${both}: ${pair.bicep} is ${left ?? "not set"}, ${pair.terraform} is ${right ?? "not set"}`),
       );
     }
   }
@@ -88,28 +101,28 @@ function compare(kind: Kind, bicep: BicepResource, terraform: TerraformResource)
   ];
   const leaves = bicepLeaves(bicep.resource.body);
   for (const leaf of leaves) {
-    if (!covered(leaf, known)) findings.push(at(bicep, `${both}: ${leaf} is compared with nothing of Terraform`));
+    if (!isCompared(leaf, known)) findings.push(findingAt(bicep, `${both}: ${leaf} has no counterpart in Terraform`));
   }
   for (const [leaf, reason] of Object.entries(kind.only?.bicep ?? {})) {
     const [fixed, value] = [/^always (\S+)$/.exec(reason)?.[1], bicepValue(bicep, leaf)];
     if (fixed !== undefined && value !== undefined && value !== fixed) {
-      findings.push(at(bicep, `${both}: ${leaf} is ${value}, not ${fixed}`));
+      findings.push(findingAt(bicep, `${both}: ${leaf} is ${value}, not ${fixed}`));
     }
   }
   const missing = missingFrom(leaves, Object.keys(kind.only?.bicep ?? {}));
-  return [...findings, ...missing.map((one) => at(bicep, `${both}: ${one} is not set`))];
+  return [...findings, ...missing.map((one) => findingAt(bicep, `${both}: ${one} is not set`))];
 }
 
-/** What one side alone writes is written wherever the object around it is. */
+/** Properties that only one side writes. They count as written wherever their object is. */
 function missingFrom(leaves: readonly string[], only: readonly string[]): string[] {
   return only.filter((one) => {
     const around = one.split(".").slice(0, -1).join(".");
     const expected = around === "" || leaves.some((leaf) => leaf.startsWith(`${around}.`));
-    return expected && !leaves.some((leaf) => covered(leaf, [one]));
+    return expected && !leaves.some((leaf) => isCompared(leaf, [one]));
   });
 }
 
-/** The two files that grant permissions, for a subscription and for a management group, grant the same. */
+/** Checks that the permission files for a subscription and for a management group assign the same roles. */
 function permissionsOfBothScopes(files: ReadonlyMap<string, BicepFile>): Finding[] {
   const watch = [...files.values()].filter(({ path }) => path.startsWith("infra/azure/watch/"));
   const names = new Set(watch.flatMap(({ resources }) => resources.map(({ name }) => name)));
@@ -120,7 +133,7 @@ function permissionsOfBothScopes(files: ReadonlyMap<string, BicepFile>): Finding
   );
 }
 
-/** What is a property in Bicep and a resource of its own in Terraform. */
+/** Properties of Bicep that are separate resources in Terraform. */
 function ownResources(
   bicep: ReadonlyMap<string, BicepResource[]>,
   terraform: ReadonlyMap<string, TerraformResource>,
@@ -128,12 +141,17 @@ function ownResources(
   return Object.entries(TERRAFORM_ONLY).flatMap(([type, { arm, property }]) => {
     const owner = [...bicep.values()].flat().find((one) => one.resource.type === arm && bicepValue(one, property));
     const other = [...terraform].find(([key]) => key.startsWith(`${type} `))?.[1];
-    if (owner && !other) return [at(owner, `Terraform has no ${type}, which ${property} is`)];
-    if (other && !owner) return [at(other, `Bicep has no ${property}, which ${type} is`)];
+    if (owner && !other) return [findingAt(owner, `Terraform has no ${type}, which ${property} is`)];
+    if (other && !owner) return [findingAt(other, `Bicep has no ${property}, which ${type} is`)];
     const same = owner?.condition === other?.condition;
     return same
       ? []
-      : [at(other!, `${type} is made under the condition "${other!.condition}", in Bicep "${owner!.condition}"`)];
+      : [
+          findingAt(
+            other!,
+            `${type} is made under the condition "${other!.condition}", in Bicep "${owner!.condition}"`,
+          ),
+        ];
   });
 }
 
@@ -146,12 +164,12 @@ function onlyTerraform(
   if (TERRAFORM_ONLY[type]) return [];
   const kinds = KINDS.filter((kind) => kind.azurerm === type);
   const kind = kinds.find(({ inside }) => !inside);
-  if (!kind) return [at(found, `${type} is not in the parity table (parity/kinds.ts)`)];
-  if (!bicep.has(`${kind.arm.toLowerCase()} ${name}`)) return [at(found, `Bicep has no ${kind.arm} ${name}`)];
+  if (!kind) return [findingAt(found, `${type} is not in the parity table (parity/resource-kinds.ts)`)];
+  if (!bicep.has(`${kind.arm.toLowerCase()} ${name}`)) return [findingAt(found, `Bicep has no ${kind.arm} ${name}`)];
   const missing = kinds.filter(
     ({ inside }) =>
       inside &&
-      has(found.block, inside.argument) &&
+      hasProperty(found.block, inside.argument) &&
       ![...bicep.keys()].some((key) =>
         key.startsWith(`${KINDS.find((one) => one.inside === inside)!.arm.toLowerCase()} `),
       ),
@@ -162,27 +180,34 @@ function onlyTerraform(
   ]);
   const leaves = terraformLeaves(found.block);
   return [
-    ...missing.map(({ arm }) => at(found, `Bicep has no ${arm}`)),
+    ...missing.map(({ arm }) => findingAt(found, `Bicep has no ${arm}`)),
     ...missingFrom(leaves, Object.keys(kind.only?.terraform ?? {})).map((one) =>
-      at(found, `${name}: ${one} is not set`),
+      findingAt(found, `${name}: ${one} is not set`),
     ),
     ...leaves
-      .filter((leaf) => !covered(leaf, [...known, ...ELSEWHERE]))
-      .map((leaf) => at(found, `${name}: ${leaf} is compared with nothing of Bicep`)),
+      .filter((leaf) => !isCompared(leaf, [...known, ...EXPRESSED_DIFFERENTLY]))
+      .map((leaf) => findingAt(found, `${name}: ${leaf} has no counterpart in Bicep`)),
   ];
 }
 
-/** Which Bicep has as the scope of a file, or as words of its own. */
-const ELSEWHERE = ["role_definition_id", "subscription_id", "management_group_id", "count", "for_each", "depends_on"];
+/** Arguments that are scopes or keywords in Bicep. */
+const EXPRESSED_DIFFERENTLY = [
+  "role_definition_id",
+  "subscription_id",
+  "management_group_id",
+  "count",
+  "for_each",
+  "depends_on",
+];
 
-/** Which the provider makes one after the other by itself. */
+/** Resources that the Terraform provider creates one after the other without `depends_on`. */
 const SELF_ORDERED = new Set(["azurerm_subnet"]);
 
-const has = (block: Block, argument: string): boolean =>
+const hasProperty = (block: Block, argument: string): boolean =>
   block.attributes.has(argument) ||
   block.blocks.some(({ type, labels }) => type === argument || labels[0] === argument);
 
-const covered = (leaf: string, known: readonly string[]): boolean =>
+const isCompared = (leaf: string, known: readonly string[]): boolean =>
   known.some((one) => leaf === one || leaf.startsWith(`${one}.`));
 
 function bicepValue({ resource, normal, file }: BicepResource, at: string): string | undefined {
@@ -202,8 +227,8 @@ function bicepValue({ resource, normal, file }: BicepResource, at: string): stri
   return file ? normal(value) : undefined;
 }
 
-/** The role's name, behind its id; a role of our own by its resource. */
-function roleName(value: Expression, normal: Normal): string {
+/** Returns a role's name for its ID, or the resource of a custom role. */
+function roleName(value: Expression, normal: Normalize): string {
   const id = value.kind === "call" ? value.args.at(-1) : undefined;
   return id?.kind === "literal" ? (roleOfId(String(id.value))?.name ?? String(id.value)) : normal(value);
 }
@@ -266,11 +291,16 @@ function compareSettings(
   const [left, right] = [bicepSettings(files), terraformSettings(modules)];
   const findings = left.flatMap((one) => {
     const other = right.find(({ name }) => name === one.name);
-    if (!other) return [at(one, `Terraform does not write the setting ${one.name}`)];
+    if (!other) return [findingAt(one, `Terraform does not write the setting ${one.name}`)];
     const same = one.value === other.value && one.condition === other.condition;
     return same
       ? []
-      : [at(one, `${one.name} is ${shown(one)}, in Terraform (${other.file}:${other.line}) ${shown(other)}`)];
+      : [
+          findingAt(
+            one,
+            `${one.name} is ${displayName(one)}, in Terraform (${other.file}:${other.line}) ${displayName(other)}`,
+          ),
+        ];
   });
   if (!emptiesStorageKey(modules)) {
     findings.push({ file: "infra/terraform/app.tf", line: 1, message: `app_settings must set ${EMPTIED} to ""` });
@@ -278,7 +308,7 @@ function compareSettings(
   const missing = right.filter(({ name }) => !left.some((one) => one.name === name));
   const written = (name: string): string => (right.some((one) => one.name === name) ? "written" : "MISSING");
   return {
-    findings: [...findings, ...missing.map((one) => at(one, `Bicep does not write the setting ${one.name}`))],
+    findings: [...findings, ...missing.map((one) => findingAt(one, `Bicep does not write the setting ${one.name}`))],
     table: left.map(({ name, condition }) => ({
       what: "setting",
       name,
@@ -288,5 +318,5 @@ function compareSettings(
   };
 }
 
-const shown = ({ value, condition }: { value: string; condition: string }): string =>
+const displayName = ({ value, condition }: { value: string; condition: string }): string =>
   `"${value}"${condition === "" ? "" : ` if ${condition}`}`;

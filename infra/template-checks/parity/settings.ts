@@ -1,13 +1,15 @@
+// Compares the app settings of both languages.
+
 import type { BicepFile } from "../bicep/parse.ts";
 import { type Expression, property } from "../expression.ts";
 import { argumentOf, type TerraformModule } from "../terraform/check.ts";
-import { partsOf } from "./normal.ts";
-import { bicepResources, type Side, terraformResources } from "./sides.ts";
+import { bicepResources, type Side, terraformResources } from "./declared-resources.ts";
+import { partsOf } from "./normalize.ts";
 
 /** An app setting with its value and the condition under which it is written. */
 export interface Setting {
   name: string;
-  /** As `Normal` writes it. */
+  /** Value, as `parity/normalize.ts` writes it. */
   value: string;
   condition: string;
   file: string;
@@ -22,12 +24,12 @@ export function bicepSettings(files: ReadonlyMap<string, BicepFile>): Setting[] 
 }
 
 /**
- * The provider writes a connection string with an empty key here, unless it is given as empty, which is no setting for the
- * host and for the service: internal/services/appservice/function_app_flex_consumption_resource.go of azurerm 5.2.0.
+ * The provider writes this connection string with an empty key, unless it is set to an empty string, which the host and the
+ * service treat as not set: internal/services/appservice/function_app_flex_consumption_resource.go of azurerm 5.2.0.
  */
 export const EMPTIED = "AzureWebJobsStorage";
 
-/** Whether the module keeps the provider from writing a key of its own. */
+/** Returns whether the module prevents the provider from writing a key. */
 export function emptiesStorageKey(modules: readonly TerraformModule[]): boolean {
   return [...terraformResources(modules).values()].some((one) =>
     settingsIn(one.block.attributes.get("app_settings")?.value, one).some(

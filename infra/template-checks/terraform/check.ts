@@ -1,10 +1,12 @@
+// Checks the Terraform module against the schema of the azurerm provider.
+
 import path from "node:path";
 import { children, dotted, type Expression, type Finding, property, text } from "../expression.ts";
 import described from "./azurerm.json" with { type: "json" };
 import { FUNCTIONS } from "./functions.ts";
 import type { Block, TerraformFile } from "./parse.ts";
 
-/** An argument of a resource: a value, or a block with arguments of its own. */
+/** An argument of a resource: a value, or a block with arguments. */
 interface Argument {
   required?: boolean;
   type?: string;
@@ -15,16 +17,16 @@ type Arguments = Record<string, Argument>;
 
 const RESOURCES = described.resources as Record<string, { arguments: Arguments; attributes: string[] }>;
 
-/** Arguments of Terraform itself. */
+/** Arguments that Terraform itself defines. */
 const META = new Set(["count", "for_each", "depends_on", "lifecycle", "provider"]);
 const MODULE_META = new Set([...META, "source", "version", "providers"]);
 
-/** Data sources the module reads, with what they answer. */
+/** Data sources that the module reads, with their attributes. */
 const DATA: Record<string, string[]> = {
   azurerm_client_config: ["tenant_id", "subscription_id", "client_id", "object_id"],
 };
 
-/** A folder with its files: variables, locals and resources are known to all of them. */
+/** A folder with its files, which share variables, locals and resources. */
 export interface TerraformModule {
   folder: string;
   files: TerraformFile[];
@@ -35,14 +37,14 @@ export function modulesOf(files: readonly TerraformFile[]): TerraformModule[] {
   return folders.map((folder) => ({ folder, files: files.filter((file) => path.posix.dirname(file.path) === folder) }));
 }
 
-/** Blocks of a type, with the file each is in. */
+/** Returns the blocks of a type, with the file of each. */
 export function blocks(module: TerraformModule, type: string): { block: Block; file: string }[] {
   return module.files.flatMap((file) =>
     file.blocks.filter((block) => block.type === type).map((block) => ({ block, file: file.path })),
   );
 }
 
-/** Names, arguments, values, variables and outputs of every module. */
+/** Checks the names, arguments, values, variables and outputs of every module. */
 export function checkTerraform(files: readonly TerraformFile[], exists: (file: string) => boolean): Finding[] {
   const modules = modulesOf(files);
   return [
@@ -73,7 +75,7 @@ class ModuleCheck {
     }
     for (const { block, file } of this.#of("data")) {
       if (!DATA[block.labels[0]!])
-        this.#add(file, block.line, `${block.labels[0]} is not a data source the check knows`);
+        this.#add(file, block.line, `${block.labels[0]} is a data source that the check does not support`);
     }
     for (const { block, file } of this.#of("module")) this.#call(block, file);
     for (const { block, file } of this.#of("variable")) this.#variable(block, file);
@@ -81,7 +83,7 @@ class ModuleCheck {
       const isWhole = ({ type, attributes }: Block) =>
         type === "assert" && [...attributes.keys()].sort().join() === "condition,error_message";
       if (block.attributes.size > 0 || !block.blocks.every(isWhole) || block.blocks.length === 0)
-        this.#add(file, block.line, "a check has asserts of a condition and an error_message, and nothing else");
+        this.#add(file, block.line, "a check has asserts, each with only a condition and an error_message");
     }
     for (const { block, file } of this.#of("output")) {
       if (!block.attributes.has("value")) this.#add(file, block.line, `output ${block.labels[0]} has no value`);
@@ -177,7 +179,8 @@ class ModuleCheck {
 
   #variable(block: Block, file: string): void {
     const kind = kindOf(block);
-    if (kind === undefined) this.#add(file, block.line, `var.${block.labels[0]} has no type the check knows`);
+    if (kind === undefined)
+      this.#add(file, block.line, `var.${block.labels[0]} has a type that the check does not support`);
     if (!block.attributes.has("description")) this.#add(file, block.line, `var.${block.labels[0]} has no description`);
     const description = block.attributes.get("description");
     if (description) this.#value("description", description.value, { type: "string" }, file, description.line);
@@ -210,7 +213,7 @@ class ModuleCheck {
     }
     for (const { labels, attributes } of variables) {
       if (!attributes.has("default") && !block.attributes.has(labels[0]!)) {
-        this.#add(file, block.line, `module ${block.labels[0]} does not give ${labels[0]}`);
+        this.#add(file, block.line, `module ${block.labels[0]} does not set ${labels[0]}`);
       }
     }
   }
@@ -227,7 +230,7 @@ class ModuleCheck {
     for (const child of block.blocks) this.#expressions(child, file, inner);
   }
 
-  /** `{ azurerm = azurerm.other }`: the provider of this module that another one uses. */
+  /** Returns the providers that a module call passes, as in `{ azurerm = azurerm.other }`. */
   #providers(value: Expression, file: string): void {
     for (const given of children(value)) {
       const [type, alias] = dotted(given) ?? [];
@@ -254,7 +257,7 @@ class ModuleCheck {
     for (const child of children(expression)) this.#names(child, file, inner);
   }
 
-  /** What stands in the brackets of `a[…].b`. */
+  /** Returns the expression in the brackets of `a[…].b`. */
   #indexes(expression: Expression, file: string, local: ReadonlySet<string>): void {
     if (expression.kind === "index") this.#names(expression.index, file, local);
     if (expression.kind === "index" || expression.kind === "member") this.#indexes(expression.of, file, local);
@@ -295,7 +298,7 @@ class ModuleCheck {
     }
     const source = text(call.attributes.get("source")?.value) ?? "";
     const target = this.#all.find(({ folder }) => folder === path.posix.join(this.#module.folder, source));
-    // A whole module stands in depends_on alone.
+    // Only `depends_on` can refer to a whole module.
     if (target && output && !blocks(target, "output").some(({ block }) => block.labels[0] === output)) {
       this.#add(file, line, `${source} has no output ${output}`);
     }
@@ -328,7 +331,7 @@ function kindOf(variable: Block): string | undefined {
   return type?.kind === "call" ? { list: "list", set: "list", map: "map" }[type.name] : undefined;
 }
 
-/** For the parity check: what a resource's argument is, by a path such as `site_config.minimum_tls_version`. */
+/** Returns the value of a resource's argument for the parity check, by a path such as `site_config.minimum_tls_version`. */
 export function argumentOf(block: Block, at: string): Expression | undefined {
   const [name, ...rest] = at.split(".");
   if (rest.length === 0) return block.attributes.get(name!)?.value;

@@ -1,4 +1,4 @@
-/** The functions the module may call, with what each returns. https://developer.hashicorp.com/terraform/language/functions */
+/** Return types of the functions that the module can call: https://developer.hashicorp.com/terraform/language/functions */
 export const FUNCTIONS: Record<string, string | undefined> = {
   alltrue: "bool",
   can: "bool",

@@ -1,9 +1,11 @@
+// Parses Terraform files.
+
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { Language, type Node, Parser } from "web-tree-sitter";
 import type { Entry, Expression, Finding } from "../expression.ts";
 
-/** `resource "azurerm_x" "y" { … }`, or a block inside another. */
+/** A block, such as `resource "azurerm_x" "y" { … }`, or a block inside another. */
 export interface Block {
   type: string;
   labels: string[];
@@ -29,7 +31,7 @@ async function terraformParser(): Promise<Parser> {
   return made;
 }
 
-/** Reads one file. What it can't read is a finding. */
+/** Parses one Terraform file. Unsupported syntax is a finding. */
 export async function parseTerraform(path: string, source: string): Promise<TerraformFile> {
   parser ??= terraformParser();
   const tree = (await parser).parse(source);
@@ -104,7 +106,7 @@ function expression(node: Node): Expression {
   }
 }
 
-/** `a.b > c.d`: the grammar lists names and what follows them one after the other. */
+/** Parses `a.b > c.d`. The grammar lists names and their suffixes one after the other. */
 function operands(parts: Node[]): Node[][] {
   const found: Node[][] = [];
   for (const part of parts) {
@@ -114,7 +116,7 @@ function operands(parts: Node[]): Node[][] {
   return found;
 }
 
-/** `a.b[0].c`: a beginning, and what follows it. */
+/** Parses `a.b[0].c`: a name and its suffixes. */
 function chain(parts: Node[]): Expression {
   let found = expression(parts[0]!);
   for (const part of parts.slice(1)) {
@@ -154,7 +156,7 @@ function entryOf(node: Node): Entry {
 function syntaxErrors(path: string, node: Node): Finding[] {
   if (!node.hasError) return [];
   if (node.isError || node.isMissing) {
-    return [{ file: path, line: line(node), message: `the syntax is wrong near "${node.text.slice(0, 40)}"` }];
+    return [{ file: path, line: line(node), message: `syntax error near "${node.text.slice(0, 40)}"` }];
   }
   return node.children.flatMap((child) => (child === null ? [] : syntaxErrors(path, child)));
 }

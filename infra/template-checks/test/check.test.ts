@@ -2,7 +2,7 @@ import { globSync, readFileSync } from "node:fs";
 import { Dice } from "simulated-cloud/company/dice.ts";
 import { beforeAll, describe, expect, test } from "vitest";
 import { EVENT_QUEUE, VaultEvent } from "../../../shared/discovery/vault-event.ts";
-import { IS_CAMPAIGN, LONG_MS, SEED, sampled } from "../../../test/support/cases.ts";
+import { IS_CAMPAIGN, LONG_MS, SEED, sampled } from "../../../test/support/sampling.ts";
 import { retiredVersionsIn } from "../api-versions.ts";
 import type { TypeLibrary } from "../bicep/library.ts";
 import { loadTypes } from "../bicep/types.ts";
@@ -11,7 +11,7 @@ import type { Finding } from "../expression.ts";
 import { readInfraFiles } from "../files.ts";
 import { allMistakes, type Mistake } from "./mistakes.ts";
 
-/** Plants so many of each kind and of each subject, in the suite of some subjects. */
+/** Plants a number of mistakes of each kind for each subject. Checks some subjects in the test suite. */
 const EACH = IS_CAMPAIGN ? 2 : 1;
 const files = readInfraFiles();
 const { scripts } = JSON.parse(readFileSync("package.json", "utf8")) as { scripts: object };
@@ -29,7 +29,7 @@ async function findingsWith(changed: ReadonlyMap<string, string> = new Map()): P
   return checkInfra({ templates: spoilt, types, scripts: Object.keys(scripts) }).findings;
 }
 
-/** Whether the check finds anything in the files with this mistake in them. */
+/** Returns whether the check finds the mistake in the files. */
 async function foundOf({ file, text }: Mistake): Promise<boolean> {
   return (await findingsWith(new Map([[file, text]]))).length > 0;
 }
@@ -68,7 +68,7 @@ test(`of mistakes planted by seed ${SEED}, at least 19 of 20 are found`, { timeo
   expect(missed.length).toBeLessThanOrEqual(chosen.size / 20);
 });
 
-/** A mistake that nobody plants by a rule: in which file, what stands there, what is written instead, and what is found. */
+/** A mistake at a fixed place: the file, the original text, its replacement, and the expected finding. */
 const POLICY = "infra/azure/events-policy/policy.json";
 const CONDITION = "infra/azure/events-policy/sender-only.txt";
 const PARAMETERS = "infra/azure/main.parameters.json";
@@ -103,7 +103,7 @@ test.each([
   [EXAMPLE, "azurerm.other }", "azurerm.second }", /provider azurerm.second is not declared/],
   [EXAMPLE, '"Microsoft.EventGrid", ', "", /to_register lacks Microsoft.EventGrid$/],
   [MINIMAL, '"Microsoft.App",', "", /to_register lacks Microsoft.App$/],
-  // Another case is skipped by the provider without a word.
+  // The provider silently skips a case that is spelled otherwise.
   [MINIMAL, "microsoft.insights", "Microsoft.Insights", /lacks microsoft.insights$/],
   [MINIMAL, '"Microsoft.Web",', '"Microsoft.Web", "Microsoft.Sql",', /names Microsoft.Sql, which nothing needs/],
   [VAULT, "vaults@2026-02-01", "vaults@2025-05-01", /is retired on 2027-02-27: use 2026-02-01/],
@@ -144,7 +144,7 @@ test.each([
 ])("%s: with %s as %s something is found", async (file, from, to, message) => {
   const text = files.text.get(file)!;
   expect(text).toContain(from);
-  // Everywhere on a page, once in a template.
+  // Every occurrence on a page, and the only one in a template.
   const spoilt = file.endsWith(".md") ? text.replaceAll(from, to) : text.replace(from, () => to);
   const found = await findingsWith(new Map([[file, spoilt]]));
   expect(found.map((one) => one.message)).toContainEqual(expect.stringMatching(message));

@@ -2,16 +2,16 @@
 
 export interface Mistake {
   kind: string;
-  /** The resource type it is in, or the file. */
+  /** Resource type, or file, with the mistake. */
   subject: string;
   file: string;
   line: number;
   text: string;
-  /** For a person who looks at one that was not found. */
+  /** Describes a mistake that was not found, for the person who reads the failure. */
   what: string;
 }
 
-/** A way to spoil one line; undefined where the line has nothing to spoil in this way. */
+/** A change that breaks a line; undefined if it does not apply to the line. */
 type Spoil = (line: string) => string | undefined;
 
 const KEY = /^(\s*['"]?)([A-Za-z_][\w-]*)(['"]?\s*[:=]\s*)(.+)$/;
@@ -70,13 +70,13 @@ const SPOILS: Record<string, Spoil> = {
   },
 };
 
-/** Every mistake that can be planted in the lines of a block, or of a file. */
+/** Lists the mistakes that can be planted in the lines of a block or file. */
 function inLines(file: string, lines: readonly string[], from: number, to: number, subject: string): Mistake[] {
   const found: Mistake[] = [];
   for (let index = from; index < to; index++) {
     const line = lines[index]!;
     if (/^\s*(#|\/\/)/.test(line)) continue;
-    // A member of JSON that is followed by another one.
+    // A JSON member that is followed by another member.
     const comma = file.endsWith(".json") && line.endsWith(",") ? "," : "";
     const bare = comma === "" ? line : line.slice(0, -1);
     for (const [kind, spoil] of Object.entries(SPOILS)) {
@@ -99,7 +99,7 @@ function inLines(file: string, lines: readonly string[], from: number, to: numbe
   return found;
 }
 
-/** All that can be planted, so that a seed can draw among them. */
+/** All mistakes, for a random selection by seed. */
 export function allMistakes(files: ReadonlyMap<string, string>): Mistake[] {
   return [...files]
     .filter(([file]) => !/(workbook|host)\.json$|\.md$|\.kql$|\/examples\//.test(file))
@@ -130,7 +130,7 @@ function mistakesIn(file: string, text: string): Mistake[] {
   return [...found, ...rolesIn(file, lines)];
 }
 
-/** `resource … {` up to the `}` or `]` in the first column. */
+/** A block from `resource … {` to the `}` or `]` in the first column. */
 function blocksIn(lines: readonly string[], file: string): { start: number; end: number; subject: string }[] {
   const found = [];
   for (const [start, line] of lines.entries()) {
@@ -144,7 +144,7 @@ function blocksIn(lines: readonly string[], file: string): { start: number; end:
   return found;
 }
 
-/** A role's id exchanged for another's. */
+/** Replaces a role's id by the id of another role. */
 function rolesIn(file: string, lines: readonly string[]): Mistake[] {
   return lines.flatMap((line, index) => {
     const spoilt = line

@@ -10,7 +10,7 @@ const SUBSCRIPTION = "aaaaaaaa-1111-4111-8111-111111111111";
 
 let service: Service;
 let grants: Grant[];
-/** Of what the service reaches with its identity instead of a connection string. */
+/** Dependencies that the service reaches with its identity instead of a connection string. */
 let addresses: Record<string, string>;
 beforeAll(async () => {
   const all = grantsOf((await parseTemplates(readInfraFiles())).bicep);
@@ -36,7 +36,7 @@ beforeAll(async () => {
 afterAll(() => service?.stop());
 afterEach(() => service.cloud.control.allowOnly(undefined));
 
-/** Where each of the templates' scopes is in the stand-in cloud; storage, host and telemetry have none there. */
+/** Scopes of the templates in the simulated cloud. Storage, host and telemetry don't exist there. */
 function assignments(of: readonly Grant[]): Assignment[] {
   const scopes: Record<string, string> = {
     watched: `/subscriptions/${SUBSCRIPTION}`,
@@ -51,7 +51,7 @@ function assignments(of: readonly Grant[]): Assignment[] {
 
 const without = (role: string) => assignments(grants.filter((grant) => grant.role !== role));
 
-/** What a new process says, which remembers nothing. */
+/** Output of a new process without cached state. */
 async function unhealthy(): Promise<string[]> {
   const host = await service.addHost(addresses);
   const token = await service.signIn(ADMIN);
@@ -94,7 +94,7 @@ test("with exactly what the templates grant, every feature works", { timeout: 30
     .requests({})
     .filter(({ status, operation }) => status === 403 && operation !== "unknown");
   expect(refused).toEqual([]);
-  // What the features asked for, so that a role that nothing needs would be seen.
+  // Permissions that the features used, to detect a role that nothing needs.
   expect(Object.keys(counts)).toEqual(
     expect.arrayContaining([
       "arm.listVaults",

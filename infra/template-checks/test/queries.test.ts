@@ -25,7 +25,10 @@ function queriesIn(value: unknown): string[] {
 const textsOf = (query: string): string[] =>
   [...query.matchAll(/\bmessage (?:startswith|contains|has|==) "([^"]+)"/g)].map(([, text]) => text!);
 
-/** Written by the Functions host itself: https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-queue-trigger#poison-messages */
+/**
+ * Messages of the Functions host:
+ * https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-queue-trigger#poison-messages
+ */
 const BY_THE_HOST = new Set(["Message has reached MaxDequeueCount"]);
 
 describe("the lines that queries read", () => {
@@ -39,7 +42,7 @@ describe("the lines that queries read", () => {
   });
   afterAll(() => service?.stop());
 
-  /** What makes the service write each of them; answers what the line must say beside its text. */
+  /** Makes the service write each line. Returns the fields that the line must have besides its text. */
   const DONE: Record<string, () => Promise<Record<string, unknown>>> = {
     "A scan is over ": async () => {
       const { scanId, status } = await service.scan();
@@ -81,7 +84,7 @@ describe("the alert about missing scans", () => {
   const NOW = Date.parse("2026-11-26T12:00:00Z");
   const query = readFileSync("infra/azure/queries/no-scan.kql", "utf8");
 
-  /** The value that the rule compares, of these rows of its time range; undefined where the query answers none. */
+  /** Computes the value that the rule compares from the rows in its time range. Undefined if the query returns no row. */
   function scansOf(rows: readonly Row[]): number | undefined {
     const [head, sums, ...rest] = query
       .replace(/^\/\/.*\n/gm, "")
@@ -107,7 +110,7 @@ describe("the alert about missing scans", () => {
   const run = (ago: number): Row[] => [at(ago), at(ago, "Executed 'Functions.watchScans'")];
   const scan = (ago: number, status = "completed"): Row =>
     at(ago, `A scan is over {"scanId":"1","status":"${status}"}`);
-  /** It fires below 1. */
+  /** The rule fires below 1. */
   const fires = (rows: readonly Row[]): boolean => (scansOf(rows) ?? 1) < 1;
 
   test.each<[string, boolean, Row[]]>([

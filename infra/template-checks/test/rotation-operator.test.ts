@@ -11,7 +11,7 @@ import { parseTemplates } from "../check.ts";
 import { readInfraFiles } from "../files.ts";
 import { type Grant, grantsOf } from "../grants.ts";
 
-/** What a rotation does with those who use a secret, allowed by the role of the templates, action by action. */
+/** The actions of a rotation on the consumers of a secret, checked against the roles of the templates one by one. */
 
 const SUBSCRIPTION = "aaaaaaaa-2222-4222-8222-222222222222";
 const ROLE = "rotationOperatorDefinition";
@@ -66,7 +66,7 @@ beforeAll(async () => {
 });
 afterAll(() => cloud?.stop());
 
-/** Everything that a rotation does, with the action that allows it. */
+/** Every action of a rotation, with the permission that allows it. */
 const DONE: Record<string, () => Promise<void>> = {
   "Microsoft.Web/sites/config/write": () => appService.refresh(idOf("app")),
   "Microsoft.Web/sites/slots/config/write": () => appService.refresh(idOf("staging")),
@@ -75,7 +75,7 @@ const DONE: Record<string, () => Promise<void>> = {
   "Microsoft.ApiManagement/service/namedValues/refreshSecret/action": () => apiManagement.refreshSecret(idOf("value")),
 };
 
-/** Of all that, what is refused. */
+/** Actions among these that are denied. */
 async function refused(actions: readonly string[], scope = `/subscriptions/${SUBSCRIPTION}`): Promise<string[]> {
   cloud.control.allowOnly([{ scope, actions, dataActions: [] }]);
   const found: string[] = [];
@@ -99,7 +99,7 @@ test("the role allows all that a rotation does, holds nothing else, and each of 
   }
 });
 
-test("it holds in its resource group and in no other, and nobody has it who named none", async () => {
+test("the role applies to its resource group only, and is not assigned if no principal is configured", async () => {
   expect(role).toMatchObject({ scope: "rotated", principal: "{identity.principal_id}" });
   const group = groupOf(idOf("app"));
   expect(await refused(role.actions, group)).toEqual([]);

@@ -2,7 +2,7 @@ import type { Devops, DevopsOrganization, ServiceConnection, VariableGroup } fro
 import { signInOf } from "../../devops/service-connections.ts";
 import { isSecret } from "../../devops/variable-groups.ts";
 import { CloudFailure } from "../../platform/azure/failure.ts";
-import { onOneLine } from "../../platform/http/text.ts";
+import { toSingleLine } from "../../platform/http/single-line.ts";
 import { applicationHolder, type Edge, type Resource } from "../edge.ts";
 import type { EdgeSource, NotSeen, ReadingItem } from "../edge-source.ts";
 import { connectionId, connectionsOf, groupId, groupsOf } from "./ids.ts";
@@ -77,7 +77,7 @@ function itemsOfGroup(at: Place, group: VariableGroup): ReadingItem[] {
   const resource: Resource = {
     id: groupId(at.organization.name, at.projectId, group.id),
     kind: "devopsVariableGroup",
-    name: onOneLine(group.name),
+    name: toSingleLine(group.name),
   };
   if (group.type !== "AzureKeyVault") return [{ resource, edges: copiesIn(at, resource, group) }];
   const vaultName = group.providerData?.vault ?? "";
@@ -127,7 +127,7 @@ function itemsOfConnection(at: Place, connection: ServiceConnection, tenantId: s
   const resource: Resource = {
     id: connectionId(at.organization.name, at.projectId, connection.id),
     kind: "devopsServiceConnection",
-    name: onOneLine(connection.name),
+    name: toSingleLine(connection.name),
   };
   const signIn = signInOf(connection);
   // Connections with a certificate, a federated credential or a managed identity have no secret.

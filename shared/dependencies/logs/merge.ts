@@ -1,4 +1,4 @@
-import { pack } from "../../platform/storage/packed.ts";
+import { pack } from "../../platform/storage/packed-members.ts";
 import { DAY_MS } from "../../platform/time.ts";
 import type { SignInLine, UseLine, VaultLine } from "./query.ts";
 import { type AssetUseRecord, type Reader, readersOf, type SignInRecord, type VaultUseRecord } from "./rows.ts";

@@ -4,7 +4,7 @@ import type { LogAnalytics, QueryAnswer } from "../../platform/azure/log-analyti
 import type { Clock, Randomness } from "../../platform/runtime.ts";
 import { isConflict, repeatOnConflict } from "../../platform/storage/conflict.ts";
 import { type Entity, type Row, withoutKeys } from "../../platform/storage/entity.ts";
-import { pack } from "../../platform/storage/packed.ts";
+import { pack } from "../../platform/storage/packed-members.ts";
 import { type Fence, insert, type Operation, put, remove, type Tables } from "../../platform/storage/tables.ts";
 import { DAY_MS, HOUR_MS, SECOND_MS } from "../../platform/time.ts";
 import type { KeyVaultNames } from "../azure/key-vault-names.ts";

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { ASSET_TYPES, type AssetType } from "../../inventory/asset.ts";
 import { entity } from "../../platform/storage/entity.ts";
 import { keyEnd, keyText } from "../../platform/storage/keys.ts";
-import { unpackBytes, unpacking } from "../../platform/storage/packed.ts";
+import { unpackBytes, withCorruptRowErrors } from "../../platform/storage/packed-members.ts";
 import { fenceEntity } from "../../platform/storage/tables.ts";
 import { Failure } from "../rows.ts";
 
@@ -124,6 +124,6 @@ export const under = (partitionKey: string, prefix: string) => ({ partitionKey, 
 
 /** Returns the readers of an asset in a workspace. @throws StorageCorrupt if the row contains no readers. */
 export const readersOf = (workspaceId: string, use: AssetUseRecord): Reader[] =>
-  unpacking(AssetUses, { partitionKey: workspaceId, rowKey: assetUseKey(use) }, "readers", () =>
+  withCorruptRowErrors(AssetUses, { partitionKey: workspaceId, rowKey: assetUseKey(use) }, "readers", () =>
     unpackBytes(use.readers, z.array(Reader)),
   );

@@ -3,7 +3,7 @@ import * as z from "zod";
 import type { AssetUse } from "../../compliance/references.ts";
 import type { Clock } from "../../platform/runtime.ts";
 import type { Row } from "../../platform/storage/entity.ts";
-import { pack, unpack } from "../../platform/storage/packed.ts";
+import { pack, unpack } from "../../platform/storage/packed-members.ts";
 import type { Tables } from "../../platform/storage/tables.ts";
 import { DAY_MS, SECOND_MS } from "../../platform/time.ts";
 import { Edges, placeOfEdge, rangeOf, vaultPrefix } from "../rows.ts";

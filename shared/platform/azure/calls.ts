@@ -2,9 +2,9 @@ import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { PipelinePolicy, PipelineRequest, PipelineResponse, SendRequest } from "@azure/core-rest-pipeline";
 import * as z from "zod";
-import { once } from "../once.ts";
+import { loadOnce } from "../load-once.ts";
 import type { Logger, Randomness } from "../runtime.ts";
-import { measure } from "../telemetry.ts";
+import { recordMetric } from "../telemetry.ts";
 import { AnswerTimeout, createTransport, type Transport } from "../transport.ts";
 import { CONNECTION_LIMITS, type VaultConnections } from "./connections.ts";
 import {
@@ -105,7 +105,7 @@ interface CallPolicyOptions {
 }
 
 /** The connections of the process for everything but scans, which have connections for each vault. */
-const sharedTransport = once(() => createTransport(CONNECTION_LIMITS));
+const sharedTransport = loadOnce(() => createTransport(CONNECTION_LIMITS));
 
 const transportOf = ({ connections }: CallPolicyOptions): Promise<Transport> =>
   connections ? connections.transport() : sharedTransport();
@@ -130,7 +130,7 @@ export async function clientOptions(options: CallPolicyOptions) {
 const USER_AGENT = "credential-lifecycle";
 
 /** Returns the headers that name the service, as the SDKs write them. */
-const commonHeaders = once(async (): Promise<Record<string, string>> => {
+const commonHeaders = loadOnce(async (): Promise<Record<string, string>> => {
   const { createEmptyPipeline, createHttpHeaders, createPipelineRequest, userAgentPolicy } = await import(
     "@azure/core-rest-pipeline"
   );
@@ -253,7 +253,7 @@ function createCall(options: CallPolicyOptions) {
         const failure = isTimeout
           ? noAnswer(target, `no answer within ${limits.requestTimeoutMs / 1000} s`)
           : asCloudFailure(error, target);
-        if (failure.code === "throttled") measure("throttled", 1, { operation: target.operation });
+        if (failure.code === "throttled") recordMetric("throttled", 1, { operation: target.operation });
         const wait = waitBefore(failure, tries, limits, randomness);
         if (wait === undefined || waited + wait > limits.totalWaitMs) throw failure;
         waited += wait;

@@ -1,5 +1,5 @@
 import pLimit from "p-limit";
-import { once } from "../once.ts";
+import { loadOnce } from "../load-once.ts";
 import { type ConnectionLimits, createTransport, type Transport } from "../transport.ts";
 
 /** Most connections to one host. To open a connection costs more processor time than three requests. */
@@ -30,7 +30,7 @@ export interface VaultConnections {
 export function createVaultConnections(): VaultConnections {
   const limit = pLimit(1);
   let isOpen = false;
-  const transport = once(() => {
+  const transport = loadOnce(() => {
     isOpen = true;
     return createTransport(CONNECTION_LIMITS);
   });

@@ -7,8 +7,8 @@ import type { KeyClient, KeyProperties, KeyRotationPolicy, KeyVaultKey } from "@
 import type { SecretClient, SecretProperties } from "@azure/keyvault-secrets";
 import type * as z from "zod";
 import type { Config } from "../config/config.ts";
-import { once } from "../once.ts";
-import { detached, type Logger, type Randomness, systemRandomness } from "../runtime.ts";
+import { loadOnce } from "../load-once.ts";
+import { copyText, type Logger, type Randomness, systemRandomness } from "../runtime.ts";
 import { CALL_LIMITS, type CallLimits, clientOptions, undocumented } from "./calls.ts";
 import { createVaultConnections } from "./connections.ts";
 import { asCloudFailure, type CallTarget, CloudFailure, foreignHost, malformedAnswer } from "./failure.ts";
@@ -110,7 +110,7 @@ export interface Answer<T> {
 /**
  * Reads one vault. No method reads a secret's value. Lists come in the service's pages of up to 25 entries. An entry that is
  * not what the service documents fails the list.
- * Every method throws `CloudFailure`, with the code `timedOut` once its signal is aborted.
+ * Every method throws `CloudFailure`, with the code `timedOut` loadOnce its signal is aborted.
  */
 export interface VaultClient {
   secrets(signal?: AbortSignal): AsyncGenerator<ListedSecret[]>;
@@ -198,8 +198,8 @@ function createVaultClient(resource: string, origin: string, services: CloudServ
   const createCertificateClient = async (signal?: AbortSignal): Promise<CertificateClient> =>
     new (await import("@azure/keyvault-certificates")).CertificateClient(...(await clientArguments(signal)));
   /** Shared by the calls for one object, which take a signal each. A list needs a client of its own. */
-  const keyClient = once(() => createKeyClient());
-  const certificateClient = once(() => createCertificateClient());
+  const keyClient = loadOnce(() => createKeyClient());
+  const certificateClient = loadOnce(() => createCertificateClient());
 
   async function* list<T extends SdkProperties, L>(
     kind: keyof typeof propertiesSchemas,
@@ -352,7 +352,7 @@ interface SdkProperties {
 
 export function listed(properties: SdkProperties): Listed {
   return {
-    name: detached(properties.name ?? ""),
+    name: copyText(properties.name ?? ""),
     enabled: properties.enabled ?? true,
     ...present({
       notBefore: unixSeconds(properties.notBefore),

@@ -1,23 +1,23 @@
-/** The addresses of one Azure cloud. All without a trailing slash. */
+/** Addresses of one Azure cloud, without trailing slashes. */
 export interface CloudEndpoints {
   authorityHost: string;
-  /** What the issuers of Entra's access tokens begin with, by the version of the token. */
+  /** Start of the `iss` claim of Entra's access tokens, by token version. */
   issuers: { v1: string; v2: string };
   resourceManager: string;
   graph: string;
-  /** Where Log Analytics is queried, and what its tokens are for. */
+  /** Address of Log Analytics queries, and audience of their tokens. */
   logAnalytics: string;
-  /** Domain that every vault's address must lie under, such as `vault.azure.net`. */
+  /** Domain of key vault addresses, such as `vault.azure.net`. */
   keyVaultSuffix: string;
-  /** Domain that every App Configuration store's address must lie under, such as `azconfig.io`. */
+  /** Domain of App Configuration addresses, such as `azconfig.io`. */
   appConfigurationSuffix: string;
-  /** Domain of the storage accounts, such as `core.windows.net`. */
+  /** Domain of storage account addresses, such as `core.windows.net`. */
   storageSuffix: string;
 }
 
 /**
- * https://learn.microsoft.com/azure/azure-government/compare-azure-government-global-azure and the Azure China guide. The
- * issuers are those that the discovery documents of each cloud's Entra name.
+ * Sources: https://learn.microsoft.com/azure/azure-government/compare-azure-government-global-azure and the Azure China guide.
+ * The issuers are from the discovery documents of each cloud's Entra.
  */
 const CLOUDS: Record<string, CloudEndpoints> = {
   AzureCloud: {
@@ -52,7 +52,7 @@ const CLOUDS: Record<string, CloudEndpoints> = {
   },
 };
 
-/** The named cloud's addresses, each of which can be set on its own. */
+/** Returns the addresses of the selected cloud. Settings can replace each of them. */
 export function cloudEndpoints(env: {
   AZURE_CLOUD: keyof typeof CLOUDS;
   AZURE_AUTHORITY_HOST?: string | undefined;

@@ -1,25 +1,28 @@
 import type * as z from "zod";
-import { wordsOf } from "../validation-message.ts";
+import { validationMessage } from "../validation-message.ts";
 import { Environment } from "./environment.ts";
 
 /**
- * Everything the environment says, parsed once. `loadConfig` names every bad value at once and the start stops there:
- * a service that runs on half a configuration fails later and less clearly. The runtime settings (those an administrator
- * may override through the API) have their bounds in the settings room; here they are only checked to be well formed.
+ * The parsed environment. `loadConfig` reports all invalid values at once and the process stops, because a partly configured
+ * service would fail later and less clearly. Only the format of runtime settings, which an administrator can override through
+ * the API, is checked here. Their bounds are in the settings module.
  */
 export type Config = z.output<typeof Environment>;
 
-/** The names of every setting that is read, by their groups. */
+/** Names of all settings that are read, in the order of their groups. */
 export const SETTING_NAMES: readonly string[] = Object.keys(Environment.in.shape);
 
-type Given = Record<string, string | undefined>;
+type EnvironmentVariables = Record<string, string | undefined>;
 
 /** https://learn.microsoft.com/azure/app-service/app-service-key-vault-references#troubleshoot-key-vault-references */
 const UNRESOLVED_REFERENCE =
   "is a Key Vault reference that the platform could not resolve: check that the secret exists and that the app's system-assigned identity has the role Key Vault Secrets User";
 
-/** What is wrong only beside something else. Looked at in any case, so that one start names every problem. */
-function contradictions(given: Given): [name: string, message: string][] {
+/**
+ * Returns the problems that concern several settings. Checked even if single values are invalid, so that one start reports
+ * every problem.
+ */
+function crossSettingProblems(given: EnvironmentVariables): [name: string, message: string][] {
   const found: [string, string][] = [];
   const together = (a: string, b: string) => {
     if (!given[a] !== !given[b]) found.push([given[a] ? b : a, `must be set together with ${given[a] ? a : b}`]);
@@ -38,7 +41,8 @@ function contradictions(given: Given): [name: string, message: string][] {
   together("BOOTSTRAP_ADMIN_USERNAME", "BOOTSTRAP_ADMIN_PASSWORD");
   together("ENTRA_API_CLIENT_ID", "ENTRA_TENANT_IDS");
   for (const [name, value] of Object.entries(given)) {
-    // The platform leaves the reference itself in place where it can't resolve it: as a password it would be no secret.
+    // If the platform can't resolve a reference, it leaves the reference as the value. Used as a password, it would be no
+    // secret.
     if (value?.startsWith("@Microsoft.KeyVault(")) found.push([name, UNRESOLVED_REFERENCE]);
   }
   if (given.AZURE_CLIENT_SECRET && !(given.AZURE_CLIENT_ID && given.AZURE_TENANT_ID)) {
@@ -51,7 +55,7 @@ function contradictions(given: Given): [name: string, message: string][] {
   return found;
 }
 
-/** The environment is not usable; the message has one line per bad value and never the value itself. */
+/** The environment is invalid. The message has one line per invalid setting and never contains a value. */
 export class ConfigError extends Error {
   constructor(problems: readonly (readonly [name: string, message: string])[]) {
     super(
@@ -61,17 +65,21 @@ export class ConfigError extends Error {
   }
 }
 
-/** @throws {ConfigError} naming every problem. An empty value counts as not set, as Bicep and Terraform write them. */
-export function loadConfig(environment: Given): Config {
+/**
+ * Parses and validates the environment. Bicep and Terraform write an empty value for a setting that is not set.
+ *
+ * @throws {ConfigError} with all problems.
+ */
+export function loadConfig(environment: EnvironmentVariables): Config {
   const given = Object.fromEntries(
     Object.entries(environment).filter(([, value]) => value !== undefined && value !== ""),
-  ) as Given;
-  // Parsed once, so that to compile the schema first takes longer than it saves.
-  const result = Environment.safeParse(given, { error: wordsOf, jitless: true });
+  ) as EnvironmentVariables;
+  // jitless: the schema is used once, and compiling it would take longer than parsing.
+  const result = Environment.safeParse(given, { error: validationMessage, jitless: true });
   const invalid = result.success
     ? []
     : result.error.issues.map((issue) => [String(issue.path[0] ?? ""), issue.message] as const);
-  const problems = [...invalid, ...contradictions(given)];
+  const problems = [...invalid, ...crossSettingProblems(given)];
   if (!result.success || problems.length > 0) throw new ConfigError(problems);
   return result.data;
 }

@@ -2,10 +2,10 @@ import * as z from "zod";
 import { DAY_SECONDS, MINUTE_SECONDS } from "../time.ts";
 import { cloudEndpoints } from "./clouds.ts";
 
-/** What a value looks like, in words, with its bounds and unit: docs/settings.md is made of these and the descriptions. */
-export const FORMS = z.registry<{ form: string }>();
+/** The format of a value in words, with bounds and unit. docs/settings.md is generated from these and the descriptions. */
+export const VALUE_FORMATS = z.registry<{ form: string }>();
 
-const text = z.string().trim().min(1).register(FORMS, { form: "a text" });
+const text = z.string().trim().min(1).register(VALUE_FORMATS, { form: "a text" });
 /** @param unit - Such as "days". */
 const integer = (minimum: number, maximum: number, unit = "") =>
   z
@@ -13,11 +13,11 @@ const integer = (minimum: number, maximum: number, unit = "") =>
     .regex(/^-?\d+$/, "must be a whole number")
     .transform(Number)
     .pipe(z.number().min(minimum).max(maximum))
-    .register(FORMS, { form: `${minimum} to ${maximum} ${unit}`.trim() });
+    .register(VALUE_FORMATS, { form: `${minimum} to ${maximum} ${unit}`.trim() });
 const flag = z
   .enum(["true", "false"])
   .transform((value) => value === "true")
-  .register(FORMS, { form: "true or false" });
+  .register(VALUE_FORMATS, { form: "true or false" });
 const list = z.string().transform((value) =>
   value
     .split(",")
@@ -27,17 +27,17 @@ const list = z.string().transform((value) =>
 const httpsUrl = z
   .url({ protocol: /^https$/, error: "must be an https:// address" })
   .transform((value) => value.replace(/\/+$/, ""))
-  .register(FORMS, { form: "an https:// address" });
-const httpUrl = z.url({ protocol: /^https?$/ }).register(FORMS, { form: "an https:// or http:// address" });
+  .register(VALUE_FORMATS, { form: "an https:// address" });
+const httpUrl = z.url({ protocol: /^https?$/ }).register(VALUE_FORMATS, { form: "an https:// or http:// address" });
 const schedule = z
   .string()
   .regex(/^(\S+\s+){4,5}\S+$/, "must be an NCRONTAB expression of five or six fields")
   .transform((value) => value.trim())
-  .register(FORMS, { form: "an NCRONTAB expression, in UTC" });
-const email = z.email().register(FORMS, { form: "an e-mail address" });
+  .register(VALUE_FORMATS, { form: "an NCRONTAB expression, in UTC" });
+const email = z.email().register(VALUE_FORMATS, { form: "an e-mail address" });
 
-/** `kid:base64` pairs, comma separated. The first signs, all verify. */
-const keyRing = ({ fits, size }: { fits(bytes: number): boolean; size: string }) =>
+/** Comma-separated `kid:base64` pairs. The first key signs, all keys verify. */
+const keyRing = ({ isValidSize, size }: { isValidSize(bytes: number): boolean; size: string }) =>
   z
     .string()
     .transform((value) => value.split(",").map((pair) => pair.trim()))
@@ -47,7 +47,7 @@ const keyRing = ({ fits, size }: { fits(bytes: number): boolean; size: string })
           z.string().transform((pair, context) => {
             const [kid, encoded] = [pair.slice(0, pair.indexOf(":")), pair.slice(pair.indexOf(":") + 1)];
             const key = Buffer.from(encoded, "base64");
-            if (!/^[\w.-]{1,64}$/.test(kid) || !fits(key.length)) {
+            if (!/^[\w.-]{1,64}$/.test(kid) || !isValidSize(key.length)) {
               context.addIssue(`must be a list of kid:base64 with ${size} bytes in each key`);
               return z.NEVER;
             }
@@ -56,22 +56,22 @@ const keyRing = ({ fits, size }: { fits(bytes: number): boolean; size: string })
         )
         .min(1),
     )
-    .register(FORMS, { form: `kid:base64 pairs, comma separated, ${size} bytes in each key` });
+    .register(VALUE_FORMATS, { form: `kid:base64 pairs, comma separated, ${size} bytes in each key` });
 
-/** Keys for HMAC with SHA-256, for which RFC 7518 §3.2 asks for no fewer bytes. */
-const tokenKeys = keyRing({ fits: (bytes) => bytes >= 32, size: "at least 32" });
+/** Keys for HMAC with SHA-256, for which RFC 7518 §3.2 requires at least 32 bytes. */
+const tokenKeys = keyRing({ isValidSize: (bytes) => bytes >= 32, size: "at least 32" });
 /** Ed25519 private keys, which are 32 bytes (RFC 8032 §5.1.5). */
-const auditKeys = keyRing({ fits: (bytes) => bytes === 32, size: "exactly 32" });
+const auditKeys = keyRing({ isValidSize: (bytes) => bytes === 32, size: "exactly 32" });
 
-const guid = z.guid("must be a GUID").register(FORMS, { form: "a GUID" });
-const guids = list.pipe(z.array(guid)).register(FORMS, { form: "GUIDs, comma separated" });
+const guid = z.guid("must be a GUID").register(VALUE_FORMATS, { form: "a GUID" });
+const guids = list.pipe(z.array(guid)).register(VALUE_FORMATS, { form: "GUIDs, comma separated" });
 const domain = z
   .string()
   .trim()
   .regex(/^[a-z0-9-]+(\.[a-z0-9-]+)+$/, "must be a domain such as vault.azure.net")
-  .register(FORMS, { form: "a domain" });
+  .register(VALUE_FORMATS, { form: "a domain" });
 
-/** Where the service's state lies: a connection string, or the accounts' addresses and the identity. */
+/** Storage of the service's state: a connection string, or addresses and an identity. */
 const storage = {
   AzureWebJobsStorage: text
     .optional()
@@ -88,7 +88,7 @@ const storage = {
     .describe("User-assigned identity with which the platform reads queues. The service itself uses AZURE_CLIENT_ID."),
 };
 
-/** Which cloud is watched, and with whose rights. */
+/** The inventoried cloud, and the identity that reads it. */
 const cloud = {
   AZURE_CLOUD: z
     .enum(["AzureCloud", "AzureChinaCloud", "AzureUSGovernment"])
@@ -116,7 +116,7 @@ const cloud = {
     .describe("Tag of secrets, keys, certificates and vaults that names the owner."),
 };
 
-/** What else the service reads or writes. */
+/** Other services that this service reads or writes. */
 const services = {
   SERVICE_KEY_VAULT_URL: httpsUrl
     .optional()
@@ -129,7 +129,7 @@ const services = {
   LOG_ANALYTICS_WORKSPACE_IDS: list
     .pipe(z.array(guid).max(20))
     .transform((ids) => [...new Set(ids.map((id) => id.toLowerCase()))])
-    .register(FORMS, { form: "up to 20 GUIDs, comma separated" })
+    .register(VALUE_FORMATS, { form: "up to 20 GUIDs, comma separated" })
     .default([])
     .describe("Workspace ids of the Log Analytics workspaces with logs of key vaults and application sign-ins."),
   AZURE_DEVOPS_ENDPOINT: httpsUrl
@@ -148,7 +148,7 @@ const services = {
     .describe("Address of the store, read with the identity if no connection string is set."),
 };
 
-/** Who is told, and how. */
+/** Recipients and channels of notifications. */
 const alerts = {
   COMMUNICATION_CONNECTION_STRING: text
     .optional()
@@ -166,7 +166,7 @@ const alerts = {
   ALERT_OWNER_DOMAINS: list
     .transform((names) => names.map((name) => name.toLowerCase()))
     .pipe(z.array(domain))
-    .register(FORMS, { form: "domains, comma separated" })
+    .register(VALUE_FORMATS, { form: "domains, comma separated" })
     .default([])
     .describe(
       "Domains of owner tags. An address in such a domain gets the alerts about its assets. Without domains, addresses in tags are ignored.",
@@ -182,12 +182,12 @@ const alerts = {
   ALLOW_PRIVATE_WEBHOOK_ADDRESSES: flag.default(false).describe("Allows alert rules to post to private addresses."),
   PRIVATE_TARGET_HOSTS: list
     .pipe(z.array(z.string().regex(/^[A-Za-z0-9.-]+:\d{1,5}$/, "must be a list of host:port")))
-    .register(FORMS, { form: "host:port pairs, comma separated" })
+    .register(VALUE_FORMATS, { form: "host:port pairs, comma separated" })
     .default([])
     .describe("Private hosts that users can configure as identity provider or sync target."),
 };
 
-/** Who may come in, and how often they may call. */
+/** Sign-in, licensing and rate limits. */
 const access = {
   JWT_SIGNING_KEYS: tokenKeys.describe(
     "Signing keys of the service's own tokens. The first signs, all verify. A secret.",
@@ -197,14 +197,14 @@ const access = {
   BOOTSTRAP_ADMIN_USERNAME: z
     .string()
     .regex(/^[A-Za-z0-9][A-Za-z0-9._@-]{0,127}$/, "must be 1 to 128 letters, digits or . _ @ -")
-    .register(FORMS, { form: "1 to 128 letters, digits or . _ @ -" })
+    .register(VALUE_FORMATS, { form: "1 to 128 letters, digits or . _ @ -" })
     .optional()
     .describe("Name of the first administrator, who is created if there is no user with this name."),
   BOOTSTRAP_ADMIN_PASSWORD: z
     .string()
     .min(12)
     .max(256)
-    .register(FORMS, { form: "12 to 256 characters" })
+    .register(VALUE_FORMATS, { form: "12 to 256 characters" })
     .optional()
     .describe("Password of the first administrator. A changed value resets it at the next start. A secret."),
   ENTRA_API_CLIENT_ID: guid
@@ -238,7 +238,7 @@ const audit = {
     .describe("Minimum age of purged entries, also if AUDIT_RETENTION_DAYS is lower."),
 };
 
-/** By the names of OpenTelemetry. The library itself reads OTEL_EXPORTER_OTLP_HEADERS. */
+/** Named as in OpenTelemetry. The library itself reads OTEL_EXPORTER_OTLP_HEADERS. */
 const telemetry = {
   OTEL_EXPORTER_OTLP_ENDPOINT: httpUrl
     .transform((value) => value.replace(/\/+$/, ""))
@@ -254,7 +254,7 @@ const telemetry = {
     .describe("Time between two exports of metrics."),
 };
 
-/** When timers do their work. */
+/** Schedules of the timers. */
 const schedules = {
   DELTA_SCAN_SCHEDULE: schedule.default("0 0 */6 * * *").describe("Start of delta scans."),
   FULL_SCAN_SCHEDULE: schedule.default("0 30 1 * * *").describe("Start of full scans."),
@@ -282,8 +282,8 @@ const schedules = {
 };
 
 /**
- * One of the four sources of runtime settings. What they mean, and their defaults, is in the settings room; here they are
- * only well formed.
+ * Runtime settings from the environment, one of their four sources. Only their format is checked here. The settings module
+ * defines their meanings and defaults.
  */
 const runtime = {
   DISCOVERY_MAX_WORKERS: integer(1, 200).optional(),
@@ -304,7 +304,7 @@ const runtime = {
   DEFAULT_VALIDITY_DAYS: integer(1, 730).optional(),
 };
 
-/** Every setting but the runtime ones, as the page of settings groups them. */
+/** All settings except the runtime settings, in the groups of docs/settings.md. */
 export const GROUPS = { storage, cloud, services, alerts, access, audit, telemetry, schedules } as const;
 
 export const Environment = z

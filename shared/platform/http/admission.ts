@@ -5,32 +5,32 @@ import type { Pace } from "./pace.ts";
 import { Problem, retryLater } from "./problem.ts";
 import type { Decision, RateLimiter } from "./rate-limit.ts";
 
-/** The cookie of a browser's session. The prefix keeps other hosts of the domain from setting it (RFC 6265bis, 4.1.3.2). */
+/** Cookie of a browser session. The prefix prevents other hosts of the domain from setting it (RFC 6265bis, 4.1.3.2). */
 export const SESSION_COOKIE = "__Host-session";
 
-/** What a request brings to say who it is made by. */
+/** The credential of a request. */
 export type Credential = { kind: "bearer"; token: string } | { kind: "session"; cookie: string };
 
-/** What stands before every endpoint, from the rooms that know of access, licence and audit. */
+/** Checks that precede every endpoint. Implemented by the modules for access, licensing and audit. */
 export interface Gate {
-  /** Who a credential stands for now, else what its bearer is told. */
+  /** Returns the actor that a credential authenticates, or the problem to answer with. */
   authenticate(credential: Credential): Promise<Actor | Problem>;
-  /** The tier that is licensed now. */
+  /** Returns the current license tier. */
   tier(): Promise<Tier>;
-  /** Enters every 401 of a bad token and every 403 in the audit log. */
-  refused(caller: Caller, endpoint: { method: string; route: string }, code: string): Promise<void>;
-  /** Counts calls by caller. */
+  /** Records a 401 for an invalid token, or a 403, in the audit log. */
+  recordRejection(caller: Caller, endpoint: { method: string; route: string }, code: string): Promise<void>;
+  /** Counts calls per caller. */
   limiter: RateLimiter;
-  /** Counts sign-ins by address. */
+  /** Counts sign-ins per address. */
   signInLimiter: RateLimiter;
-  /** Spaces every 429 and the answers of paced endpoints. */
+  /** Spaces out 429 answers and the answers of paced endpoints. */
   pace: Pace;
-  /** What a caller is told of an error that is no Problem but has a known answer (a cloud failure), or undefined. */
+  /** Converts an expected error that is not a Problem (such as a cloud failure) to a Problem. Undefined for other errors. */
   translate(error: unknown): Problem | undefined;
 }
 
-/** A request before anybody knows whose it is. */
-export interface Arrival {
+/** A request before authentication. */
+export interface UnauthenticatedRequest {
   headers: Headers;
   /** See `clientAddress`. */
   address: string;
@@ -39,28 +39,28 @@ export interface Arrival {
   origin: string | undefined;
 }
 
-type Wanted = Pick<
+type AdmissionRules = Pick<
   Endpoint<never>,
   "method" | "route" | "rateLimit" | "tier" | "interactive" | "beforePasswordChange"
 > & { access: Access };
 
 /**
- * Who is calling, counted against the limit and allowed to. The credential is looked at first, so that a caller with one is
- * counted as such. A bearer token beside a cookie counts instead of it.
+ * Authenticates, counts and authorizes a request. Authentication comes first, so that an authenticated caller is counted by
+ * user. A bearer token takes precedence over a cookie.
  *
- * @param answerHeaders - Gets the headers that say what is left of the limit.
- * @returns Undefined for an open endpoint.
+ * @param answerHeaders - Receives the headers with the remaining calls.
+ * @returns the actor; undefined for an open endpoint.
  * @throws {Problem} rateLimited, unauthorized, crossSite, passwordChangeRequired, forbidden, interactiveOnly, licenseRequired
  */
 export async function admit(
-  endpoint: Wanted,
-  { headers, address, requestId, origin }: Arrival,
+  endpoint: AdmissionRules,
+  { headers, address, requestId, origin }: UnauthenticatedRequest,
   gate: Gate,
   answerHeaders: Record<string, string>,
 ): Promise<Actor | undefined> {
   const credential = credentialOf(headers);
-  const found = credential && endpoint.access !== "open" ? await gate.authenticate(credential) : noCredential();
-  const actor = found instanceof Problem ? undefined : found;
+  const authenticated = credential && endpoint.access !== "open" ? await gate.authenticate(credential) : noCredential();
+  const actor = authenticated instanceof Problem ? undefined : authenticated;
   if (endpoint.rateLimit !== "none") {
     const limiter = endpoint.rateLimit === "signIn" ? gate.signInLimiter : gate.limiter;
     const decision = await limiter.take(actor ? `user:${actor.username}` : ADDRESS + address);
@@ -73,31 +73,36 @@ export async function admit(
   const caller = { actor: actor?.username ?? "anonymous", address, requestId };
   try {
     if (endpoint.access !== "open") {
-      if (found instanceof Problem) throw found;
+      if (authenticated instanceof Problem) throw authenticated;
       const readsOnly = endpoint.method === "GET";
       if (credential?.kind === "session" && !readsOnly) requireSameOrigin(headers, origin);
-      if (found.mustChangePassword && !endpoint.beforePasswordChange) throw passwordChangeRequired();
-      if (!mayCall(found.role, endpoint.access)) throw roleNeeded(endpoint.access, found.role);
-      if (endpoint.interactive) requireInteractive(found);
+      if (authenticated.mustChangePassword && !endpoint.beforePasswordChange) throw passwordChangeRequired();
+      if (!mayCall(authenticated.role, endpoint.access)) throw roleRequired(endpoint.access, authenticated.role);
+      if (endpoint.interactive) requireInteractive(authenticated);
     }
     if (endpoint.tier === "pro" && (await gate.tier()) !== "pro") throw licenseRequired();
   } catch (error) {
-    // Who could not be looked at was not refused.
-    if (credential && error instanceof Problem && error.status < 500) await gate.refused(caller, endpoint, error.code);
+    // A failure to check the credential (5xx) is not a rejected call.
+    if (credential && error instanceof Problem && error.status < 500)
+      await gate.recordRejection(caller, endpoint, error.code);
     throw error;
   }
   return actor;
 }
 
-/** What a limiter's name of a caller begins with who is counted by address. */
+/** Prefix of a rate limiter's caller key for callers that are counted by address. */
 const ADDRESS = "address:";
 
-/** The address in a limiter's name of a caller; of no address where the caller is counted as a user. */
+/** Returns the address in a rate limiter's caller key, or "" for a caller that is counted by user. */
 export const addressOfCaller = (caller: string): string =>
   caller.startsWith(ADDRESS) ? caller.slice(ADDRESS.length) : "";
 
-/** 403: names the least role that may do it. @param more - What the caller can do instead. */
-export function roleNeeded(least: Access, role: string, more = ""): Problem {
+/**
+ * Creates a 403 that names the required role.
+ *
+ * @param more - Alternative action for the caller.
+ */
+export function roleRequired(least: Access, role: string, more = ""): Problem {
   const detail = `This needs the role ${least}; yours is ${role}.${more === "" ? "" : ` ${more}`}`;
   return new Problem("forbidden", detail, { members: { requiredRole: least } });
 }
@@ -107,11 +112,13 @@ const noCredential = () =>
     headers: { "WWW-Authenticate": "Bearer" },
   });
 
-/** 401 for a credential that does not hold, or no longer. */
-export const badCredential = (kind: keyof typeof ENDED): Problem =>
-  new Problem("unauthorized", ENDED[kind], { headers: { "WWW-Authenticate": 'Bearer error="invalid_token"' } });
+/** Creates a 401 for a credential that is invalid, expired or revoked. */
+export const badCredential = (kind: keyof typeof CREDENTIAL_MESSAGES): Problem =>
+  new Problem("unauthorized", CREDENTIAL_MESSAGES[kind], {
+    headers: { "WWW-Authenticate": 'Bearer error="invalid_token"' },
+  });
 
-const ENDED = {
+const CREDENTIAL_MESSAGES = {
   session: "Your session has ended. Sign in again.",
   bearer: "The token is not valid or no longer valid. Sign in again with POST /auth/login.",
   apiToken:
@@ -130,7 +137,7 @@ export function requireInteractive(actor: Actor): void {
   );
 }
 
-/** What an endpoint of the tier pro, or a room that opens only a part without a licence, refuses with. */
+/** Creates the problem for a PRO endpoint, or a PRO part of an endpoint, without a license. */
 export const licenseRequired = () =>
   new Problem(
     "licenseRequired",
@@ -140,7 +147,7 @@ export const licenseRequired = () =>
     },
   );
 
-/** RFC 6750, 2.1. A malformed header counts as a token that does not hold. */
+/** Reads the credential of a request (RFC 6750, 2.1). A malformed header counts as an invalid token. */
 function credentialOf(headers: Headers): Credential | undefined {
   if (headers.has("authorization")) {
     const match = /^Bearer +(\S+) *$/i.exec(headers.get("authorization")!);

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { DEPENDENCIES } from "./health.ts";
 
-/** What the service says of itself. */
+/** Schemas of the service's health and its API description. */
 
 export const Health = z
   .object({

@@ -1,4 +1,7 @@
-/** The value of a cookie; undefined when it is not there, or there twice: then somebody else set one of them. */
+/**
+ * Returns the value of a cookie. Undefined if it is missing, or present twice, because then another host may have set one of
+ * them.
+ */
 export function cookieOf(headers: Headers, name: string): string | undefined {
   const values = (headers.get("cookie") ?? "")
     .split(";")

@@ -4,16 +4,16 @@ import type { ProblemCode } from "./problem.ts";
 import type { Reply } from "./reply.ts";
 
 /**
- * What a user may be. `user` reads; `auditor` also reads the audit log; `operator` also keeps the work going without
- * changing a rule (scans, snoozes, exemptions, test messages); `admin` may everything.
+ * Roles of users. `user` reads. `auditor` also reads the audit log. `operator` also runs daily operations without changing
+ * rules (scans, snoozes, exemptions, test messages). `admin` has all permissions.
  */
 export const ROLES = ["user", "auditor", "operator", "admin"] as const;
 export type Role = (typeof ROLES)[number];
 
-/** The least role that may call an endpoint; `open` needs no token. */
+/** Minimum role that may call an endpoint. `open` requires no authentication. */
 export type Access = "open" | Role;
 
-/** For each role, the endpoints it may call by their least role. Between auditor and operator there is no order. */
+/** The access levels that each role includes. Neither auditor nor operator includes the other. */
 const REACH: Record<Role, readonly Role[]> = {
   user: ["user"],
   auditor: ["user", "auditor"],
@@ -21,51 +21,54 @@ const REACH: Record<Role, readonly Role[]> = {
   admin: ROLES,
 };
 
-/** Whether a role may call what needs at least the role `least`. */
+/** Returns whether a role may call endpoints with the minimum role `least`. */
 export const mayCall = (role: Role, least: Role): boolean => REACH[role].includes(least);
 
 export type Tier = "core" | "pro";
 export type Method = "GET" | "POST" | "PUT" | "DELETE";
 
-/** Who a request is made by. */
+/** The authenticated caller of a request. */
 export interface Actor {
-  /** A user's name, or `entra:<tenant>:<object id>` for an access token of Entra. */
+  /** Username, or `entra:<tenant>:<object id>` for an Entra access token. */
   username: string;
   role: Role;
   credential: ActorCredential;
-  /** True when the password that it signed in with was set by an administrator: see `beforePasswordChange`. */
+  /** True if an administrator set the password of this sign-in: see `beforePasswordChange`. */
   mustChangePassword?: boolean;
 }
 
-/** What a request was authenticated with. `id` is what ends it: see `Access`; `since` is the instant of the sign-in. */
+/** The credential of a request. `id` identifies it for revocation (see `Access`). `since` is the time of the sign-in. */
 export type ActorCredential =
   | { kind: "token"; id: string; since: Date; expiresAt: Date }
   | { kind: "session"; id: string; since: Date }
   | { kind: "apiToken"; id: string }
   | { kind: "entra" };
 
-/** Whether a person stands behind it who signed in here: programs' tokens change no password, token or session. */
+/**
+ * Returns whether the caller is a person who signed in here. API tokens and Entra tokens can't change passwords, tokens or
+ * sessions.
+ */
 export const isInteractive = ({ credential }: Actor): boolean =>
   credential.kind === "token" || credential.kind === "session";
 
-/** Who did something, from where and in which request: what the audit log writes beside every effect. */
+/** Actor, address and request, as recorded in the audit log with every effect. */
 export interface Caller {
-  /** The username, `anonymous`, or `system` for timers and queues. */
+  /** Username; `anonymous`; or `system` for timers and queues. */
   actor: string;
-  /** The role it was allowed by; absent where nobody asked (timers, queues, commands). */
+  /** Role that authorized the call. Absent for timers, queues and commands. */
   role?: Role;
   address?: string;
   requestId: string;
 }
 
 /**
- * What a declared response looks like: JSON by its schema, or a file by its media type, with an example of it. An answer is
- * described with one media type, so that clients made of the description know its type.
+ * Declares a response: JSON with its schema, or a file with its media type and an example. Each response has one media type, so
+ * that generated clients have a single type.
  */
 export type ResponseDeclaration =
   | z.ZodType
   | {
-      /** JSON that a parameter of the specification turns into one of these files; the file has its own operation too. */
+      /** JSON that a query parameter turns into one of these files. The file also has an operation of its own. */
       json: z.ZodType;
       or: readonly string[];
     }
@@ -99,19 +102,19 @@ export interface RequestContext<Services, Params, Query, Body> {
   params: Params;
   query: Query;
   body: Body;
-  /** Present on every endpoint whose access is not `open`. */
+  /** Set on every endpoint whose access is not `open`. */
   actor: Actor;
   caller: Caller;
-  /** The `If-Match` header, when the caller sent one. */
+  /** The `If-Match` header, if the caller sent one. */
   ifMatch: string | undefined;
   headers: Headers;
   url: URL;
-  /** Our own origin, undefined when nobody configured it: see `ownOrigin`. */
+  /** The service's own origin. Undefined if it is not configured: see `ownOrigin`. */
   origin: string | undefined;
   services: Services;
   /**
-   * For an endpoint that does not count its caller, and needs to after all: lets the caller in as an endpoint with this
-   * access does. It is counted, and a refusal is entered in the audit log. There is no actor where the access is `open`.
+   * Authenticates and counts the caller of a standalone endpoint with this access, as for other endpoints. A rejection is
+   * recorded in the audit log. With `open` there is no actor.
    *
    * @throws {Problem} unauthorized, forbidden, rateLimited
    */
@@ -121,7 +124,7 @@ export interface RequestContext<Services, Params, Query, Body> {
 
 type Input<S> = S extends z.ZodType ? z.input<S> : undefined;
 
-/** Parts of a request as they are sent. */
+/** Parts of a request in their wire form. */
 export interface RequestExample<P, Q, B> {
   params?: Partial<Input<P>>;
   query?: Partial<Input<Q>>;
@@ -137,68 +140,68 @@ export interface EndpointDeclaration<
   B extends z.ZodType | undefined = z.ZodType | undefined,
   R extends Responses = Responses,
 > {
-  /** The function's name on the platform, which matches routes in the order of these names. */
+  /** Name of the function. The platform matches routes in the order of these names. */
   name: string;
   method: Method;
-  /** The route without a leading slash, parameters as `{name}`. */
+  /** Route without a leading slash. Parameters are `{name}`. */
   route: string;
   summary: string;
   description?: string;
   tag: string;
   access: Access;
-  /** PRO endpoints are refused without a licence, open ones too. */
+  /** `pro` endpoints are rejected without a license, including open endpoints. */
   tier: Tier;
-  /** True where an API token or a token of Entra is refused: see `isInteractive`. */
+  /** True if API tokens and Entra tokens are rejected: see `isInteractive`. */
   interactive?: boolean;
-  /** True where somebody may call who must choose another password first. */
+  /** True if users can call it before they have replaced a password that an administrator set. */
   beforePasswordChange?: boolean;
   params?: P;
-  /** Parameters by the names the specification gives; the camelCase and snake_case form of each are both taken. */
+  /** Parameters with their names in the specification. Callers can use camelCase or snake_case. */
   query?: Q;
-  /** Taken in camelCase and snake_case; members it does not know are refused. */
+  /** Callers can use camelCase or snake_case. Unknown members are rejected. */
   body?: B;
-  /** True where the specification lets the body be left out; the schema then gets `{}`. */
+  /** True if the body can be omitted. The schema then parses `{}`. */
   bodyOptional?: boolean;
-  /** Whether the body is also taken as a form (application/x-www-form-urlencoded), all of whose values are text. */
+  /** Whether the body can also be a form (application/x-www-form-urlencoded), whose values are all text. */
   form?: boolean;
-  /** Whether `If-Match` is honoured, for the description. */
+  /** Whether `If-Match` is supported. For the API description. */
   conditional?: boolean;
   /**
-   * A request of the company that `npm start` shows, for the description and for what its pages try out: answered with success,
-   * or with 404 for an id that nothing has, and harmless. Left out, a path has the examples of its parameters by their names and
-   * a body what its schema gives.
+   * Example request against the simulated company of `npm start`, for the API description and its try-out page. Must be
+   * harmless, and succeed, or answer 404 for an id that does not exist. Defaults: for a path, the examples of its parameters;
+   * for a body, the examples of its schema.
    */
   example?: RequestExample<P, Q, B>;
   responds: R;
-  /** Problems it answers with beyond those that the rest of its declaration implies, for the description. */
+  /** Further problems of this endpoint that its declaration does not imply. For the API description. */
   problems?: readonly ProblemCode[];
-  /** The cookies that an answer sets, or takes away, for the description. */
+  /** Cookies that an answer sets or deletes. For the API description. */
   cookies?: readonly string[];
-  /** `caller` (default) counts against the caller, `signIn` against the stricter bucket, `none` not at all. */
+  /** `caller` (default) counts against the caller's limit, `signIn` against the stricter sign-in limit, `none` not at all. */
   rateLimit?: "caller" | "signIn" | "none";
-  /** Turns of the pace that its answer takes up, so that who loads much of it slows nobody but others who do. */
+  /** Slots that an answer takes in the pace (see `Pace`), so that callers of expensive answers slow only each other. */
   paced?: number;
-  /** Open, uncounted, and answered without the services, which then need not even be loaded. */
+  /** True if the endpoint is open, not counted, and answered without loading the services. */
   standalone?: boolean;
-  /** For addresses that people's browsers are sent to: who prefers HTML gets its problems as a page, by `Accept`. */
+  /** True for addresses that browsers navigate to. Callers that accept HTML get problems as a page. */
   page?: boolean;
-  /** Left out of the OpenAPI document: the catch-all and the files behind the documentation pages. */
+  /** Excluded from the OpenAPI document: the catch-all and the files of the documentation pages. */
   undocumented?: boolean;
   handle(context: RequestContext<Services, Output<P>, Output<Q>, Output<B>>): Promise<Reply<ResponseJson<R>>>;
 }
 
-/** A declaration whose input types are forgotten: what registration, the pipeline and OpenAPI work on. */
+/** A declaration without its input types, for registration, the pipeline and OpenAPI. */
 export type Endpoint<Services> = Omit<EndpointDeclaration<Services>, "handle" | "example"> & {
   example?: { params?: object; query?: object; body?: unknown };
   // biome-ignore lint/suspicious/noExplicitAny: the types of params, query and body are checked where it is declared
   handle(context: RequestContext<Services, any, any, any>): Promise<Reply>;
 };
 
-/** The methods a path takes by this endpoint: whatever answers GET answers HEAD (RFC 9110, 9.1), as probes ask. */
+/** Returns the methods that the endpoint serves. An endpoint for GET also answers HEAD (RFC 9110, 9.1), which probes use. */
 export const methodsOf = ({ method }: { method: Method }): (Method | "HEAD")[] =>
   method === "GET" ? ["GET", "HEAD"] : [method];
 
-/** Fixes the services once, so that every declaration infers the types of its own input. */
+/** Binds the type of the services, so that each declaration infers the types of its own input. */
 export function endpointFor<Services>() {
   return <
     P extends z.ZodObject | undefined = undefined,

@@ -2,34 +2,41 @@ import * as z from "zod";
 import { decodeCursor, encodeCursor, MAX_OFFSET, type Page, type PageRequest } from "./paging.ts";
 import { Problem } from "./problem.ts";
 
-/** Pages of 1,000 rows that one call looks through, and so what a filter without an index costs at most. */
+/** Maximum pages of 1,000 rows that one call reads, which limits the cost of a filter without an index. */
 const MAX_SCANNED_PAGES = 10;
 const PAGE_ROWS = 1000;
 
 const Cursor = z.object({
-  /** Of the filters it belongs to. */
+  /** Fingerprint of the filters that the cursor belongs to. */
   f: z.string(),
-  /** The last row that was looked at. */
+  /** Row key of the last row read. */
   k: z.string().max(1024),
-  /** How many matches of the offset are still to be skipped, where a call ended before. */
+  /** Matches of the offset that remain to be skipped, if an earlier call stopped at its limit. */
   s: z.int().min(0).max(MAX_OFFSET).default(0),
 });
 
-/** What is asked for, beside the page. */
+/** The query, apart from the page. */
 interface Filtered<R> {
-  /** Tells these filters from others: a cursor belongs to one of them. */
+  /** Identifies the filters. A cursor is valid only for the same filters. */
   filters: string;
-  /** What the range does not serve; undefined when it serves all of the filter, and no row is looked through in vain. */
+  /**
+   * The part of the filter that the range does not cover. Undefined if the range covers the whole filter, so that every row
+   * matches.
+   */
   matches: ((row: R) => boolean) | undefined;
-  /** The rows of the range, in its order, page by page. @param after - Those behind this row key alone. */
+  /**
+   * Reads the rows of the range in order, page by page.
+   *
+   * @param after - Exclusive lower bound of the row keys.
+   */
   pages(range: { pageSize: number; after?: string }): AsyncIterable<R[]>;
-  /** How many match in all, where that is known without counting. */
+  /** Total number of matches, if known without counting. */
   total?: number | undefined;
 }
 
 /**
- * The rows of one range that match a filter. A cursor goes on behind the last row that was looked at, so a walk sees each row
- * once; one call looks through at most ten pages of 1,000.
+ * Returns a page of the rows of a range that match a filter. A cursor continues after the last row read, so that paging reads
+ * each row once. One call reads at most ten pages of 1,000 rows.
  *
  * @throws {Problem} invalidCursor for a cursor of other filters.
  */
@@ -46,26 +53,26 @@ export async function filteredPage<R extends { rowKey: string }>(
   }
   const skip = cursor ? cursor.s : request.offset;
   const items: R[] = [];
-  let [matched, looked, last] = [0, 0, cursor?.k];
-  let [more, cut] = [false, false];
+  let [matched, pagesRead, last] = [0, 0, cursor?.k];
+  let [more, stoppedEarly] = [false, false];
   const pageSize = matches ? PAGE_ROWS : Math.min(PAGE_ROWS, skip + request.limit + 1);
   walk: for await (const rows of pages({ pageSize, ...(cursor && { after: cursor.k }) })) {
     for (const row of rows) {
       if (!matches || matches(row)) {
         if (matched >= skip + request.limit) {
           more = true;
-          // All that match are counted where they are looked through anyway.
+          // With a filter, the rows are read anyway, so count all matches.
           if (!matches || cursor) break walk;
         } else if (matched >= skip) items.push(row);
         matched++;
       }
       if (!more) last = row.rowKey;
     }
-    looked++;
-    cut = matches !== undefined && looked >= MAX_SCANNED_PAGES && rows.length > 0;
-    if (cut) break;
+    pagesRead++;
+    stoppedEarly = matches !== undefined && pagesRead >= MAX_SCANNED_PAGES && rows.length > 0;
+    if (stoppedEarly) break;
   }
-  const isWhole = !cursor && !cut && (matches !== undefined || !more);
+  const isWhole = !cursor && !stoppedEarly && (matches !== undefined || !more);
   return {
     items,
     ...(total !== undefined
@@ -76,7 +83,7 @@ export async function filteredPage<R extends { rowKey: string }>(
     limit: request.limit,
     offset: request.offset,
     nextCursor:
-      (more || cut) && last !== undefined
+      (more || stoppedEarly) && last !== undefined
         ? encodeCursor({ f: filters, k: last, s: Math.max(0, skip - matched) } satisfies z.infer<typeof Cursor>)
         : null,
   };

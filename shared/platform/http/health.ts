@@ -1,4 +1,4 @@
-/** What `GET /health` asks with deep=true; the last three only where the configuration names them. */
+/** Dependencies that `GET /health` checks with deep=true. The last three only if they are configured. */
 export const DEPENDENCIES = [
   "tables",
   "queues",

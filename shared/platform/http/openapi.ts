@@ -1,10 +1,10 @@
 import * as z from "zod";
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from "zod-openapi";
 import { SESSION_COOKIE } from "./admission.ts";
-import { describeByName } from "./described.ts";
-import type { Document } from "./document.ts";
+import { describeByName } from "./describe-members.ts";
 import { type Endpoint, mayCall, type ResponseDeclaration, ROLES, type Role } from "./endpoint.ts";
-import { addExamples, PROBLEM_EXAMPLES, problemExamples } from "./examples.ts";
+import type { Document } from "./openapi-document.ts";
+import { addExamples, PROBLEM_EXAMPLES, problemExamples } from "./openapi-examples.ts";
 import { PROBLEMS, type ProblemCode } from "./problem.ts";
 
 const PROBLEM_CODES = Object.keys(PROBLEMS) as [ProblemCode, ...ProblemCode[]];
@@ -24,7 +24,7 @@ const ProblemDocument = z
             description: "Location of the error, such as `body.mode` or `query.limit`.",
             example: "query.limit",
           }),
-          message: z.string().meta({ description: "What is wrong.", example: "must be at most 1000" }),
+          message: z.string().meta({ description: "Description of the error.", example: "must be at most 1000" }),
         }),
       )
       .optional()
@@ -50,7 +50,7 @@ const LIMIT_HEADERS = {
   },
 };
 
-/** Which problems an endpoint can answer with, from its declaration alone. */
+/** Returns the problem statuses that an endpoint can answer with, from its declaration alone. */
 function problemsOf(endpoint: Endpoint<never>): number[] {
   const statuses = [500, 503];
   if (endpoint.params || endpoint.query || endpoint.body) statuses.push(400);
@@ -65,8 +65,8 @@ function problemsOf(endpoint: Endpoint<never>): number[] {
   return [...new Set(statuses)];
 }
 
-/** Codes that an endpoint answers with only where its declaration says so; without this every one of its status is named. */
-const ONLY_WHERE: Partial<Record<ProblemCode, (endpoint: Endpoint<never>) => boolean>> = {
+/** Conditions for problem codes. All other codes are listed for every endpoint that can answer with their status. */
+const CONDITIONS: Partial<Record<ProblemCode, (endpoint: Endpoint<never>) => boolean>> = {
   missingBody: ({ body, bodyOptional }) => body !== undefined && !bodyOptional,
   malformedRequest: ({ body }) => body !== undefined,
   invalidCursor: ({ query }) => query !== undefined && "cursor" in query.shape,
@@ -86,9 +86,9 @@ const ONLY_WHERE: Partial<Record<ProblemCode, (endpoint: Endpoint<never>) => boo
   unknownPath: () => false,
 };
 
-/** What an endpoint may answer with a status. */
+/** Returns the problem codes that an endpoint can answer with for a status. */
 function codesOf(endpoint: Endpoint<never>, status: number): ProblemCode[] {
-  const may = (code: ProblemCode) => endpoint.problems?.includes(code) || (ONLY_WHERE[code]?.(endpoint) ?? true);
+  const may = (code: ProblemCode) => endpoint.problems?.includes(code) || (CONDITIONS[code]?.(endpoint) ?? true);
   return PROBLEM_CODES.filter((code) => PROBLEMS[code].status === status && may(code));
 }
 
@@ -104,13 +104,13 @@ function headersOf(status: number, { rateLimit, cookies = [] }: Endpoint<never>)
     ...RESPONSE_HEADERS,
     ...(rateLimit !== "none" && LIMIT_HEADERS),
     ...(status in LOCATIONS && { Location: header(LOCATIONS[status]!) }),
-    ...(cookies.length > 0 && { "Set-Cookie": header(`Reads the cookies ${cookies.join(", ")}.`) }),
+    ...(cookies.length > 0 && { "Set-Cookie": header(`Sets or deletes the cookies ${cookies.join(", ")}.`) }),
   };
 }
 
 /**
- * What an answer may be instead of the one media type it is described with: a file where a parameter of the specification asks
- * for it, a page for browsers. An extension, so that generated clients have one type for each answer.
+ * Alternative media types of an answer: a file that a query parameter requests, or a page for browsers. An extension, so that
+ * generated clients have one type per answer.
  */
 const OTHER_MEDIA_TYPES = "x-other-media-types";
 
@@ -130,7 +130,7 @@ function responseOf(status: number, declared: ResponseDeclaration, endpoint: End
   return { description: declared.description, headers, content: { [declared.mediaType]: file } };
 }
 
-/** The roles that may call it, the least first: "operator or admin". */
+/** Lists the roles that may call an endpoint, lowest first: "operator or admin". */
 const rolesFor = (least: Role): string => ROLES.filter((role) => mayCall(role, least)).join(" or ");
 
 function operationOf(endpoint: Endpoint<never>): ZodOpenApiOperationObject {
@@ -199,7 +199,7 @@ function operationOf(endpoint: Endpoint<never>): ZodOpenApiOperationObject {
   };
 }
 
-/** The OpenAPI 3.1 document of all declared endpoints. */
+/** Creates the OpenAPI 3.1 document of all declared endpoints. */
 export function openApiDocument(endpoints: readonly Endpoint<never>[], version: string): object {
   const paths: ZodOpenApiPathsObject = {};
   for (const endpoint of endpoints.filter((one) => !one.undocumented)) {

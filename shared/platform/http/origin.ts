@@ -2,15 +2,15 @@ import ipaddr from "ipaddr.js";
 import { Problem } from "./problem.ts";
 
 /**
- * Our own origin as browsers see it: PUBLIC_BASE_URL's, never what the Host header says. Without it the request's own on a
- * loopback address, where nobody but this machine asks; undefined elsewhere.
+ * Returns the service's own origin as browsers see it: the origin of PUBLIC_BASE_URL, never the Host header. If it is not set,
+ * returns the request's origin on a loopback address, which only the local machine can use, and undefined elsewhere.
  */
 export function ownOrigin(url: URL, publicBaseUrl: string | undefined): string | undefined {
   if (publicBaseUrl !== undefined) return new URL(publicBaseUrl).origin;
   return isLoopback(url.hostname) ? url.origin : undefined;
 }
 
-/** Of `URL.hostname`: `localhost` (RFC 6761, 6.3) or an address that never leaves the machine. */
+/** Returns whether `URL.hostname` is `localhost` (RFC 6761, 6.3) or a loopback address. */
 export function isLoopback(hostname: string): boolean {
   const host = hostname.replace(/^\[(.*)\]$/, "$1");
   if (host === "localhost" || host.endsWith(".localhost")) return true;
@@ -18,7 +18,7 @@ export function isLoopback(hostname: string): boolean {
 }
 
 /**
- * Refuses what another site made a browser send: browsers say where a request comes from, and no page can change it.
+ * Rejects requests that another site made a browser send. Browsers report the origin of a request, and scripts can't change it.
  * https://www.w3.org/TR/fetch-metadata/#sec-fetch-site-header
  *
  * @throws {Problem} crossSite

@@ -1,21 +1,22 @@
 import { setTimeout as delay } from "node:timers/promises";
 
-/** Lets whoever asks go on at an even pace. */
+/** Spaces out calls at an even rate. */
 export interface Pace {
   /**
-   * Resolves when it is the caller's turn: at once, or when the turns before are over, or at once when too many wait.
+   * Resolves when the caller's slot starts: at once if no caller waits, or if too many wait.
    *
-   * @param turns - How many it takes up, 1 when left out.
+   * @param slots - Number of slots to take, default 1.
    */
-  turn(turns?: number): Promise<void>;
+  waitForSlot(slots?: number): Promise<void>;
 }
 
 /**
- * Spaces answers that cost a caller nothing to ask for again, so that callers who repeat them without a pause wait for
- * each other and leave the processor to everybody else. Waiting costs nothing but the open request.
+ * Creates a pace for answers that are cheap to request repeatedly. Callers that repeat them without a pause wait for each other
+ * and leave processor time to others. Waiting costs only the open request.
  *
- * @param options.everyMs - Milliseconds that one turn takes up.
- * @param options.maxWaiting - Beyond so many nobody waits: the platform gives an instance few requests at a time.
+ * @param options.everyMs - Milliseconds per slot.
+ * @param options.maxWaiting - Maximum number of waiting slots. Further callers don't wait, because the platform limits the
+ * concurrent requests of an instance.
  */
 export function createPace(options: {
   everyMs: number;
@@ -27,10 +28,10 @@ export function createPace(options: {
   const { everyMs, maxWaiting, now = () => performance.now(), wait = delay } = options;
   let next = 0;
   return {
-    async turn(turns = 1) {
+    async waitForSlot(slots = 1) {
       const waits = Math.max(0, next - now());
       if (waits > maxWaiting * everyMs) return;
-      next = now() + waits + turns * everyMs;
+      next = now() + waits + slots * everyMs;
       if (waits > 0) await wait(waits);
     },
   };

@@ -1,13 +1,13 @@
 import * as z from "zod";
 import { DAY_MS } from "../time.ts";
-import { isWellFormed } from "./input.ts";
+import { isWellFormed } from "./parse-request.ts";
 import { Problem } from "./problem.ts";
 
-/** Bounds of the list parameters, as the contract says. */
+/** Bounds of the list parameters. */
 export const MAX_LIMIT = 1000;
 export const DEFAULT_LIMIT = 100;
 export const MAX_OFFSET = 10_000;
-/** Happenings are counted exactly up to here; beyond it `total` is null and `totalAtLeast` says this much. */
+/** Maximum exact count of events. Beyond this number `total` is null and `totalAtLeast` is this number. */
 export const MAX_COUNTED = 10_000;
 
 const wholeNumber = (minimum: number, maximum: number, left: number, hint = "") =>
@@ -18,7 +18,7 @@ const wholeNumber = (minimum: number, maximum: number, left: number, hint = "") 
     .pipe(z.number().min(minimum).max(maximum, `must be at most ${maximum}${hint}`))
     .meta({ override: { type: "integer", pattern: undefined, minimum, maximum, default: left } });
 
-/** The query parameters of every list. */
+/** Query parameters of every list. */
 export const pageParameters = {
   limit: wholeNumber(1, MAX_LIMIT, DEFAULT_LIMIT)
     .optional()
@@ -40,7 +40,11 @@ export interface PageRequest {
   cursor: string | undefined;
 }
 
-/** The page a query asks for; an offset beside a cursor is refused. */
+/**
+ * Returns the requested page.
+ *
+ * @throws {Problem} invalidRequest for an offset together with a cursor.
+ */
 export function pageRequest(query: { limit?: number; offset?: number; cursor?: string }): PageRequest {
   if (query.cursor !== undefined && query.offset) {
     throw new Problem("invalidRequest", "Send either offset or cursor, not both.", {
@@ -50,10 +54,10 @@ export function pageRequest(query: { limit?: number; offset?: number; cursor?: s
   return { limit: query.limit ?? DEFAULT_LIMIT, offset: query.offset ?? 0, cursor: query.cursor };
 }
 
-/** What every list answers. */
+/** Answer of every list. */
 export interface Page<T> {
   items: T[];
-  /** Exact, or null where counting would cost more the more there is; then `totalAtLeast` says what was seen. */
+  /** Exact total. Null if counting would read too many rows; then `totalAtLeast` is the number seen. */
   total: number | null;
   totalAtLeast?: number;
   limit: number;
@@ -67,7 +71,11 @@ export const pageView = <T, P extends Page<T>, V>(page: P & Page<T>, view: (item
   items: page.items.map((item) => view(item)),
 });
 
-/** The schema of a list of `item`s, named `<Item>List` in the description. */
+/**
+ * Returns the schema of a list of `item`s.
+ *
+ * @param id - Schema id in the OpenAPI document, such as `AlertRuleList`.
+ */
 export function pageOf<S extends z.ZodType>(item: S, id: string) {
   return z
     .object({
@@ -85,12 +93,16 @@ export function pageOf<S extends z.ZodType>(item: S, id: string) {
     .meta({ id });
 }
 
-/** An opaque cursor holding `state`; it is checked against its schema when it comes back. */
+/** Encodes `state` as an opaque cursor. */
 export function encodeCursor(state: unknown): string {
   return Buffer.from(JSON.stringify(state)).toString("base64url");
 }
 
-/** @throws {Problem} invalidCursor when the text is no cursor of that schema. */
+/**
+ * Decodes and validates a cursor.
+ *
+ * @throws {Problem} invalidCursor if the text is not a cursor of this schema.
+ */
 export function decodeCursor<S extends z.ZodType>(schema: S, cursor: string): z.output<S> {
   try {
     const state: unknown = JSON.parse(Buffer.from(cursor, "base64url").toString("utf8"));
@@ -108,8 +120,8 @@ export function decodeCursor<S extends z.ZodType>(schema: S, cursor: string): z.
 }
 
 /**
- * A page of a list that is small and wholly in memory (rules, subscriptions, frameworks), in the order of `keyOf`, which
- * tells its items apart. The cursor holds the last key, so that a change of the list in between skips and repeats nothing.
+ * Returns a page of a small list that is completely in memory (rules, subscriptions, frameworks), sorted by `keyOf`, which must
+ * be unique. The cursor contains the last key, so that concurrent changes of the list neither skip nor repeat items.
  */
 export function pageOfAll<T>(all: readonly T[], request: PageRequest, keyOf: (item: T) => string): Page<T> {
   const sorted = [...all].sort((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1));
@@ -128,11 +140,10 @@ export function pageOfAll<T>(all: readonly T[], request: PageRequest, keyOf: (it
 }
 
 /**
- * Refuses a period that ends where it begins or before, naming the end's parameter. An end is exclusive, so nothing lies in
- * such a period.
+ * Rejects an empty period. The end is exclusive, so an end that is not later than its start matches nothing.
  *
- * @param period - The begin's parameter and the end's, in this order; one left out bounds nothing.
- * @throws {Problem} invalidRequest
+ * @param period - The start's parameter, then the end's. Either may be undefined.
+ * @throws {Problem} invalidRequest that names the end's parameter
  */
 export function requireOrder(period: Record<string, Date | undefined>): void {
   const [[beginName, begin], [endName, end]] = Object.entries(period) as [
@@ -150,8 +161,8 @@ const DATE = /^\d{4}-\d{2}-\d{2}$/;
 const INSTANT = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}:\d{2})$/;
 
 /**
- * A date or an instant in a query, as a Date. A date as the end of a range means the end of that day: the first
- * millisecond after it, since ranges exclude their end.
+ * Parses a date or time in a query. A date as the end of a range is the end of that day: the first millisecond after the day,
+ * because ranges exclude their end.
  */
 export const queryInstant = (role: "start" | "end") =>
   z

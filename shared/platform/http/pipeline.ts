@@ -1,15 +1,15 @@
 import type { Clock, Logger, Randomness } from "../runtime.ts";
-import { clientAddress } from "./address.ts";
-import { type Arrival, admit, type Gate } from "./admission.ts";
-import { compressed } from "./encoding.ts";
+import { admit, type Gate, type UnauthenticatedRequest } from "./admission.ts";
+import { clientAddress } from "./client-address.ts";
+import { compressed } from "./compression.ts";
 import type { Actor, Endpoint } from "./endpoint.ts";
-import { missingBody, parse, readBody, readQuery } from "./input.ts";
 import { ownOrigin } from "./origin.ts";
+import { missingBody, parse, readBody, readQuery } from "./parse-request.ts";
 import { Problem } from "./problem.ts";
-import { problemPage, takesPages } from "./problem-page.ts";
+import { acceptsHtml, problemPage } from "./problem-page.ts";
 import type { Cookie, Reply } from "./reply.ts";
 
-/** A request as the platform hands it over. */
+/** A request as received from the platform. */
 export interface IncomingRequest {
   method: string;
   url: string;
@@ -18,18 +18,18 @@ export interface IncomingRequest {
   bytes(): Promise<Uint8Array>;
 }
 
-/** An answer as the platform takes it. */
+/** An answer for the platform. */
 export interface Answer {
   status: number;
   headers: Record<string, string>;
   cookies: Cookie[];
-  /** None for HEAD. */
+  /** Undefined for HEAD. */
   body: string | Uint8Array | undefined;
 }
 
-/** What serving needs beside the endpoint and the request. */
+/** Dependencies of `serve`. */
 export interface Serving<Services> {
-  /** The app's rooms, brought in when they are first needed. */
+  /** Loads the app's modules on first use. */
   rooms: () => Promise<{ gate: Gate; services: Services }>;
   /** See `clientAddress`. */
   trustedProxyHops: number;
@@ -38,7 +38,7 @@ export interface Serving<Services> {
   clock: Clock;
   randomness: Randomness;
   log: Logger;
-  /** Does the request's work so that every line it logs, in any room, carries the request id. */
+  /** Runs the request so that every line logged meanwhile contains the request id. */
   within<T>(requestId: string, work: () => Promise<T>): Promise<T>;
 }
 
@@ -55,8 +55,8 @@ const SECURITY_HEADERS: Record<string, string> = {
 };
 
 /**
- * Takes one request through the endpoint: who is it, may it, is the input good, then the handler. What any of them throws,
- * the loading of the endpoint too, becomes a problem document. HEAD is answered as GET is, without the body (RFC 9110, 9.3.2).
+ * Serves one request: authentication, authorization, validation of the input, then the handler. Any error, also one of loading
+ * the endpoint, becomes a problem document. HEAD is answered like GET, without the body (RFC 9110, 9.3.2).
  */
 export async function serve<Services>(
   load: () => Promise<Endpoint<Services>>,
@@ -89,9 +89,9 @@ async function handled<Services>(
   const address = clientAddress(request.headers, deps.trustedProxyHops);
   const url = new URL(request.url);
   const origin = ownOrigin(url, deps.publicBaseUrl);
-  const arrival: Arrival = { headers: request.headers, address, requestId, origin };
+  const arrival: UnauthenticatedRequest = { headers: request.headers, address, requestId, origin };
   const rooms = endpoint.standalone ? undefined : await deps.rooms();
-  if (endpoint.paced !== undefined) await rooms?.gate.pace.turn(endpoint.paced);
+  if (endpoint.paced !== undefined) await rooms?.gate.pace.waitForSlot(endpoint.paced);
   const actor = rooms && (await admit(endpoint, arrival, rooms.gate, answerHeaders));
   const params = endpoint.params ? parse(endpoint.params, request.params, "path") : undefined;
   const query = endpoint.query ? parse(endpoint.query, readQuery(url), "query") : undefined;
@@ -100,14 +100,14 @@ async function handled<Services>(
     params,
     query,
     body,
-    // An open endpoint's type has no use for the actor; every other one was let in as somebody.
+    // Handlers of open endpoints don't use the actor. For other endpoints, `admit` returned one.
     actor: actor as Actor,
     caller: { actor: actor?.username ?? "anonymous", ...(actor && { role: actor.role }), address, requestId },
     ifMatch: request.headers.get("if-match") ?? undefined,
     headers: request.headers,
     url,
     origin,
-    // A standalone endpoint asks for them by `admit`.
+    // A standalone endpoint gets the services from `admit`.
     services: rooms?.services as Services,
     admit: async (access) => {
       const { gate, services } = await deps.rooms();
@@ -124,7 +124,7 @@ async function bodyOf<Services>(endpoint: Endpoint<Services>, request: IncomingR
   return parse(endpoint.body!, body.present ? body.value : {}, "body");
 }
 
-/** The problem document of whatever was thrown; what nobody foresaw is logged and says no more than the request id. */
+/** Returns the problem document of an error. An unexpected error is logged, and the document contains only the request id. */
 async function problemOf<Services>(
   error: unknown,
   endpoint: Endpoint<Services> | undefined,
@@ -132,16 +132,16 @@ async function problemOf<Services>(
   requestId: string,
   deps: Serving<Services>,
 ): Promise<Reply> {
-  // What failed may be that these could not be brought in.
+  // Loading the modules may be the step that failed.
   const gate = await deps.rooms().then(
     (rooms) => rooms.gate,
     () => undefined,
   );
   const known = error instanceof Problem ? error : gate?.translate(error);
   if (!known) deps.log.error("The request failed", { endpoint: endpoint?.name, error: describe(error) });
-  if (known?.status === 429) await gate?.pace.turn();
+  if (known?.status === 429) await gate?.pace.waitForSlot();
   const problem = known ?? new Problem("internal", "Try again; if it stays, report this request id.");
-  if (endpoint?.page && takesPages(request.headers)) return problemPage(problem, requestId);
+  if (endpoint?.page && acceptsHtml(request.headers)) return problemPage(problem, requestId);
   return {
     status: problem.status,
     headers: problem.headers,
@@ -165,7 +165,7 @@ async function answerOf(reply: Reply, headers: Record<string, string>, request: 
   return { status, headers: { ...all, ...encoded.headers }, cookies, body: encoded.data };
 }
 
-/** What a log line may say of an error nobody foresaw. */
+/** Formats an unexpected error for the log. */
 function describe(error: unknown): string {
   return error instanceof Error ? (error.stack ?? `${error.name}: ${error.message}`) : String(error);
 }

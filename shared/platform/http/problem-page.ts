@@ -1,10 +1,12 @@
 import { PROBLEMS, type Problem } from "./problem.ts";
 import type { Reply } from "./reply.ts";
 
-/** Whether somebody looks at the answer: browsers ask for HTML by name where they are sent, programs don't. */
-export const takesPages = (headers: Headers): boolean => /\btext\/html\b/i.test(headers.get("accept") ?? "");
+/** Returns whether the caller is a browser that navigates: browsers then request HTML explicitly, programs don't. */
+export const acceptsHtml = (headers: Headers): boolean => /\btext\/html\b/i.test(headers.get("accept") ?? "");
 
-/** A problem as a page: its title, what to do about it, and the request id to report. It loads and runs nothing. */
+/**
+ * Returns a problem as an HTML page with its title, the fix and the request id. The page loads no resources and runs no script.
+ */
 export function problemPage(problem: Problem, requestId: string): Reply {
   const { title, status } = PROBLEMS[problem.code];
   const body = [

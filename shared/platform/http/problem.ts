@@ -1,6 +1,6 @@
 /**
- * Every problem this service answers with, by its stable code. The code is also the last part of the problem's `type`
- * URI (`/problems/<code>`, RFC 9457) and is listed in the OpenAPI document. `detail` is an example of what one says to do.
+ * All problems of the API by their stable code. The code is also the last part of the problem's `type` URI (`/problems/<code>`,
+ * RFC 9457) and is listed in the OpenAPI document. `detail` is an example.
  */
 export const PROBLEMS = {
   malformedRequest: {
@@ -163,36 +163,36 @@ export const PROBLEMS = {
 
 export type ProblemCode = keyof typeof PROBLEMS;
 
-/** One thing wrong with the input: where (`body.mode`, `query.limit`) and what. */
+/** An error of the input: its location (`body.mode`, `query.limit`) and description. */
 export interface ProblemPart {
   path: string;
   message: string;
 }
 
-/** What a problem may have beside its code and its detail. */
+/** Optional parts of a problem. */
 export interface ProblemExtras {
-  /** What is wrong with which member of the input; left out of the document when there is none. */
+  /** Errors of the input. Omitted from the document if empty. */
   errors?: ProblemPart[];
-  /** Headers of the answer, such as `{ Allow: "GET, HEAD" }`; none by default. */
+  /** Headers of the answer, such as `{ Allow: "GET, HEAD" }`. */
   headers?: Record<string, string>;
-  /** Further members of the document (RFC 9457, 3.2), such as `{ scanId }` of the scan that is running; none by default. */
+  /** Further members of the document (RFC 9457, 3.2), such as `{ scanId }` of the scan that is running. */
   members?: Record<string, unknown>;
 }
 
 /**
- * An answer other than success. Thrown anywhere in the domain; the endpoint kit turns it into an RFC 9457 document.
- * `detail` says what the caller can do about it and never holds a secret or a stack.
+ * An answer other than success. Any module can throw it, and the HTTP module converts it to an RFC 9457 document. `detail` says
+ * how the caller can fix the request and never contains a secret or a stack trace.
  */
 export class Problem extends Error {
-  /** Stable: callers tell problems apart by it. */
+  /** Stable. Callers distinguish problems by this code. */
   readonly code: ProblemCode;
   readonly errors: ProblemPart[] | undefined;
   readonly headers: Record<string, string>;
   readonly members: Record<string, unknown>;
 
   /**
-   * @param code - Decides the status and the title, by `PROBLEMS`.
-   * @param detail - What the caller can do about it, in sentences: "Send the same request with a name that is free."
+   * @param code - Determines the status and the title (see `PROBLEMS`).
+   * @param detail - How the caller can fix the request, in sentences: "Send the same request with a name that is not used."
    */
   constructor(code: ProblemCode, detail: string, more: ProblemExtras = {}) {
     super(detail);
@@ -203,15 +203,15 @@ export class Problem extends Error {
     this.members = more.members ?? {};
   }
 
-  /** The HTTP status, from 400 on. */
+  /** HTTP status, 400 or higher. */
   get status(): number {
     return PROBLEMS[this.code].status;
   }
 
   /**
-   * The document itself (RFC 9457, 3.1), ready to be made JSON.
+   * Returns the problem document (RFC 9457, 3.1).
    *
-   * @param instance - The request id, by which the log has the same request.
+   * @param instance - The request id, which is also in the log.
    */
   document(instance: string): Record<string, unknown> {
     return {
@@ -227,14 +227,18 @@ export class Problem extends Error {
   }
 }
 
-/** 404. @param what - Names it, to begin a sentence with: "The alert rule payments". */
+/**
+ * Creates a 404.
+ *
+ * @param what - Names the resource at the start of a sentence: "The alert rule payments".
+ */
 export const notFound = (what: string): Problem => new Problem("notFound", `${what} does not exist.`);
 
 /**
- * 400 for one member of the body.
+ * Creates a 400 for one member of the body.
  *
- * @param member - Where it stands in the body: `filters.vault`.
- * @param message - Completes it: "must be a vault's name".
+ * @param member - Location in the body: `filters.vault`.
+ * @param message - Continues after the member: "must be a vault's name".
  */
 export const invalidBody = (member: string, message: string): Problem =>
   new Problem("invalidRequest", `Correct this and send the request again: body.${member}: ${message}`, {
@@ -242,9 +246,9 @@ export const invalidBody = (member: string, message: string): Problem =>
   });
 
 /**
- * 429 with `Retry-After` (RFC 6585, 4), or 503 where the code is `unavailable` (RFC 9110, 15.6.4).
+ * Creates a 429 with `Retry-After` (RFC 6585, 4), or a 503 for the code `unavailable` (RFC 9110, 15.6.4).
  *
- * @param seconds - Rounded up to whole ones, at least one.
+ * @param seconds - Rounded up to at least one whole second.
  */
 export function retryLater(code: "rateLimited" | "tooManyAttempts" | "unavailable", detail: string, seconds: number) {
   return new Problem(code, detail, { headers: { "Retry-After": String(Math.max(1, Math.ceil(seconds))) } });

@@ -1,22 +1,22 @@
 import { createHash } from "node:crypto";
 import * as z from "zod";
 import type { Clock } from "../runtime.ts";
-import { isConflict, unlessChanged } from "../storage/conflict.ts";
+import { isConflict, undefinedIfChanged } from "../storage/conflict.ts";
 import { entity, type Row } from "../storage/entity.ts";
 import { keyText } from "../storage/keys.ts";
 import type { Tables } from "../storage/tables.ts";
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../time.ts";
 
-/** Callers remembered in memory; the oldest are forgotten first. A forgotten caller only costs one more read. */
-const REMEMBERED_CALLERS = 5_000;
-/** After another instance was seen writing a caller's row, it is read before each write for this long. */
+/** Callers cached in memory; the oldest are evicted first. An evicted caller costs one more read. */
+const MAX_CACHED_CALLERS = 5_000;
+/** After a conflict with another instance, the caller's row is read before each write for this time. */
 const SHARED_FOR = MINUTE_MS;
 
-/** One caller's row: the accepted calls of the longest window in force. Partitioned so that a clean-up can walk it. */
+/** Row of a caller: the accepted calls in the longest active window. Partitioned so that a cleanup can list the rows. */
 const Calls = entity(
   "RateLimits",
   z.object({
-    /** Instants in milliseconds, ascending, as 8-byte little-endian doubles. */
+    /** Times in milliseconds, ascending, as 8-byte little-endian doubles. */
     times: z.instanceof(Uint8Array),
     lastAt: z.string(),
   }),
@@ -24,29 +24,29 @@ const Calls = entity(
 
 export interface Decision {
   allowed: boolean;
-  /** Of the window with the least left. */
+  /** Limit of the window with the fewest remaining calls. */
   limit: number;
   remaining: number;
-  /** Whole seconds until that window has room again for one more than `remaining`. */
+  /** Whole seconds until `remaining` of that window increases. */
   resetSeconds: number;
   /** 0 when allowed. */
   retryAfterSeconds: number;
 }
 
-/** Limits of one kind of bucket; 0 turns a window off. */
+/** Limits of one rate limiter. 0 turns a window off. */
 export interface Limits {
   perMinute: number;
   perHour: number;
 }
 
 export interface RateLimiter {
-  /** Counts one call of `caller` unless it is over; refused calls are not counted. */
+  /** Counts one call of `caller`, unless the limit is reached. Rejected calls are not counted. */
   take(caller: string): Promise<Decision>;
-  /** Removes the rows of callers not seen for an hour. */
+  /** Removes the rows of callers without a call for an hour. */
   cleanUp(): Promise<void>;
 }
 
-interface Memory {
+interface CachedCaller {
   row: Row<{ times: Uint8Array<ArrayBuffer>; lastAt: string }> | undefined;
   times: number[];
   sharedUntil: number;
@@ -55,29 +55,29 @@ interface Memory {
 }
 
 /**
- * Sliding windows, exact across instances: one row of packed times per caller, written with its ETag. Calls of one
- * caller that arrive while its row is being written are counted together in the next write. What is remembered in
- * memory can only lack calls, so a caller it knows to be over is refused without asking.
+ * Creates a rate limiter with sliding windows that is exact across instances: one row of packed times per caller, written
+ * conditionally. Calls of a caller that arrive during a write are counted together in the next write. The cache in memory can
+ * only miss calls, so a caller over its limit in the cache is rejected without a read.
  */
 export function createRateLimiter(deps: { tables: Tables; clock: Clock; limits: Limits; name: string }): RateLimiter {
   const { tables, clock, limits, name } = deps;
-  const callers = new Map<string, Memory>();
-  /** Older calls count in no window; a row that kept them could outgrow what an entity may hold. */
+  const callers = new Map<string, CachedCaller>();
+  /** Older calls count in no window, and storing them could exceed the maximum size of an entity. */
   const longest = limits.perHour > 0 ? HOUR_MS : MINUTE_MS;
 
-  function remember(caller: string): Memory {
+  function cachedCaller(caller: string): CachedCaller {
     const known = callers.get(caller);
     const memory = known ?? { row: undefined, times: [], sharedUntil: 0, waiting: [], running: false };
     callers.delete(caller);
     callers.set(caller, memory);
-    if (callers.size > REMEMBERED_CALLERS) {
+    if (callers.size > MAX_CACHED_CALLERS) {
       const oldest = callers.entries().next().value;
       if (oldest && !oldest[1].running) callers.delete(oldest[0]);
     }
     return memory;
   }
 
-  async function countWaiting(caller: string, memory: Memory): Promise<void> {
+  async function countWaiting(caller: string, memory: CachedCaller): Promise<void> {
     memory.running = true;
     const batch = memory.waiting.splice(0);
     try {
@@ -92,8 +92,8 @@ export function createRateLimiter(deps: { tables: Tables; clock: Clock; limits: 
     if (memory.waiting.length > 0) void countWaiting(caller, memory);
   }
 
-  /** Decides `count` calls in one write, again from the start when another instance wrote in between. */
-  async function countBatch(caller: string, memory: Memory, count: number): Promise<Decision[]> {
+  /** Decides `count` calls in one write. Starts again if another instance wrote the row in between. */
+  async function countBatch(caller: string, memory: CachedCaller, count: number): Promise<Decision[]> {
     const partition = shardOf(`${name}|${caller}`);
     const key = keyText(`${name}|${caller}`);
     for (;;) {
@@ -132,9 +132,9 @@ export function createRateLimiter(deps: { tables: Tables; clock: Clock; limits: 
       if (limits.perMinute === 0 && limits.perHour === 0) {
         return { allowed: true, limit: 0, remaining: 0, resetSeconds: 0, retryAfterSeconds: 0 };
       }
-      const memory = remember(caller);
-      const known = decide(memory.times, clock.now().getTime(), limits);
-      if (!known.allowed) return known;
+      const memory = cachedCaller(caller);
+      const cachedDecision = decide(memory.times, clock.now().getTime(), limits);
+      if (!cachedDecision.allowed) return cachedDecision;
       return await new Promise<Decision>((resolve, reject) => {
         memory.waiting.push({ resolve, reject });
         if (!memory.running) void countWaiting(caller, memory);
@@ -147,8 +147,8 @@ export function createRateLimiter(deps: { tables: Tables; clock: Clock; limits: 
         for await (const rows of tables.pages(Calls, { partitionKey, select: ["lastAt"] })) {
           for (const row of rows) {
             if (row.lastAt >= before) continue;
-            // A caller that came back in this moment keeps its row: the ETag no longer fits.
-            await unlessChanged(tables.remove(Calls, partitionKey, row.rowKey, row.etag));
+            // If the caller has just called again, the ETag is stale and the row stays.
+            await undefinedIfChanged(tables.remove(Calls, partitionKey, row.rowKey, row.etag));
           }
         }
       }
@@ -159,7 +159,7 @@ export function createRateLimiter(deps: { tables: Tables; clock: Clock; limits: 
 const SHARDS = [..."0123456789abcdef"];
 const shardOf = (caller: string): string => createHash("sha256").update(caller).digest("hex").slice(0, 1);
 
-/** What one more call would get, given the accepted ones (ascending). */
+/** Returns the decision on one more call, given the accepted calls in ascending order. */
 function decide(times: readonly number[], now: number, limits: Limits): Decision {
   const windows = [
     { limit: limits.perMinute, length: MINUTE_MS },
@@ -169,8 +169,9 @@ function decide(times: readonly number[], now: number, limits: Limits): Decision
     .map((window) => {
       const inside = times.filter((time) => time > now - window.length);
       const oldest = inside[Math.max(0, inside.length - window.limit)];
-      const frees = oldest === undefined ? 0 : Math.max(1, Math.ceil((oldest + window.length - now) / SECOND_MS));
-      return { limit: window.limit, remaining: Math.max(0, window.limit - inside.length), frees };
+      const secondsUntilFree =
+        oldest === undefined ? 0 : Math.max(1, Math.ceil((oldest + window.length - now) / SECOND_MS));
+      return { limit: window.limit, remaining: Math.max(0, window.limit - inside.length), secondsUntilFree };
     });
   const tightest = windows.reduce((least, window) => (window.remaining < least.remaining ? window : least));
   const over = windows.filter((window) => window.remaining === 0);
@@ -178,8 +179,8 @@ function decide(times: readonly number[], now: number, limits: Limits): Decision
     allowed: over.length === 0,
     limit: tightest.limit,
     remaining: tightest.remaining,
-    resetSeconds: tightest.frees,
-    retryAfterSeconds: Math.max(0, ...over.map((window) => window.frees)),
+    resetSeconds: tightest.secondsUntilFree,
+    retryAfterSeconds: Math.max(0, ...over.map((window) => window.secondsUntilFree)),
   };
 }
 

@@ -1,6 +1,6 @@
 import * as z from "zod";
 
-/** A cookie as the platform takes it; header `Set-Cookie` would lose all but the last. */
+/** A cookie. Passed to the platform separately, because of several `Set-Cookie` headers the platform keeps only the last. */
 export interface Cookie {
   name: string;
   value: string;
@@ -22,21 +22,21 @@ export interface Reply<Json = unknown> {
 
 export const ok = <const Json>(json: Json): Reply<Json> => ({ status: 200, json });
 
-/** 200 for a single resource, its `etag` member repeated as the `ETag` header. */
+/** Returns a 200 for a single resource, with its `etag` as the `ETag` header. */
 export const resource = <Json extends { etag: string }>(json: Json): Reply<Json> => ({
   status: 200,
   headers: { ETag: json.etag },
   json,
 });
 
-/** 201 with the resource and where it can be read again. */
+/** Returns a 201 with the resource and its location. */
 export const created = <const Json>(json: Json, location: string): Reply<Json> => ({
   status: 201,
   headers: { Location: location, ...(hasEtag(json) ? { ETag: json.etag } : {}) },
   json,
 });
 
-/** What `deleted` answers. */
+/** Body of the answer of `deleted`. */
 export const Deleted = z.object({ deleted: z.literal(true) }).meta({ id: "Deleted" });
 export const deleted = (): Reply<z.output<typeof Deleted>> => ({ status: 200, json: { deleted: true } });
 

@@ -8,69 +8,69 @@ import {
 } from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
 import type { LookupFunction } from "node:net";
-import { type Reach, refusal } from "./addresses.ts";
+import { type AllowedNetwork, blockedReason } from "./allowed-addresses.ts";
 
 export interface OutgoingRequest {
   method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   headers: Record<string, string>;
   body?: string;
-  /** PEM certificates of the authorities that may vouch for the host, in place of the public ones. */
+  /** PEM certificates of the certificate authorities to trust for this host, instead of the public ones. */
   authorities?: string | undefined;
-  /** Gives it up earlier than the time limit does. */
+  /** Aborts the request before the time limit. */
   signal?: AbortSignal;
 }
 
-/** What was answered, whatever the status. */
+/** The answer, whatever its status. */
 export interface OutgoingAnswer {
   status: number;
   headers: IncomingHttpHeaders;
-  /** The beginning of the body, up to the limit. */
+  /** Start of the body, up to the limit. */
   body: Buffer;
-  /** False where the body went on beyond the limit, or broke off. */
-  whole: boolean;
+  /** False if the body exceeds the limit or was truncated. */
+  complete: boolean;
 }
 
-/** There was no answer. `sent` says whether the other side may have got the whole request nevertheless. */
+/** No answer was received. `sent` is true if the receiver may have got the whole request. */
 export class Unreachable extends Error {
   override readonly name = "Unreachable";
   readonly sent: boolean;
-  /** Whether another try would end the same way until somebody changes the address. */
-  readonly lasting: boolean;
+  /** Whether another attempt would fail the same way until the address is changed. */
+  readonly permanent: boolean;
 
-  constructor(message: string, how: { sent: boolean; lasting: boolean }) {
+  constructor(message: string, how: { sent: boolean; permanent: boolean }) {
     super(message);
     this.sent = how.sent;
-    this.lasting = how.lasting;
+    this.permanent = how.permanent;
   }
 }
 
-/** Requests to addresses that people gave. */
+/** Sends requests to addresses that users configure. */
 export interface Outgoing {
-  /** @throws {Unreachable} whose message never holds more of the address than its host. */
+  /** @throws {Unreachable} with a message that contains no more of the address than its host. */
   send(address: string, request: OutgoingRequest): Promise<OutgoingAnswer>;
 }
 
-/** Where requests may go, and what of their answers is taken. */
+/** Restrictions on targets and answers. */
 export interface OutgoingOptions {
-  reach: (url: URL) => Reach;
-  /** Whether plain http may be spoken with it. */
+  allowedNetwork: (url: URL) => AllowedNetwork;
+  /** Whether plain http is allowed for this address. */
   plainHttp: (url: URL) => boolean;
-  /** What a refusal says can be done about it; a sentence. */
+  /** Sentence in a rejection that says how to allow the address. */
   remedy: string;
-  /** Milliseconds for everything: the name, the connection, the request and its answer. */
+  /** Milliseconds for name resolution, connection, request and answer together. */
   timeoutMs: number;
-  /** Bytes of an answer that are read; the rest is not waited for. */
+  /** Maximum bytes to read of an answer. The rest is ignored. */
   maxAnswerBytes: number;
   resolve?: (host: string) => Promise<LookupAddress[]>;
 }
 
 /**
- * Calls addresses that people gave, which may be chosen to reach what only this service can: the name is resolved once,
- * every address it has must be allowed, the connection goes to the very address that was checked, no redirect is followed,
- * and time and size are bounded. https://cheatsheetseries.owasp.org/cheatsheets/Server_Side_Request_Forgery_Prevention_Cheat_Sheet.html
+ * Creates a client for addresses that users configure, protected against server-side request forgery. The name is resolved
+ * once, all of its addresses must be allowed, the connection uses the checked address, redirects are not followed, and time and
+ * size are limited. https://cheatsheetseries.owasp.org/cheatsheets/Server_Side_Request_Forgery_Prevention_Cheat_Sheet.html
  */
 export function createOutgoing(options: OutgoingOptions): Outgoing {
-  const { reach, plainHttp, remedy, timeoutMs, maxAnswerBytes } = options;
+  const { allowedNetwork, plainHttp, remedy, timeoutMs, maxAnswerBytes } = options;
   const resolve = options.resolve ?? ((host) => dns.lookup(host, { all: true }));
 
   async function checkedAddress(url: URL, signal: AbortSignal): Promise<LookupAddress> {
@@ -83,9 +83,9 @@ export function createOutgoing(options: OutgoingOptions): Outgoing {
       throw new Unreachable(`The name ${host} could not be resolved (${codeOf(error)}).`, UNSENT);
     }
     for (const { address } of found) {
-      const reason = refusal(address, reach(url));
+      const reason = blockedReason(address, allowedNetwork(url));
       if (reason) {
-        throw new Unreachable(`The address ${address} of ${host} is refused: ${reason}. ${remedy}`, REFUSED);
+        throw new Unreachable(`The address ${address} of ${host} is refused: ${reason}. ${remedy}`, BLOCKED);
       }
     }
     if (!found[0]) throw new Unreachable(`The name ${host} has no address.`, UNSENT);
@@ -96,7 +96,7 @@ export function createOutgoing(options: OutgoingOptions): Outgoing {
     async send(address, request) {
       const url = new URL(address);
       const problem = addressProblem(url, plainHttp(url));
-      if (problem) throw new Unreachable(`The address ${problem}.`, REFUSED);
+      if (problem) throw new Unreachable(`The address ${problem}.`, BLOCKED);
       const limit = new AbortController();
       const timer = setTimeout(() => limit.abort(), timeoutMs);
       const signal = request.signal ? AbortSignal.any([limit.signal, request.signal]) : limit.signal;
@@ -110,10 +110,10 @@ export function createOutgoing(options: OutgoingOptions): Outgoing {
   };
 }
 
-const UNSENT = { sent: false, lasting: false };
-const REFUSED = { sent: false, lasting: true };
+const UNSENT = { sent: false, permanent: false };
+const BLOCKED = { sent: false, permanent: true };
 
-/** What is wrong with an address, completing "The address …"; names are not resolved yet. */
+/** Returns why an address is invalid, as the end of a sentence "The address …". Does not resolve names. */
 export function addressProblem(url: URL, plainHttp: boolean): string | undefined {
   if (url.protocol !== "https:" && !(plainHttp && url.protocol === "http:")) return "must begin with https://";
   if (url.username !== "" || url.password !== "") return "must not hold a username or password";
@@ -121,18 +121,23 @@ export function addressProblem(url: URL, plainHttp: boolean): string | undefined
   return undefined;
 }
 
-/** `host:port` as PRIVATE_TARGET_HOSTS names it, the scheme's own port written out. */
+/** Returns `host:port` in the form of PRIVATE_TARGET_HOSTS, with the scheme's default port. */
 export const hostAndPort = (url: URL): string =>
   `${url.hostname}:${url.port || (url.protocol === "https:" ? "443" : "80")}`.toLowerCase();
 
-/** Settles once the signal is aborted, whatever the receiver does, and leaves no connection open. @throws {Unreachable} */
+/**
+ * Sends a request to the chosen address. Settles when the signal is aborted, whatever the receiver does, and leaves no
+ * connection open.
+ *
+ * @throws {Unreachable}
+ */
 async function send(
   url: URL,
   chosen: LookupAddress,
   { method, headers, body, authorities }: OutgoingRequest,
   { signal, maxAnswerBytes }: { signal: AbortSignal; maxAnswerBytes: number },
 ): Promise<OutgoingAnswer> {
-  // The name goes into TLS and the Host header; the connection goes to the address that was checked and to no other.
+  // TLS and the Host header use the name. The connection uses only the checked address.
   const lookup: LookupFunction = (_host, options, done) =>
     options.all ? done(null, [chosen]) : done(null, chosen.address, chosen.family);
   const secure = url.protocol === "https:";
@@ -153,10 +158,10 @@ async function send(
   try {
     const answer = await Promise.race([answerOf(call, bytes), aborted(signal)]).catch((error: unknown) => {
       const reason = signal.aborted ? "it did not answer in time" : (error as Error).message;
-      throw new Unreachable(`${url.hostname} was not reached: ${reason}.`, { sent, lasting: false });
+      throw new Unreachable(`${url.hostname} was not reached: ${reason}.`, { sent, permanent: false });
     });
     const { statusCode: status = 0, headers: answered } = answer;
-    // A status that has arrived is an answer, also when its body breaks off: for some callers the status alone decides.
+    // After the status has arrived, a truncated body is still an answer, because some callers need only the status.
     const read = await Promise.race([readStart(answer, maxAnswerBytes), aborted(signal)]).catch(() => BROKEN_OFF);
     return { status, headers: answered, ...read };
   } finally {
@@ -164,24 +169,24 @@ async function send(
   }
 }
 
-const BROKEN_OFF = { body: Buffer.alloc(0), whole: false };
+const BROKEN_OFF = { body: Buffer.alloc(0), complete: false };
 
-/** Sends the request and returns the head of its answer. Rejects with an error whose message says why there is none. */
+/** Sends the request and returns the head of its answer. Rejects with an error whose message gives the reason. */
 const answerOf = (call: ClientRequest, body: Buffer | undefined): Promise<IncomingMessage> =>
   new Promise((resolve, reject) => {
-    const refuseSwitch = () => reject(new Error("it switched protocols (101) instead of answering"));
-    call.once("response", (answer) => (answer.statusCode === 101 ? refuseSwitch() : resolve(answer)));
-    // Node emits this for a 101 with upgrade headers. Without a listener it closes the connection and emits no error.
+    const rejectSwitch = () => reject(new Error("it switched protocols (101) instead of answering"));
+    call.once("response", (answer) => (answer.statusCode === 101 ? rejectSwitch() : resolve(answer)));
+    // Node emits `upgrade` for a 101 with upgrade headers. Without a listener Node closes the connection and emits no error.
     call.once("upgrade", (_answer, socket) => {
       socket.destroy();
-      refuseSwitch();
+      rejectSwitch();
     });
     call.on("error", (error) => reject(new Error(`the connection failed (${codeOf(error)})`)));
     call.once("close", () => reject(new Error("the connection was closed before an answer")));
     call.end(body);
   });
 
-async function readStart(answer: IncomingMessage, limit: number): Promise<{ body: Buffer; whole: boolean }> {
+async function readStart(answer: IncomingMessage, limit: number): Promise<{ body: Buffer; complete: boolean }> {
   const chunks: Buffer[] = [];
   let length = 0;
   for await (const chunk of answer) {
@@ -189,12 +194,12 @@ async function readStart(answer: IncomingMessage, limit: number): Promise<{ body
     length += (chunk as Buffer).length;
     if (length > limit) break;
   }
-  return { body: Buffer.concat(chunks).subarray(0, limit), whole: length <= limit };
+  return { body: Buffer.concat(chunks).subarray(0, limit), complete: length <= limit };
 }
 
 const codeOf = (error: unknown): string => (error as { code?: string }).code ?? "no code";
 
-/** Rejects once the signal is aborted. */
+/** Rejects when the signal is aborted. */
 const aborted = (signal: AbortSignal): Promise<never> =>
   new Promise((_, reject) => {
     if (signal.aborted) return reject(signal.reason);

@@ -5,15 +5,15 @@ import { numberPages, Sheet } from "./sheet.ts";
 import { Typesetter } from "./typesetter.ts";
 import { openTypeFromWoff } from "./woff.ts";
 
-/** What a document says of itself. */
+/** Metadata of a document. */
 export interface DocumentFacts {
   title: string;
   createdAt: Date;
-  /** A WOFF file; without one the installed font, which a bundle does not have. */
+  /** WOFF file of the font for characters outside Latin. Defaults to the installed package, which a bundle does not contain. */
   unicodeFont?: string | undefined;
 }
 
-/** Writes one document: `write` its pages, then their foot with `foot` and their numbers. */
+/** Creates a PDF document: `write` adds the content, then every page gets the footer `foot` and its number. */
 export async function createDocument(
   { title, createdAt, unicodeFont }: DocumentFacts,
   foot: string,
@@ -31,6 +31,6 @@ export async function createDocument(
   return await document.save();
 }
 
-/** Where the font lies while the service is not bundled. */
+/** Path of the font if the service is not bundled. */
 const installedFont = (): string =>
   createRequire(import.meta.url).resolve("@fontsource/unifontex/files/unifontex-latin-400-normal.woff");

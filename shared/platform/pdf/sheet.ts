@@ -4,7 +4,7 @@ import { INK, type Style, type Typesetter } from "./typesetter.ts";
 /** A4 landscape, in points. */
 export const PAGE = { width: 841.89, height: 595.28 };
 export const MARGIN = 36;
-/** Nothing of a page's content lies below. */
+/** Lower edge of a page's content. */
 export const CONTENT_BOTTOM = MARGIN + 18;
 export const PADDING = 4;
 const FACT_SIZE = 9;
@@ -22,17 +22,17 @@ const WHITE = rgb(1, 1, 1);
 export interface Column {
   title: string;
   width: number;
-  /** Numbers stand at the right. */
+  /** Right-aligned, for numbers. */
   right?: boolean;
 }
 
-/** A cell of a table: its paragraphs, each beginning on a line of its own. */
+/** A cell of a table. Each paragraph starts on a new line. */
 export interface Cell {
   paragraphs: string[];
   color?: RGB;
 }
 
-/** Writes from the top of a page to its bottom, and goes on on the next one. */
+/** Writes content from top to bottom and continues on a new page when a page is full. */
 export class Sheet {
   page: PDFPage;
   y: number;
@@ -51,7 +51,7 @@ export class Sheet {
     this.y = PAGE.height - MARGIN;
   }
 
-  /** Lines of text from `x` on, at most `width` points wide. */
+  /** Writes lines of text from `x`, at most `width` points wide. */
   text(text: string, options: { x?: number; width?: number; size: number; style?: Style; color?: RGB }): void {
     const { x = MARGIN, width = PAGE.width - MARGIN - x, size, style = "regular", color = INK } = options;
     for (const line of this.set.lines(text, style, size, width)) {
@@ -61,7 +61,7 @@ export class Sheet {
     }
   }
 
-  /** A name at the left, and beside it what there is to say of it. */
+  /** Writes a name and its value next to it. */
   fact(name: string, value: string, color?: RGB): void {
     if (this.y - FACT_SIZE < CONTENT_BOTTOM) this.nextPage();
     const y = this.y;
@@ -70,7 +70,7 @@ export class Sheet {
     this.text(value, { size: FACT_SIZE, x: MARGIN + FACT_INDENT, ...(color && { color }) });
   }
 
-  /** A few words anywhere on the page, such as beside a figure. */
+  /** Writes a short text anywhere on the page, such as next to a chart. */
   label(text: string, at: { x: number; y: number }): void {
     this.set.draw(this.page, this.set.printable(text), { ...at, size: LABEL_SIZE, color: MUTED });
   }
@@ -88,7 +88,7 @@ export class Sheet {
     this.y -= height;
   }
 
-  /** Height of a row, in points. */
+  /** Returns the height of a row in points. */
   rowHeight(columns: readonly Column[], cells: readonly Cell[], size: number): number {
     const lines = columns.map(({ width }, index) => this.linesOf(cells[index]!, size, width).length);
     return Math.max(...lines) * size * 1.25 + 2 * PADDING - 2;
@@ -125,7 +125,7 @@ export class Sheet {
   }
 }
 
-/** The foot of every page. */
+/** Adds the footer and the page number to every page. */
 export function numberPages(document: PDFDocument, set: Typesetter, left: string): void {
   const pages = document.getPages();
   for (const [index, page] of pages.entries()) {

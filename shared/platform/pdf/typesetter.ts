@@ -16,7 +16,7 @@ import {
 
 export type Style = "regular" | "bold";
 
-/** Characters set in one font, left to right on the page. */
+/** Characters in one font, left to right on the page. */
 interface Run {
   font: PDFFont;
   text: string;
@@ -28,14 +28,14 @@ const INVISIBLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u;
 export const INK = rgb(0.12, 0.14, 0.17);
 
 /**
- * Sets any text in any script: what Helvetica has in Helvetica, everything else in the embedded Unicode font, and what that
- * lacks as its code point, such as [U+20000], so that nothing is lost and nothing fails.
+ * Sets text in any script: characters of Helvetica in Helvetica, others in the embedded Unicode font. A character that both
+ * fonts lack is shown as its code point, such as [U+20000], so that nothing is lost and nothing fails.
  */
 export class Typesetter {
   private readonly fonts: Record<Style, PDFFont>;
   private readonly unicode: PDFFont;
   private readonly latin: ReadonlySet<number>;
-  private readonly known: (codePoint: number) => boolean;
+  private readonly hasUnicodeGlyph: (codePoint: number) => boolean;
   private readonly widths = new Map<PDFFont, Map<string, number>>();
   private readonly keys = new Map<PDFPage, Map<PDFFont, PDFName>>();
 
@@ -43,7 +43,7 @@ export class Typesetter {
     this.fonts = fonts;
     this.unicode = unicode;
     this.latin = new Set(fonts.regular.getCharacterSet());
-    this.known = known;
+    this.hasUnicodeGlyph = known;
   }
 
   static async create(document: PDFDocument, openType: Uint8Array): Promise<Typesetter> {
@@ -56,19 +56,20 @@ export class Typesetter {
     return new Typesetter({ regular, bold }, unicode, (codePoint) => glyphs.hasGlyphForCodePoint(codePoint));
   }
 
-  /** The text with only characters that can be set. */
+  /** Returns the text with only characters that can be set. */
   printable(text: string): string {
     let result = "";
     for (const character of text) {
       const codePoint = character.codePointAt(0)!;
       if (/\s/.test(character)) result += " ";
-      else if (!INVISIBLE.test(character) && (this.latin.has(codePoint) || this.known(codePoint))) result += character;
+      else if (!INVISIBLE.test(character) && (this.latin.has(codePoint) || this.hasUnicodeGlyph(codePoint)))
+        result += character;
       else result += `[U+${codePoint.toString(16).toUpperCase().padStart(4, "0")}]`;
     }
     return result;
   }
 
-  /** Points the text is wide. */
+  /** Returns the width of the text in points. */
   width(text: string, style: Style, size: number): number {
     let units = 0;
     for (const character of text) units += this.characterWidth(character, style);
@@ -76,14 +77,14 @@ export class Typesetter {
   }
 
   /**
-   * Lines that fit into `width` points. They are broken after a space in their second half, else after a separator or
-   * before an opening bracket, else anywhere.
+   * Breaks text into lines of at most `width` points: after a space in the second half of a line, otherwise after a separator
+   * or before an opening bracket, otherwise anywhere.
    */
   lines(text: string, style: Style, size: number, width: number): string[] {
     const lines: string[] = [];
     let line = "";
     let lineWidth = 0;
-    // Characters of the line up to which it may be broken.
+    // Positions in the line where it can be broken.
     let spaceAt = 0;
     let separatorAt = 0;
     for (const character of this.printable(text)) {
@@ -124,14 +125,14 @@ export class Typesetter {
     }
   }
 
-  /** Right-to-left words that follow one another are one run with the spaces between them. */
+  /** Splits text into runs of one font. Consecutive right-to-left words and the spaces between them form one run. */
   private runs(text: string, style: Style): Run[] {
     const runs: Run[] = [];
     const characters = [...text];
     for (const [index, character] of characters.entries()) {
       const last = runs.at(-1);
-      const goesOn = character === " " && last?.rightToLeft && RIGHT_TO_LEFT.test(characters[index + 1] ?? "");
-      const rightToLeft = goesOn || RIGHT_TO_LEFT.test(character);
+      const continuesRun = character === " " && last?.rightToLeft && RIGHT_TO_LEFT.test(characters[index + 1] ?? "");
+      const rightToLeft = continuesRun || RIGHT_TO_LEFT.test(character);
       const font = rightToLeft ? this.unicode : this.fontOf(character, style);
       if (last && last.font === font && last.rightToLeft === rightToLeft) last.text += character;
       else runs.push({ font, text: character, rightToLeft });
@@ -145,29 +146,29 @@ export class Typesetter {
 
   private characterWidth(character: string, style: Style): number {
     const font = this.fontOf(character, style);
-    const known = remembered(this.widths, font, () => new Map<string, number>());
-    return remembered(known, character, () => font.widthOfTextAtSize(character, 1));
+    const widths = getOrCreate(this.widths, font, () => new Map<string, number>());
+    return getOrCreate(widths, character, () => font.widthOfTextAtSize(character, 1));
   }
 
-  /** The page's own name for a font; drawing by pdf-lib's `drawText` would add one more for every change of font. */
+  /** Returns the page's resource name of a font. pdf-lib's `drawText` would add one for every change of font. */
   private key(page: PDFPage, font: PDFFont): PDFName {
-    const keys = remembered(this.keys, page, () => new Map<PDFFont, PDFName>());
-    return remembered(keys, font, () => page.node.newFontDictionary(font.name, font.ref));
+    const keys = getOrCreate(this.keys, page, () => new Map<PDFFont, PDFName>());
+    return getOrCreate(keys, font, () => page.node.newFontDictionary(font.name, font.ref));
   }
 }
 
 const graphemes = new Intl.Segmenter("und", { granularity: "grapheme" });
 
-/** The font engine sets this font from left to right whatever the script: so the last letter goes first, with its marks. */
+/** Reverses the graphemes of right-to-left text, because the font engine sets this font from left to right in every script. */
 const mirrored = (text: string): string =>
   Array.from(graphemes.segment(text), ({ segment }) => segment)
     .reverse()
     .join("");
 
-function remembered<K, V>(memory: Map<K, V>, key: K, make: () => V): V {
-  const known = memory.get(key);
-  if (known !== undefined) return known;
-  const made = make();
-  memory.set(key, made);
-  return made;
+function getOrCreate<K, V>(memory: Map<K, V>, key: K, make: () => V): V {
+  const existing = memory.get(key);
+  if (existing !== undefined) return existing;
+  const created = make();
+  memory.set(key, created);
+  return created;
 }

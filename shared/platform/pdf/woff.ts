@@ -1,14 +1,14 @@
 import { inflateSync } from "node:zlib";
 
-/** https://www.w3.org/TR/WOFF/#WOFFHeader: sizes in bytes. */
+/** Sizes in bytes, from https://www.w3.org/TR/WOFF/#WOFFHeader. */
 const WOFF_HEADER = 44;
 const WOFF_ENTRY = 20;
 const SFNT_HEADER = 12;
 const SFNT_ENTRY = 16;
 
 /**
- * The OpenType font inside a WOFF 1.0 file. Fontkit reads WOFF too, but inflates a whole table for every glyph it copies,
- * which costs seconds and a gigabyte for a font of 65,000 glyphs.
+ * Extracts the OpenType font from a WOFF 1.0 file. Fontkit reads WOFF too, but inflates a whole table for every glyph it
+ * copies, which takes seconds and a gigabyte for a font of 65,000 glyphs.
  */
 export function openTypeFromWoff(woff: Buffer): Buffer {
   if (woff.toString("latin1", 0, 4) !== "wOFF") throw new TypeError("The font is not in WOFF 1.0 format.");
@@ -24,8 +24,8 @@ export function openTypeFromWoff(woff: Buffer): Buffer {
     const stored = woff.subarray(start, start + packed);
     const table = packed < length ? inflateSync(stored) : stored;
     const to = SFNT_HEADER + SFNT_ENTRY * index;
-    woff.copy(directory, to, from, from + 4); // the tag
-    woff.copy(directory, to + 4, from + 16, from + 20); // its checksum
+    woff.copy(directory, to, from, from + 4); // tag
+    woff.copy(directory, to + 4, from + 16, from + 20); // checksum
     directory.writeUInt32BE(offset, to + 8);
     directory.writeUInt32BE(length, to + 12);
     const padding = Buffer.alloc(-length & 3);

@@ -1,10 +1,10 @@
 import type { Logger } from "../runtime.ts";
 
 /**
- * Has a request wait for the work on its run, until it is late. What goes on after the answer, or fails, is finished by the
- * queue's messages.
+ * Lets a request wait for the work on its run until its time limit. The queue's messages finish work that continues after the
+ * answer, or that failed.
  *
- * @param late - Not aborted yet.
+ * @param late - Aborted at the time limit. Must not be aborted yet.
  */
 export async function waitForRun(
   work: Promise<unknown>,

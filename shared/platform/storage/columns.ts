@@ -5,26 +5,35 @@ import { keyProblem } from "./keys.ts";
 import { MAX_BINARY_BYTES, MAX_ENTITY_BYTES, MAX_PROPERTIES, MAX_TEXT_UNITS } from "./limits.ts";
 
 /**
- * A row's properties as they go over the wire, `<name>@odata.type` beside those whose type JSON can't tell. Every number
- * is a Double: whether a value has a fraction or more than 32 bits today must not decide the column's type.
+ * Properties of a row in the wire format, with `<name>@odata.type` for the types that JSON can't express. Every number is a
+ * Double, so that a column's type does not depend on whether a value has a fraction or more than 32 bits.
  * https://learn.microsoft.com/rest/api/storageservices/payload-format-for-table-service-operations
  */
 export type Columns = Record<string, string | number | boolean>;
 
-/** A row as the SDK reads it. */
+/** A row as read from the service, before decoding and validation. */
 export type StoredRow = Record<string, unknown>;
 
 const typeSuffix = "@odata.type";
 
-/** The value as its schema gives it back: complete, without a row's keys and ETag. */
-export function check<T>(e: Entity<T>, rowKey: string, value: T): T {
+/**
+ * Returns the value as parsed by its schema, without the row's keys and ETag.
+ *
+ * @throws RowInvalid if the value does not match the schema.
+ */
+export function validate<T>(e: Entity<T>, rowKey: string, value: T): T {
   const result = e.schema.safeParse(value);
   if (!result.success) throw new RowInvalid(e.table, rowKey, result.error.issues);
   return result.data as T;
 }
 
-/** The members that a merge sets. It can't clear one: the service ignores a null in a merge, so that is refused here. */
-export function checkPart<T>(e: Entity<T>, rowKey: string, part: Partial<T>): Partial<T> {
+/**
+ * Validates the members that a merge sets.
+ *
+ * @throws RowInvalid also for a null or undefined member: the service ignores nulls in a merge, so a merge can't clear a
+ * member.
+ */
+export function validatePart<T>(e: Entity<T>, rowKey: string, part: Partial<T>): Partial<T> {
   const given: Record<string, unknown> = withoutKeys(part);
   const checked: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(given)) {
@@ -43,6 +52,7 @@ export function checkPart<T>(e: Entity<T>, rowKey: string, part: Partial<T>): Pa
   return checked as Partial<T>;
 }
 
+/** Encodes a validated value as columns, in the wire format. */
 export function encode(members: readonly Member[], value: object): Columns {
   const columns: Columns = {};
   for (const { name, kind } of members) {
@@ -59,8 +69,9 @@ export function encode(members: readonly Member[], value: object): Columns {
   return columns;
 }
 
-// A text too long for one column goes on in `<name>__1`, `<name>__2`, … A piece of full length always has a next one, if
-// only an empty one, so the end shows by itself: pieces that a longer text left behind under a merge are never read.
+// A text that is too long for one column continues in `<name>__1`, `<name>__2`, … After a piece of full length there is always
+// another piece, which may be empty. So the last piece is recognized by its length, and pieces that remain from a longer text
+// after a merge are never read.
 const isFullText = (piece: string) => piece.length >= MAX_TEXT_UNITS - 1;
 const isFullBytes = (piece: Uint8Array) => piece.length >= MAX_BINARY_BYTES;
 const pieceName = (column: string, index: number) => (index === 0 ? column : `${column}__${index}`);
@@ -87,11 +98,11 @@ function putBytes(columns: Columns, column: string, bytes: Uint8Array): void {
   }
 }
 
-/** Which columns hold a member, but for the further pieces of a long one. */
+/** Returns the column that holds a member, or the first piece of a long member. */
 export const columnOf = ({ name, kind }: Member): string => (kind === "json" ? `${name}_json` : name);
 
-/** True when a member goes on in a column that was not read along. */
-export function isCut(members: readonly Member[], stored: StoredRow): boolean {
+/** Returns whether a member continues in a column that was not read. */
+export function isTruncated(members: readonly Member[], stored: StoredRow): boolean {
   return members.some((member) => {
     const column = columnOf(member);
     const first = stored[column];
@@ -100,7 +111,11 @@ export function isCut(members: readonly Member[], stored: StoredRow): boolean {
   });
 }
 
-/** @throws StorageCorrupt when the row does not fit. */
+/**
+ * Decodes and validates a stored row.
+ *
+ * @throws StorageCorrupt if the row does not match the schema.
+ */
 export function decode<T>(table: string, schema: z.ZodObject, members: readonly Member[], stored: StoredRow): Row<T> {
   const keys = {
     partitionKey: stored.partitionKey as string,
@@ -109,14 +124,14 @@ export function decode<T>(table: string, schema: z.ZodObject, members: readonly 
   };
   const value: Record<string, unknown> = {};
   for (const member of members) {
-    const kept = read(stored, columnOf(member));
-    if (kept === undefined || kept === null) continue;
-    if (member.kind === "plain") value[member.name] = kept;
+    const column = readColumn(stored, columnOf(member));
+    if (column === undefined || column === null) continue;
+    if (member.kind === "plain") value[member.name] = column;
     else {
       try {
-        value[member.name] = JSON.parse(kept as string);
+        value[member.name] = JSON.parse(column as string);
       } catch {
-        // The parser's own message repeats a part of the text.
+        // The parser's message is dropped because it repeats a part of the text.
         throw new StorageCorrupt(table, keys, `${member.name} (broken JSON)`);
       }
     }
@@ -126,13 +141,13 @@ export function decode<T>(table: string, schema: z.ZodObject, members: readonly 
   return Object.assign(result.data, keys) as Row<T>;
 }
 
-function read(stored: StoredRow, column: string): unknown {
+function readColumn(stored: StoredRow, column: string): unknown {
   const first = stored[column];
   if (typeof first === "string" && isFullText(first)) {
     let text = first;
     for (let index = 1, piece = first; isFullText(piece); index++) {
       const next = stored[pieceName(column, index)];
-      if (typeof next !== "string") return undefined; // not what `putText` wrote; the schema names the member
+      if (typeof next !== "string") return undefined; // `putText` did not write this. The schema error names the member.
       text += next;
       piece = next;
     }
@@ -151,7 +166,7 @@ function read(stored: StoredRow, column: string): unknown {
   return first;
 }
 
-/** @throws RowInvalid for keys, a count of properties or a size that the service refuses. */
+/** @throws RowInvalid if the keys, the number of properties or the size exceed the limits of the service. */
 export function checkLimits(table: string, partitionKey: string, rowKey: string, columns: Columns): void {
   const key = `${partitionKey} / ${rowKey}`;
   const problem = keyProblem(partitionKey) ?? keyProblem(rowKey);
@@ -165,14 +180,17 @@ export function checkLimits(table: string, partitionKey: string, rowKey: string,
 
 interface Size {
   properties: number;
-  /** Without the keys. */
+  /** Excludes the keys. */
   bytes: number;
 }
 
-/** Of columns that several rows hold: counted once. Columns are never changed once they are made. */
+/** Sizes by columns object, so that columns shared by several rows are measured once. Columns are never mutated. */
 const sizes = new WeakMap<Columns, Size>();
 
-/** https://learn.microsoft.com/archive/blogs/avkashchauhan/how-the-size-of-an-entity-is-caclulated-in-windows-azure-table-storage */
+/**
+ * Computes the size as the service does:
+ * https://learn.microsoft.com/archive/blogs/avkashchauhan/how-the-size-of-an-entity-is-caclulated-in-windows-azure-table-storage
+ */
 function sizeOf(columns: Columns): Size {
   const known = sizes.get(columns);
   if (known !== undefined) return known;
@@ -181,7 +199,7 @@ function sizeOf(columns: Columns): Size {
     const value = columns[name]!;
     if (name.endsWith(typeSuffix)) {
       if (value !== "Edm.Binary") continue;
-      // Its column, which stands before it, was counted as the text that it is in.
+      // The column comes before its type and was counted as base64 text.
       const bytes = columns[name.slice(0, -typeSuffix.length)] as string;
       size.bytes += Buffer.byteLength(bytes, "base64") - 2 * bytes.length;
       continue;

@@ -2,15 +2,15 @@ import { RowChanged, RowExists, RowMissing } from "./errors.ts";
 
 const ATTEMPTS = 5;
 
-/** True when another writer was faster: the row is no longer, or already, what the write expected. */
+/** Returns whether a write failed because another writer changed, inserted or removed the row. */
 export const isConflict = (error: unknown): error is RowChanged | RowExists | RowMissing =>
   error instanceof RowChanged || error instanceof RowExists || error instanceof RowMissing;
 
 /**
- * Does it again from the start when another writer of the same rows was faster. `work` reads what it needs itself, so that
- * each attempt starts from what stands.
+ * Runs `work` again from the start if another writer changed the same rows. `work` reads its rows itself, so each attempt
+ * starts from the current state.
  *
- * @throws the last conflict after `attempts` (5 unless given), and at once whatever is no conflict.
+ * @throws the last conflict after `attempts` (default 5); any other error at once.
  */
 export async function repeatOnConflict<T>(work: (attempt: number) => Promise<T>, attempts = ATTEMPTS): Promise<T> {
   for (let attempt = 1; ; attempt++) {
@@ -22,8 +22,8 @@ export async function repeatOnConflict<T>(work: (attempt: number) => Promise<T>,
   }
 }
 
-/** What the write answers; undefined when another writer has changed the row since it was read. */
-export async function unlessChanged<T>(write: Promise<T>): Promise<T | undefined> {
+/** Returns the result of the write, or undefined if another writer changed the row since it was read. */
+export async function undefinedIfChanged<T>(write: Promise<T>): Promise<T | undefined> {
   try {
     return await write;
   } catch (error) {

@@ -1,6 +1,6 @@
 import * as z from "zod";
 
-/** How a member is kept: in a column of its own type, or as JSON text. */
+/** How a member is stored: in a column of its own type, or as JSON text. */
 export interface Member {
   readonly name: string;
   readonly kind: "plain" | "json";
@@ -8,28 +8,28 @@ export interface Member {
 
 declare const row: unique symbol;
 
-/** One kind of row: which table it lives in and the shape that is checked when it is written and when it is read. */
+/** A kind of row: its table and its schema, which is validated on write and on read. */
 export interface Entity<T> {
   readonly table: string;
   readonly schema: z.ZodObject;
   readonly members: readonly Member[];
   /**
-   * True when no two writes of such a row hold the same value. Where one is the first of a transaction, that row alone
-   * tells whether a transaction was applied whose answer was lost.
+   * True if no two writes of such a row have the same value. If the first operation of a transaction writes such a row, that
+   * row alone shows whether a transaction with a lost answer was applied.
    */
-  readonly witness: boolean;
+  readonly uniqueWrites: boolean;
   /**
-   * True when its rows are signed (signing.ts): what decides where secrets are sent or which are removed. They are written
-   * whole, in `transaction` and not in `write`, and are read whole.
+   * True if the rows are signed (signing.ts), because they decide where secrets are sent or which secrets are removed. Signed
+   * rows are written whole, with `transaction` instead of `write`, and are read whole.
    */
   readonly signed: boolean;
-  /** Never set: it carries the type. */
+  /** Never set. Carries the type. */
   readonly [row]?: T;
 }
 
 export type Row<T> = T & { readonly partitionKey: string; readonly rowKey: string; readonly etag: string };
 
-/** What a row holds, without where it stands and its ETag. */
+/** Returns a row's value without its keys and ETag. */
 export function withoutKeys<T extends object>(row: T): Omit<T, "partitionKey" | "rowKey" | "etag"> {
   const { partitionKey: _p, rowKey: _r, etag: _e, ...value } = row as Row<T>;
   return value as Omit<T, "partitionKey" | "rowKey" | "etag">;
@@ -37,23 +37,25 @@ export function withoutKeys<T extends object>(row: T): Omit<T, "partitionKey" | 
 
 /** https://learn.microsoft.com/rest/api/storageservices/understanding-the-table-service-data-model#table-names */
 const tableName = /^[A-Za-z][A-Za-z0-9]{2,62}$/;
-/** Without `_`, so that `<name>_json` and `<name>__1` can't be another member's column. */
+/** Excludes `_`, so that `<name>_json` and `<name>__1` can't collide with another member's column. */
 const memberName = /^[A-Za-z][A-Za-z0-9]*$/;
-/** The service's own properties, and those the SDK takes for them. */
+/** Properties of the service, and the SDK's names for them. */
 const reserved = new Set(["partitionkey", "rowkey", "timestamp", "etag"]);
 
 /**
- * Declares a kind of row. Several kinds may share a table. Strings, finite numbers, booleans and bytes (`z.instanceof(
- * Uint8Array)`) have columns of their own; every other member is kept as JSON. `null` is kept as absent: declare such a
- * member optional. Transforming schemas don't fit, since what was written is checked again when it is read, and neither do
- * strict and loose ones, since a row's keys and ETag are among what is checked.
+ * Declares a kind of row. Several kinds can share a table.
  *
- * @throws TypeError for a name the service or the encoding can't take, or a member that JSON would not give back.
+ * Strings, finite numbers, booleans and bytes (`z.instanceof(Uint8Array)`) have columns of their own. Other members are stored
+ * as JSON. `null` is stored as absent, so declare such a member optional. Schemas that transform are rejected, because stored
+ * values are validated again on read. Strict and loose schemas are rejected, because the validated object also has the row's
+ * keys and ETag.
+ *
+ * @throws TypeError for a name that the service or the encoding can't represent, or a member that JSON can't restore.
  */
 export function entity<S extends z.ZodObject>(
   table: string,
   schema: S,
-  { witness = false, signed = false }: { witness?: boolean; signed?: boolean } = {},
+  { uniqueWrites = false, signed = false }: { uniqueWrites?: boolean; signed?: boolean } = {},
 ): Entity<z.infer<S>> {
   if (!tableName.test(table)) throw new TypeError(`${table} is not a table name.`);
   if (schema._zod.def.catchall) throw new TypeError(`${table}: its rows have keys and an ETag beside their members.`);
@@ -62,10 +64,13 @@ export function entity<S extends z.ZodObject>(
       throw new TypeError(`${table} can't have a member called ${name}.`);
     return { name, kind: kindOf(table, name, member) };
   });
-  return { table, schema, members, witness, signed };
+  return { table, schema, members, uniqueWrites, signed };
 }
 
-/** Follows from the schema alone, so that a member never moves between columns when its value changes. */
+/**
+ * Returns how a member is stored. Depends on the schema alone, so that a member never moves between columns when its value
+ * changes.
+ */
 function kindOf(table: string, name: string, schema: z.core.$ZodType): Member["kind"] {
   if (
     schema instanceof z.ZodOptional ||

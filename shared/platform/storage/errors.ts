@@ -1,14 +1,14 @@
 import type { PipelineRequest } from "@azure/core-rest-pipeline";
 import type * as z from "zod";
-import { wasSentAgain } from "./transport.ts";
+import { wasSentAgain } from "./http-client.ts";
 
-/** A row that was to be new is there already. */
+/** A row that was inserted already exists. */
 export class RowExists extends Error {
   override readonly name = "RowExists";
   readonly table: string;
   readonly partitionKey: string;
   readonly rowKey: string;
-  /** Where the operation stood in its transaction. */
+  /** Position of the operation in its transaction. */
   readonly index: number;
 
   constructor(table: string, partitionKey: string, rowKey: string, index = 0) {
@@ -20,13 +20,13 @@ export class RowExists extends Error {
   }
 }
 
-/** A row is no longer what its ETag says: another writer changed or, where it was to be replaced, removed it. */
+/** A row no longer has the expected ETag: another writer changed it, or removed it before a replace. */
 export class RowChanged extends Error {
   override readonly name = "RowChanged";
   readonly table: string;
   readonly partitionKey: string;
   readonly rowKey: string;
-  /** Where the operation stood in its transaction. */
+  /** Position of the operation in its transaction. */
   readonly index: number;
 
   constructor(table: string, partitionKey: string, rowKey: string, index = 0) {
@@ -38,13 +38,13 @@ export class RowChanged extends Error {
   }
 }
 
-/** A row that was to be merged into or removed is not there. */
+/** A row to merge into or to remove does not exist. */
 export class RowMissing extends Error {
   override readonly name = "RowMissing";
   readonly table: string;
   readonly partitionKey: string;
   readonly rowKey: string;
-  /** Where the operation stood in its transaction. */
+  /** Position of the operation in its transaction. */
   readonly index: number;
 
   constructor(table: string, partitionKey: string, rowKey: string, index = 0) {
@@ -56,7 +56,7 @@ export class RowMissing extends Error {
   }
 }
 
-/** A value that does not fit its entity was to be written: a mistake in this program. Names members, never values. */
+/** A value to write does not match its entity, which is a bug in this program. The message names members, never values. */
 export class RowInvalid extends Error {
   override readonly name = "RowInvalid";
 
@@ -65,7 +65,7 @@ export class RowInvalid extends Error {
   }
 }
 
-/** A stored row does not fit its entity: another program or version wrote it. Names members, never values. */
+/** A stored row does not match its entity: another program or version wrote it. The message names members, never values. */
 export class StorageCorrupt extends Error {
   override readonly name = "StorageCorrupt";
   readonly table: string;
@@ -86,13 +86,16 @@ export class StorageCorrupt extends Error {
   }
 }
 
-/** Path and code of each issue. Its message is left out: one written for a `refine` may repeat the value. */
+/** Lists path and code of each issue. Omits the messages, because a message of a `refine` can contain the value. */
 const describe = (problem: string | readonly z.core.$ZodIssue[]) =>
   typeof problem === "string"
     ? problem
     : problem.map((issue) => `${issue.path.map(String).join(".") || "the row"} (${issue.code})`).join(", ");
 
-/** The service's own error code, e.g. `EntityAlreadyExists`. https://learn.microsoft.com/rest/api/storageservices/table-service-error-codes */
+/**
+ * Returns the error code of the service, such as `EntityAlreadyExists`.
+ * https://learn.microsoft.com/rest/api/storageservices/table-service-error-codes
+ */
 export function errorCode(error: unknown): string | undefined {
   const { code, details } = error as { code?: string; details?: { odataError?: { code?: string } } };
   return code ?? details?.odataError?.code;
@@ -102,24 +105,29 @@ export const statusOf = (error: unknown): number | undefined => (error as { stat
 
 const resent = new WeakSet<object>();
 
-/** Notes that what failed was tried before, and that the earlier try may have been applied. */
+/** Marks an error of a repeated request: an earlier attempt may have been applied. */
 export function markResent(error: unknown): void {
   if (typeof error === "object" && error !== null) resent.add(error);
 }
 
-/** True when what failed was sent more than once, so that an earlier try may have been applied. */
+/** Returns whether the failed request was sent more than once, so that an earlier attempt may have been applied. */
 export function wasResent(error: unknown): boolean {
   const { request } = error as { request?: PipelineRequest };
   return resent.has(error as object) || (request !== undefined && wasSentAgain(request));
 }
 
-/** Errors of the storage SDKs and of this room's transactions. Other SDKs' errors become a CloudFailure where they arise. */
+/**
+ * Errors of the storage SDKs and of this module's transactions. Errors of other SDKs are converted to a CloudFailure where they
+ * occur.
+ */
 const ANSWER_ERRORS = new Set(["RestError", "TransactionRefused", "TransactionCut", "AbortError"]);
 
 /**
- * True when storage did not clearly refuse: whether the write was applied is not known, even after looking. That is so
- * without a whole answer, after 408, 500 or 503, and after a refusal of what was sent more than once. RowExists, RowChanged
- * and RowMissing are clear. Nothing may then be said of the outcome, neither to a caller nor in the audit log.
+ * Returns whether it is unknown if a failed write was applied.
+ *
+ * True if no complete answer arrived, after 408, 500 and 503, and after the rejection of a request that was sent more than
+ * once. False for RowExists, RowChanged and RowMissing. After an unclear error, don't report an outcome to the caller or in the
+ * audit log.
  */
 export function isUnclear(error: unknown): boolean {
   if (error instanceof AggregateError) return error.errors.some(isUnclear);

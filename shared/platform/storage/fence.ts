@@ -1,75 +1,82 @@
 import pMap from "p-map";
 import * as z from "zod";
-import type { TableClients } from "./clients.ts";
+import { batches } from "./bulk-write.ts";
 import { type Entity, entity } from "./entity.ts";
 import { RowMissing } from "./errors.ts";
 import { insert, type Operation, put, replace } from "./operations.ts";
 import type { Rows } from "./rows.ts";
+import type { TableClients } from "./table-clients.ts";
 import { checkTable, type Part, transactionParts } from "./transaction.ts";
-import { batches } from "./write.ts";
 
 /**
- * What a fence row holds. No two writes of it are alike, so that the row alone tells whether a write was applied whose
- * answer was lost.
+ * Value of a fence row. No two writes have the same value, so the row alone shows whether a write with a lost answer was
+ * applied.
  */
 const FenceRecord = z.object({
-  /** The one worker, in one piece of work, that wrote last: unique, never used again. */
+  /** Unique id of the last writer: one worker in one piece of work. Never reused. */
   owner: z.string(),
-  /** How many times that worker has written the row. */
+  /** Number of writes of the row by this owner. */
   sequence: z.int(),
-  /** True while that worker's work is not written to its end. */
+  /** True until the owner has written all of its work. */
   open: z.boolean(),
 });
 export type FenceRecord = z.infer<typeof FenceRecord>;
 
 /** Declares the fence rows of a table. */
-export const fenceEntity = (table: string): Entity<FenceRecord> => entity(table, FenceRecord, { witness: true });
+export const fenceEntity = (table: string): Entity<FenceRecord> => entity(table, FenceRecord, { uniqueWrites: true });
 
 /**
- * A lease tells workers not to work on the same thing, but it can't stop the request of a worker that was slow: that may
- * reach the store long after the lease has ended. A fence is a row that every transaction on those rows must replace,
- * with the ETag of the one before. So the store itself applies them one after the other, and refuses all that a worker
- * still sends after another one has taken the fence.
+ * Rejects late writes of a worker whose work another worker has taken over (a fencing token).
  *
- * A Fence is one worker's hold on one such row, for one piece of work. Its methods may not run side by side.
+ * A lease prevents duplicate work, but it can't stop a slow worker's request, which may reach the store long after the lease
+ * has expired. Therefore every transaction on the protected rows also replaces a fence row, with the ETag of its previous
+ * write. The store then applies these transactions one after the other, and rejects all transactions of a worker after another
+ * worker has taken the fence.
+ *
+ * A Fence object is one worker's access to one fence row for one piece of work. Don't call its methods concurrently.
  */
 export interface Fence {
-  /** The row's ETag as this worker knows it; undefined when it knows of no row. */
+  /** ETag of the row after this worker's last write. Undefined if this worker does not know of a row. */
   readonly etag: string | undefined;
   /**
-   * Takes the fence from whoever holds it, in one request. From then on nothing they sent can be applied, so what is read
-   * afterwards stays as it is until this worker writes.
+   * Takes the fence from its current owner, in one request. After that no transaction of the previous owner is applied, so rows
+   * that this worker reads stay unchanged until it writes.
    *
-   * It asks for no ETag, so a taking that was sent twice, or by a worker that died, may arrive late. It brings no data: it
-   * only makes whoever holds the fence then take it again, as any other worker's taking does. So a write that is refused
-   * does not say that the work is another's now: that is told by the row by which it was claimed.
+   * The request has no ETag condition. A delayed or repeated request of a crashed worker can therefore take the fence from its
+   * rightful owner. The owner's next write then fails, and the owner takes the fence again. So a rejected write does not mean
+   * that the work belongs to another worker. Only the row with the lease shows that.
    */
   take(): Promise<void>;
   /**
-   * Replaces the row alone, for a worker that found nothing to write: what others sent before can't be applied any more.
+   * Replaces only the fence row, if a worker has nothing to write. Earlier requests of other workers are no longer applied.
    *
-   * @throws RowChanged or RowExists when another worker has taken the fence.
+   * @throws RowChanged or RowExists if another worker has taken the fence.
    */
-  move(): Promise<void>;
+  advance(): Promise<void>;
   /**
-   * Writes in as many transactions as it takes, each with the fence, one after the other; not atomic together. Removing a
-   * row that is not there is done already, unless the operation names an ETag.
+   * Writes the operations in as many transactions as needed, one after the other, each with the fence. The transactions
+   * together are not atomic. Removing a missing row succeeds, unless the operation has an ETag.
    *
-   * @param options - `together`: further operations, all of them in the last of these transactions; at most ten.
-   * @returns how many rows were written and removed.
-   * @throws RowChanged or RowExists when another worker has taken the fence; nothing more was applied then.
+   * @param options - `together`: at most ten further operations, which are all part of the last transaction.
+   * @returns the number of written and of removed rows.
+   * @throws RowChanged or RowExists if another worker has taken the fence. The failed and all later transactions are not
+   * applied.
    */
   write(
     operations: Iterable<Operation>,
-    options?: { readonly beforeEach?: () => Promise<void>; readonly together?: readonly Operation[] },
+    options?: { readonly beforeEach?: () => Promise<void>; readonly inLastTransaction?: readonly Operation[] },
   ): Promise<{ written: number; removed: number }>;
 }
 
-/** More than the fence's own part of a transaction takes: twice its row key, of at most 1,024 characters, and its value. */
+/** Upper bound for the fence's part of a transaction: twice its row key of at most 1,024 characters, and its value. */
 const FENCE_BYTES = 8 * 1024;
 const READS_AT_ONCE = 8;
 
-/** @param hold - `etag` is that of the last write, as far as it is known; a first write without one inserts the row. */
+/**
+ * Creates a worker's access to a fence row, without a request.
+ *
+ * @param hold - `etag` is the ETag of the last known write. Without it the first write inserts the row.
+ */
 export function createFence(
   deps: { rows: Rows; clients: TableClients },
   e: Entity<FenceRecord>,
@@ -86,7 +93,7 @@ export function createFence(
   const next = (open: boolean): Operation =>
     etag === undefined ? insert(e, rowKey, value(open)) : replace(e, rowKey, value(open), etag);
 
-  /** One transaction. Answers how many rows it removed. */
+  /** Submits one transaction and returns how many rows it removed. */
   async function submit(partOf: (operation: Operation) => Part, parts: Part[], open: boolean): Promise<number> {
     for (let left = parts; ; ) {
       const lead = partOf(next(open));
@@ -95,15 +102,15 @@ export function createFence(
         return left.filter(({ operation }) => operation.kind === "remove").length;
       } catch (error) {
         if (!(error instanceof RowMissing) || !isAnyRemoval(left[error.index - 1])) throw error;
-        // The fence fitted, so nothing of this transaction was applied, and nobody else writes these rows.
-        left = await withoutMissing(left, error.rowKey);
+        // The fence matched, so this transaction was not applied, and no other worker writes these rows.
+        left = await dropMissingRemovals(left, error.rowKey);
       }
     }
   }
 
-  /** Without the removals of rows that are not there. One of them is known. */
-  async function withoutMissing(parts: Part[], missing: string): Promise<Part[]> {
-    const stand = await pMap(
+  /** Drops the removals of rows that don't exist. `missing` is one of them. */
+  async function dropMissingRemovals(parts: Part[], missing: string): Promise<Part[]> {
+    const exists = await pMap(
       parts,
       async (part) => {
         const key = part.operation.rowKey;
@@ -112,7 +119,7 @@ export function createFence(
       },
       { concurrency: READS_AT_ONCE },
     );
-    return parts.filter((_, at) => stand[at]);
+    return parts.filter((_, at) => exists[at]);
   }
 
   return {
@@ -124,35 +131,35 @@ export function createFence(
       etag = await rows.apply(partitionKey, put(e, rowKey, value(true)));
     },
 
-    async move() {
+    async advance() {
       etag = await rows.apply(partitionKey, next(false));
     },
 
-    async write(operations, { beforeEach, together = [] } = {}) {
-      const { address } = await clients.reach(e.table);
+    async write(operations, { beforeEach, inLastTransaction = [] } = {}) {
+      const { address } = await clients.connect(e.table);
       const target = { table: e.table, partitionKey, address };
       const partOf = transactionParts(target);
-      for (const operation of together) checkTable(e.table, operation);
-      const ending = together.map(partOf);
+      for (const operation of inLastTransaction) checkTable(e.table, operation);
+      const ending = inLastTransaction.map(partOf);
       const bytes = ending.reduce((sum, part) => sum + part.bytes, FENCE_BYTES);
       const reserved = { operations: 1 + ending.length, bytes };
       const transactions = batches(target, operations, reserved);
-      const done = { written: 0, removed: 0 };
-      for (let one = transactions.next(), last = false; !last; ) {
-        const some = one.done ? [] : one.value;
-        if (!one.done) one = transactions.next();
-        last = one.done === true;
-        const parts = last ? [...some, ...ending] : some;
+      const counts = { written: 0, removed: 0 };
+      for (let batch = transactions.next(), isLast = false; !isLast; ) {
+        const current = batch.done ? [] : batch.value;
+        if (!batch.done) batch = transactions.next();
+        isLast = batch.done === true;
+        const parts = isLast ? [...current, ...ending] : current;
         if (parts.length === 0) break;
         await beforeEach?.();
-        done.removed += await submit(partOf, parts, !last);
-        done.written += parts.filter(({ operation }) => operation.kind !== "remove").length;
+        counts.removed += await submit(partOf, parts, !isLast);
+        counts.written += parts.filter(({ operation }) => operation.kind !== "remove").length;
       }
-      return done;
+      return counts;
     },
   };
 }
 
-/** Whether it removes a row whatever it holds. */
+/** Returns whether the operation removes a row whatever its ETag is. */
 const isAnyRemoval = (part: Part | undefined): boolean =>
   part?.operation.kind === "remove" && part.operation.etag === "*";

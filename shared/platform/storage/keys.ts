@@ -1,17 +1,17 @@
 import { MAX_KEY_CHARACTERS } from "./limits.ts";
 
-// Refused by the service: / \ # ? and control characters
+// Characters that the service rejects: / \ # ? and control characters
 // (https://learn.microsoft.com/rest/api/storageservices/understanding-the-table-service-data-model#characters-disallowed-in-key-fields).
-// Taken but then not found again: %, which the service decodes twice in a path
+// The service accepts % but then does not find the row, because it decodes a path twice
 // (https://learn.microsoft.com/archive/blogs/windowsazurestorage/partitionkey-or-rowkey-containing-the-percent-character-causes-some-windows-azure-tables-apis-to-fail).
 const illegal = "\\u0000-\\u001F/\\\\#?%\\u007F-\\u009F";
 const illegalCharacter = new RegExp(`[${illegal}]`);
-// Besides those: our separator, the escape character itself, and halves of surrogate pairs, which UTF-8 can't carry.
+// Also escaped: the separator, the escape character, and lone surrogates, which UTF-8 can't encode.
 const escaped = new RegExp(`[${illegal}|!]|\\p{Surrogate}`, "gu");
 
 /**
- * Any text as part of a key: legal, free of the separator `|`, and reversible with `keyTextOf`. Each escaped character
- * becomes `!` and its code (`!2F`, or `!uD800`), so other characters keep their order and escaped ones sort near `!`.
+ * Encodes any text as part of a key: legal, without the separator `|`, and reversible with `keyTextOf`. Each escaped character
+ * becomes `!` and its code (`!2F`, or `!uD800`), so other characters keep their order and escaped characters sort near `!`.
  */
 export function keyText(text: string): string {
   return text.replace(escaped, (character) => {
@@ -20,7 +20,7 @@ export function keyText(text: string): string {
   });
 }
 
-/** The text that `keyText` was given. */
+/** Decodes the result of `keyText`. */
 export function keyTextOf(part: string): string {
   return part.replace(/!(?:u([0-9A-F]{4})|([0-9A-F]{2}))/g, (_, long: string | undefined, short: string) =>
     String.fromCharCode(Number.parseInt(long ?? short, 16)),
@@ -28,20 +28,20 @@ export function keyTextOf(part: string): string {
 }
 
 /**
- * The smallest string that sorts after every key with this prefix: the exclusive upper bound of a range. The service
- * compares keys by UTF-16 unit, as JavaScript does. It is a bound only, not always a legal key.
+ * Returns the smallest string that sorts after every key with this prefix: the exclusive upper bound of a range. The service
+ * compares keys by UTF-16 unit, as JavaScript does. The bound is not always a legal key.
  */
 export function keyEnd(prefix: string): string {
   const characters = [...prefix];
   while (characters.length > 0) {
     const code = characters.pop()!.codePointAt(0)!;
-    if (code === 0xffff) continue; // nothing of this length comes after it: the shorter prefix decides
+    if (code === 0xffff) continue; // no string of this length sorts after it, so shorten the prefix
     return characters.join("") + String.fromCodePoint(nextInOrder(code));
   }
   throw new RangeError("No string sorts after every key.");
 }
 
-/** Surrogate pairs sort between U+D7FF and U+E000, where their first halves are. */
+/** Returns the next code point in UTF-16 order. Surrogate pairs sort between U+D7FF and U+E000. */
 function nextInOrder(code: number): number {
   if (code === 0xd7ff) return 0x10000;
   if (code === 0x10ffff) return 0xe000;
@@ -49,17 +49,18 @@ function nextInOrder(code: number): number {
 }
 
 /**
- * What stands before a row's key, `inPath`, in its address behind that of the table service.
- * @throws URIError for a key that `keyProblem` does not let pass.
+ * Returns the start of a row's path at the table service. Append the row key (`inPath`) and `PATH_END`.
+ *
+ * @throws URIError for a key that `keyProblem` rejects.
  */
 export const partitionPath = (table: string, partitionKey: string): string =>
-  `${table}(PartitionKey='${inPath(partitionKey)}',RowKey='`;
-/** What stands after it. */
+  `${table}(PartitionKey='${encodeKey(partitionKey)}',RowKey='`;
+/** End of a row's path. */
 export const PATH_END = "')";
 
-export const inPath = (key: string): string => encodeURIComponent(key.replaceAll("'", "''"));
+export const encodeKey = (key: string): string => encodeURIComponent(key.replaceAll("'", "''"));
 
-/** What is wrong with a partition or row key, or undefined. */
+/** Returns why the service would reject a partition or row key, or undefined. */
 export function keyProblem(key: string): string | undefined {
   if (key.length > MAX_KEY_CHARACTERS) return `a key of ${key.length} characters is longer than ${MAX_KEY_CHARACTERS}`;
   const found = illegalCharacter.exec(key);

@@ -8,38 +8,43 @@ import { withRetries } from "./retry.ts";
 
 export interface Queues {
   /**
-   * Puts a message into a queue, which is created when it is missing: JSON in base64, as the platform's queue trigger
-   * reads it. Without a clear answer the message is sent again, so it may arrive twice. It is dropped after seven days.
-   * While traces are recorded an object gets two members more, which say what trace it belongs to.
+   * Sends a message as base64-encoded JSON, as the platform's queue trigger expects. Creates a missing queue. If no clear
+   * answer arrives, the message is sent again, so it can be delivered twice. The message expires after seven days. While
+   * tracing is on, two members with the trace context are added to an object.
    *
-   * @param options.delaySeconds - How long the message stays hidden, 0 to just under seven days.
+   * @param options.delaySeconds - Visibility timeout: 0 to just under seven days.
    * @throws RangeError for a message of more than 48 KiB.
    */
   send(queue: string, message: unknown, options?: { readonly delaySeconds?: number }): Promise<void>;
-  /** Whether the service answers for this queue, be it there or not yet made; throws what the service says otherwise. */
-  reachable(queue: string): Promise<void>;
+  /**
+   * Checks that the service answers for this queue, whether or not the queue exists.
+   *
+   * @throws the service's error otherwise.
+   */
+  checkReachable(queue: string): Promise<void>;
 }
 
+/** Creates the sender of queue messages. */
 export function createQueues(connection: StorageConnection, { log }: { log?: Logger } = {}): Queues {
   const clients = new Map<string, Promise<QueueClient>>();
-  const reach = (queue: string): Promise<QueueClient> => {
+  const connectOnce = (queue: string): Promise<QueueClient> => {
     let client = clients.get(queue);
     if (client === undefined) {
       client = connect(connection, queue);
       clients.set(queue, client);
-      // A credential that could not be had now may be had at the next call.
+      // The next call connects again, because acquiring a credential can fail temporarily.
       client.catch(() => clients.delete(queue));
     }
     return client;
   };
 
-  /** Does something with a queue, and again when its outcome is unclear. */
+  /** Runs `action` on a queue and retries it if its outcome is unclear. */
   async function use(
     queue: string,
     { create: createMissing }: { create: boolean },
     action: (client: QueueClient, options: { abortSignal: AbortSignal }) => Promise<unknown>,
   ): Promise<void> {
-    const client = await reach(queue);
+    const client = await connectOnce(queue);
     const limit = () => ({ abortSignal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) });
     const options = { kind: "queue", name: queue, createMissing, isTransient: isUnclear, log } as const;
     await withRetries(options, async ({ create }) => {
@@ -49,12 +54,12 @@ export function createQueues(connection: StorageConnection, { log }: { log?: Log
   }
 
   return {
-    reachable: (queue) => use(queue, { create: false }, (client, options) => client.exists(options)),
+    checkReachable: (queue) => use(queue, { create: false }, (client, options) => client.exists(options)),
 
     async send(queue, message, { delaySeconds = 0 } = {}) {
       if (!Number.isInteger(delaySeconds) || delaySeconds < 0 || delaySeconds >= MAX_MESSAGE_DELAY_SECONDS)
         throw new RangeError(`A message can't be delayed by ${delaySeconds} seconds.`);
-      const text = messageText(queue, traced(message));
+      const text = messageText(queue, withTraceContext(message));
       await use(queue, { create: true }, (client, options) =>
         client.sendMessage(text, { ...options, visibilityTimeout: delaySeconds }),
       );
@@ -62,7 +67,7 @@ export function createQueues(connection: StorageConnection, { log }: { log?: Log
   };
 }
 
-const traced = (message: unknown): unknown =>
+const withTraceContext = (message: unknown): unknown =>
   typeof message === "object" && message !== null && !Array.isArray(message)
     ? { ...message, ...traceContext() }
     : message;
@@ -78,7 +83,7 @@ function messageText(queue: string, message: unknown): string {
 
 async function connect(connection: StorageConnection, queue: string): Promise<QueueClient> {
   const { QueueClient } = await import("@azure/storage-queue");
-  // `use` tries again: the SDK's policy neither limits the time of an answer nor knows one that ends early.
+  // `use` retries instead: the SDK's policy neither limits the time of an answer nor recognizes a truncated answer.
   const options = { retryOptions: { maxTries: 1 } };
   if ("connectionString" in connection) return new QueueClient(connection.connectionString, queue, options);
   const address = `${connection.queueServiceUri.replace(/\/$/, "")}/${queue}`;

@@ -1,14 +1,14 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Logger } from "../runtime.ts";
 import { errorCode } from "./errors.ts";
-import { FIRST_RETRY_MS, MAX_DELETION_WAIT_MS, MAX_RETRY_MS, MAX_TRIES } from "./limits.ts";
+import { FIRST_RETRY_MS, MAX_ATTEMPTS, MAX_DELETION_WAIT_MS, MAX_RETRY_MS } from "./limits.ts";
 
 /**
  * Calls `attempt` until it succeeds, with exponential backoff. If the table or queue is missing and `createMissing` is true,
  * `attempt` is called with `create: true` from then on. Waits up to `MAX_DELETION_WAIT_MS` while storage deletes the table or
  * queue.
  *
- * @param options.isTransient - Returns whether a retry can succeed. Up to `MAX_TRIES` attempts are made.
+ * @param options.isTransient - Returns whether a retry can succeed. Up to `MAX_ATTEMPTS` attempts are made.
  */
 export async function withRetries<R>(
   options: {
@@ -37,7 +37,7 @@ export async function withRetries<R>(
         continue;
       }
       const settling = code === `${prefix}BeingDeleted` || (isNotFound(code) && create);
-      if (settling ? waited >= MAX_DELETION_WAIT_MS : !isTransient(error) || tries >= MAX_TRIES) throw error;
+      if (settling ? waited >= MAX_DELETION_WAIT_MS : !isTransient(error) || tries >= MAX_ATTEMPTS) throw error;
       const pause = Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** (tries++ - 1)) * (0.5 + Math.random() / 2);
       log?.warn(`Retrying a request to a ${kind}`, { [kind]: name, code, pauseMs: Math.round(pause) });
       await delay(pause);

@@ -1,48 +1,52 @@
 import type { TableEntity } from "@azure/data-tables";
-import type { Reached, TableClients } from "./clients.ts";
 import { checkLimits, decode, encode, type StoredRow } from "./columns.ts";
 import { errorCode, markResent, RowChanged, RowExists, RowMissing, statusOf, wasResent } from "./errors.ts";
+import { restPipeline } from "./http-client.ts";
 import { keyProblem } from "./keys.ts";
 import type { Operation } from "./operations.ts";
-import { getRow } from "./page.ts";
+import { getRow } from "./query.ts";
 import { SIGNATURE } from "./signing.ts";
-import { type Part, readTransactionAnswer, TransactionRefused, transactionBody } from "./transaction.ts";
-import { restPipeline } from "./transport.ts";
+import type { ConnectedTable, TableClients } from "./table-clients.ts";
+import { type Part, readTransactionAnswer, TransactionRejected, transactionBody } from "./transaction.ts";
 
 /**
- * Stored rows, read and written one or many at a time, with the service's refusals as RowExists, RowChanged, RowMissing.
+ * Reads and writes stored rows, single or in transactions. Rejections by the service become RowExists, RowChanged and
+ * RowMissing.
  *
- * A request without a clear answer is sent again and then meets its own effect: an insert finds its row, a replace a newer
- * ETag, a removal nothing. So a refusal of a request that was sent more than once is looked into: when every row it writes
- * holds exactly what was to be written, and every row it removes is gone, the request is taken as done. What callers may
- * rely on:
+ * A request without a clear answer is sent again, and may then conflict with its own effect: an insert finds its row, a replace
+ * a newer ETag, a removal no row. So the rejection of a request that was sent more than once is verified. If every written row
+ * has exactly the intended value and every removed row is missing, the request counts as successful. Callers can rely on the
+ * following:
  *
- * - A write that returns is stored, a row that was to be removed is gone.
- * - RowExists, RowChanged or RowMissing means that another writer's value, or removal, stands now. Their own may have been
- *   stored for a moment before that, if the answer was lost and another writer was quick.
- * - Two writers of the very same value, or two who remove the same rows, can't be told apart in that case. Where it matters
- *   who won (a lock, a claim), the value holds the writer's id, and a claim by removal also writes a row.
- * - A transaction that begins with a row of a `witness` entity is judged by that row alone, and then answers its ETag only.
- * - Any other error for which `isUnclear` is true leaves open whether the request was applied.
+ * - After a write returns, the row is stored, or removed.
+ * - RowExists, RowChanged or RowMissing means that another writer's value or removal is in effect. The caller's own value may
+ * have been stored for a moment, if its answer was lost and another writer was quick.
+ * - After a lost answer, two writers of the same value, or two that remove the same rows, can't be told apart. If it matters
+ * who won (a lock, a lease), include the writer's id in the value. A lease that is taken by a removal must also write a row.
+ * - For a transaction whose first operation writes a row of a `uniqueWrites` entity, only that row is verified, and only its ETag is
+ * returned.
+ * - After any other error for which `isUnclear` is true, it is unknown whether the request was applied.
  */
 export interface Rows {
-  /** The row, and the `Date` of the answer in milliseconds since 1970. */
+  /** Returns the row, and the `Date` of the answer in milliseconds since 1970. */
   read(table: string, partitionKey: string, rowKey: string): Promise<{ row: StoredRow; date: number } | undefined>;
   /** Returns the new ETag ("" for a removed row). */
   apply(partitionKey: string, operation: Operation): Promise<string>;
-  /** One transaction; returns the new ETags by row key, of so many of the first operations, or of all. */
+  /** Submits one transaction. Returns the new ETags by row key, of the first `etags` operations (default: all). */
   submit(table: string, partitionKey: string, parts: readonly Part[], etags?: number): Promise<Map<string, string>>;
 }
 
+/** Creates the access to stored rows that `Rows` describes. */
 export function createRows(clients: TableClients): Rows {
   const rows: Rows = {
     async read(table, partitionKey, rowKey) {
-      // Callers choose some keys. What can't be one has no row, and asking for it is answered in many ways.
+      // Callers choose some keys. A row with an illegal key can't exist, and the service answers such requests with various
+      // errors.
       if (keyProblem(partitionKey) ?? keyProblem(rowKey)) return undefined;
       try {
-        return await clients.use(table, { create: false }, (reached) => getRow(reached, table, partitionKey, rowKey));
+        return await clients.run(table, { create: false }, (reached) => getRow(reached, table, partitionKey, rowKey));
       } catch (error) {
-        if (statusOf(error) === 404) return undefined; // no such row, or no such table yet
+        if (statusOf(error) === 404) return undefined; // the row, or still the table, does not exist
         throw error;
       }
     },
@@ -51,14 +55,14 @@ export function createRows(clients: TableClients): Rows {
       const { table } = operation.entity;
       checkLimits(table, partitionKey, operation.rowKey, operation.columns);
       try {
-        return await clients.use(table, { create: operation.kind !== "remove" }, ({ client }) =>
+        return await clients.run(table, { create: operation.kind !== "remove" }, ({ client }) =>
           send(client, partitionKey, operation),
         );
       } catch (error) {
-        const refused = refusal(error, partitionKey, operation, 0);
-        if (refused === undefined) throw error;
+        const rejection = rejectionOf(error, partitionKey, operation, 0);
+        if (rejection === undefined) throw error;
         const etags = wasResent(error) ? await appliedBefore(partitionKey, [operation]) : undefined;
-        if (etags === undefined) throw refused;
+        if (etags === undefined) throw rejection;
         return etags.get(operation.rowKey)!;
       }
     },
@@ -68,7 +72,7 @@ export function createRows(clients: TableClients): Rows {
       const { contentType, body } = transactionBody(parts);
       const { createHttpHeaders, createPipelineRequest } = await restPipeline();
       try {
-        const etags = await clients.use(table, { create: true }, async (reached: Reached) => {
+        const etags = await clients.run(table, { create: true }, async (reached: ConnectedTable) => {
           const request = createPipelineRequest({
             url: `${reached.address}/$batch${reached.signature}`,
             method: "POST",
@@ -87,10 +91,10 @@ export function createRows(clients: TableClients): Rows {
         });
         return new Map(etags.map((etag, index) => [operations[index]!.rowKey, etag ?? ""]));
       } catch (error) {
-        if (!(error instanceof TransactionRefused)) throw error;
-        const refused = refusal(error, partitionKey, operations[error.index]!, error.index);
+        if (!(error instanceof TransactionRejected)) throw error;
+        const refused = rejectionOf(error, partitionKey, operations[error.index]!, error.index);
         if (refused === undefined) throw error;
-        const evidence = operations[0]!.entity.witness ? operations.slice(0, 1) : operations;
+        const evidence = operations[0]!.entity.uniqueWrites ? operations.slice(0, 1) : operations;
         const applied = wasResent(error) ? await appliedBefore(partitionKey, evidence) : undefined;
         if (applied === undefined) throw refused;
         return applied;
@@ -99,13 +103,13 @@ export function createRows(clients: TableClients): Rows {
   };
 
   /**
-   * The ETags ("" for a removed row), when every row that these operations write holds exactly what they write and every
-   * row they remove is gone; else undefined.
+   * Returns the ETags ("" for a removed row) if every written row has exactly the intended value and every removed row is
+   * missing. Otherwise returns undefined.
    */
   async function appliedBefore(partitionKey: string, operations: readonly Operation[]) {
     const etags = new Map<string, string>();
     for (const { entity, kind, rowKey, columns } of operations) {
-      const stored = await look(entity.table, partitionKey, rowKey);
+      const stored = await readAfterUnclear(entity.table, partitionKey, rowKey);
       if (kind === "remove") {
         if (stored !== undefined) return undefined;
         etags.set(rowKey, "");
@@ -121,8 +125,8 @@ export function createRows(clients: TableClients): Rows {
     return etags;
   }
 
-  /** Reads a row after an unclear answer. When even that fails, what was to be found out stays unclear. */
-  async function look(table: string, partitionKey: string, rowKey: string) {
+  /** Reads a row after an unclear answer. If the read fails too, its error counts as unclear. */
+  async function readAfterUnclear(table: string, partitionKey: string, rowKey: string) {
     try {
       return await rows.read(table, partitionKey, rowKey);
     } catch (error) {
@@ -134,7 +138,7 @@ export function createRows(clients: TableClients): Rows {
   return rows;
 }
 
-async function send(client: Reached["client"], partitionKey: string, operation: Operation): Promise<string> {
+async function send(client: ConnectedTable["client"], partitionKey: string, operation: Operation): Promise<string> {
   const { kind, rowKey, columns, etag } = operation;
   const row: TableEntity<Record<string, unknown>> = { ...columns, partitionKey, rowKey };
   const condition = etag === undefined ? {} : { etag };
@@ -153,15 +157,18 @@ async function send(client: Reached["client"], partitionKey: string, operation: 
   }
 }
 
-/** https://learn.microsoft.com/rest/api/storageservices/table-service-error-codes */
-function refusal(error: unknown, partitionKey: string, operation: Operation, index: number): Error | undefined {
+/**
+ * Converts an error of the service, by https://learn.microsoft.com/rest/api/storageservices/table-service-error-codes. Returns
+ * undefined for other errors.
+ */
+function rejectionOf(error: unknown, partitionKey: string, operation: Operation, index: number): Error | undefined {
   const { kind, rowKey, entity } = operation;
   if (errorCode(error) === "EntityAlreadyExists") return new RowExists(entity.table, partitionKey, rowKey, index);
   switch (statusOf(error)) {
     case 412:
       return new RowChanged(entity.table, partitionKey, rowKey, index);
     case 404:
-      if (errorCode(error) === "TableNotFound" && kind !== "remove") return undefined; // it could not be created
+      if (errorCode(error) === "TableNotFound" && kind !== "remove") return undefined; // the table could not be created
       return kind === "replace"
         ? new RowChanged(entity.table, partitionKey, rowKey, index)
         : new RowMissing(entity.table, partitionKey, rowKey, index);

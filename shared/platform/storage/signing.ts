@@ -3,30 +3,34 @@ import type { StoredRow } from "./columns.ts";
 import { StorageCorrupt } from "./errors.ts";
 import type { Operation } from "./operations.ts";
 
-/** Where the keys are that rows are signed with. Not in the tables, since whoever writes those must not have them. */
+/**
+ * Store of the keys that sign rows. The keys are not in the tables, because someone who can write tables must not have them.
+ */
 export interface RowKeys {
-  /** The key that signs, and its name: letters, digits and dashes. Made when there is none. */
+  /** Returns the current key and its name (letters, digits and dashes). Creates a key if none exists. */
   current(): Promise<{ name: string; key: Uint8Array }>;
-  /** A key that signed once; undefined when there is none of that name. */
+  /** Returns a current or former key, or undefined if no key has this name. */
   named(name: string): Promise<Uint8Array | undefined>;
 }
 
-/** Signs the rows of `signed` entities, and checks them. */
+/** Signs and verifies the rows of `signed` entities. */
 export interface RowSigning {
-  /** The operation as it is to be stored. */
-  seal(partitionKey: string, operation: Operation): Promise<Operation>;
-  /** @throws {StorageCorrupt} unless a key of this service signed the row as it is, for where it stands. */
+  /** Returns the operation with its signature. Returns operations of unsigned entities unchanged. */
+  sign(partitionKey: string, operation: Operation): Promise<Operation>;
+  /** @throws {StorageCorrupt} unless a key of this service signed exactly this row at this location. */
   verify(table: string, stored: StoredRow): Promise<void>;
 }
 
-/** Holds `<name of the key>.<HMAC with SHA-256 in base64url>`. No member can be called so. */
+/** Column with `<name of the key>.<HMAC-SHA-256 in base64url>`. No member can have this name. */
 export const SIGNATURE = "_signature";
-/** The service's own, the SDK's, and what JSON says of other columns' types. */
-const NOT_SIGNED = new Set(["partitionKey", "rowKey", "etag", "timestamp", SIGNATURE]);
+/** Columns of the service and the SDK, which are not signed. Type annotations (`odata.`) are not signed either. */
+const UNSIGNED_COLUMNS = new Set(["partitionKey", "rowKey", "etag", "timestamp", SIGNATURE]);
 
 /**
- * Where a row stands and all of its columns are signed, so that a row that was changed, moved or copied does not hold. What
- * this can't see: an earlier state of the same row put back. @param keys - Without them no signed row can be used.
+ * Creates the signing of rows. The signature covers a row's location and all of its columns, so a changed, moved or copied row
+ * is rejected. An earlier state of the same row is still accepted.
+ *
+ * @param keys - If undefined, reading or writing a signed row throws.
  */
 export function createRowSigning(keys: RowKeys | undefined): RowSigning {
   const require = (): RowKeys => {
@@ -35,7 +39,7 @@ export function createRowSigning(keys: RowKeys | undefined): RowSigning {
   };
 
   return {
-    async seal(partitionKey, operation) {
+    async sign(partitionKey, operation) {
       const { entity, kind, rowKey, columns } = operation;
       if (!entity.signed || kind === "remove") return operation;
       if (kind === "merge") throw new TypeError(`A signed row of ${entity.table} is written whole.`);
@@ -65,7 +69,7 @@ export function createRowSigning(keys: RowKeys | undefined): RowSigning {
 
 function macOf(key: Uint8Array, table: string, partitionKey: string, rowKey: string, columns: object): Buffer {
   const signed = Object.entries(columns)
-    .filter(([name]) => !NOT_SIGNED.has(name) && !name.includes("odata."))
+    .filter(([name]) => !UNSIGNED_COLUMNS.has(name) && !name.includes("odata."))
     .map(([name, value]) => [name, value instanceof Uint8Array ? Buffer.from(value).toString("base64") : value])
     .sort(([a], [b]) => (String(a) < String(b) ? -1 : 1));
   return createHmac("sha256", key)

@@ -1,9 +1,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import * as z from "zod";
 import type { Logger } from "../runtime.ts";
-import { createTableClients } from "./clients.ts";
+import { batches, removeIfExists, type WriteOptions, writeAll } from "./bulk-write.ts";
 import type { StoreClock } from "./clock.ts";
-import { check, columnOf, decode, encode, isCut, type StoredRow } from "./columns.ts";
+import { columnOf, decode, encode, isTruncated, type StoredRow, validate } from "./columns.ts";
 import { repeatOnConflict } from "./conflict.ts";
 import type { StorageConnection } from "./connection.ts";
 import type { Entity, Row } from "./entity.ts";
@@ -11,12 +11,13 @@ import { errorCode, StorageCorrupt } from "./errors.ts";
 import { createFence, type Fence, type FenceRecord } from "./fence.ts";
 import { MAX_PAGE_SIZE, MAX_TRANSACTION_BYTES, MAX_TRANSACTION_OPERATIONS } from "./limits.ts";
 import { type Operation, remove } from "./operations.ts";
-import { type Continuation, type PageQuery, queryPage, type StoredPage } from "./page.ts";
+import { type Continuation, type PageQuery, queryPage, type StoredPage } from "./query.ts";
 import { createRows } from "./rows.ts";
 import { createRowSigning, type RowKeys } from "./signing.ts";
+import { createTableClients } from "./table-clients.ts";
 import { BODY_FRAME_BYTES, checkTable, transactionParts } from "./transaction.ts";
-import { batches, removeIfThere, type WriteOptions, writeAll } from "./write.ts";
 
+export type { WriteOptions } from "./bulk-write.ts";
 export { isUnclear, RowChanged, RowExists, RowInvalid, RowMissing, StorageCorrupt } from "./errors.ts";
 export { type Fence, type FenceRecord, fenceEntity } from "./fence.ts";
 export {
@@ -30,52 +31,60 @@ export {
   remove,
   replace,
 } from "./operations.ts";
-export type { WriteOptions } from "./write.ts";
 
-/** Rows of one partition with from <= rowKey < before and after < rowKey, in the order of their keys. */
+/** Range of rows in one partition, ordered by row key: from <= rowKey < before and after < rowKey. */
 export interface Range {
   readonly partitionKey: string;
   readonly from?: string;
   readonly before?: string;
-  /** Exclusive: where an earlier walk ended. */
+  /** Exclusive lower bound: the last row key of an earlier read. */
   readonly after?: string;
   /** Rows per page, 1..1000, default 1000. */
   readonly pageSize?: number;
   /**
-   * Told of each row that does not fit its entity, before the page that would hold it is yielded without it, even if nothing
-   * is left of that. Without it such a row ends the walk.
+   * Called for each row that does not match its entity. The row is then skipped, so its page may be empty. Without this
+   * callback, such a row throws StorageCorrupt.
    */
   readonly onCorrupt?: (row: StorageCorrupt) => void;
 }
 
 /**
- * Typed rows in tables. A table is created when it is first written to; until then it reads as empty.
+ * Reads and writes typed rows. The first write creates a table; until then the table reads as empty.
  *
- * Every method throws RowInvalid for a value that does not fit its entity or that the service would refuse, and
- * StorageCorrupt for a stored row that does not fit. A busy or unreachable service is tried up to five times, then its
- * error passes through. What holds when an answer was lost on the way is written down at `Rows`.
+ * Every method throws RowInvalid for a value that does not match its entity or that the service would reject, and
+ * StorageCorrupt for a stored row that does not match. A request to a busy or unreachable service is sent up to five times,
+ * then its error is thrown. `Rows` describes the guarantees after a lost answer.
  */
 export interface Tables {
   get<T>(e: Entity<T>, partitionKey: string, rowKey: string): Promise<Row<T> | undefined>;
   /**
-   * A row and how long ago it was last written, by the service's own clock alone: the answer's Date less the row's
-   * Timestamp, in milliseconds, to the second. What a lease lives by.
+   * Returns a row and the time since its last write in milliseconds, with a resolution of a second. Uses only the service's
+   * clock: the answer's Date minus the row's Timestamp. Leases use this age.
    */
-  aged<T>(e: Entity<T>, partitionKey: string, rowKey: string): Promise<{ row: Row<T>; ageMs: number } | undefined>;
-  /** @throws RowExists when it is there. */
+  getWithAge<T>(
+    e: Entity<T>,
+    partitionKey: string,
+    rowKey: string,
+  ): Promise<{ row: Row<T>; ageMs: number } | undefined>;
+  /** @throws RowExists if the row exists. */
   insert<T>(e: Entity<T>, partitionKey: string, rowKey: string, value: NoInfer<T>): Promise<Row<T>>;
-  /** Inserts, or replaces what is there. */
+  /** Inserts a row, or replaces an existing row. */
   put<T>(e: Entity<T>, partitionKey: string, rowKey: string, value: NoInfer<T>): Promise<Row<T>>;
-  /** @throws RowChanged when the ETag is stale or the row gone. */
+  /** @throws RowChanged if the ETag is stale or the row is missing. */
   replace<T>(e: Entity<T>, row: Row<NoInfer<T>>): Promise<Row<T>>;
-  /** False when it was not there. @throws RowChanged when the ETag is stale. */
+  /**
+   * Returns false if the row did not exist.
+   *
+   * @throws RowChanged if the ETag is stale.
+   */
   remove(e: Entity<unknown>, partitionKey: string, rowKey: string, etag?: string): Promise<boolean>;
   /**
-   * Reads, changes and writes with the ETag; reads again when another writer came between.
+   * Reads a row, applies `change`, and writes the row with its ETag. Starts again if another writer changed the row in between.
    *
-   * @param change - Gets undefined when the row is missing; returning undefined leaves it as it is. Called once per try.
-   * @returns The row as it is now.
-   * @throws RowChanged after ten tries; RowExists where the row came back each time.
+   * @param change - Receives undefined if the row is missing. Return undefined to leave the row unchanged. Called once per
+   * attempt.
+   * @returns the current row.
+   * @throws RowChanged, or RowExists, after ten attempts.
    */
   modify<T>(
     e: Entity<T>,
@@ -84,29 +93,29 @@ export interface Tables {
     change: (now: Row<T> | undefined) => NoInfer<T> | undefined,
   ): Promise<Row<T> | undefined>;
   /**
-   * One atomic transaction: 1..100 operations on rows of one partition, each on another row, at most 4 MiB.
+   * Submits one atomic transaction: 1 to 100 operations in one partition, each on a different row, at most 4 MiB.
    *
-   * @returns The new ETags by row key; "" for a removed row.
-   * @throws RowExists, RowChanged, RowMissing naming the row key and the index of the operation; nothing was applied then.
+   * @returns the new ETags by row key; "" for a removed row.
+   * @throws RowExists, RowChanged or RowMissing with the row key and the index of the operation. No operation was applied then.
    */
   transaction(table: string, partitionKey: string, operations: readonly Operation[]): Promise<Map<string, string>>;
   /**
-   * As many transactions as it takes, each as full as the limits allow, not atomic together and meant to be run again
-   * after a crash: an insert of an existing row is a put, and removing a missing row is done already. Operations on one
-   * row are applied in their order; otherwise up to `parallel` transactions run at once.
+   * Writes the operations in as many transactions as needed, each as full as the limits allow. The transactions together are
+   * not atomic, but the call can be repeated after a crash: an insert counts as a put, and removing a missing row succeeds.
+   * Operations on the same row are applied in order. Otherwise up to `parallel` transactions run concurrently.
    */
   write(table: string, partitionKey: string, operations: Iterable<Operation>, options?: WriteOptions): Promise<void>;
   /**
-   * Operations in their order, as many together as one transaction takes beside the `lead` and so many further operations and
-   * bytes. The first may be empty, where nothing fits beside the lead.
+   * Splits operations into batches of the size of a transaction, in order. Each batch leaves room for the `lead` operations and
+   * for the further `operations` and `bytes` of `reserved`. The first batch may be empty.
    */
   batches(
     table: string,
     partitionKey: string,
     operations: Iterable<Operation>,
-    beside: { readonly lead: readonly Operation[]; readonly operations?: number; readonly bytes: number },
+    reserved: { readonly lead: readonly Operation[]; readonly operations?: number; readonly bytes: number },
   ): Promise<Operation[][]>;
-  /** One worker's hold on a fence row. Asks nothing of the service yet. See `Fence`. */
+  /** Returns one worker's access to a fence row, without a request. See `Fence`. */
   fence(
     e: Entity<FenceRecord>,
     partitionKey: string,
@@ -114,9 +123,9 @@ export interface Tables {
     hold: { readonly owner: string; readonly etag: string | undefined },
   ): Fence;
   /**
-   * Pages of a range, one request each. The service may end a page early, so a page can be short, but an empty one is
-   * yielded only when `onCorrupt` was told of all its rows. The rows of one page are of one moment. Resume a walk with `after:
-   * <last row key>`. `select` reads only those members.
+   * Reads the pages of a range, one request each. The service can end a page early, so a page can be short. An empty page is
+   * returned only if all of its rows were passed to `onCorrupt`. The rows of one page are consistent with each other. To
+   * resume, set `after` to the last row key. With `select`, only these members are read.
    */
   pages<T, K extends keyof T & string>(
     e: Entity<T>,
@@ -124,8 +133,8 @@ export interface Tables {
   ): AsyncGenerator<Row<Pick<T, K>>[], void>;
   pages<T>(e: Entity<T>, range: Range): AsyncGenerator<Row<T>[], void>;
   /**
-   * The table's partition keys in their order, `after` exclusive: one request each. For the reconciliation's search for
-   * partitions that nothing else names; it is the only query that is not of one partition.
+   * Lists the table's partition keys in order, one request each, `after` exclusive. This is the only query across partitions.
+   * The reconciliation uses it to find partitions that no other row names.
    */
   partitions(table: string, after?: string): AsyncGenerator<string, void>;
 }
@@ -134,6 +143,11 @@ const MODIFY_TRIES = 10;
 const MODIFY_FIRST_PAUSE_MS = 20;
 const MODIFY_MAX_PAUSE_MS = 500;
 
+/**
+ * Creates the access to typed rows that `Tables` describes.
+ *
+ * @param keys - Keys of signed rows. Without them, signed rows can't be read or written.
+ */
 export function createTables(
   connection: StorageConnection,
   { log, clock, keys }: { log?: Logger; clock?: StoreClock; keys?: RowKeys | undefined } = {},
@@ -142,39 +156,39 @@ export function createTables(
   const rows = createRows(clients);
   const signing = createRowSigning(keys);
 
-  async function opened<T>(e: Entity<T>, stored: StoredRow): Promise<Row<T>> {
+  async function verifyAndDecode<T>(e: Entity<T>, stored: StoredRow): Promise<Row<T>> {
     if (e.signed) await signing.verify(e.table, stored);
     return decode<T>(e.table, e.schema, e.members, stored);
   }
 
-  async function apply<T>(
+  async function writeRow<T>(
     e: Entity<T>,
     partitionKey: string,
     rowKey: string,
     value: T,
     how: Pick<Operation, "kind" | "etag">,
   ) {
-    const checked = check(e, rowKey, value);
+    const checked = validate(e, rowKey, value);
     const operation: Operation = { ...how, entity: e, rowKey, columns: encode(e.members, checked as object) };
-    const etag = await rows.apply(partitionKey, await signing.seal(partitionKey, operation));
+    const etag = await rows.apply(partitionKey, await signing.sign(partitionKey, operation));
     return { ...checked, partitionKey, rowKey, etag };
   }
 
   const tables: Omit<Tables, "pages" | "partitions"> = {
     async get<T>(e: Entity<T>, partitionKey: string, rowKey: string) {
       const stored = await rows.read(e.table, partitionKey, rowKey);
-      return stored && (await opened(e, stored.row));
+      return stored && (await verifyAndDecode(e, stored.row));
     },
-    async aged<T>(e: Entity<T>, partitionKey: string, rowKey: string) {
+    async getWithAge<T>(e: Entity<T>, partitionKey: string, rowKey: string) {
       const stored = await rows.read(e.table, partitionKey, rowKey);
       if (stored === undefined) return undefined;
       const ageMs = stored.date - Date.parse(stored.row.timestamp as string);
-      return { row: await opened(e, stored.row), ageMs };
+      return { row: await verifyAndDecode(e, stored.row), ageMs };
     },
-    insert: (e, partitionKey, rowKey, value) => apply(e, partitionKey, rowKey, value, { kind: "insert" }),
-    put: (e, partitionKey, rowKey, value) => apply(e, partitionKey, rowKey, value, { kind: "put" }),
-    replace: (e, row) => apply(e, row.partitionKey, row.rowKey, row, { kind: "replace", etag: row.etag }),
-    remove: (e, partitionKey, rowKey, etag) => removeIfThere(rows, partitionKey, remove(e, rowKey, etag)),
+    insert: (e, partitionKey, rowKey, value) => writeRow(e, partitionKey, rowKey, value, { kind: "insert" }),
+    put: (e, partitionKey, rowKey, value) => writeRow(e, partitionKey, rowKey, value, { kind: "put" }),
+    replace: (e, row) => writeRow(e, row.partitionKey, row.rowKey, row, { kind: "replace", etag: row.etag }),
+    remove: (e, partitionKey, rowKey, etag) => removeIfExists(rows, partitionKey, remove(e, rowKey, etag)),
 
     async modify(e, partitionKey, rowKey, change) {
       return await repeatOnConflict(async (attempt) => {
@@ -196,8 +210,8 @@ export function createTables(
       if (new Set(operations.map(({ rowKey }) => rowKey)).size < operations.length)
         throw new RangeError("A transaction can't touch a row twice.");
       for (const operation of operations) checkTable(table, operation);
-      const { address } = await clients.reach(table);
-      const sealed = await Promise.all(operations.map((operation) => signing.seal(partitionKey, operation)));
+      const { address } = await clients.connect(table);
+      const sealed = await Promise.all(operations.map((operation) => signing.sign(partitionKey, operation)));
       const parts = sealed.map(transactionParts({ address, table, partitionKey }));
       const bytes = parts.reduce((sum, part) => sum + part.bytes, BODY_FRAME_BYTES);
       if (bytes > MAX_TRANSACTION_BYTES)
@@ -206,12 +220,12 @@ export function createTables(
     },
 
     async write(table, partitionKey, operations, options = {}) {
-      const { address } = await clients.reach(table);
+      const { address } = await clients.connect(table);
       await writeAll(rows, { table, partitionKey, address }, operations, options);
     },
 
     async batches(table, partitionKey, operations, { lead, operations: more = 0, bytes }) {
-      const { address } = await clients.reach(table);
+      const { address } = await clients.connect(table);
       const target = { table, partitionKey, address };
       const size = lead.map(transactionParts(target)).reduce((sum, one) => sum + one.bytes, bytes);
       const parts = batches(target, operations, { operations: lead.length + more, bytes: size });
@@ -221,10 +235,10 @@ export function createTables(
     fence: (e, partitionKey, rowKey, hold) => createFence({ rows, clients }, e, { partitionKey, rowKey }, hold),
   };
 
-  /** Undefined when there is no such table. */
+  /** Returns undefined if the table does not exist. */
   async function readPage(table: string, query: PageQuery): Promise<StoredPage | undefined> {
     try {
-      return await clients.use(table, { create: false }, (reached) => queryPage(reached, table, query));
+      return await clients.run(table, { create: false }, (reached) => queryPage(reached, table, query));
     } catch (error) {
       if (errorCode(error) === "TableNotFound") return undefined;
       throw error;
@@ -239,49 +253,49 @@ export function createTables(
     if (!Number.isInteger(pageSize) || pageSize < 1 || pageSize > MAX_PAGE_SIZE)
       throw new RangeError(`A page has 1 to ${MAX_PAGE_SIZE} rows, not ${pageSize}.`);
     if (e.signed && select) throw new TypeError(`A signed row of ${e.table} is read whole.`);
-    const { schema, members } = select === undefined ? e : selected(e, select);
+    const { schema, members } = select === undefined ? e : selectMembers(e, select);
     const columns = select && ["PartitionKey", "RowKey", ...members.map(columnOf)];
     const filter = filterOf(range);
     let next: Continuation | undefined;
     do {
       const query = { filter, top: pageSize, next };
-      let answered = await readPage(e.table, { ...query, select: columns });
-      if (answered === undefined) return;
-      let stored = columns === undefined ? answered.rows : await whole(e.table, members, answered.rows);
+      let answer = await readPage(e.table, { ...query, select: columns });
+      if (answer === undefined) return;
+      let stored = columns === undefined ? answer.rows : await readTruncatedRows(e.table, members, answer.rows);
       if (stored === undefined) {
-        answered = await readPage(e.table, { ...query, select: undefined });
-        if (answered === undefined) return;
-        stored = answered.rows;
+        answer = await readPage(e.table, { ...query, select: undefined });
+        if (answer === undefined) return;
+        stored = answer.rows;
       }
-      const found: Row<T>[] = [];
+      const decoded: Row<T>[] = [];
       let corrupt = 0;
       for (const row of stored) {
         try {
           if (e.signed) await signing.verify(e.table, row);
-          found.push(decode<T>(e.table, schema, members, row));
+          decoded.push(decode<T>(e.table, schema, members, row));
         } catch (error) {
           if (!(error instanceof StorageCorrupt) || onCorrupt === undefined) throw error;
           onCorrupt(error);
           corrupt++;
         }
       }
-      if (found.length + corrupt > 0) yield found;
-      ({ next } = answered);
+      if (decoded.length + corrupt > 0) yield decoded;
+      ({ next } = answer);
     } while (next !== undefined);
   }
 
   /**
-   * A selected member may go on in columns that were not selected: such a row is read in full. Undefined where one of them was
-   * changed since, as the rows of a page are of one moment.
+   * Reads the rows in full whose selected members continue in columns that were not selected. Returns undefined if one of them
+   * has changed since, because the rows of a page must be consistent with each other.
    */
-  async function whole(
+  async function readTruncatedRows(
     table: string,
     members: Selected["members"],
     page: readonly StoredRow[],
   ): Promise<StoredRow[] | undefined> {
     const found = await Promise.all(
       page.map(async (row) => {
-        if (!isCut(members, row)) return row;
+        if (!isTruncated(members, row)) return row;
         const now = (await rows.read(table, row.partitionKey as string, row.rowKey as string))?.row;
         return now?.etag === row.etag ? now : undefined;
       }),
@@ -317,17 +331,17 @@ export function createTables(
 type Selected = Pick<Entity<unknown>, "schema" | "members">;
 const selections = new WeakMap<Entity<unknown>, Map<string, Selected>>();
 
-/** The entity with only these members. Kept, since a schema is compiled when it is first used. */
-function selected<T>(e: Entity<T>, select: readonly (keyof T & string)[]): Selected {
-  const known = selections.get(e) ?? new Map<string, Selected>();
-  selections.set(e, known);
+/** Returns the entity with only these members. Cached, because zod compiles a schema on its first use. */
+function selectMembers<T>(e: Entity<T>, select: readonly (keyof T & string)[]): Selected {
+  const cached = selections.get(e) ?? new Map<string, Selected>();
+  selections.set(e, cached);
   const key = select.join();
-  const found = known.get(key);
+  const found = cached.get(key);
   if (found !== undefined) return found;
   const members = e.members.filter(({ name }) => (select as readonly string[]).includes(name));
-  // Not `pick`, which refuses a schema with a check over all its members.
+  // Not `pick`, which rejects a schema with a refinement over all members.
   const schema = z.object(Object.fromEntries(members.map(({ name }) => [name, e.schema.shape[name]!])));
-  known.set(key, { schema, members });
+  cached.set(key, { schema, members });
   return { schema, members };
 }
 

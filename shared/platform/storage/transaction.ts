@@ -1,27 +1,27 @@
 import { randomUUID } from "node:crypto";
 import type { PipelineRequest, PipelineResponse } from "@azure/core-rest-pipeline";
 import { type Columns, checkLimits } from "./columns.ts";
-import { inPath, PATH_END, partitionPath } from "./keys.ts";
+import { encodeKey, PATH_END, partitionPath } from "./keys.ts";
 import { MAX_ENTITY_BYTES } from "./limits.ts";
 import type { Operation } from "./operations.ts";
 
-// The wire form of an entity group transaction
+// Wire format of an entity group transaction
 // (https://learn.microsoft.com/rest/api/storageservices/performing-entity-group-transactions).
 //
-// It goes through the SDK's pipeline, but the SDK's own `submitTransaction` is not used: it can't give a delete its ETag,
-// takes a success for a failure when a key holds braces, and does not say how large the body is.
+// The request uses the SDK's pipeline but not its `submitTransaction`, which can't set the ETag of a delete, takes a success
+// for a failure if a key contains braces, and does not report the size of the body.
 
 const newLine = "\r\n";
 
-/** The answer to a transaction that failed: the first operation the service refused, and nothing of it was applied. */
-export class TransactionRefused extends Error {
+/** The service rejected a transaction. `index` is the first rejected operation. No operation was applied. */
+export class TransactionRejected extends Error {
   override readonly name = "TransactionRefused";
   readonly code: string;
   readonly statusCode: number;
   readonly index: number;
   readonly request: PipelineRequest;
-  /** Said within a 202, which the SDK's retry policy takes for a success. */
-  readonly inside: boolean;
+  /** True if the rejection was part of a 202 answer, which the SDK's retry policy takes for a success. */
+  readonly insideAccepted: boolean;
 
   constructor(code: string, statusCode: number, index: number, { request, status }: PipelineResponse) {
     super(`The transaction was refused with ${statusCode} ${code} (operation ${index}).`);
@@ -29,12 +29,12 @@ export class TransactionRefused extends Error {
     this.statusCode = statusCode;
     this.index = index;
     this.request = request;
-    this.inside = status === 202;
+    this.insideAccepted = status === 202;
   }
 }
 
-/** The answer to a transaction ended early: it may have been applied. */
-export class TransactionCut extends Error {
+/** The answer to a transaction was truncated. The transaction may have been applied. */
+export class TransactionTruncated extends Error {
   override readonly name = "TransactionCut";
   readonly request: PipelineRequest;
 
@@ -46,31 +46,31 @@ export class TransactionCut extends Error {
 
 const methods = { insert: "POST", put: "PUT", replace: "PUT", merge: "PATCH", remove: "DELETE" } as const;
 
-/** One operation as it stands in the body of a transaction. */
+/** One operation, encoded for the body of a transaction. */
 export interface Part {
   readonly operation: Operation;
-  /** Its text, in pieces that several parts share where they can. */
+  /** The encoded text, in pieces that are shared between parts where possible. */
   readonly pieces: readonly string[];
-  /** What it adds to the body at the most. */
+  /** Upper bound of the part's size in the body. */
   readonly bytes: number;
 }
 
-/** The partition that a transaction writes. */
+/** The partition that a transaction writes to. */
 export interface Target {
   readonly table: string;
   readonly partitionKey: string;
-  /** The table service's address, without a shared access signature. */
+  /** Address of the table service, without a shared access signature. */
   readonly address: string;
 }
 
-/** What stands before the row's key in its path, and between that and the row's key among its members. */
+/** The text before the row key in the path, and the text between it and the row key in the JSON value. */
 interface Frame {
   start: string;
   end: string;
   bytes: number;
 }
 
-/** What makes operations on a partition's rows parts of a transaction. */
+/** Returns a function that encodes operations on a partition's rows as parts of a transaction. */
 export function transactionParts({ table, partitionKey, address }: Target): (operation: Operation) => Part {
   const partition = asciiJson(partitionKey);
 
@@ -90,12 +90,12 @@ export function transactionParts({ table, partitionKey, address }: Target): (ope
     return frame;
   }
 
-  /** @throws RowInvalid when the service would refuse the row. */
+  /** @throws RowInvalid if the service would reject the row. */
   function part(operation: Operation): Part {
     const { kind, rowKey, columns, etag } = operation;
     checkLimits(table, partitionKey, rowKey, columns);
     const { start, end, bytes: frame } = frameOf(kind, etag);
-    const path = kind === "insert" ? "" : inPath(rowKey);
+    const path = kind === "insert" ? "" : encodeKey(rowKey);
     const key = kind === "remove" ? "" : asciiJson(rowKey);
     const members = kind === "remove" ? NO_VALUE : membersJson(columns);
     const bytes = frame + path.length + key.length + members.bytes + PART_FRAME_BYTES;
@@ -114,7 +114,7 @@ interface Text {
 
 const NO_VALUE: Text = { text: "", bytes: 0 };
 
-/** What follows a row's keys. That of columns that several rows hold is written once. */
+/** JSON after a row's keys, cached by columns object, because several rows can share it. */
 const texts = new WeakMap<Columns, Text>();
 
 function membersJson(columns: Columns): Text {
@@ -129,8 +129,8 @@ function membersJson(columns: Columns): Text {
 }
 
 /**
- * In ASCII, since Azurite 3.37 breaks a character that lies across two pieces of 64 KiB of a request's body; but not at
- * the price of an entity's text outgrowing what an entity may have.
+ * Encodes as ASCII JSON, because Azurite 3.37 corrupts a character that spans two pieces of 64 KiB of a request body. Not if
+ * the escaped text would exceed the maximum size of an entity.
  */
 function asciiJson(value: string | object): string {
   const json = JSON.stringify(value);
@@ -138,11 +138,14 @@ function asciiJson(value: string | object): string {
   return ascii.length <= MAX_ENTITY_BYTES ? ascii : json;
 }
 
-// At most what `transactionBody` puts around each part, and around all of them.
+// Upper bounds of the bytes that `transactionBody` adds around each part, and around all parts.
 const PART_FRAME_BYTES = 60;
 export const BODY_FRAME_BYTES = 300;
 
-/** Written piece by piece: as one text first it would be copied once more, and lie in the heap meanwhile. */
+/**
+ * Builds the multipart body. Writes piece by piece, because joining the text first would copy it once more and keep it on the
+ * heap.
+ */
 export function transactionBody(parts: readonly Part[]): { contentType: string; body: Uint8Array } {
   const batch = `batch_${randomUUID()}`;
   const changeSet = `changeset_${randomUUID()}`;
@@ -158,13 +161,15 @@ export function transactionBody(parts: readonly Part[]): { contentType: string; 
   return { contentType: `multipart/mixed; boundary=${batch}`, body: body.subarray(0, at) };
 }
 
-/** A multipart body's end, https://www.rfc-editor.org/rfc/rfc2046#section-5.1.1: without it parts may be missing. */
+/** End of a multipart body, https://www.rfc-editor.org/rfc/rfc2046#section-5.1.1. Without it parts may be missing. */
 const CLOSED_CHANGE_SET = /--changesetresponse_[^\r\n]*--\s/;
 
 /**
- * @param etags - Of how many of the first operations the new ETag is wanted.
- * @returns these ETags, undefined for a removed row.
- * @throws TransactionRefused, TransactionCut
+ * Parses the answer to a transaction.
+ *
+ * @param etags - Number of first operations whose new ETags are needed.
+ * @returns the new ETags, undefined for a removed row.
+ * @throws TransactionRefused if the service rejected the transaction; TransactionCut if the answer is truncated.
  */
 export function readTransactionAnswer(
   response: PipelineResponse,
@@ -173,20 +178,21 @@ export function readTransactionAnswer(
 ): (string | undefined)[] {
   const { request, bodyAsText } = response;
   const text = bodyAsText ?? "";
-  // 202 with a multipart body whether it was applied or not; another status is an error of the whole, with a JSON body.
-  if (response.status === 202 && !CLOSED_CHANGE_SET.test(text)) throw new TransactionCut(request);
+  // A transaction is answered with 202 and a multipart body, whether or not it was applied. Any other status is an error of the
+  // whole request, with a JSON body.
+  if (response.status === 202 && !CLOSED_CHANGE_SET.test(text)) throw new TransactionTruncated(request);
   const answers =
     response.status === 202
       ? text.split("--changesetresponse_").slice(1, -1)
       : [`HTTP/1.1 ${response.status}\n${text}`];
   const refused = answers.find((answer) => statusOf(answer)?.[0] !== "2");
-  if (refused !== undefined) throw refusal(refused, response);
+  if (refused !== undefined) throw rejectionOf(refused, response);
   if (answers.length !== count)
     throw new Error(`A transaction of ${count} operations was answered with ${answers.length} results.`);
   return answers.slice(0, etags).map((answer) => /^ETag: (.+)$/im.exec(answer)?.[1]?.trim());
 }
 
-/** Three digits; undefined where there are none. */
+/** Returns the three digits of the status, or undefined if there are none. */
 function statusOf(answer: string): string | undefined {
   const at = answer.indexOf(STATUS_LINE);
   return at === -1 ? undefined : answer.slice(at + STATUS_LINE.length, at + STATUS_LINE.length + 3);
@@ -194,15 +200,15 @@ function statusOf(answer: string): string | undefined {
 
 const STATUS_LINE = "HTTP/1.1 ";
 
-function refusal(answer: string, response: PipelineResponse): TransactionRefused {
+function rejectionOf(answer: string, response: PipelineResponse): TransactionRejected {
   const status = Number(statusOf(answer));
   const code = /(?:"code"\s*:\s*"|<Code>)(\w+)/.exec(answer)?.[1] ?? "Unknown";
   // The message starts with the operation's number: "3:The specified entity already exists."
   const index = Number(/"value"\s*:\s*"(\d+):/.exec(answer)?.[1] ?? 0);
-  return new TransactionRefused(code, status, index, response);
+  return new TransactionRejected(code, status, index, response);
 }
 
-/** @throws TypeError */
+/** @throws TypeError if the operation is for another table. */
 export function checkTable(table: string, operation: Operation): void {
   if (operation.entity.table !== table)
     throw new TypeError(`An operation on ${operation.entity.table} can't be part of a transaction on ${table}.`);

@@ -13,113 +13,125 @@ import {
 } from "./tables.ts";
 
 /**
- * Totals of rows, and beside them a row for each that changed since: written in the transaction that changes it, and removed
- * in the one that writes totals which count it as it is. So the totals, less how they count what changed, plus how it is,
- * are what the rows come to at every moment.
+ * Maintains totals of many rows without recounting all of them.
+ *
+ * The totals row is written rarely. For each counted object that changes afterwards, a change row stores how the totals count
+ * this object. The change row is written in the same transaction as the object, and removed in the transaction that writes
+ * totals with the object's current value. So at every moment the exact result is: totals, minus the stored value of each
+ * changed object, plus its current value.
  */
 
-/** How the totals count what changed, and how it is; undefined where they don't, and where it is gone. */
+/** How the totals count a changed object (undefined if they don't), and its current value (undefined if it was removed). */
 export interface Change<C> {
   before: C | undefined;
   now: C | undefined;
 }
 
-/** A row of what changed, which the totals are to count as it is. */
-export interface Clearable<C> {
+/** A change row that the next totals make unnecessary. */
+export interface RemovableChange<C> {
   rowKey: string;
   etag: string;
-  /** Undefined where its own row has to be asked. */
+  /** Undefined if the object's own row must be read. */
   change: Change<C> | undefined;
 }
 
-export interface TotalsWriting<C, R> {
+export interface TotalsWrite<C, R> {
   table: string;
   partitionKey: string;
-  /** The totals, and the row behind the rows of what changed: both ends of a reading name the same write. */
+  /**
+   * The totals row, and the last row of the range of change rows. A reader that finds the same `sequence` in both has a
+   * consistent state.
+   */
   totals: { entity: Entity<R>; key: string; etag: string | undefined };
   end: { entity: Entity<{ sequence: string }>; key: string };
   changes: Entity<unknown>;
-  /** All as the totals count it, by the row key of its change. */
+  /** How the totals count every object, by the row key of its change row. */
   counted: Map<string, C>;
-  clearable: Clearable<C>[];
-  /** Further operations that belong to the totals. */
-  also?: Operation[];
-  /** How it is now, by its own row. */
-  own(rowKey: string): Promise<C | undefined>;
+  removable: RemovableChange<C>[];
+  /** Further operations to write together with the totals. */
+  further?: Operation[];
+  /** Reads an object's current value from its own row. */
+  readCurrent(rowKey: string): Promise<C | undefined>;
   recordOf(counted: Iterable<C>, sequence: string): NoInfer<R>;
-  /** Totals that nobody goes by, until the last transaction. */
-  unkept(sequence: string): NoInfer<R>;
+  /** Totals that readers ignore, written before the last transaction. */
+  placeholderOf(sequence: string): NoInfer<R>;
 }
 
-/** Rows of changes that one transaction clears, beside the totals' own two. */
+/** Change rows that one transaction removes, in addition to the two rows of the totals. */
 const ROWS_AT_ONCE = 90;
-/** More than the totals take in a transaction, and the rows that it clears: an entity has 1 MiB, its bytes go in base64. */
+/**
+ * Upper bound of the size of the totals and of the removals in a transaction: an entity has up to 1 MiB, and its bytes are sent
+ * as base64.
+ */
 const TOTALS_BYTES = 1.5 * 1024 * 1024;
 
 /**
- * Clears these changes and writes totals that count them: one transaction for each 90. What changed once more meanwhile stays
- * as it is counted.
+ * Removes the given change rows and writes totals with the current values, in transactions of up to 90 removals. An object that
+ * changes again meanwhile keeps its change row.
  *
- * @throws RowChanged or RowExists when others wrote the totals since.
+ * @throws RowChanged or RowExists if another process wrote the totals since.
  */
-export async function writeTotals<C, R>(tables: Tables, writing: TotalsWriting<C, R>): Promise<void> {
-  const { table, partitionKey, totals, end, counted, clearable, also = [] } = writing;
+export async function writeTotals<C, R>(tables: Tables, writing: TotalsWrite<C, R>): Promise<void> {
+  const { table, partitionKey, totals, end, counted, removable, further = [] } = writing;
   let { etag } = totals;
-  const totalsAs = (record: R, sequence: string): Operation[] => [
+  const totalsOperations = (record: R, sequence: string): Operation[] => [
     etag === undefined ? insert(totals.entity, totals.key, record) : replace(totals.entity, totals.key, record, etag),
     put(end.entity, end.key, { sequence }),
   ];
-  const beside = { lead: totalsAs(writing.unkept(""), ""), bytes: TOTALS_BYTES };
-  const further = await tables.batches(table, partitionKey, also, beside);
+  const reserved = { lead: totalsOperations(writing.placeholderOf(""), ""), bytes: TOTALS_BYTES };
+  const batches = await tables.batches(table, partitionKey, further, reserved);
   do {
-    const others = further.shift() ?? [];
-    let cleared = clearable.splice(0, Math.max(0, ROWS_AT_ONCE - others.length));
+    const others = batches.shift() ?? [];
+    let removed = removable.splice(0, Math.max(0, ROWS_AT_ONCE - others.length));
     for (;;) {
       const next = new Map(counted);
-      // Read with the ETag by which its row is removed: any further change replaces that.
-      for (const { rowKey, change } of cleared) set(next, rowKey, change ? change.now : await writing.own(rowKey));
-      const isLast = further.length + clearable.length === 0;
+      // The value is read after the change row's ETag. A further change replaces the ETag, and the removal then fails.
+      for (const { rowKey, change } of removed)
+        setOrDelete(next, rowKey, change ? change.now : await writing.readCurrent(rowKey));
+      const isLast = batches.length + removable.length === 0;
       const sequence = randomUUID();
-      const record = isLast ? writing.recordOf(next.values(), sequence) : writing.unkept(sequence);
+      const record = isLast ? writing.recordOf(next.values(), sequence) : writing.placeholderOf(sequence);
       const operations: Operation[] = [
-        ...totalsAs(record, sequence),
+        ...totalsOperations(record, sequence),
         ...others,
-        ...cleared.map((row) => remove(writing.changes, row.rowKey, row.etag)),
+        ...removed.map((row) => remove(writing.changes, row.rowKey, row.etag)),
       ];
       try {
         etag = (await tables.transaction(table, partitionKey, operations)).get(totals.key)!;
-        for (const { rowKey } of cleared) set(counted, rowKey, next.get(rowKey));
+        for (const { rowKey } of removed) setOrDelete(counted, rowKey, next.get(rowKey));
         break;
       } catch (error) {
-        // What changed once more stays as it is counted; the next renewal clears it.
-        const again = error instanceof RowChanged ? cleared.find(({ rowKey }) => rowKey === error.rowKey) : undefined;
-        if (!again?.change) throw error;
-        cleared = cleared.filter((row) => row !== again);
+        // The object changed again, so its change row stays. The next call removes it.
+        const changedAgain =
+          error instanceof RowChanged ? removed.find(({ rowKey }) => rowKey === error.rowKey) : undefined;
+        if (!changedAgain?.change) throw error;
+        removed = removed.filter((row) => row !== changedAgain);
       }
     }
-  } while (further.length + clearable.length > 0);
+  } while (batches.length + removable.length > 0);
 }
 
-export function set<C>(counted: Map<string, C>, key: string, now: C | undefined): void {
+/** Sets a value, or deletes the key if the value is undefined. */
+export function setOrDelete<C>(counted: Map<string, C>, key: string, now: C | undefined): void {
   if (now) counted.set(key, now);
   else counted.delete(key);
 }
 
-/** The row of a change comes and goes with the totals: each renewal can turn one attempt into the other, once. */
+/** Each renewal of the totals can remove or add the change row once, so that an attempt meets the other state. */
 const MARK_ATTEMPTS = 6;
 
 /**
- * Writes the row of a change with what changes: inserted, or merged where it stands, since that keeps how the totals count
- * what changed. `write` is made again where it was the other.
+ * Writes an object together with its change row. The change row is inserted, or merged into an existing one, which keeps how
+ * the totals count the object. If the row's existence was guessed wrong, `write` is called again with the other operation.
  *
- * @param stands - Whether the row is most likely there.
+ * @param exists - Whether the change row probably exists.
  */
-export async function writeMarked<T>(
+export async function writeWithChangeRow<T>(
   row: { inserted: Operation; merged: Operation },
-  stands: boolean,
+  exists: boolean,
   write: (row: Operation) => Promise<T>,
 ): Promise<T> {
-  let inserts = !stands;
+  let inserts = !exists;
   for (let attempt = 1; ; attempt++) {
     try {
       return await write(inserts ? row.inserted : row.merged);

@@ -83,12 +83,12 @@ export async function fetchDiscoveryDocument(issuer: string, outgoing: Outgoing)
   return document.data;
 }
 
-function jsonOf({ status, headers, body, whole }: OutgoingAnswer): unknown {
+function jsonOf({ status, headers, body, complete }: OutgoingAnswer): unknown {
   if (status >= 300 && status < 400) {
     throw new NoDiscoveryDocument("The issuer answered with a redirect, and none is followed.");
   }
   if (status !== 200) throw new NoDiscoveryDocument(`The issuer answered ${status}.`);
-  if (!whole) throw new NoDiscoveryDocument("The issuer answered more than 256 KiB.");
+  if (!complete) throw new NoDiscoveryDocument("The issuer answered more than 256 KiB.");
   if (!/^application\/([\w.-]+\+)?json\b/i.test(headers["content-type"] ?? "")) {
     throw new NoDiscoveryDocument("The issuer did not answer JSON.");
   }

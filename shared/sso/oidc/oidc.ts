@@ -1,6 +1,6 @@
 import type { Configuration as Client } from "openid-client";
 import { CloudFailure } from "../../platform/azure/failure.ts";
-import { guardedFetch } from "../../platform/outgoing/fetch.ts";
+import { guardedFetch } from "../../platform/outgoing/guarded-fetch.ts";
 import type { Outgoing } from "../../platform/outgoing/outgoing.ts";
 import type { Clock } from "../../platform/runtime.ts";
 import type { SsoConfiguration } from "../configuration.ts";

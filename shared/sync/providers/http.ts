@@ -40,7 +40,7 @@ export async function exchange(
     if (error instanceof Unreachable) throw syncFailure("unreachable", call, error.message.replace(/\.$/, ""));
     throw error;
   }
-  if (!answer.whole) throw syncFailure("badResponse", call, "the answer was cut off or too long");
+  if (!answer.complete) throw syncFailure("badResponse", call, "the answer was cut off or too long");
   const text = answer.body.toString("utf8");
   return {
     status: answer.status,

@@ -20,7 +20,7 @@ export function providerDependencies(config: Addresses, clock: Clock): ProviderD
   const named = new Set([...endpoints, ...config.PRIVATE_TARGET_HOSTS.map((host) => host.toLowerCase())]);
   const outgoing = createOutgoing({
     ...LIMITS,
-    reach: (url) => (named.has(hostAndPort(url)) ? "named" : "public"),
+    allowedNetwork: (url) => (named.has(hostAndPort(url)) ? "named" : "public"),
     plainHttp: () => false,
     remedy: "PRIVATE_TARGET_HOSTS names hosts in the service's own network.",
   });

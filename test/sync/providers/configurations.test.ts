@@ -64,7 +64,7 @@ test.each(["https://host.example?", "https://host.example#", "https://host.examp
 test("a token that can't go into a header is a bad answer", async () => {
   const answer = { auth: { client_token: "two\r\nlines", lease_duration: 60 } };
   const outgoing = {
-    send: async () => ({ status: 200, headers: {}, body: Buffer.from(JSON.stringify(answer)), whole: true }),
+    send: async () => ({ status: 200, headers: {}, body: Buffer.from(JSON.stringify(answer)), complete: true }),
   };
   const { check } = providerOf("hashicorp")!;
   const checked = check({ address: "https://vault.example", roleId: "r" }, { secretId: "s" }, { ...deps, outgoing });

@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import { app, type HttpHandler, type HttpRequest } from "@azure/functions";
 
-// Functions that answer what they were given, or in a way the platform treats specially.
+// HTTP functions that return their input, or responses that the platform treats specially.
 
 const echo: HttpHandler = async (request) => ({
   jsonBody: {

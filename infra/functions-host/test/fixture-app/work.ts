@@ -1,6 +1,6 @@
 import { app, type InvocationContext, type Timer } from "@azure/functions";
 
-// Queue functions, timers and hooks. What they saw goes to standard output, one line of JSON each.
+// Queue functions, timers and hooks. They report their input on standard output, one line of JSON each.
 
 function saw(name: string, what: unknown): void {
   console.log(JSON.stringify({ saw: name, what }));

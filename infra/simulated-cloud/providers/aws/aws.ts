@@ -1,10 +1,10 @@
 import { type Answer, type Incoming, jsonObject, type Operation } from "../../http.ts";
-import { AwsError, awsAnswer, awsFailure, awsRefusals } from "./answers.ts";
+import { AwsError, awsAnswer, awsFailure, awsRefusals } from "./errors.ts";
 import { ParameterStore } from "./parameter-store.ts";
 import { SecretsManager } from "./secrets-manager.ts";
-import { type AccessKey, verified } from "./signature.ts";
+import { type AccessKey, verifySignature } from "./signature.ts";
 
-/** Amazon Web Services: one account with one access key, all regions at one address. */
+/** Simulates Amazon Web Services: one account with one access key, and all regions at one address. */
 export class Aws {
   readonly key: AccessKey;
   readonly secretsManager = new SecretsManager();
@@ -18,7 +18,7 @@ export class Aws {
     const target = /^(secretsmanager|AmazonSSM)\.(\w+)$/.exec(String(request.headers["x-amz-target"] ?? ""));
     if (request.method !== "POST" || request.path !== "/" || !target) return undefined;
     const [service, name] = [target[1] === "AmazonSSM" ? "ssm" : "secretsmanager", target[2]!];
-    const signature = verified(request, this.key, service);
+    const signature = verifySignature(request, this.key, service);
     const body = jsonObject(request) ?? {};
     const item = body.SecretId ?? body.Name ?? body.ResourceId;
     const answer = (): Answer => {

@@ -1,4 +1,4 @@
-import { AwsError } from "./answers.ts";
+import { AwsError } from "./errors.ts";
 
 interface Parameter {
   name: string;
@@ -10,19 +10,25 @@ interface Parameter {
 
 type Body = Record<string, unknown>;
 
-/** Of one answer; nobody asks for the next. https://docs.aws.amazon.com/systems-manager/latest/APIReference/API_DescribeParameters.html */
+/**
+ * Maximum number of results in one response. Further pages are not implemented.
+ * https://docs.aws.amazon.com/systems-manager/latest/APIReference/API_DescribeParameters.html
+ */
 const MOST_DESCRIBED = 50;
 
-/** AWS Systems Manager Parameter Store, standard parameters. https://docs.aws.amazon.com/systems-manager/latest/APIReference */
+/**
+ * Simulates AWS Systems Manager Parameter Store with standard parameters:
+ * https://docs.aws.amazon.com/systems-manager/latest/APIReference
+ */
 export class ParameterStore {
   readonly #parameters = new Map<string, Parameter>();
 
-  /** Every value that a parameter ever had, oldest first. */
+  /** Returns all values that a parameter had, oldest first. */
   history(region: string, name: string): string[] {
     return (this.#parameters.get(`${region}${name}`)?.versions ?? []).map(({ value }) => value);
   }
 
-  /** How many versions all parameters have. */
+  /** Returns the number of versions of all parameters. */
   written(): number {
     return [...this.#parameters.values()].reduce((sum, { versions }) => sum + versions.length, 0);
   }

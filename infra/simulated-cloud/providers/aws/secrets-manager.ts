@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { AwsError } from "./answers.ts";
+import { AwsError } from "./errors.ts";
 
 const ACCOUNT = "123456789012";
 const DAY_MS = 86_400_000;
@@ -24,7 +24,7 @@ interface Secret {
   versions: Version[];
   created: number;
   changed: number;
-  /** Milliseconds; it can be restored until then. */
+  /** End of the recovery window in Unix milliseconds. */
   deletedAt?: number;
   owningService?: string;
   primaryRegion: string;
@@ -33,29 +33,29 @@ interface Secret {
 type Body = Record<string, unknown>;
 
 /**
- * AWS Secrets Manager as far as a writer of secrets sees it. https://docs.aws.amazon.com/secretsmanager/latest/apireference
- * In the recovery window a secret is described with its date, and refuses everything else but to be restored.
+ * Simulates the write operations of AWS Secrets Manager: https://docs.aws.amazon.com/secretsmanager/latest/apireference A
+ * deleted secret can only be described and restored until its recovery window ends.
  */
 export class SecretsManager {
   readonly #secrets = new Map<string, Secret>();
 
-  /** Every value that a secret ever had, oldest first; a test counts writes with it. */
+  /** Returns all values that a secret had, oldest first. Tests count writes with it. */
   history(region: string, name: string): string[] {
     return (this.#secrets.get(`${region}/${name}`)?.versions ?? []).map(({ value }) => value);
   }
 
-  /** How many versions all secrets have. */
+  /** Returns the number of versions of all secrets. */
   written(): number {
     return [...this.#secrets.values()].reduce((sum, { versions }) => sum + versions.length, 0);
   }
 
-  /** The current value; undefined without one, or while it is deleted. */
+  /** Returns the current value. Undefined if there is none or the secret is deleted. */
   value(region: string, name: string): string | undefined {
     const secret = this.#secrets.get(`${region}/${name}`);
     return secret?.deletedAt === undefined ? secret && current(secret)?.value : undefined;
   }
 
-  /** Changes what no caller can: that a service owns it, or where its primary copy is. */
+  /** Changes members that no client can set: the owning service and the primary region. */
   change(region: string, name: string, change: { owningService?: string; primaryRegion?: string }): void {
     Object.assign(this.#existing(region, { SecretId: name }), change);
   }
@@ -96,7 +96,7 @@ export class SecretsManager {
     return found;
   }
 
-  /** One that is not deleted. */
+  /** Returns a secret that is not deleted. */
   #live(region: string, body: Body): Secret {
     const secret = this.#existing(region, body);
     if (secret.deletedAt !== undefined) {
@@ -105,7 +105,7 @@ export class SecretsManager {
     return secret;
   }
 
-  /** One whose values its callers may change. */
+  /** Returns a secret whose values clients can change. */
   #writable(region: string, body: Body): Secret {
     const secret = this.#live(region, body);
     if (secret.owningService) throw invalidRequest(`The secret is managed by ${secret.owningService}.`);
@@ -243,7 +243,7 @@ function describe(secret: Secret): object {
     Name: secret.name,
     Description: secret.description,
     Tags: [...secret.tags].map(([Key, Value]) => ({ Key, Value })),
-    // Versions without a label count as deprecated and are not shown.
+    // Versions without a staging label are deprecated and not listed.
     VersionIdsToStages: Object.fromEntries(staged.map(({ id, stages }) => [id, [...stages]])),
     CreatedDate: seconds(secret.created),
     LastChangedDate: seconds(secret.changed),

@@ -1,7 +1,9 @@
+// Verifies AWS Signature Version 4.
+
 import { createHash, createHmac, timingSafeEqual } from "node:crypto";
 import type { Incoming } from "../../http.ts";
 
-/** How far a request's date may be off. */
+/** Maximum clock skew of a request. */
 const MAX_SKEW_MS = 5 * 60 * 1000;
 
 const ALGORITHM = "AWS4-HMAC-SHA256";
@@ -11,18 +13,23 @@ export interface AccessKey {
   secretAccessKey: string;
 }
 
-/** Why a request is refused, in AWS's codes. */
+/** AWS error codes of an invalid signature. */
 export interface SignatureProblem {
   code: string;
   message: string;
 }
 
 /**
- * Checks a request's signature of version 4. https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html
+ * Verifies the Signature Version 4 of a request:
+ * https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html
  *
- * @returns the region it is for, or what is wrong with it.
+ * @returns the region, or the error
  */
-export function verified(request: Incoming, key: AccessKey, service: string): { region: string } | SignatureProblem {
+export function verifySignature(
+  request: Incoming,
+  key: AccessKey,
+  service: string,
+): { region: string } | SignatureProblem {
   const { headers } = request;
   const authorization = headers.authorization ?? "";
   if (authorization === "") return problem("MissingAuthenticationTokenException", "Missing Authentication Token");
@@ -84,7 +91,7 @@ const hmac = (secret: string | Buffer, text: string): Buffer => createHmac("sha2
 const problem = (code: string, message: string): SignatureProblem => ({ code, message });
 const invalid = (message: string): SignatureProblem => problem("InvalidSignatureException", message);
 
-/** Each segment of the path is encoded once more than it came. */
+/** Encodes each path segment once more, as the canonical request requires. */
 const encoded = (text: string): string =>
   encodeURIComponent(text).replace(/[!'()*]/g, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`);
 

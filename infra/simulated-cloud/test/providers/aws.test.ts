@@ -45,7 +45,7 @@ const look = () => secrets.send(new DescribeSecretCommand({ SecretId: name }));
 const remove = (RecoveryWindowInDays?: number) =>
   secrets.send(new DeleteSecretCommand({ SecretId: name, ...(RecoveryWindowInDays && { RecoveryWindowInDays }) }));
 
-/** The name of the error, as a client sees it. */
+/** Returns the name of the error that a client sees. */
 async function refusal(work: Promise<unknown>): Promise<string> {
   return await work.then(
     () => "none",
@@ -59,7 +59,7 @@ describe("a signature", () => {
     body: string;
   }
 
-  /** A request as the SDK signed it, not sent. */
+  /** Returns a request as the SDK signed it, without sending it. */
   async function signed(): Promise<Signed> {
     let taken: Signed | undefined;
     const client = new SecretsManagerClient({
@@ -88,7 +88,7 @@ describe("a signature", () => {
     return `${answer.status} ${type}`;
   }
 
-  test("is good as the SDK made it", async () => {
+  test("is valid as the SDK creates it", async () => {
     expect(await answerTo(await signed())).toBe("200 none");
   });
 
@@ -138,7 +138,7 @@ describe("a signature", () => {
     ],
     ["no signature", "MissingAuthenticationTokenException", ({ headers }) => delete headers.authorization],
     ["a bearer token", "IncompleteSignatureException", ({ headers }) => (headers.authorization = "Bearer x")],
-  ])("is refused with %s", async (_, code, change) => {
+  ])("is rejected with %s", async (_, code, change) => {
     const request = await signed();
     change(request);
     expect(await answerTo(request)).toBe(`400 ${code}`);
@@ -147,7 +147,7 @@ describe("a signature", () => {
 });
 
 describe("Secrets Manager", () => {
-  test("takes a token once: the same value is ignored, another refused", async () => {
+  test("accepts a request token once: the same value is ignored, another value is rejected", async () => {
     await create();
     await create();
     expect(await refusal(create("two"))).toBe("ResourceExistsException");
@@ -158,7 +158,7 @@ describe("Secrets Manager", () => {
     expect(cloud.control.providers.aws.secretsManager.history("eu-west-1", name)).toEqual(["one", "two"]);
   });
 
-  test("keeps two labelled versions, and moves the label from where it is only", async () => {
+  test("keeps two labeled versions, and moves a label only from its current version", async () => {
     await create();
     await put("two", token("b"));
     await put("three", token("c"));
@@ -178,7 +178,7 @@ describe("Secrets Manager", () => {
     expect((await look()).VersionIdsToStages).toEqual({ [token("b")]: ["AWSCURRENT"], [token("c")]: ["AWSPREVIOUS"] });
   });
 
-  test("describes a deleted secret and refuses all else but to restore it", async () => {
+  test("describes a deleted secret and rejects everything else except restoring it", async () => {
     await create();
     expect(await refusal(remove(6))).toBe("InvalidParameterException");
     await remove(7);
@@ -194,13 +194,13 @@ describe("Secrets Manager", () => {
     await put("two", token("b"));
   });
 
-  test("forgets a secret at once only when it is told to", async () => {
+  test("deletes a secret immediately only on request", async () => {
     await create();
     await secrets.send(new DeleteSecretCommand({ SecretId: name, ForceDeleteWithoutRecovery: true }));
     expect(await refusal(look())).toBe("ResourceNotFoundException");
   });
 
-  test("refuses tags of AWS's own and values over 64 KiB", async () => {
+  test("rejects reserved tags and values over 64 KiB", async () => {
     await create();
     const tags = [{ Key: "aws:owner", Value: "me" }];
     const tagging = secrets.send(new TagResourceCommand({ SecretId: name, Tags: tags }));
@@ -220,14 +220,14 @@ describe("Parameter Store", () => {
   const write = (change: object) =>
     parameters.send(new PutParameterCommand({ Name: `/${name}`, Value: "one", Type: "SecureString", ...change }));
 
-  test("overwrites only when it is told to, and takes no tags then", async () => {
+  test("overwrites only on request, and then accepts no tags", async () => {
     await write({});
     expect(await refusal(write({}))).toBe("ParameterAlreadyExists");
     expect(await refusal(write({ Overwrite: true, Tags: [{ Key: "a", Value: "b" }] }))).toBe("ValidationException");
     expect((await write({ Overwrite: true, Value: "two" })).Version).toBe(2);
   });
 
-  test("gives a value out only decrypted on request", async () => {
+  test("returns a value in plain text only if the client asks for decryption", async () => {
     await write({});
     const read = (WithDecryption: boolean) =>
       parameters.send(new GetParameterCommand({ Name: `/${name}`, WithDecryption }));
@@ -235,7 +235,7 @@ describe("Parameter Store", () => {
     expect((await read(true)).Parameter?.Value).toBe("one");
   });
 
-  test("refuses what is no standard parameter", async () => {
+  test("rejects parameters that are not standard parameters", async () => {
     expect(await refusal(write({ Value: "x".repeat(4097) }))).toBe("ValidationException");
     expect(await refusal(write({ Name: "/aws/x" }))).toBe("ValidationException");
     expect(await refusal(write({ Name: "/x".repeat(16) }))).toBe("HierarchyLevelLimitExceededException");

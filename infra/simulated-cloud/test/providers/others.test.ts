@@ -25,7 +25,7 @@ afterAll(async () => {
 
 const configured = (provider: string) => cloud.control.providers.configurations()[provider]!;
 
-/** The status and the answer to a request; its body goes out as JSON, or as it is. */
+/** Sends a request and returns its status and response. An object is sent as JSON, a string unchanged. */
 async function ask(
   address: string,
   method: string,
@@ -44,7 +44,7 @@ describe("HashiCorp Vault", () => {
   const call = (method: string, path: string, body?: object, token = configured("hashicorp").token!) =>
     ask(`${configured("hashicorp").address}/v1/${path}`, method, body, { "x-vault-token": token });
 
-  test("writes only after the version that is named", async () => {
+  test("writes only on top of the expected version", async () => {
     const data = { data: { value: "one" } };
     expect((await call("POST", "secret/data/cas", { ...data, options: { cas: 1 } })).status).toBe(400);
     expect((await call("POST", "secret/data/cas", { ...data, options: { cas: 0 } })).status).toBe(200);
@@ -52,7 +52,7 @@ describe("HashiCorp Vault", () => {
     expect([status, body.errors]).toEqual([400, ["check-and-set parameter did not match the current version"]]);
   });
 
-  test("answers a wrong token and a missing mount alike, and what is deleted with 404", async () => {
+  test("returns the same error for a wrong token and a missing mount, and 404 for deleted data", async () => {
     expect((await call("GET", "secret/metadata/none", undefined, "wrong")).status).toBe(403);
     expect((await call("GET", "sys/internal/ui/mounts/nothing")).status).toBe(403);
     await call("POST", "secret/data/gone", { data: { value: "one" } });
@@ -63,7 +63,7 @@ describe("HashiCorp Vault", () => {
     expect((await call("GET", "secret/data/gone")).status).toBe(200);
   });
 
-  test("refuses notes over 512 bytes, and roles by what is wrong with them", async () => {
+  test("rejects metadata over 512 bytes, and role logins with the cause", async () => {
     const noted = await call("POST", "secret/metadata/long", { custom_metadata: { note: "x".repeat(513) } });
     expect(noted.status).toBe(400);
     const { roleId } = cloud.control.providers.hashicorp.credentials;
@@ -91,7 +91,7 @@ describe("Kubernetes", () => {
     call("PATCH", `/${name}?${query}`, body, { "content-type": "application/apply-patch+yaml" });
   const METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
-  test("gives the metadata alone when it is asked for that", async () => {
+  test("returns only metadata on request", async () => {
     await call("POST", "?fieldManager=one", secretOf("alone", "x"));
     const { body } = await call("GET", "/alone", undefined, { accept: METADATA });
     expect(body).toMatchObject({ kind: "PartialObjectMetadata", metadata: { managedFields: [{ manager: "one" }] } });
@@ -99,7 +99,7 @@ describe("Kubernetes", () => {
     expect((await call("GET", "/alone")).body).toHaveProperty("data");
   });
 
-  test("refuses to apply to what another manages, unless forced, and to a version that is past", async () => {
+  test("rejects applying another manager's fields, unless forced, and an outdated version", async () => {
     await call("POST", "?fieldManager=one", secretOf("fields", "x"));
     const refused = await apply("fields", secretOf("fields", "y"), "fieldManager=two");
     expect([refused.status, refused.body.reason]).toEqual([409, "Conflict"]);
@@ -112,7 +112,7 @@ describe("Kubernetes", () => {
     expect(managedFields).toMatchObject([{ manager: "two", fieldsV1: { "f:data": { "f:value": {} } } }]);
   });
 
-  test("refuses with a Status of its own", async () => {
+  test("returns errors as a Status", async () => {
     await call("POST", "", secretOf("once", "x"));
     expect((await call("POST", "", secretOf("once", "x"))).body.reason).toBe("AlreadyExists");
     expect((await call("POST", "", secretOf("Wrong", "x"))).body.reason).toBe("Invalid");
@@ -123,7 +123,7 @@ describe("Kubernetes", () => {
   });
 });
 
-/** A JSON web token for which somebody else, or the right one, has signed. */
+/** Returns a JSON Web Token that the right key or another key signed. */
 const signedBy = (key: KeyObject, claims: object) =>
   rs256({ typ: "JWT" }, { ...claims }, { id: "", privateKey: key, publicKey: key });
 const ownKey = () => cloud.control.providers.githubApp().privateKey;
@@ -145,7 +145,7 @@ describe("Google", () => {
     return ask(`${origin()}/token`, "POST", new URLSearchParams({ ...form, assertion }));
   };
 
-  test("gives a token for what the account signed, and for nothing else", async () => {
+  test("issues a token only for an assertion that the account signed", async () => {
     expect((await signIn({})).status).toBe(200);
     expect((await signIn({}, foreign)).body.error).toBe("invalid_grant");
     for (const change of [
@@ -160,7 +160,7 @@ describe("Google", () => {
     expect((await ask(`${origin()}/token`, "POST", json)).body.error).toBe("unsupported_grant_type");
   });
 
-  test("checks sums, tags of versions and names", async () => {
+  test("checks checksums, etags and names", async () => {
     const token = (await signIn({})).body.access_token;
     const call = (method: string, path: string, body?: object) =>
       ask(`${origin()}/v1/projects/acme-payments/secrets${path}`, method, body, { authorization: `Bearer ${token}` });
@@ -186,7 +186,7 @@ describe("GitHub", () => {
     return ask(`${cloud.environment.GITHUB_API_URL}${path}`, method, body, { authorization, ...headers });
   };
 
-  test("takes only what was sealed for its own key", async () => {
+  test("accepts only values that were sealed for its own key", async () => {
     const path = "/repos/acme/shop/actions/secrets";
     const { key_id } = (await call("GET", `${path}/public-key`)).body;
     const clear = Buffer.from("clear text").toString("base64");
@@ -195,7 +195,7 @@ describe("GitHub", () => {
     expect((await call("GET", `${path}/DB`)).status).toBe(404);
   });
 
-  test("knows its own app, for ten minutes at most", async () => {
+  test("accepts its own app's tokens for at most ten minutes", async () => {
     const { appId, installationId, privateKey } = cloud.control.providers.githubApp();
     const now = Math.floor(Date.now() / 1000);
     const signIn = (claims: object) => {
@@ -214,7 +214,7 @@ describe("GitHub", () => {
     }
   });
 
-  test("does not tell a repository that is not there from one that is not shown", async () => {
+  test("returns the same error for a missing and for an invisible repository", async () => {
     expect((await call("GET", "/repos/acme/none/actions/secrets/public-key")).status).toBe(404);
     expect((await call("GET", "/repos/other/shop/actions/secrets/public-key")).status).toBe(404);
     expect((await call("GET", "/rate_limit", undefined, { authorization: "Bearer x" })).status).toBe(401);

@@ -1,0 +1,80 @@
+/** Runs the long random tests with a new seed. See HELP. */
+import { spawnSync } from "node:child_process";
+import path from "node:path";
+import { commandLine, usedWrong } from "./command-line.ts";
+
+interface Campaign {
+  readonly description: string;
+  readonly arguments: (seed: number) => string[];
+  readonly environment?: Record<string, string>;
+  /** The exit code is ignored: the result is a measurement. */
+  readonly isReport?: boolean;
+}
+
+const root = path.resolve(import.meta.dirname, "../..");
+const VITEST = "node_modules/vitest/vitest.mjs";
+
+const CAMPAIGNS: Record<string, Campaign> = {
+  samples: {
+    description: "tests of random histories, faults and crashes, with other cases than those of npm test",
+    arguments: () => [
+      VITEST,
+      "run",
+      "test/state",
+      "test/outcomes",
+      "test/audit/tampering.test.ts",
+      "test/discovery/kill.test.ts",
+      "test/rotation/kill.test.ts",
+      "test/sync/kill.test.ts",
+    ],
+  },
+  requests: {
+    description: "5,000 requests generated from the OpenAPI document, as npm run fuzz",
+    arguments: (seed) => ["test/support/fuzz-main.ts", "--count", "5000", "--seed", String(seed)],
+  },
+  page: {
+    description: "every view and dialog of the page in both themes and all widths",
+    arguments: () => [VITEST, "run", "test/page/page.test.ts", "-t", "renders in light and dark theme"],
+    environment: { CAMPAIGN: "all" },
+  },
+  mutation: {
+    description: "four mutations of the code, as npm run mutate; a survivor does not fail the command",
+    arguments: (seed) => ["infra/mutate/main.ts", "--sample", "4", "--seed", String(seed)],
+    isReport: true,
+  },
+};
+
+const LIST = Object.entries(CAMPAIGNS).map(([name, { description }]) => `  ${name.padEnd(9)}  ${description}`);
+const HELP = `npm run campaigns -- [--seed N] [NAME…]
+
+Runs the long random tests with a new seed, which it prints. Takes about 15 minutes on two cores. Ends with 1 if a campaign fails.
+
+${LIST.join("\n")}
+
+  NAME       runs only the named campaigns
+  --seed N   repeats a run; drawn if left out
+
+CAMPAIGN=all npx vitest run PATH runs every case of one test file, which can take hours.`;
+
+const { values, positionals } = commandLine(HELP, { allowPositionals: true, options: { seed: { type: "string" } } });
+const seed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 31));
+if (!Number.isSafeInteger(seed) || seed < 1) usedWrong("--seed takes a whole number of at least 1");
+for (const name of positionals) if (!Object.hasOwn(CAMPAIGNS, name)) usedWrong(`There is no campaign ${name}`);
+
+const failed: string[] = [];
+for (const name of positionals.length > 0 ? positionals : Object.keys(CAMPAIGNS)) {
+  const campaign = CAMPAIGNS[name]!;
+  console.log(`\nCampaign ${name}: ${campaign.description}. To repeat: npm run campaigns -- --seed ${seed} ${name}`);
+  const started = performance.now();
+  const { status } = spawnSync(process.execPath, campaign.arguments(seed), {
+    cwd: root,
+    env: { ...process.env, SEED: String(seed), ...campaign.environment },
+    stdio: "inherit",
+  });
+  console.log(`Campaign ${name} ended with ${status} after ${Math.round((performance.now() - started) / 1000)} s`);
+  if (status !== 0 && !campaign.isReport) failed.push(name);
+}
+if (failed.length > 0) {
+  console.error(`Failed with --seed ${seed}: ${failed.join(", ")}`);
+  process.exitCode = 1;
+}

@@ -1,0 +1,217 @@
+import Module from "node:module";
+import type { Log } from "./log.ts";
+import type {
+  CoreInvocationContext,
+  FunctionCallback,
+  FunctionMetadata,
+  InvocationRequest,
+  InvocationResponse,
+  LogCategory,
+  LogLevel,
+  ProgrammingModel,
+} from "./worker-protocol.ts";
+
+/** Version of the Node worker that this module simulates. The library checks only that the worker is new enough. */
+const WORKER_VERSION = "3.13.0";
+const HOST_VERSION = "4.1048.0";
+
+type HookName = "appStart" | "appTerminate" | "preInvocation" | "postInvocation" | "log";
+type Hook = (context: object) => unknown;
+
+interface RegisteredFunction {
+  metadata: FunctionMetadata;
+  callback: FunctionCallback;
+}
+
+/** The worker's view of an app: its registered functions and hooks, and how to call them. */
+export interface Core {
+  functions: Map<string, RegisteredFunction>;
+  /** Called after all entry points are loaded. Runs the appStart hooks. A later registration is an error. */
+  finishStart(appFolder: string): Promise<void>;
+  /**
+   * Runs an invocation with its hooks, in the worker's order (`InvocationHandler.ts` of azure-functions-nodejs-worker).
+   * @throws the error of the function
+   */
+  invoke(request: InvocationRequest): Promise<InvocationResponse>;
+  terminate(): Promise<void>;
+}
+
+/**
+ * Provides `@azure/functions-core` to the app as the worker does: it intercepts `require` of this one name. The app's own
+ * `@azure/functions` does all conversions. One app per process, because that library stores the first core module that it gets.
+ */
+export function installCore(log: Log): Core {
+  const functions = new Map<string, RegisteredFunction>();
+  const hooks: Record<HookName, Hook[]> = {
+    appStart: [],
+    appTerminate: [],
+    preInvocation: [],
+    postInvocation: [],
+    log: [],
+  };
+  const appHookData = {};
+  const appLevelHookData = {};
+  let model: ProgrammingModel | undefined;
+  let started = false;
+
+  const hookList = (name: string): Hook[] => {
+    if (!Object.hasOwn(hooks, name)) throw systemError(new RangeError(`Unrecognized hook "${name}"`));
+    return hooks[name as HookName];
+  };
+  const runHooks = async (name: HookName, context: object) => {
+    for (const hook of hooks[name]) await hook(context);
+  };
+
+  const write = (
+    source: string,
+    level: LogLevel,
+    category: LogCategory,
+    message: string,
+    invocation?: { hookData: object; context: unknown },
+  ) => {
+    const entry = { level, message };
+    const context = readOnly(entry, {
+      category,
+      hookData: invocation?.hookData ?? {},
+      appHookData,
+      invocationContext: invocation?.context,
+    });
+    for (const hook of hooks.log) hook(context);
+    // Hooks can change only log entries of the app.
+    const { level: finalLevel, message: text } = category === "user" ? entry : { level, message };
+    log(finalLevel, category === "user" ? `${source}.User` : source, text);
+  };
+
+  const api = {
+    version: WORKER_VERSION,
+    hostVersion: HOST_VERSION,
+    Disposable: CoreDisposable,
+    setProgrammingModel: (next: ProgrammingModel) => {
+      model = next;
+    },
+    getProgrammingModel: () => model,
+    registerFunction: (metadata: FunctionMetadata, callback: FunctionCallback) => {
+      if (started) throw systemError(new Error("A function can only be registered during app startup."));
+      const id = metadata.functionId ?? metadata.name;
+      if (functions.has(id)) throw systemError(new Error(`A function with id "${id}" has already been registered.`));
+      functions.set(id, { metadata, callback });
+      return new CoreDisposable(() => {
+        if (started) throw systemError(new Error("A function can only be disposed during app startup."));
+        functions.delete(id);
+      });
+    },
+    registerHook: (name: string, hook: Hook) => {
+      const list = hookList(name);
+      list.push(hook);
+      return new CoreDisposable(() => {
+        const index = list.indexOf(hook);
+        if (index !== -1) list.splice(index, 1);
+      });
+    },
+    log: (level: LogLevel, category: LogCategory, message: string) => write("Host.Worker", level, category, message),
+  };
+
+  Module.prototype.require = new Proxy(Module.prototype.require, {
+    apply: (target, self, args) => (args[0] === "@azure/functions-core" ? api : Reflect.apply(target, self, args)),
+  });
+
+  return {
+    functions,
+    async finishStart(functionAppDirectory) {
+      await runHooks("appStart", readOnly({ functionAppDirectory }, { hookData: appLevelHookData, appHookData }));
+      const capabilities = (await model?.getCapabilities?.({})) ?? {};
+      if (capabilities.HttpUri !== undefined) {
+        throw new Error("enableHttpStream is not supported by the local host; leave it off");
+      }
+      started = true;
+    },
+
+    async invoke(request) {
+      const registered = functions.get(request.functionId);
+      if (registered === undefined || model === undefined) {
+        throw new Error(`Function code for '${request.functionId}' is not loaded and cannot be invoked.`);
+      }
+      const hookData = {};
+      let invocationContext: unknown;
+      const core: CoreInvocationContext = {
+        invocationId: request.invocationId,
+        request,
+        metadata: registered.metadata,
+        log: (level, category, message) =>
+          write(`Function.${registered.metadata.name}`, level, category, message, {
+            hookData,
+            context: invocationContext,
+          }),
+      };
+      const invocation = await model.getInvocationModel(core);
+      const { context, inputs } = await invocation.getArguments();
+      invocationContext = context;
+      const fixed = { hookData, appHookData, invocationContext: context };
+
+      const before = readOnly({ inputs, functionCallback: registered.callback }, fixed);
+      core.state = "preInvocationHooks";
+      try {
+        await runHooks("preInvocation", before);
+      } finally {
+        core.state = undefined;
+      }
+
+      const after = readOnly({ inputs: before.inputs, result: null as unknown, error: null as unknown }, fixed);
+      core.state = "invocation";
+      try {
+        after.result = await invocation.invokeFunction(context, before.inputs, before.functionCallback);
+      } catch (error) {
+        after.error = error;
+      } finally {
+        core.state = undefined;
+      }
+
+      core.state = "postInvocationHooks";
+      try {
+        await runHooks("postInvocation", after);
+      } finally {
+        core.state = undefined;
+      }
+      if (after.error !== null && after.error !== undefined) throw after.error;
+      return invocation.getResponse(context, after.result);
+    },
+
+    terminate: () => runHooks("appTerminate", readOnly({}, { hookData: appLevelHookData, appHookData })),
+  };
+}
+
+class CoreDisposable {
+  readonly #callOnDispose: () => unknown;
+
+  constructor(callOnDispose: () => unknown) {
+    this.#callOnDispose = callOnDispose;
+  }
+
+  static from(...disposables: { dispose(): unknown }[]): CoreDisposable {
+    return new CoreDisposable(() => {
+      for (const each of disposables) each.dispose();
+    });
+  }
+
+  dispose(): unknown {
+    return this.#callOnDispose();
+  }
+}
+
+/** Creates a hook's context. `open` members can be changed. Assigning to a `fixed` member throws, as in the worker. */
+function readOnly<T extends object>(open: T, fixed: Record<string, unknown>): T {
+  for (const [name, value] of Object.entries(fixed)) {
+    Object.defineProperty(open, name, {
+      enumerable: true,
+      get: () => value,
+      set: () => {
+        throw systemError(new TypeError(`Cannot assign to read only property '${name}'`));
+      },
+    });
+  }
+  return open;
+}
+
+function systemError<E extends Error>(error: E): E {
+  return Object.assign(error, { isAzureFunctionsSystemError: true });
+}

@@ -1,0 +1,48 @@
+// Lists of Azure Resource Manager: locations, and the keys and secrets of a vault.
+
+import type { Answer, Incoming } from "../http.ts";
+import { current, type Item, type Version } from "../vaults/items.ts";
+import type { Vault } from "../vaults/vault.ts";
+import { attributesOf, secretResource } from "./deployment-secrets.ts";
+import { type ArmOptions, failure } from "./request-context.ts";
+
+/** Azure documents no page size for these lists. Key Vault's own lists have at most 25 entries. */
+const PAGE_SIZE = 25;
+
+const LOCATIONS = [
+  { name: "westeurope", displayName: "West Europe", latitude: "52.3667", longitude: "4.9" },
+  { name: "northeurope", displayName: "North Europe", latitude: "53.3478", longitude: "-6.2597" },
+];
+
+/** https://learn.microsoft.com/rest/api/resources/subscriptions/list-locations */
+export const locations = (subscription: string): Answer => ({
+  status: 200,
+  body: { value: LOCATIONS.map((one) => ({ id: `/subscriptions/${subscription}/locations/${one.name}`, ...one })) },
+});
+
+/**
+ * Lists a vault's keys or secrets, including the ones that belong to certificates, with the fields that Azure Resource Manager
+ * returns: https://learn.microsoft.com/rest/api/keyvault/keyvault/keys/list,
+ * https://learn.microsoft.com/rest/api/keyvault/secrets/list
+ */
+export function vaultItems(options: ArmOptions, request: Incoming, vault: Vault, kind: "keys" | "secrets"): Answer {
+  const from = request.query.get("$skiptoken") ?? undefined;
+  const found = vault.page(kind, from, PAGE_SIZE);
+  if (found === undefined) return failure(400, "InvalidSkipToken", "The provided skip token is not valid.");
+  const resource = kind === "keys" ? keyResource : secretResource;
+  const value = found.items.map(({ item }) => resource(options, vault, item as Item<Version>));
+  if (found.next === undefined) return { status: 200, body: { value } };
+  const query = new URLSearchParams(request.query);
+  query.set("$skiptoken", found.next);
+  return { status: 200, body: { value, nextLink: `${options.origin}${request.path}?${query}` } };
+}
+
+function keyResource(options: ArmOptions, vault: Vault, key: Item<Version>): object {
+  return {
+    id: `${vault.id}/keys/${key.name}`,
+    name: key.name,
+    type: "Microsoft.KeyVault/vaults/keys",
+    location: vault.location,
+    properties: { attributes: attributesOf(current(key)), keyUri: `${options.vaultUri(vault)}keys/${key.name}` },
+  };
+}

@@ -1,0 +1,362 @@
+import type { CloudClock } from "../clock.ts";
+import type { Company } from "../company/company.ts";
+import type { CompanyChild, CompanyResource } from "../company/resources.ts";
+import { guidFrom } from "../vaults/identifiers.ts";
+import type { Vault } from "../vaults/vault.ts";
+import type { VaultStore } from "../vaults/vault-store.ts";
+import { generatedSite, generatedSiteIndex, SITES_IDENTITY } from "./generated-sites.ts";
+import { allPrincipalsOf, type ManagedIdentity, managedIdentity, userIdentity, userIdentityId } from "./identities.ts";
+import { replacePlaceholders, vaultsInPlaceholders } from "./placeholders.ts";
+import { type ResourceType, resourceType } from "./resource-types.ts";
+import { VaultAccess } from "./vault-access.ts";
+
+export type Properties = Record<string, unknown>;
+
+/** The current state of one of the company's resources. */
+export interface ArmResource {
+  /** The resource ID, in the declared spelling. */
+  id: string;
+  type: ResourceType;
+  name: string;
+  subscriptionId: string;
+  location: string;
+  kind?: string;
+  tags?: Record<string, string>;
+  sku?: Record<string, unknown>;
+  /** Properties as responses contain them. */
+  identity?: ManagedIdentity;
+  properties: Properties;
+  denied: boolean;
+  settings: Record<string, string>;
+  connectionStrings: Record<string, { value: string; type: string }>;
+  slotSettings: string[];
+  /** Key-values of an App Configuration store. */
+  keyValues: NonNullable<CompanyChild["keyValues"]>;
+  /**
+   * Places where a secret's value is written in plain text, as `appsettings/NAME`, `connectionstrings/NAME` or `secrets/NAME`.
+   */
+  copies: Record<string, { vault: string; secret: string }>;
+  /** Earlier states, oldest first. */
+  before: { until: number; row: Properties }[];
+}
+
+export interface ArmChange {
+  id: string;
+  type: string;
+  subscriptionId: string;
+  changeType: "Create" | "Update" | "Delete";
+  /** Unix milliseconds of the simulated clock. */
+  at: number;
+}
+
+interface StoreOptions {
+  resources: VaultStore;
+  clock: CloudClock;
+  tenantId: string;
+  vaultUri(vault: Vault): string;
+  /** Returns the URL of a host of this cloud. */
+  origin(host: string): string;
+}
+
+/** Stores the company's resources other than vaults, and which identity can read which vault. The store is in memory. */
+export class ArmStore {
+  readonly #options: StoreOptions;
+  /** Resources by ID in lower case. */
+  readonly #resources = new Map<string, ArmResource>();
+  /** Number of generated sites, by subscription. */
+  readonly #generated = new Map<string, number>();
+  readonly access = new VaultAccess();
+  readonly changes: ArmChange[] = [];
+  readonly tenantId: string;
+
+  constructor(company: Company, options: StoreOptions) {
+    this.#options = options;
+    this.tenantId = options.tenantId;
+    for (const { name, resources = [], roleAssignments = [], generate } of company.subscriptions) {
+      const subscriptionId = this.#subscriptionNamed(name);
+      for (const declared of resources) this.#add(subscriptionId, declared);
+      for (const { principal, principalType = "ServicePrincipal", role, vault, managementGroup } of roleAssignments) {
+        const group = managementGroup && `/providers/Microsoft.Management/managementGroups/${managementGroup}`;
+        const scope = group ?? (vault === undefined ? `/subscriptions/${subscriptionId}` : this.#vault(vault).id);
+        this.access.assign(guidFrom(`principal ${principal}`), principalType, role, scope);
+      }
+      if (generate?.sites) {
+        this.#generated.set(subscriptionId, generate.sites);
+        const scope = `/subscriptions/${subscriptionId}`;
+        this.access.assign(
+          userIdentity(SITES_IDENTITY).principalId,
+          "ServicePrincipal",
+          "Key Vault Secrets User",
+          scope,
+        );
+      }
+    }
+  }
+
+  /** Returns a resource by its ID in any spelling. Undefined if there is none. */
+  get(id: string): ArmResource | undefined {
+    const known = this.#resources.get(id.toLowerCase());
+    if (known !== undefined) return known;
+    const [, , subscription = ""] = id.toLowerCase().split("/");
+    const index = generatedSiteIndex(id, this.#generated.get(subscription) ?? 0);
+    return index === undefined ? undefined : this.#generate(subscription, index);
+  }
+
+  /** Iterates over all resources of a subscription in a fixed order. Each resource is created when it is read. */
+  *in(subscriptionId: string): Generator<{ type: ResourceType; read(): ArmResource }> {
+    const subscription = subscriptionId.toLowerCase();
+    const kept = [...this.#resources.values()].filter((one) => one.subscriptionId === subscription);
+    const generated = this.#generated.get(subscription) ?? 0;
+    for (const one of kept) {
+      const index = generatedSiteIndex(one.id, generated);
+      if (index === undefined) yield { type: one.type, read: () => one };
+    }
+    const type = resourceType("Microsoft.Web/sites")!;
+    for (let index = 0; index < generated; index++) yield { type, read: () => this.#generate(subscription, index) };
+  }
+
+  /** Iterates over all stored resources. Generated sites are not included. */
+  all(): IterableIterator<ArmResource> {
+    return this.#resources.values();
+  }
+
+  /** Returns the direct child resources of a resource. */
+  below(parent: ArmResource, type: ResourceType): ArmResource[] {
+    const start = `${parent.id.toLowerCase()}/`;
+    return [...this.#resources.values()].filter((one) => one.type === type && one.id.toLowerCase().startsWith(start));
+  }
+
+  /** Changes a resource. A generated resource is stored from then on. */
+  change(resource: ArmResource, change: (resource: ArmResource) => void): void {
+    const at = this.#options.clock.now();
+    resource.before.push({ until: at, row: this.row(resource) });
+    change(resource);
+    this.#resources.set(resource.id.toLowerCase(), resource);
+    this.#changed(resource, "Update", at);
+  }
+
+  /**
+   * Adds or replaces a resource.
+   * @returns its ID
+   */
+  put(subscriptionId: string, declared: CompanyResource): string {
+    const { resource, replaced } = this.#add(subscriptionId.toLowerCase(), declared);
+    const at = this.#options.clock.now();
+    if (!replaced) resource.before.push({ until: at, row: {} });
+    this.#changed(resource, replaced ? "Update" : "Create", at);
+    return resource.id;
+  }
+
+  /** Deletes a resource and its child resources. */
+  remove(id: string): boolean {
+    const resource = this.get(id);
+    if (resource === undefined) return false;
+    for (const key of this.#resources.keys()) {
+      if (key === id.toLowerCase() || key.startsWith(`${id.toLowerCase()}/`)) this.#resources.delete(key);
+    }
+    this.#changed(resource, "Delete", this.#options.clock.now());
+    return true;
+  }
+
+  /**
+   * Grants or revokes all identities of a resource read access to a vault.
+   * @throws {Error} if there is no such vault.
+   */
+  allow({ identity, type }: ArmResource, vaultName: string, allowed: boolean): void {
+    const vault = this.#vault(vaultName);
+    const role = USE_KEYS.has(type.noun) ? "Key Vault Crypto Service Encryption User" : "Key Vault Secrets User";
+    for (const principal of allPrincipalsOf(identity)) {
+      if (allowed) this.access.grant(principal, vault, role);
+      else this.access.revoke(principal, vault);
+    }
+  }
+
+  /** Returns a resource in the form of Azure Resource Manager. */
+  body(resource: ArmResource): Properties {
+    const { id, type, kind, location, tags, sku, identity } = resource;
+    return {
+      id,
+      name: fullName(resource),
+      type: type.type,
+      ...(kind !== undefined && { kind }),
+      ...(!isChild(type) && { location }),
+      ...(tags !== undefined && { tags }),
+      ...(sku !== undefined && { sku }),
+      ...(identity !== undefined && { identity }),
+      properties: withoutValues(resource.properties),
+    };
+  }
+
+  /** Returns a resource in the form of a Resource Graph row without projection. */
+  row(resource: ArmResource): Properties {
+    const { id, type, subscriptionId, location, kind = "", tags = null, sku = null, identity = null } = resource;
+    return {
+      id,
+      name: fullName(resource),
+      type: type.type.toLowerCase(),
+      tenantId: this.tenantId,
+      kind,
+      location,
+      resourceGroup: id.split("/")[4]!.toLowerCase(),
+      subscriptionId,
+      managedBy: "",
+      sku,
+      plan: null,
+      properties: structuredClone(withoutValues(resource.properties)),
+      tags,
+      identity,
+      zones: null,
+      extendedLocation: null,
+    };
+  }
+
+  #changed({ id, type, subscriptionId }: ArmResource, changeType: ArmChange["changeType"], at: number): void {
+    this.changes.push({ id, type: type.type.toLowerCase(), subscriptionId, changeType, at });
+  }
+
+  #add(subscriptionId: string, declared: CompanyResource): { resource: ArmResource; replaced: boolean } {
+    const group = declared.resourceGroup ?? "rg-apps";
+    const place = `/subscriptions/${subscriptionId}/resourceGroups/${group}/providers`;
+    const id = `${place}/${declared.type}/${declared.name}`;
+    const replaced = this.#resources.has(id.toLowerCase());
+    return { resource: this.#declare(subscriptionId, declared.type, id, declared, undefined), replaced };
+  }
+
+  #declare(
+    subscriptionId: string,
+    typeName: string,
+    id: string,
+    declared: CompanyChild,
+    parent: ArmResource | undefined,
+  ): ArmResource {
+    const type = resourceType(typeName);
+    if (type === undefined) throw new Error(`Unsupported resource type ${typeName}`);
+    const resource = this.#made(subscriptionId, type, id, declared, parent);
+    this.#resources.set(id.toLowerCase(), resource);
+    const { properties, settings, connectionStrings, keyValues } = declared;
+    const own = { properties, settings, connectionStrings, keyValues };
+    for (const vault of declared.mayRead ?? vaultsInPlaceholders(own)) {
+      // A resource may refer to a vault that does not exist.
+      if (this.#options.resources.vault(vault) !== undefined)
+        this.allow(parentWithIdentity(resource, parent), vault, true);
+    }
+    for (const [collection, children] of Object.entries(declared.children ?? {})) {
+      for (const child of children) {
+        this.#declare(
+          subscriptionId,
+          `${type.type}/${collection}`,
+          `${id}/${collection}/${child.name}`,
+          child,
+          resource,
+        );
+      }
+    }
+    return resource;
+  }
+
+  #made(
+    subscriptionId: string,
+    type: ResourceType,
+    id: string,
+    declared: CompanyChild,
+    parent: ArmResource | undefined,
+  ): ArmResource {
+    const { name, location = parent?.location ?? "westeurope", kind, tags, sku, denied = false } = declared;
+    const { settings = {}, connectionStrings = {}, slotSettings = [] } = declared;
+    const known = {
+      ...this.#options,
+      identityId: (user: string) => userIdentityId(subscriptionId, user),
+      resourceId: (other: string) => `${id.split("/").slice(0, 6).join("/")}/${other}`,
+    };
+    const { properties = {}, keyValues = [] } = declared;
+    const given = replacePlaceholders({ properties, settings, connectionStrings, keyValues }, known);
+    const endpoint = type.noun === "ConfigurationStore" && this.#options.origin(configurationHost(name));
+    return {
+      id,
+      type,
+      name,
+      subscriptionId,
+      location,
+      ...(kind !== undefined && { kind }),
+      ...(tags !== undefined && { tags }),
+      ...(sku !== undefined && { sku }),
+      ...(declared.identity && { identity: managedIdentity(id, this.tenantId, declared.identity) }),
+      ...given,
+      properties: { provisioningState: "Succeeded", ...(endpoint && { endpoint }), ...given.properties },
+      denied,
+      slotSettings,
+      copies: copiesIn(settings, connectionStrings, declared.properties),
+      before: [],
+    };
+  }
+
+  #generate(subscriptionId: string, index: number): ArmResource {
+    const declared = generatedSite(index, [
+      ...(this.#options.resources.subscriptions.get(subscriptionId)?.vaults ?? []),
+    ]);
+    const id = `/subscriptions/${subscriptionId}/resourceGroups/${declared.resourceGroup}/providers/${declared.type}/${declared.name}`;
+    return (
+      this.#resources.get(id.toLowerCase()) ??
+      this.#made(subscriptionId, resourceType(declared.type)!, id, declared, undefined)
+    );
+  }
+
+  #vault(name: string): Vault {
+    const vault = this.#options.resources.vault(name);
+    if (vault === undefined) throw new Error(`Unknown vault ${name}`);
+    return vault;
+  }
+
+  #subscriptionNamed(name: string): string {
+    for (const { id, declared } of this.#options.resources.subscriptions.values())
+      if (declared.name === name) return id;
+    // The vault was removed after the start.
+    return guidFrom(`subscription ${name}`);
+  }
+}
+
+/** Returns the endpoint of an App Configuration store. */
+export const configurationHost = (store: string): string => `${store.toLowerCase()}.azconfig.localhost`;
+
+/** Types whose encryption keys are wrapped by a vault key. */
+const USE_KEYS = new Set(["StorageAccount", "SqlServer", "EncryptionProtector", "DiskEncryptionSet", "ManagedCluster"]);
+
+const isChild = ({ type, noun }: ResourceType): boolean => type.split("/").length > 2 && noun !== "Slot";
+
+/** Returns the `name` of a resource: `site/slot` for a slot, the last segment for every other child resource. */
+export const fullName = ({ id, type, name }: ArmResource): string =>
+  type.noun === "Slot" ? `${id.split("/").at(-3)}/${name}` : name;
+
+/** Returns a container app's secrets without their values. */
+function withoutValues(properties: Properties): Properties {
+  const { configuration } = properties as { configuration?: { secrets?: { value?: string }[] } };
+  if (configuration?.secrets === undefined) return properties;
+  const secrets = configuration.secrets.map(({ value: _, ...rest }) => rest);
+  return { ...properties, configuration: { ...configuration, secrets } };
+}
+
+/**
+ * Returns the resource whose identity reads vaults: the parent of a child resource, unless the child has an identity of its own
+ * as slots do.
+ */
+const parentWithIdentity = (resource: ArmResource, parent: ArmResource | undefined): ArmResource =>
+  resource.identity === undefined && parent !== undefined ? parent : resource;
+
+function copiesIn(
+  settings: Record<string, string>,
+  connectionStrings: Record<string, { value: string }>,
+  properties: Properties | undefined,
+): ArmResource["copies"] {
+  const { secrets = [] } = (properties?.configuration ?? {}) as { secrets?: { name: string; value?: string }[] };
+  const texts = [
+    ...Object.entries(settings).map(([name, value]) => [`appsettings/${name}`, value] as const),
+    ...Object.entries(connectionStrings).map(([name, { value }]) => [`connectionstrings/${name}`, value] as const),
+    ...secrets.map(({ name, value = "" }) => [`secrets/${name}`, value] as const),
+  ];
+  return Object.fromEntries(
+    texts.flatMap(([name, text]) => {
+      const [, vault, secret] = /\{value:([^/}]+)\/([^}]+)\}/.exec(text) ?? [];
+      return vault === undefined || secret === undefined ? [] : [[name, { vault, secret }]];
+    }),
+  );
+}

@@ -1,0 +1,201 @@
+import type { CloudClock } from "../clock.ts";
+import type { VaultStore } from "../vaults/vault-store.ts";
+import type { ConsumerValues } from "./consumer-values.ts";
+import { allPrincipalsOf } from "./identities.ts";
+import { parseSecretUri } from "./key-vault-references.ts";
+import { readSecret } from "./read-secret.ts";
+import type { ArmResource, ArmStore } from "./resource-store.ts";
+
+const HOUR_MS = 3_600_000;
+
+interface SecretUse {
+  /** Name of the field. */
+  evidence: string;
+  vault: string;
+  secret: string;
+  version?: string;
+}
+
+interface ReaderType {
+  /** Interval of the platform's reads. 0: reads at each use. */
+  intervalMs: number;
+  uses(resource: ArmResource, store: ArmStore): SecretUse[];
+}
+
+/**
+ * Resource types that read secrets on their own schedule and have no refresh operation. Intervals:
+ * https://learn.microsoft.com/azure/application-gateway/key-vault-certs,
+ * https://learn.microsoft.com/azure/frontdoor/standard-premium/how-to-configure-https-custom-domain,
+ * https://learn.microsoft.com/azure/app-service/configure-ssl-certificate,
+ * https://learn.microsoft.com/azure/container-apps/key-vault-certificates-manage. The other types read when they run.
+ */
+const READER_TYPES: Record<string, ReaderType | undefined> = {
+  ApplicationGateway: { intervalMs: 4 * HOUR_MS, uses: gatewayUses },
+  FrontDoorSecret: { intervalMs: 72 * HOUR_MS, uses: frontDoorUses },
+  AppServiceCertificate: { intervalMs: 24 * HOUR_MS, uses: certificateUses },
+  EnvironmentCertificate: { intervalMs: 12 * HOUR_MS, uses: environmentUses },
+  LinkedService: { intervalMs: 0, uses: linkedServiceUses },
+  Workflow: { intervalMs: 0, uses: workflowUses },
+};
+
+/**
+ * Simulates the resources that read secrets on a schedule: Application Gateway, Front Door, App Service certificates, and
+ * resources that read at each run.
+ */
+export class ScheduledReaders {
+  readonly #parts: { resources: VaultStore; store: ArmStore; clock: CloudClock; working: ConsumerValues };
+  /** Time of the last read, by ID in lower case. */
+  readonly #lastReads = new Map<string, number>();
+
+  constructor(parts: { resources: VaultStore; store: ArmStore; clock: CloudClock; working: ConsumerValues }) {
+    this.#parts = parts;
+    for (const resource of parts.store.all()) this.add(resource);
+  }
+
+  add(resource: ArmResource): void {
+    if (READER_TYPES[resource.type.noun] !== undefined) this.#readSecrets(resource, this.#parts.clock.now());
+  }
+
+  runDueReads(): void {
+    const now = this.#parts.clock.now();
+    for (const [id, at] of this.#lastReads) {
+      const resource = this.#parts.store.get(id);
+      if (resource === undefined) {
+        this.#lastReads.delete(id);
+        continue;
+      }
+      const { intervalMs: everyMs } = READER_TYPES[resource.type.noun]!;
+      const times = everyMs === 0 ? 0 : Math.floor((now - at) / everyMs);
+      if (times >= 1) {
+        this.#readSecrets(resource, at + everyMs);
+        this.#lastReads.set(id, at + times * everyMs);
+      }
+    }
+  }
+
+  /** Called when a vault secret has a new value. Resources that read at each use have it at once. */
+  secretChanged(vault: string, secret: string): void {
+    for (const id of this.#lastReads.keys()) {
+      const resource = this.#parts.store.get(id);
+      if (resource === undefined || READER_TYPES[resource.type.noun]!.intervalMs > 0) continue;
+      const uses = READER_TYPES[resource.type.noun]!.uses(resource, this.#parts.store);
+      if (uses.some((one) => same(one.vault, vault) && same(one.secret, secret)))
+        this.#readSecrets(resource, this.#parts.clock.now());
+    }
+  }
+
+  /** Reads the secret again. If it can't be read, the previous value stays. */
+  #readSecrets(resource: ArmResource, at: number): void {
+    this.#lastReads.set(resource.id.toLowerCase(), at);
+    for (const { evidence, ...place } of READER_TYPES[resource.type.noun]!.uses(resource, this.#parts.store)) {
+      const reading = readSecret(this.#parts, this.#principals(resource), place);
+      if ("problem" in reading) continue;
+      this.#parts.working.record(resource.id, evidence, place, reading.value, at);
+      if (resource.type.noun !== "FrontDoorSecret") continue;
+      // Only the certificate's thumbprint shows which version the resource uses.
+      const parameters = resource.properties.parameters as object;
+      resource.properties = {
+        ...resource.properties,
+        parameters: { ...parameters, thumbprint: reading.version.toUpperCase().padEnd(40, "0") },
+      };
+    }
+  }
+
+  /**
+   * Returns the identities that read the secret: the resource's own, or its parent's. App Service reads certificates with an
+   * identity of the platform.
+   */
+  #principals(resource: ArmResource): string[] | undefined {
+    const { store } = this.#parts;
+    if (resource.type.noun === "AppServiceCertificate") return undefined;
+    const owner = resource.identity ? resource : (store.get(resource.id.split("/").slice(0, 9).join("/")) ?? resource);
+    return allPrincipalsOf(owner.identity);
+  }
+}
+
+function use(evidence: string, uri: unknown): SecretUse[] {
+  const place = typeof uri === "string" ? parseSecretUri(uri) : undefined;
+  return place === undefined ? [] : [{ evidence, ...place }];
+}
+
+function gatewayUses({ properties }: ArmResource): SecretUse[] {
+  const { sslCertificates = [] } = properties as {
+    sslCertificates?: { name: string; properties?: { keyVaultSecretId?: string } }[];
+  };
+  return sslCertificates.flatMap((one) => use(`sslCertificates/${one.name}`, one.properties?.keyVaultSecretId));
+}
+
+function frontDoorUses({ properties }: ArmResource): SecretUse[] {
+  const { parameters } = properties as {
+    parameters?: { secretSource?: { id?: string }; useLatestVersion?: boolean; secretVersion?: string };
+  };
+  const [, vault, secret] =
+    /\/vaults\/([^/]+)\/(?:secrets|certificates)\/([^/]+)/i.exec(parameters?.secretSource?.id ?? "") ?? [];
+  if (vault === undefined || secret === undefined) return [];
+  const version = parameters?.useLatestVersion ? undefined : parameters?.secretVersion;
+  return [{ evidence: "parameters.secretSource", vault, secret, ...(version && { version }) }];
+}
+
+function certificateUses({ properties }: ArmResource): SecretUse[] {
+  const { keyVaultId = "", keyVaultSecretName } = properties as { keyVaultId?: string; keyVaultSecretName?: string };
+  const vault = keyVaultId.split("/").at(-1);
+  return vault && keyVaultSecretName ? [{ evidence: "keyVaultSecretName", vault, secret: keyVaultSecretName }] : [];
+}
+
+function environmentUses({ properties }: ArmResource): SecretUse[] {
+  const { certificateKeyVaultProperties } = properties as { certificateKeyVaultProperties?: { keyVaultUrl?: string } };
+  return use("certificateKeyVaultProperties", certificateKeyVaultProperties?.keyVaultUrl);
+}
+
+interface FactorySecret {
+  type?: string;
+  secretName?: unknown;
+  secretVersion?: unknown;
+  store?: { referenceName?: string };
+}
+
+/** Returns the fields that name a vault secret through a linked service of the same data factory. Expressions are skipped. */
+function linkedServiceUses(resource: ArmResource, store: ArmStore): SecretUse[] {
+  const factory = resource.id.split("/").slice(0, -1).join("/");
+  const found: SecretUse[] = [];
+  const walk = (value: unknown, path: string): void => {
+    if (typeof value !== "object" || value === null) return;
+    const { type, secretName, secretVersion, store: named } = value as FactorySecret;
+    const vault = vaultOf(store.get(`${factory}/${named?.referenceName}`));
+    if (type === "AzureKeyVaultSecret" && typeof secretName === "string" && vault !== undefined) {
+      const version = typeof secretVersion === "string" && secretVersion !== "" ? { version: secretVersion } : {};
+      found.push({ evidence: path, vault, secret: secretName, ...version });
+    }
+    for (const [name, inner] of Object.entries(value)) walk(inner, path === "" ? name : `${path}.${name}`);
+  };
+  walk(resource.properties.typeProperties, "");
+  return found;
+}
+
+function vaultOf(service: ArmResource | undefined): string | undefined {
+  const { baseUrl } = (service?.properties.typeProperties ?? {}) as { baseUrl?: string };
+  return /^https:\/\/([^./]+)\./.exec(baseUrl ?? "")?.[1];
+}
+
+/**
+ * Returns the workflow actions that get a secret through a connection to a vault:
+ * `/secrets/@{encodeURIComponent('NAME')}/value`.
+ */
+function workflowUses({ properties }: ArmResource, store: ArmStore): SecretUse[] {
+  const { definition, parameters } = properties as {
+    definition?: {
+      actions?: Record<string, { inputs?: { path?: string; host?: { connection?: { name?: string } } } }>;
+    };
+    parameters?: { $connections?: { value?: Record<string, { connectionId?: string }> } };
+  };
+  return Object.entries(definition?.actions ?? {}).flatMap(([action, { inputs }]) => {
+    const name = /\['([^']+)'\]$/.exec(inputs?.host?.connection?.name ?? "")?.[1] ?? "";
+    const connection = store.get(parameters?.$connections?.value?.[name]?.connectionId ?? "");
+    const { parameterValues } = (connection?.properties ?? {}) as { parameterValues?: { vaultName?: string } };
+    const secret = /^\/secrets\/@\{encodeURIComponent\('([^']+)'\)\}\/value$/.exec(inputs?.path ?? "")?.[1];
+    const vault = parameterValues?.vaultName;
+    return secret === undefined || vault === undefined ? [] : [{ evidence: `actions/${action}`, vault, secret }];
+  });
+}
+
+const same = (a: string, b: string): boolean => a.toLowerCase() === b.toLowerCase();

@@ -1,0 +1,244 @@
+// Read operations of the simulated Microsoft Graph.
+
+import type { Answer, Incoming } from "../http.ts";
+import type { Directory, DirectoryView } from "./directory.ts";
+import { notFound, resyncRequired } from "./errors.ts";
+import { applicationJson, ownerJson, ownersOf, servicePrincipalJson } from "./json.ts";
+import {
+  decodeToken,
+  encodeToken,
+  expandOf,
+  filterOf,
+  linkWithToken,
+  optionsOf,
+  QueryProblem,
+  requiresNonEmpty,
+  selectMembers,
+  selectOf,
+  topOf,
+} from "./odata.ts";
+import { assignedPolicyJson } from "./policies.ts";
+import type { ApplicationRecord } from "./records.ts";
+import { identityProviderJson, type Tenant, type Tenants } from "./tenants.ts";
+
+/** Arguments of every Graph operation. */
+export interface GraphCall {
+  directory: Directory;
+  view: DirectoryView;
+  /** `https://graph.localhost:port` */
+  origin: string;
+  tenant: Tenant;
+  /** Object ID of the caller's service principal. */
+  caller: string;
+  request: Incoming;
+}
+
+type Kind = "application" | "servicePrincipal";
+
+/**
+ * Delta tokens of directory objects expire after seven days:
+ * https://learn.microsoft.com/graph/api/resources/delta-query-overview#tokens
+ */
+const DELTA_LIFE_MS = 7 * 86_400_000;
+
+/** Maximum number of owners in an expansion. */
+const MOST_EXPANDED = 20;
+
+const EXAMPLE: ApplicationRecord = {
+  objectId: "",
+  appId: "",
+  servicePrincipalId: "",
+  displayName: "",
+  audience: "AzureADMyOrg",
+  createdAt: 0,
+  owners: [],
+  serviceOwns: false,
+  signIn: "enabled",
+  secrets: [],
+  removed: [],
+  keys: [],
+  samlKeys: [],
+  federated: [],
+  tags: [],
+};
+
+function shapeOf(kind: Kind, application: ApplicationRecord, names?: readonly string[]) {
+  const keysSelected = names?.includes("keyCredentials") ?? false;
+  return kind === "application"
+    ? applicationJson(application, keysSelected)
+    : servicePrincipalJson(application, keysSelected);
+}
+
+const context = (call: GraphCall, set: string, names?: readonly string[]) => ({
+  "@odata.context": `${call.origin}/v1.0/$metadata#${set}${names === undefined ? "" : `(${names.join(",")})`}`,
+});
+
+/** Lists all objects, or the object that `$filter` names. */
+export function list(call: GraphCall, kind: Kind): Answer {
+  const { request, view, origin } = call;
+  const query = optionsOf(request, ["$select", "$top", "$filter", "$expand", "$skiptoken", "$count"]);
+  if (query.has("$count") && call.tenant.type === "AAD B2C") {
+    throw new QueryProblem("Advanced queries are not available in this tenant.");
+  }
+  const names = selectOf(query, kind, shapeOf(kind, EXAMPLE));
+  const expanded = expandOf(query, "owners");
+  const federatedOnly = kind === "application" && requiresNonEmpty(request, "federatedIdentityCredentials");
+  const [top, appId] = [topOf(query), federatedOnly ? undefined : filterOf(query, "appId")];
+  const skip = query.get("$skiptoken");
+  const from = skip === null ? 0 : Number(decodeToken(skip).from);
+  if (!Number.isInteger(from)) throw new QueryProblem("The skip token is not valid.");
+
+  const all = appId === undefined ? view.applications() : [view.byAppId(appId)];
+  const found: ApplicationRecord[] = [];
+  let place = from;
+  for (; place < all.length && found.length < top; place++) {
+    const application = all[place];
+    if (application === undefined || (federatedOnly && application.federated.length === 0)) continue;
+    if (kind === "application" || application.signIn !== "none") found.push(application);
+  }
+  const value = found.map((application) => ({
+    ...selectMembers(shapeOf(kind, application, names), names),
+    ...(expanded && { owners: ownersIn(call, application, expanded.select).slice(0, MOST_EXPANDED) }),
+  }));
+  const next = linkWithToken(origin, request, "$skiptoken", encodeToken({ from: place }));
+  return {
+    status: 200,
+    body: { ...context(call, `${kind}s`, names), ...(place < all.length && { "@odata.nextLink": next }), value },
+  };
+}
+
+export function one(call: GraphCall, application: ApplicationRecord): Answer {
+  const query = optionsOf(call.request, ["$select", "$expand"]);
+  const names = selectOf(query, "application", shapeOf("application", EXAMPLE));
+  const policies = query.get("$expand") === "appManagementPolicies";
+  const expanded = policies ? undefined : expandOf(query, "owners");
+  return {
+    status: 200,
+    body: {
+      ...context(call, "applications", names),
+      ...selectMembers(shapeOf("application", application, names), names),
+      ...(expanded && { owners: ownersIn(call, application, expanded.select).slice(0, MOST_EXPANDED) }),
+      ...(policies && { appManagementPolicies: assignedPolicyJson(call.directory, application) }),
+    },
+  };
+}
+
+export function owners(call: GraphCall, application: ApplicationRecord): Answer {
+  const query = optionsOf(call.request, ["$select", "$top", "$skiptoken"]);
+  const names = query.get("$select")?.split(",");
+  const all = ownersIn(call, application, names);
+  const skip = query.get("$skiptoken");
+  const from = skip === null ? 0 : Number(decodeToken(skip).from);
+  const to = from + topOf(query);
+  const next = linkWithToken(call.origin, call.request, "$skiptoken", encodeToken({ from: to }));
+  return {
+    status: 200,
+    body: {
+      ...context(call, "directoryObjects"),
+      ...(to < all.length && { "@odata.nextLink": next }),
+      value: all.slice(from, to),
+    },
+  };
+}
+
+function ownersIn({ directory }: GraphCall, application: ApplicationRecord, names?: string[]) {
+  return ownersOf(application, directory.service).map((owner) => {
+    const shape: Record<string, unknown> = ownerJson(owner);
+    const kept = names && ["@odata.type", ...names].filter((name) => name in shape);
+    return selectMembers(shape, kept);
+  });
+}
+
+export function federatedCredentials(call: GraphCall, application: ApplicationRecord): Answer {
+  optionsOf(call.request, ["$select", "$top"]);
+  const value = application.federated.map((one) => {
+    return { ...one, audiences: ["api://AzureADTokenExchange"], description: null };
+  });
+  const set = `applications('${application.objectId}')/federatedIdentityCredentials`;
+  return { status: 200, body: { ...context(call, set), value } };
+}
+
+/**
+ * Lists the changes since a token, or everything without a token. `$deltatoken=latest` returns only a delta link that starts
+ * now. https://learn.microsoft.com/graph/api/application-delta
+ */
+export function delta(call: GraphCall): Answer {
+  const { request, view, directory, origin } = call;
+  const query = optionsOf(request, ["$select", "$skiptoken", "$deltatoken"]);
+  const names = selectOf(query, "application", shapeOf("application", EXAMPLE));
+  const now = directory.clock.now();
+  const position = positionOf(query, view.sequence, now);
+  if (position === "dead") return resyncRequired();
+  const { since, until, from } = position;
+  const ids =
+    since < 0 ? view.applications().map((one) => one?.objectId) : directory.changed(since, Math.max(since, until));
+  const to = from + topOf(query);
+  const value = ids.slice(from, to).flatMap((id): unknown[] => {
+    const application = id === undefined ? undefined : view.byObjectId(id);
+    if (application !== undefined) {
+      const shape = selectMembers(shapeOf("application", application, names), names);
+      return [{ ...shape, id: application.objectId }];
+    }
+    return since < 0 ? [] : [{ id, "@removed": { reason: "deleted" } }];
+  });
+  const link =
+    to < ids.length
+      ? {
+          "@odata.nextLink": linkWithToken(
+            origin,
+            request,
+            "$skiptoken",
+            encodeToken({ since, until, from: to, at: now }),
+          ),
+        }
+      : {
+          "@odata.deltaLink": linkWithToken(
+            origin,
+            request,
+            "$deltatoken",
+            encodeToken({ since: Math.max(since, until), at: now, generation: directory.deltaGeneration }),
+          ),
+        };
+  return { status: 200, body: { ...context(call, "applications", names), ...link, value } };
+
+  function positionOf(options: URLSearchParams, sequence: number, at: number) {
+    const [skip, deltaToken] = [options.get("$skiptoken"), options.get("$deltatoken")];
+    if (skip !== null) {
+      const content = decodeToken(skip);
+      return { since: Number(content.since), until: Number(content.until), from: Number(content.from) };
+    }
+    if (deltaToken === null) return { since: -1, until: sequence, from: 0 };
+    if (deltaToken === "latest") return { since: sequence, until: sequence, from: 0 };
+    const content = decodeToken(deltaToken);
+    if (content.generation !== directory.deltaGeneration || at - Number(content.at) > DELTA_LIFE_MS) return "dead";
+    return { since: Number(content.since), until: sequence, from: 0 };
+  }
+}
+
+export function organization(call: GraphCall): Answer {
+  const { id, name: displayName, type: tenantType, domain } = call.tenant;
+  const verified = { capabilities: "Email", isDefault: true, isInitial: true, name: domain, type: "Managed" };
+  const members = { id, displayName, tenantType, verifiedDomains: [verified] };
+  const names = selectOf(optionsOf(call.request, ["$select"]), "organization", members);
+  return { status: 200, body: { ...context(call, "organization", names), value: [selectMembers(members, names)] } };
+}
+
+export function identityProviders(call: GraphCall): Answer {
+  optionsOf(call.request, []);
+  const value = call.tenant.identityProviders.map(identityProviderJson);
+  return { status: 200, body: { ...context(call, "identity/identityProviders"), value } };
+}
+
+/** Key sets exist only in Azure AD B2C tenants. Other tenants return an error. */
+export function keySets(call: GraphCall, tenants: Tenants): Answer {
+  if (call.tenant.type !== "AAD B2C") return notFound("trustFramework");
+  optionsOf(call.request, []);
+  const value = call.tenant.keySets.map((one) => tenants.keySetJson(one));
+  return { status: 200, body: { "@odata.context": `${call.origin}/beta/$metadata#trustFramework/keySets`, value } };
+}
+
+/** Finds an application by object ID or `(appId='…')`. */
+export function find({ view }: GraphCall, id: string): ApplicationRecord | Answer {
+  const appId = /^\(appId='([^']*)'\)$/.exec(id)?.[1];
+  return (appId === undefined ? view.byObjectId(id) : view.byAppId(appId)) ?? notFound(appId ?? id);
+}

@@ -1,0 +1,235 @@
+import type { AssetKind } from "../company/company.ts";
+import type { CertificateMaker } from "../vaults/certificates.ts";
+import { type Certificate, current, type Key, type Secret, type Version } from "../vaults/items.ts";
+import { publicJwk } from "../vaults/key-pool.ts";
+import type { DeletedSecret, Page, Vault } from "../vaults/vault.ts";
+import { thumbprint } from "../x509.ts";
+
+/** Formats a vault's secrets, keys and certificates as Key Vault's JSON: https://learn.microsoft.com/rest/api/keyvault/ */
+export class KeyVaultJson {
+  readonly #vault: Vault;
+  readonly #origin: string;
+  readonly #certificates: CertificateMaker;
+
+  /** @param origin the vault's address without a trailing slash */
+  constructor(vault: Vault, origin: string, certificates: CertificateMaker) {
+    this.#vault = vault;
+    this.#origin = origin;
+    this.#certificates = certificates;
+  }
+
+  /** Returns a list entry: without version in its ID and without value. */
+  listItem<K extends AssetKind>(kind: K, entry: Page<K>["items"][number]): object {
+    const { item } = entry;
+    const version = current<Version>(item as Secret);
+    return this.#item(kind, item as Secret | Key | Certificate, version, `${kind}/${item.name}`, entry.managed);
+  }
+
+  /** Lists all versions of an object, ordered by ID. The order does not follow their age. */
+  versions(kind: AssetKind, name: string): object[] {
+    const own = this.#vault.collections[kind].get(name);
+    const item = own ?? this.#vault.collections.certificates.get(name);
+    if (item === undefined) return [];
+    const managed = own === undefined;
+    return ([...item.versions] as Version[])
+      .sort((a, b) => (a.id < b.id ? -1 : 1))
+      .map((version) => this.#item(kind, item, version, `${kind}/${item.name}/${version.id}`, managed));
+  }
+
+  /** Returns one version. The caller has checked that it exists. */
+  bundle(kind: AssetKind, name: string, versionId: string): object {
+    const { secrets, keys, certificates } = this.#vault.collections;
+    if (kind === "secrets") {
+      const secret = secrets.get(name);
+      return secret === undefined
+        ? this.#certificateSecret(certificates.get(name)!, versionId)
+        : this.secretBundle(secret, versionId);
+    }
+    if (kind === "keys") {
+      const key = keys.get(name);
+      return key === undefined
+        ? this.#certificateKey(certificates.get(name)!, versionId)
+        : this.#keyBundle(key, versionId);
+    }
+    return this.#certificateBundle(certificates.get(name)!, versionId);
+  }
+
+  secretBundle(secret: Secret, versionId: string): object {
+    const version = secret.versions.find(({ id }) => id === versionId)!;
+    return {
+      value: version.value,
+      ...(version.contentType !== undefined && { contentType: version.contentType }),
+      id: `${this.#origin}/secrets/${secret.name}/${version.id}`,
+      attributes: this.#attributes(version),
+      ...tagsOf(version),
+    };
+  }
+
+  deletedSecretItem({ secret, deletedAt }: DeletedSecret): object {
+    const version = current(secret);
+    const { softDeleteRetentionDays = 90 } = this.#vault.settings;
+    return {
+      recoveryId: `${this.#origin}/deletedsecrets/${secret.name}`,
+      deletedDate: deletedAt,
+      scheduledPurgeDate: deletedAt + softDeleteRetentionDays * 86_400,
+      ...(version.contentType !== undefined && { contentType: version.contentType }),
+      id: `${this.#origin}/secrets/${secret.name}/${version.id}`,
+      attributes: this.#attributes(version),
+      ...tagsOf(version),
+    };
+  }
+
+  /** https://learn.microsoft.com/rest/api/keyvault/keys/get-key-rotation-policy/get-key-rotation-policy */
+  rotationPolicy(key: Key): object {
+    const { rotation } = key;
+    const days = (count: number) => `P${count}D`;
+    const rotate = [
+      ...(rotation?.rotateAfterDays === undefined ? [] : [{ timeAfterCreate: days(rotation.rotateAfterDays) }]),
+      ...(rotation?.rotateBeforeExpiryDays === undefined
+        ? []
+        : [{ timeBeforeExpiry: days(rotation.rotateBeforeExpiryDays) }]),
+    ];
+    const { created, updated } = current(key);
+    return {
+      id: `${this.#origin}/keys/${key.name}/rotationpolicy`,
+      lifetimeActions: [
+        ...rotate.map((trigger) => ({ trigger, action: { type: "Rotate" } })),
+        { trigger: { timeBeforeExpiry: "P30D" }, action: { type: "Notify" } },
+      ],
+      attributes: {
+        ...(rotation?.expiryDays !== undefined && { expiryTime: days(rotation.expiryDays) }),
+        created,
+        updated,
+      },
+    };
+  }
+
+  policy(certificate: Certificate): object {
+    const version = current(certificate);
+    const { type = "RSA", size, curve } = version.shape;
+    const { action, percentage, daysBeforeExpiry } = certificate.renewal;
+    return {
+      id: `${this.#origin}/certificates/${certificate.name}/policy`,
+      key_props: {
+        exportable: certificate.exportable,
+        kty: type,
+        ...(type.startsWith("EC") ? { crv: curve, key_size: bitsOf(curve) } : { key_size: size }),
+        reuse_key: false,
+      },
+      secret_props: { contentType: "application/x-pkcs12" },
+      x509_props: {
+        subject: version.subject,
+        sans: { dns_names: version.dnsNames },
+        ekus: ["1.3.6.1.5.5.7.3.1", "1.3.6.1.5.5.7.3.2"],
+        key_usage: ["digitalSignature", "keyEncipherment"],
+        validity_months: version.validityMonths,
+        basic_constraints: { ca: false },
+      },
+      lifetime_actions: [
+        {
+          trigger:
+            daysBeforeExpiry === undefined
+              ? { lifetime_percentage: percentage ?? 80 }
+              : { days_before_expiry: daysBeforeExpiry },
+          action: { action_type: action },
+        },
+      ],
+      issuer: { name: version.issuer, cert_transparency: false },
+      attributes: { enabled: true, created: version.created, updated: version.updated },
+    };
+  }
+
+  #item(kind: AssetKind, item: Secret | Key | Certificate, version: Version, path: string, managed: boolean): object {
+    const id = `${this.#origin}/${path}`;
+    const rest = { attributes: this.#attributes(version, kind), ...tagsOf(version) };
+    if (kind === "keys") return { kid: id, ...rest, ...(managed && { managed }) };
+    if (kind === "certificates") {
+      const certificate = item as Certificate;
+      const own = certificate.versions.find((one) => one.id === version.id)!;
+      return { id, x5t: thumbprint(this.#certificates.der(certificate, own)).toString("base64url"), ...rest };
+    }
+    const contentType = managed ? "application/x-pkcs12" : (version as { contentType?: string }).contentType;
+    return { ...(contentType !== undefined && { contentType }), id, ...(managed && { managed }), ...rest };
+  }
+
+  #keyBundle(key: Key, versionId: string): object {
+    const version = key.versions.find(({ id }) => id === versionId)!;
+    const { type } = version.shape;
+    const signs = ["sign", "verify"];
+    const encrypts = ["encrypt", "decrypt", "wrapKey", "unwrapKey"];
+    const operations = type?.startsWith("EC") ? signs : type === "oct-HSM" ? encrypts : [...encrypts, ...signs];
+    const kid = `${this.#origin}/keys/${key.name}/${version.id}`;
+    return {
+      key: { kid, key_ops: operations, ...publicJwk(version.shape, key.name) },
+      attributes: this.#attributes(version, "keys"),
+      ...tagsOf(version),
+    };
+  }
+
+  #certificateKey(certificate: Certificate, versionId: string): object {
+    const version = certificate.versions.find(({ id }) => id === versionId)!;
+    const kid = `${this.#origin}/keys/${certificate.name}/${version.id}`;
+    const jwk = publicJwk(version.shape, certificate.name);
+    return {
+      key: { kid, key_ops: ["sign", "verify"], ...jwk },
+      attributes: this.#attributes(version, "keys"),
+      ...tagsOf(version),
+      managed: true,
+    };
+  }
+
+  /**
+   * Key Vault returns a PKCS #12 file with the private key. The simulated vault has no private key and returns the certificate.
+   */
+  #certificateSecret(certificate: Certificate, versionId: string): object {
+    const version = certificate.versions.find(({ id }) => id === versionId)!;
+    return {
+      value: this.#certificates.der(certificate, version).toString("base64"),
+      contentType: "application/x-pkcs12",
+      id: `${this.#origin}/secrets/${certificate.name}/${version.id}`,
+      managed: true,
+      attributes: this.#attributes(version),
+      ...tagsOf(version),
+      kid: `${this.#origin}/keys/${certificate.name}/${version.id}`,
+    };
+  }
+
+  #certificateBundle(certificate: Certificate, versionId: string): object {
+    const version = certificate.versions.find(({ id }) => id === versionId)!;
+    const der = this.#certificates.der(certificate, version);
+    return {
+      id: `${this.#origin}/certificates/${certificate.name}/${version.id}`,
+      kid: `${this.#origin}/keys/${certificate.name}/${version.id}`,
+      sid: `${this.#origin}/secrets/${certificate.name}/${version.id}`,
+      x5t: thumbprint(der).toString("base64url"),
+      cer: der.toString("base64"),
+      attributes: this.#attributes(version),
+      ...tagsOf(version),
+      policy: this.policy(certificate),
+    };
+  }
+
+  /** https://learn.microsoft.com/rest/api/keyvault/secrets/get-secret/get-secret#deletionrecoverylevel */
+  #attributes(version: Version, kind?: AssetKind): object {
+    const { softDelete = true, softDeleteRetentionDays = 90, purgeProtection = true } = this.#vault.settings;
+    const recoverable = softDeleteRetentionDays === 90 ? "Recoverable" : "CustomizedRecoverable";
+    return {
+      enabled: version.enabled,
+      ...(version.notBefore !== undefined && { nbf: version.notBefore }),
+      ...(version.expires !== undefined && { exp: version.expires }),
+      created: version.created,
+      updated: version.updated,
+      recoveryLevel: softDelete ? `${recoverable}${purgeProtection ? "" : "+Purgeable"}` : "Purgeable",
+      ...(softDelete && { recoverableDays: softDeleteRetentionDays }),
+      ...(kind === "keys" && { exportable: false, hsmPlatform: "0" }),
+    };
+  }
+}
+
+function tagsOf({ tags }: Version): object {
+  return tags === undefined ? {} : { tags };
+}
+
+function bitsOf(curve: string | undefined): number {
+  return curve === "P-521" ? 521 : curve === "P-384" ? 384 : 256;
+}

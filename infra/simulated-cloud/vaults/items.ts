@@ -1,0 +1,135 @@
+// Secrets, keys and certificates with their versions, created from a company's declaration.
+
+import type { CompanyCertificate, CompanyKey, CompanySecret, KeySpec } from "../company/company.ts";
+import { versionFrom } from "./identifiers.ts";
+
+/** One version of a secret, key or certificate. Times are Unix seconds, as in Key Vault's API. */
+export interface Version {
+  id: string;
+  enabled: boolean;
+  created: number;
+  updated: number;
+  notBefore?: number;
+  expires?: number;
+  tags?: Record<string, string>;
+}
+export interface SecretVersion extends Version {
+  value: string;
+  contentType?: string;
+}
+interface KeyVersion extends Version {
+  shape: KeySpec;
+}
+export interface CertificateVersion extends Version {
+  subject: string;
+  dnsNames: string[];
+  issuer: string;
+  shape: KeySpec;
+  validityMonths: number;
+}
+
+/** Oldest first. The last version is current. */
+export interface Item<V extends Version> {
+  name: string;
+  versions: V[];
+}
+export type Secret = Item<SecretVersion>;
+export interface Key extends Item<KeyVersion> {
+  rotation?: CompanyKey["rotation"];
+}
+export interface Certificate extends Item<CertificateVersion> {
+  renewal: NonNullable<CompanyCertificate["renewal"]>;
+  exportable: boolean;
+  /** Number of shared certificates to choose from, instead of creating a certificate for this object. */
+  shared?: number;
+}
+
+export function current<V extends Version>(item: Item<V>): V {
+  return item.versions.at(-1)!;
+}
+
+/** Conversion of days to times, and the default age of an object. */
+export interface Moment {
+  /** Unix seconds from which days count. */
+  at: number;
+  ageDays: number;
+}
+
+const DAY = 86_400;
+/** Mean month of the Gregorian calendar in seconds. */
+const MONTH = 30.436875 * DAY;
+
+export function secretFrom(declared: CompanySecret, vault: string, moment: Moment): Secret {
+  return {
+    name: declared.name,
+    versions: [
+      {
+        ...common(declared, `${vault}/secrets`, moment),
+        value: declared.value ?? `value-of-${declared.name}-in-${vault}`,
+        ...(declared.contentType !== undefined && { contentType: declared.contentType }),
+      },
+    ],
+  };
+}
+
+export function keyFrom(declared: CompanyKey, vault: string, moment: Moment): Key {
+  return {
+    name: declared.name,
+    versions: [{ ...common(declared, `${vault}/keys`, moment), shape: shapeOf(declared) }],
+    ...(declared.rotation && { rotation: declared.rotation }),
+  };
+}
+
+export function certificateFrom(declared: CompanyCertificate, vault: string, moment: Moment): Certificate {
+  const validityMonths = declared.validityMonths ?? 12;
+  const version = common(declared, `${vault}/certificates`, moment);
+  const lifetime = Math.round(validityMonths * MONTH);
+  // A certificate always has both dates. A missing date follows from the other date and the validity.
+  if (version.expires === undefined) {
+    version.notBefore ??= version.created;
+    version.expires = version.notBefore + lifetime;
+  }
+  version.notBefore ??= version.expires - lifetime;
+  if (declared.createdDaysAgo === undefined) {
+    version.created = Math.min(version.notBefore, moment.at);
+    version.updated = declared.updatedDaysAgo === undefined ? version.created : version.updated;
+  }
+  return {
+    name: declared.name,
+    versions: [
+      {
+        ...version,
+        subject: declared.subject ?? `CN=${declared.name}.acme.example`,
+        dnsNames: declared.dnsNames ?? [`${declared.name}.acme.example`],
+        issuer: declared.issuer ?? "Self",
+        shape: shapeOf(declared),
+        validityMonths,
+      },
+    ],
+    renewal: declared.renewal ?? { action: "AutoRenew", percentage: 80 },
+    exportable: declared.exportable ?? true,
+  };
+}
+
+function common(
+  declared: CompanySecret | CompanyKey | CompanyCertificate,
+  place: string,
+  { at, ageDays }: Moment,
+): Version {
+  const after = (days: number) => Math.round(at + days * DAY);
+  const created = after(-(declared.createdDaysAgo ?? ageDays));
+  return {
+    id: versionFrom(`${place}/${declared.name}/${at}`),
+    enabled: declared.enabled ?? true,
+    created,
+    updated: declared.updatedDaysAgo === undefined ? created : after(-declared.updatedDaysAgo),
+    ...(declared.activeInDays !== undefined && { notBefore: after(declared.activeInDays) }),
+    ...(declared.expiresInDays !== undefined && { expires: after(declared.expiresInDays) }),
+    ...(declared.tags && { tags: declared.tags }),
+  };
+}
+
+function shapeOf({ type = "RSA", size = 2048, curve = "P-256" }: KeySpec): KeySpec {
+  if (type === "oct-HSM") return { type };
+  return type.startsWith("EC") ? { type, curve } : { type, size };
+}

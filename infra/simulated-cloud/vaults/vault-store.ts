@@ -1,0 +1,361 @@
+// Stores the subscriptions and vaults of the company.
+
+import { randomBytes } from "node:crypto";
+import type { CloudClock } from "../clock.ts";
+import type {
+  AssetKind,
+  Company,
+  CompanyCertificate,
+  CompanyKey,
+  CompanySecret,
+  CompanySubscription,
+  CompanyVault,
+} from "../company/company.ts";
+import { guidFrom } from "./identifiers.ts";
+import {
+  type Certificate,
+  certificateFrom,
+  current,
+  type Key,
+  keyFrom,
+  type Secret,
+  secretFrom,
+  type Version,
+} from "./items.ts";
+import type { ItemOf } from "./vault.ts";
+import { Vault } from "./vault.ts";
+
+export interface Subscription {
+  id: string;
+  declared: CompanySubscription;
+  /** Vaults by name in lower case, in creation order. */
+  vaults: Set<string>;
+}
+
+export type DeclarationOf = { secrets: CompanySecret; keys: CompanyKey; certificates: CompanyCertificate };
+
+/** A change of the initial company, as stored in the data folder. */
+export type Change =
+  | { what: "subscription"; declared: CompanySubscription }
+  | { what: "noSubscription"; id: string }
+  | { what: "vault"; subscriptionId: string; declared: CompanyVault; at: number }
+  | { what: "settings"; vault: string; settings: Partial<CompanyVault> }
+  | { what: "noVault"; vault: string }
+  | { what: "item"; vault: string; kind: AssetKind; item: Secret | Key | Certificate }
+  | { what: "noItem"; vault: string; kind: AssetKind; name: string; deletedAt?: number }
+  | { what: "recovered" | "purged"; vault: string; name: string };
+
+/** A change as the cloud's other parts receive it. */
+export type ResourceChange =
+  | { what: "version"; vault: Vault; kind: AssetKind; item: Secret | Key | Certificate }
+  /** `policy`: the vault's access policies were also written. */
+  | { what: "written"; vault: Vault; policy: boolean }
+  | { what: "deleted"; vault: Vault };
+
+/**
+ * Stores the current state of the company's subscriptions and vaults. Every change goes through `#change`, which also writes
+ * the change to the journal, so that a restart on the same data folder restores it.
+ */
+export class VaultStore {
+  readonly subscriptions = new Map<string, Subscription>();
+  /** Vaults by name in lower case. Names are unique over all subscriptions. */
+  readonly vaults = new Map<string, Vault>();
+  readonly #base: number;
+  readonly #clock: CloudClock;
+  #journal: ((change: Change) => void) | undefined;
+  /** Called before each change. */
+  beforeChange: () => void = () => {};
+  /** Called for each secret whose current value may have changed. */
+  secretChanged: (vault: string, name: string) => void = () => {};
+  /** Called for each secret version that an identity of the company read, with its object ID. */
+  secretRead: (vault: Vault, name: string, version: string, objectId: string) => void = () => {};
+  /** Called for each new version and for each written or deleted vault. */
+  changed: (change: ResourceChange) => void = () => {};
+
+  /** @param base Unix seconds from which the company's days count. */
+  constructor(company: Company, base: number, clock: CloudClock) {
+    this.#base = base;
+    this.#clock = clock;
+    for (const declared of company.subscriptions) this.#apply({ what: "subscription", declared });
+  }
+
+  /** Applies the changes of earlier runs, then reports each new change. */
+  restore(changes: readonly Change[], journal: (change: Change) => void): void {
+    for (const change of changes) this.#apply(change);
+    this.#journal = journal;
+  }
+
+  /** Adds a vault in a subscription that no list contains. It is added at every start, so the journal does not contain it. */
+  addUnlisted(declared: CompanyVault): void {
+    this.#applyVault(declared, guidFrom("unlisted"), this.#base);
+  }
+
+  /** Unix seconds. */
+  now(): number {
+    return this.#clock.seconds();
+  }
+
+  vault(name: string): Vault | undefined {
+    return this.vaults.get(name.toLowerCase());
+  }
+
+  putSubscription(declared: CompanySubscription): string {
+    this.#change({ what: "subscription", declared });
+    return subscriptionId(declared);
+  }
+
+  /** Removes a subscription with its vaults. */
+  removeSubscription(id: string): boolean {
+    if (!this.subscriptions.has(id.toLowerCase())) return false;
+    this.#change({ what: "noSubscription", id });
+    return true;
+  }
+
+  /**
+   * Adds a vault or replaces it with its contents. Days count from now; the vault is new unless its declaration says otherwise.
+   */
+  putVault(subscription: string, declared: CompanyVault): void {
+    if (!this.subscriptions.has(subscription.toLowerCase())) throw new Error(`Unknown subscription ${subscription}`);
+    const made = { createdDaysAgo: 0, ...declared };
+    this.#change({ what: "vault", subscriptionId: subscription, declared: made, at: this.now() });
+  }
+
+  changeVault(name: string, settings: Partial<CompanyVault>): boolean {
+    if (this.vault(name) === undefined) return false;
+    this.#change({ what: "settings", vault: name, settings });
+    return true;
+  }
+
+  removeVault(name: string): boolean {
+    if (this.vault(name) === undefined) return false;
+    this.#change({ what: "noVault", vault: name });
+    return true;
+  }
+
+  /** Adds an object, or a new version of an existing object. Days count from now; the version is new unless its declaration says otherwise. */
+  put<K extends AssetKind>(vault: string, kind: K, declared: DeclarationOf[K]): void {
+    const owner = this.#owner(vault);
+    const made = itemFrom(kind, declared, owner.name, this.now());
+    const version = made.versions[0]!;
+    version.id = randomBytes(16).toString("hex");
+    const before = owner.collections[kind].get(declared.name);
+    this.putItem(vault, kind, {
+      ...made,
+      name: before?.name ?? made.name,
+      versions: [...(before?.versions ?? []), version],
+    } as ItemOf[K]);
+  }
+
+  /**
+   * Changes the current version without creating a new one. Declared members replace earlier ones, and null removes a date, the
+   * tags or the content type. Returns false if there is no such object.
+   */
+  change<K extends AssetKind>(vault: string, kind: K, name: string, change: ItemChange): boolean {
+    const item = this.#owner(vault).collections[kind].get(name);
+    if (item === undefined) return false;
+    const version = { ...current<ItemOf[K]["versions"][number]>(item as never), updated: this.now() };
+    if (change.enabled !== undefined) version.enabled = change.enabled;
+    if (change.expiresInDays === null) delete version.expires;
+    else if (change.expiresInDays !== undefined) version.expires = this.#inDays(change.expiresInDays);
+    if (change.activeInDays === null) delete version.notBefore;
+    else if (change.activeInDays !== undefined) version.notBefore = this.#inDays(change.activeInDays);
+    if (change.tags === null) delete version.tags;
+    else if (change.tags !== undefined) version.tags = change.tags;
+    if ("value" in version) {
+      if (change.value !== undefined) version.value = change.value;
+      if (change.contentType === null) delete version.contentType;
+      else if (change.contentType !== undefined) version.contentType = change.contentType;
+    }
+    this.putItem(vault, kind, { ...item, versions: [...item.versions.slice(0, -1), version] } as ItemOf[K]);
+    return true;
+  }
+
+  setRotation(vault: string, key: string, rotation: Key["rotation"]): boolean {
+    const item = this.#owner(vault).collections.keys.get(key);
+    if (item === undefined) return false;
+    const { rotation: _, ...rest } = item;
+    this.putItem(vault, "keys", { ...rest, ...(rotation && { rotation }) });
+    return true;
+  }
+
+  setRenewal(vault: string, certificate: string, renewal: Certificate["renewal"]): boolean {
+    const item = this.#owner(vault).collections.certificates.get(certificate);
+    if (item === undefined) return false;
+    this.putItem(vault, "certificates", { ...item, renewal });
+    return true;
+  }
+
+  putItem<K extends AssetKind>(vault: string, kind: K, item: ItemOf[K]): void {
+    this.#change({ what: "item", vault, kind, item });
+  }
+
+  /** Purges an object, without the recoverable state. */
+  remove(vault: string, kind: AssetKind, name: string): boolean {
+    if (this.#owner(vault).collections[kind].get(name) === undefined) return false;
+    this.#change({ what: "noItem", vault, kind, name });
+    return true;
+  }
+
+  deleteSecret(vault: string, name: string): void {
+    this.#change({ what: "noItem", vault, kind: "secrets", name, deletedAt: this.now() });
+  }
+
+  recoverSecret(vault: string, name: string): void {
+    this.#change({ what: "recovered", vault, name });
+  }
+
+  purgeSecret(vault: string, name: string): void {
+    this.#change({ what: "purged", vault, name });
+  }
+
+  #inDays(days: number): number {
+    return Math.round(this.now() + days * 86_400);
+  }
+
+  #owner(name: string): Vault {
+    const vault = this.vault(name);
+    if (vault === undefined) throw new Error(`Unknown vault ${name}`);
+    return vault;
+  }
+
+  #change(change: Change): void {
+    this.beforeChange();
+    const changeOf = this.#changeOf(change);
+    this.#apply(change);
+    this.#journal?.(change);
+    if (changeOf !== undefined) this.changed(changeOf());
+    const secret = secretOf(change);
+    if (secret !== undefined) this.secretChanged(secret.vault, secret.name);
+  }
+
+  /** Returns the notifications about a change. Called before the change is applied, sent afterwards. */
+  #changeOf(change: Change): (() => ResourceChange) | undefined {
+    switch (change.what) {
+      case "item": {
+        const { kind, item } = change;
+        const vault = this.#owner(change.vault);
+        const before = vault.collections[kind].get(item.name);
+        const isNew = before === undefined || current<Version>(before).id !== current<Version>(item).id;
+        return isNew ? () => ({ what: "version", vault, kind, item }) : undefined;
+      }
+      case "vault":
+        return () => ({ what: "written", vault: this.#owner(change.declared.name), policy: false });
+      case "settings":
+        return () => ({
+          what: "written",
+          vault: this.#owner(change.vault),
+          policy: change.settings.rbac !== undefined,
+        });
+      case "noVault": {
+        const vault = this.#owner(change.vault);
+        return () => ({ what: "deleted", vault });
+      }
+      default:
+        return undefined;
+    }
+  }
+
+  #apply(change: Change): void {
+    switch (change.what) {
+      case "subscription":
+        this.#applySubscription(change.declared);
+        return;
+      case "noSubscription": {
+        const id = change.id.toLowerCase();
+        for (const vault of this.subscriptions.get(id)?.vaults ?? []) this.vaults.delete(vault);
+        this.subscriptions.delete(id);
+        return;
+      }
+      case "vault":
+        this.#applyVault(change.declared, change.subscriptionId, change.at);
+        return;
+      case "settings": {
+        const vault = this.#owner(change.vault);
+        vault.settings = { ...vault.settings, ...change.settings, name: vault.settings.name };
+        return;
+      }
+      case "noVault": {
+        const vault = this.#owner(change.vault);
+        this.subscriptions.get(vault.subscriptionId)?.vaults.delete(vault.name.toLowerCase());
+        this.vaults.delete(vault.name.toLowerCase());
+        return;
+      }
+      case "item":
+        // Kind and object come from the same journal entry, so they match.
+        this.#owner(change.vault).collections[change.kind].put(change.item as never);
+        return;
+      case "noItem": {
+        const vault = this.#owner(change.vault);
+        const secret = change.deletedAt === undefined ? undefined : vault.collections.secrets.get(change.name);
+        vault.collections[change.kind].remove(change.name);
+        if (secret !== undefined && change.deletedAt !== undefined) {
+          vault.deletedSecrets.set(change.name.toLowerCase(), { secret, deletedAt: change.deletedAt });
+        }
+        return;
+      }
+      case "recovered":
+      case "purged": {
+        const vault = this.#owner(change.vault);
+        const deleted = vault.deletedSecrets.get(change.name.toLowerCase());
+        vault.deletedSecrets.delete(change.name.toLowerCase());
+        if (change.what === "recovered" && deleted !== undefined) vault.collections.secrets.put(deleted.secret);
+      }
+    }
+  }
+
+  #applySubscription(declared: CompanySubscription): void {
+    const id = subscriptionId(declared);
+    const { vaults = [], resources: _, roleAssignments: __, generate: ___, ...settings } = declared;
+    const before = this.subscriptions.get(id);
+    this.subscriptions.set(id, { id, declared: settings, vaults: before?.vaults ?? new Set() });
+    for (const vault of vaults) this.#applyVault(vault, id, this.#base);
+  }
+
+  #applyVault(declared: CompanyVault, subscription: string, at: number): void {
+    const name = declared.name.toLowerCase();
+    const before = this.vaults.get(name);
+    if (before !== undefined) this.subscriptions.get(before.subscriptionId)?.vaults.delete(name);
+    const id = subscription.toLowerCase();
+    this.vaults.set(name, new Vault(declared, id, { at, ageDays: 30 }));
+    this.subscriptions.get(id)?.vaults.add(name);
+  }
+}
+
+/** Members of an object that can be changed. Days count from now. */
+export interface ItemChange {
+  enabled?: boolean;
+  expiresInDays?: number | null;
+  activeInDays?: number | null;
+  tags?: Record<string, string> | null;
+  value?: string;
+  contentType?: string | null;
+}
+
+function itemFrom<K extends AssetKind>(
+  kind: K,
+  declared: DeclarationOf[K],
+  vault: string,
+  at: number,
+): Secret | Key | Certificate {
+  const moment = { at, ageDays: 0 };
+  if (kind === "secrets") return secretFrom(declared, vault, moment);
+  return kind === "keys" ? keyFrom(declared, vault, moment) : certificateFrom(declared, vault, moment);
+}
+
+function subscriptionId(declared: CompanySubscription): string {
+  return (declared.id ?? guidFrom(`subscription ${declared.name}`)).toLowerCase();
+}
+
+/** Returns the secret that a change affects. */
+function secretOf(change: Change): { vault: string; name: string } | undefined {
+  switch (change.what) {
+    case "item":
+      return change.kind === "secrets" ? { vault: change.vault, name: change.item.name } : undefined;
+    case "noItem":
+      return change.kind === "secrets" ? change : undefined;
+    case "recovered":
+      return change;
+    default:
+      return undefined;
+  }
+}

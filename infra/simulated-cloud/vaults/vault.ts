@@ -1,0 +1,104 @@
+import type { AssetKind, CompanyVault } from "../company/company.ts";
+import { Collection } from "./collection.ts";
+import { generatedCertificate, generatedKey, generatedSecret, initialItemsOf } from "./initial-items.ts";
+import { type Certificate, certificateFrom, type Key, keyFrom, type Moment, type Secret, secretFrom } from "./items.ts";
+
+/** A page of a list. `managed` objects are the secret or key of a certificate. */
+export interface Page<K extends AssetKind> {
+  items: ({ managed: false; item: ItemOf[K] } | { managed: true; item: Certificate })[];
+  /** Position of the next page. Undefined on the last page. */
+  next?: string;
+}
+
+export interface ItemOf {
+  secrets: Secret;
+  keys: Key;
+  certificates: Certificate;
+}
+
+export interface DeletedSecret {
+  secret: Secret;
+  /** Unix seconds. */
+  deletedAt: number;
+}
+
+/** Number of distinct generated certificates. The other certificates repeat these under other names. */
+const SHARED_CERTIFICATES = 16;
+
+/** The current state of a vault: its declared settings, and collections of objects that can change. */
+export class Vault {
+  settings: CompanyVault;
+  readonly subscriptionId: string;
+  readonly createdAt: Date;
+  readonly collections: { [K in AssetKind]: Collection<ItemOf[K]> };
+  readonly deletedSecrets = new Map<string, DeletedSecret>();
+
+  constructor(declared: CompanyVault, subscriptionId: string, moment: Moment) {
+    const { secrets = [], keys = [], certificates = [], generate = {}, ...settings } = declared;
+    this.settings = settings;
+    this.subscriptionId = subscriptionId;
+    this.createdAt = new Date((moment.at - (declared.createdDaysAgo ?? 400) * 86_400) * 1000);
+    const name = declared.name.toLowerCase();
+    this.collections = {
+      secrets: new Collection(
+        initialItemsOf(secrets, generate.secrets ?? 0, generatedSecret, (one) => secretFrom(one, name, moment)),
+      ),
+      keys: new Collection(initialItemsOf(keys, generate.keys ?? 0, generatedKey, (one) => keyFrom(one, name, moment))),
+      certificates: new Collection(
+        initialItemsOf(certificates, generate.certificates ?? 0, generatedCertificate, (one, index) => ({
+          ...certificateFrom(one, name, moment),
+          ...(index !== undefined && { shared: index % SHARED_CERTIFICATES }),
+        })),
+      ),
+    };
+  }
+
+  get name(): string {
+    return this.settings.name;
+  }
+
+  /** `/subscriptions/…/vaults/name`. */
+  get id(): string {
+    const group = this.settings.resourceGroup ?? "rg-security";
+    return `/subscriptions/${this.subscriptionId}/resourceGroups/${group}/providers/Microsoft.KeyVault/vaults/${this.name}`;
+  }
+
+  get location(): string {
+    return this.settings.location ?? "westeurope";
+  }
+
+  /**
+   * Returns up to `size` objects of a kind after the position `from`, in a fixed order: first the kind's own objects, then, for
+   * secrets and keys, the ones of certificates.
+   *
+   * @returns undefined if `from` is not a position of this vault
+   */
+  page<K extends AssetKind>(kind: K, from: string | undefined, size: number): Page<K> | undefined {
+    const own = this.collections[kind].slots;
+    const behind = kind === "certificates" ? 0 : this.collections.certificates.slots;
+    const start = from === undefined ? { managed: false, index: 0 } : positionFrom(from);
+    if (start === undefined) return undefined;
+
+    const items: Page<K>["items"] = [];
+    let { managed, index } = start;
+    if (!managed) {
+      for (; index < own && items.length < size; index++) {
+        const item = this.collections[kind].slot(index);
+        if (item !== undefined) items.push({ managed: false, item });
+      }
+      if (index < own) return { items, next: `o${index}` };
+      managed = true;
+      index = 0;
+    }
+    for (; index < behind && items.length < size; index++) {
+      const item = this.collections.certificates.slot(index);
+      if (item !== undefined) items.push({ managed: true, item });
+    }
+    return index < behind ? { items, next: `m${index}` } : { items };
+  }
+}
+
+function positionFrom(text: string): { managed: boolean; index: number } | undefined {
+  const match = /^([om])(\d+)$/.exec(text);
+  return match === null ? undefined : { managed: match[1] === "m", index: Number(match[2]) };
+}

@@ -1,0 +1,488 @@
+/**
+ * Terraform's name of each Azure resource type, and the argument of each property. Every property and argument that the
+ * templates write must be listed here; a missing one is a finding.
+ */
+export interface Kind {
+  /** Azure resource type. */
+  arm: string;
+  azurerm: string;
+  /** Terraform writes this resource inside another resource, in this argument or block. */
+  inside?: { name: string; argument: string };
+  pairs: Pair[];
+  /**
+   * Properties or arguments that only one side writes, each with the reason. `always x` means that the other side has the value
+   * x.
+   */
+  only?: { bicep?: Record<string, string>; terraform?: Record<string, string> };
+}
+
+export interface Pair {
+  bicep: string;
+  terraform: string;
+  /** Terraform values with the Bicep values of the same meaning. */
+  words?: Record<string, string>;
+  /** Compare only whether both sides write it, because the languages express it too differently. */
+  presence?: true;
+}
+
+const pair = (bicep: string, terraform: string, words?: Record<string, string>): Pair =>
+  words ? { bicep, terraform, words } : { bicep, terraform };
+const present = (bicep: string, terraform: string): Pair => ({ bicep, terraform, presence: true });
+
+const NAMED = [pair("name", "name")];
+const TAGGED = [...NAMED, pair("tags", "tags")];
+const LOCATED = [...TAGGED, pair("location", "location")];
+const INVERTED = { true: "false", false: "true" };
+const ACCESS = { true: "Enabled", false: "Disabled" };
+const GROUP = { resource_group_name: "Bicep has the group as its scope" };
+
+export const KINDS: Kind[] = [
+  { arm: "Microsoft.Resources/resourceGroups", azurerm: "azurerm_resource_group", pairs: LOCATED },
+  {
+    arm: "Microsoft.ManagedIdentity/userAssignedIdentities",
+    azurerm: "azurerm_user_assigned_identity",
+    pairs: LOCATED,
+    only: { terraform: GROUP },
+  },
+  {
+    arm: "Microsoft.Storage/storageAccounts",
+    azurerm: "azurerm_storage_account",
+    pairs: [
+      ...LOCATED,
+      pair("kind", "account_kind"),
+      pair("sku.name", "account_replication_type", { ZRS: "Standard_ZRS" }),
+      pair("properties.accessTier", "access_tier"),
+      pair("properties.allowBlobPublicAccess", "allow_nested_items_to_be_public"),
+      pair("properties.allowSharedKeyAccess", "shared_access_key_enabled"),
+      pair("properties.defaultToOAuthAuthentication", "default_to_oauth_authentication"),
+      pair("properties.minimumTlsVersion", "min_tls_version"),
+      pair("properties.supportsHttpsTrafficOnly", "https_traffic_only_enabled"),
+      pair("properties.publicNetworkAccess", "public_network_access_enabled", ACCESS),
+      pair("properties.networkAcls.defaultAction", "network_rules.default_action"),
+      pair("properties.networkAcls.bypass", "network_rules.bypass", { "[AzureServices]": "AzureServices" }),
+    ],
+    only: {
+      terraform: {
+        ...GROUP,
+        account_tier: "half of Bicep's sku.name",
+        "blob_properties.delete_retention_policy.days": "of the blob service",
+      },
+    },
+  },
+  {
+    arm: "Microsoft.Storage/storageAccounts/blobServices",
+    azurerm: "azurerm_storage_account",
+    inside: { name: "storage_account", argument: "blob_properties" },
+    pairs: [pair("properties.deleteRetentionPolicy.days", "blob_properties.delete_retention_policy.days")],
+    only: {
+      bicep: { name: "always default", "properties.deleteRetentionPolicy.enabled": "always true" },
+    },
+  },
+  {
+    arm: "Microsoft.Storage/storageAccounts/blobServices/containers",
+    azurerm: "azurerm_storage_container",
+    pairs: [...NAMED, pair("properties.publicAccess", "container_access_type", { private: "None" })],
+    only: { terraform: { storage_account_id: "Bicep's parent" } },
+  },
+  {
+    arm: "Microsoft.Storage/storageAccounts/queueServices/queues",
+    azurerm: "azurerm_storage_queue",
+    pairs: NAMED,
+    only: { terraform: { storage_account_id: "Bicep's parent" } },
+  },
+  {
+    arm: "Microsoft.EventGrid/systemTopics",
+    azurerm: "azurerm_eventgrid_system_topic",
+    pairs: [
+      ...LOCATED,
+      pair("identity.type", "identity.type"),
+      pair("properties.source", "source_resource_id"),
+      pair("properties.topicType", "topic_type"),
+    ],
+    only: { terraform: GROUP },
+  },
+  {
+    arm: "Microsoft.EventGrid/systemTopics/eventSubscriptions",
+    azurerm: "azurerm_eventgrid_system_topic_event_subscription",
+    pairs: [
+      ...NAMED,
+      pair("properties.deliveryWithResourceIdentity.identity.type", "delivery_identity.type"),
+      pair(
+        "properties.deliveryWithResourceIdentity.destination.properties.resourceId",
+        "storage_queue_endpoint.storage_account_id",
+      ),
+      pair(
+        "properties.deliveryWithResourceIdentity.destination.properties.queueName",
+        "storage_queue_endpoint.queue_name",
+      ),
+      pair(
+        "properties.deliveryWithResourceIdentity.destination.properties.queueMessageTimeToLiveInSeconds",
+        "storage_queue_endpoint.queue_message_time_to_live_in_seconds",
+      ),
+      pair("properties.eventDeliverySchema", "event_delivery_schema"),
+      pair("properties.retryPolicy.maxDeliveryAttempts", "retry_policy.max_delivery_attempts"),
+      pair("properties.retryPolicy.eventTimeToLiveInMinutes", "retry_policy.event_time_to_live"),
+      pair("properties.filter.includedEventTypes", "included_event_types"),
+      pair("properties.filter.advancedFilters.0.key", "advanced_filter.string_in.key"),
+      pair("properties.filter.advancedFilters.0.values", "advanced_filter.string_in.values"),
+    ],
+    only: {
+      bicep: {
+        "properties.deliveryWithResourceIdentity.destination.endpointType": "always StorageQueue",
+        "properties.filter.advancedFilters.0.operatorType": "always StringIn",
+      },
+      terraform: { ...GROUP, system_topic: "Bicep's parent" },
+    },
+  },
+  {
+    arm: "Microsoft.Authorization/policyDefinitions",
+    azurerm: "azurerm_policy_definition",
+    pairs: [
+      ...NAMED,
+      pair("properties.policyType", "policy_type"),
+      pair("properties.mode", "mode"),
+      pair("properties.displayName", "display_name"),
+      pair("properties.description", "description"),
+      present("properties.parameters", "parameters"),
+      present("properties.policyRule", "policy_rule"),
+    ],
+  },
+  ...["azurerm_subscription_policy_assignment", "azurerm_management_group_policy_assignment"].map((azurerm) => ({
+    arm: "Microsoft.Authorization/policyAssignments",
+    azurerm,
+    pairs: [
+      ...NAMED,
+      pair("location", "location"),
+      pair("identity.type", "identity.type"),
+      pair("properties.displayName", "display_name"),
+      pair("properties.policyDefinitionId", "policy_definition_id"),
+      pair("properties.parameters", "parameters"),
+    ],
+  })),
+  {
+    arm: "Microsoft.PolicyInsights/remediations",
+    azurerm: "azurerm_subscription_policy_remediation",
+    pairs: [
+      ...NAMED,
+      pair("properties.policyAssignmentId", "policy_assignment_id"),
+      pair("properties.resourceDiscoveryMode", "resource_discovery_mode"),
+    ],
+  },
+  {
+    arm: "Microsoft.KeyVault/vaults",
+    azurerm: "azurerm_key_vault",
+    pairs: [
+      ...LOCATED,
+      pair("properties.tenantId", "tenant_id"),
+      pair("properties.sku.name", "sku_name"),
+      pair("properties.enableRbacAuthorization", "rbac_authorization_enabled"),
+      pair("properties.softDeleteRetentionInDays", "soft_delete_retention_days"),
+      pair("properties.enablePurgeProtection", "purge_protection_enabled"),
+      pair("properties.publicNetworkAccess", "public_network_access_enabled", ACCESS),
+      pair("properties.networkAcls.defaultAction", "network_acls.default_action"),
+      pair("properties.networkAcls.bypass", "network_acls.bypass"),
+    ],
+    only: {
+      bicep: { "properties.sku.family": "always A", "properties.enableSoftDelete": "always true" },
+      terraform: GROUP,
+    },
+  },
+  {
+    arm: "Microsoft.Insights/diagnosticSettings",
+    azurerm: "azurerm_monitor_diagnostic_setting",
+    pairs: [
+      ...NAMED,
+      pair("scope", "target_resource_id"),
+      pair("properties.workspaceId", "log_analytics_workspace_id"),
+      pair("properties.logs.0.category", "enabled_log.category"),
+    ],
+    only: { bicep: { "properties.logs.0.enabled": "always true" } },
+  },
+  {
+    arm: "Microsoft.OperationalInsights/workspaces",
+    azurerm: "azurerm_log_analytics_workspace",
+    pairs: [
+      ...LOCATED,
+      pair("properties.sku.name", "sku"),
+      pair("properties.retentionInDays", "retention_in_days"),
+      pair("properties.features.disableLocalAuth", "local_authentication_enabled", INVERTED),
+    ],
+    only: { terraform: GROUP },
+  },
+  {
+    arm: "Microsoft.Insights/components",
+    azurerm: "azurerm_application_insights",
+    pairs: [
+      ...LOCATED,
+      pair("properties.Application_Type", "application_type"),
+      pair("properties.WorkspaceResourceId", "workspace_id"),
+      pair("properties.DisableLocalAuth", "local_authentication_enabled", INVERTED),
+    ],
+    only: { bicep: { kind: "Terraform derives it" }, terraform: GROUP },
+  },
+  {
+    arm: "Microsoft.Insights/workbooks",
+    azurerm: "azurerm_application_insights_workbook",
+    pairs: [
+      pair("tags", "tags"),
+      pair("location", "location"),
+      present("name", "name"),
+      pair("properties.displayName", "display_name"),
+      pair("properties.category", "category"),
+      pair("properties.sourceId", "source_id"),
+      pair("properties.serializedData", "data_json"),
+    ],
+    only: { bicep: { kind: "always shared" }, terraform: GROUP },
+  },
+  {
+    arm: "Microsoft.Communication/emailServices",
+    azurerm: "azurerm_email_communication_service",
+    pairs: [...TAGGED, pair("properties.dataLocation", "data_location")],
+    only: { bicep: { location: "always global" }, terraform: GROUP },
+  },
+  {
+    arm: "Microsoft.Communication/emailServices/domains",
+    azurerm: "azurerm_email_communication_service_domain",
+    pairs: [
+      ...TAGGED,
+      pair("properties.domainManagement", "domain_management"),
+      pair("properties.userEngagementTracking", "user_engagement_tracking_enabled", {
+        true: "Enabled",
+        false: "Disabled",
+      }),
+    ],
+    only: { bicep: { location: "always global" }, terraform: { email_service_id: "Bicep's parent" } },
+  },
+  {
+    arm: "Microsoft.Communication/communicationServices",
+    azurerm: "azurerm_communication_service",
+    pairs: [...TAGGED, pair("properties.dataLocation", "data_location")],
+    only: {
+      bicep: { location: "always global", "properties.linkedDomains": "a resource of its own in Terraform" },
+      terraform: GROUP,
+    },
+  },
+  {
+    arm: "Microsoft.AppConfiguration/configurationStores",
+    azurerm: "azurerm_app_configuration",
+    pairs: [
+      ...LOCATED,
+      pair("sku.name", "sku"),
+      pair("properties.disableLocalAuth", "local_auth_enabled", INVERTED),
+      pair("properties.enablePurgeProtection", "purge_protection_enabled"),
+      pair("properties.softDeleteRetentionInDays", "soft_delete_retention_days"),
+      pair("properties.publicNetworkAccess", "public_network_access"),
+    ],
+    only: { terraform: GROUP },
+  },
+  {
+    arm: "Microsoft.Network/virtualNetworks",
+    azurerm: "azurerm_virtual_network",
+    pairs: [...LOCATED, pair("properties.addressSpace.addressPrefixes", "address_space")],
+    only: { terraform: GROUP },
+  },
+  {
+    arm: "Microsoft.Network/virtualNetworks/subnets",
+    azurerm: "azurerm_subnet",
+    pairs: [
+      ...NAMED,
+      present("properties.addressPrefix", "address_prefixes"),
+      pair("properties.delegations.0.name", "delegation.name"),
+      pair("properties.delegations.0.properties.serviceName", "delegation.service_delegation.name"),
+    ],
+    only: {
+      terraform: {
+        ...GROUP,
+        virtual_network_name: "Bicep's parent",
+        "delegation.service_delegation.actions": "Azure adds them",
+      },
+    },
+  },
+  {
+    arm: "Microsoft.Network/privateDnsZones",
+    azurerm: "azurerm_private_dns_zone",
+    pairs: [present("name", "name"), pair("tags", "tags")],
+    only: { bicep: { location: "always global" }, terraform: GROUP },
+  },
+  {
+    arm: "Microsoft.Network/privateDnsZones/virtualNetworkLinks",
+    azurerm: "azurerm_private_dns_zone_virtual_network_link",
+    pairs: [
+      ...TAGGED,
+      pair("properties.registrationEnabled", "registration_enabled"),
+      pair("properties.resolutionPolicy", "resolution_policy"),
+      pair("properties.virtualNetwork.id", "virtual_network_id"),
+    ],
+    only: { bicep: { location: "always global" }, terraform: { private_dns_zone_id: "Bicep's parent" } },
+  },
+  {
+    arm: "Microsoft.Network/privateEndpoints",
+    azurerm: "azurerm_private_endpoint",
+    pairs: [
+      pair("tags", "tags"),
+      pair("location", "location"),
+      present("name", "name"),
+      pair("properties.subnet.id", "subnet_id"),
+      present("properties.privateLinkServiceConnections.0.name", "private_service_connection.name"),
+      present(
+        "properties.privateLinkServiceConnections.0.properties.privateLinkServiceId",
+        "private_service_connection.private_connection_resource_id",
+      ),
+      present(
+        "properties.privateLinkServiceConnections.0.properties.groupIds",
+        "private_service_connection.subresource_names",
+      ),
+    ],
+    only: {
+      terraform: {
+        ...GROUP,
+        "private_service_connection.is_manual_connection": "another property of Bicep for a manual one",
+        "private_dns_zone_group.name": "of the zone group",
+        "private_dns_zone_group.private_dns_zone_ids": "of the zone group",
+      },
+    },
+  },
+  {
+    arm: "Microsoft.Network/privateEndpoints/privateDnsZoneGroups",
+    azurerm: "azurerm_private_endpoint",
+    inside: { name: "private_endpoint", argument: "private_dns_zone_group" },
+    pairs: [
+      pair("name", "private_dns_zone_group.name"),
+      present(
+        "properties.privateDnsZoneConfigs.0.properties.privateDnsZoneId",
+        "private_dns_zone_group.private_dns_zone_ids",
+      ),
+    ],
+    only: { bicep: { "properties.privateDnsZoneConfigs.0.name": "Terraform derives it" } },
+  },
+  {
+    arm: "Microsoft.Web/serverfarms",
+    azurerm: "azurerm_service_plan",
+    pairs: [...LOCATED, pair("sku.name", "sku_name"), pair("properties.reserved", "os_type", { Linux: "true" })],
+    only: { bicep: { kind: "Terraform derives it", "sku.tier": "always FlexConsumption" }, terraform: GROUP },
+  },
+  {
+    arm: "Microsoft.Web/sites",
+    azurerm: "azurerm_function_app_flex_consumption",
+    pairs: [
+      ...LOCATED,
+      pair("identity.type", "identity.type"),
+      present("identity.userAssignedIdentities", "identity.identity_ids"),
+      pair("properties.serverFarmId", "service_plan_id"),
+      pair("properties.httpsOnly", "https_only"),
+      pair("properties.virtualNetworkSubnetId", "virtual_network_subnet_id"),
+      pair("properties.siteConfig.minTlsVersion", "site_config.minimum_tls_version"),
+      pair("properties.functionAppConfig.deployment.storage.type", "storage_container_type"),
+      pair("properties.functionAppConfig.deployment.storage.value", "storage_container_endpoint"),
+      pair("properties.functionAppConfig.deployment.storage.authentication.type", "storage_authentication_type"),
+      pair(
+        "properties.functionAppConfig.deployment.storage.authentication.userAssignedIdentityResourceId",
+        "storage_user_assigned_identity_id",
+      ),
+      pair("properties.functionAppConfig.runtime.name", "runtime_name"),
+      pair("properties.functionAppConfig.runtime.version", "runtime_version"),
+      pair("properties.functionAppConfig.scaleAndConcurrency.instanceMemoryMB", "instance_memory_in_mb"),
+      pair("properties.functionAppConfig.scaleAndConcurrency.maximumInstanceCount", "maximum_instance_count"),
+      present("properties.functionAppConfig.scaleAndConcurrency.alwaysReady", "always_ready.instance_count"),
+    ],
+    only: {
+      bicep: { kind: "Terraform derives it" },
+      terraform: {
+        ...GROUP,
+        webdeploy_publish_basic_authentication_enabled: "of the publishing policy",
+        app_settings: "compared setting by setting",
+        "site_config.application_insights_connection_string": "compared as a setting",
+        "always_ready.name": "part of Bicep's list",
+      },
+    },
+  },
+  {
+    arm: "Microsoft.Web/sites/basicPublishingCredentialsPolicies",
+    azurerm: "azurerm_function_app_flex_consumption",
+    inside: { name: "function_app", argument: "webdeploy_publish_basic_authentication_enabled" },
+    pairs: [pair("properties.allow", "webdeploy_publish_basic_authentication_enabled")],
+    only: { bicep: { name: "always scm" } },
+  },
+  {
+    arm: "Microsoft.Web/sites/config",
+    azurerm: "azurerm_function_app_flex_consumption",
+    inside: { name: "function_app", argument: "app_settings" },
+    pairs: [],
+    only: { bicep: { name: "always appsettings", properties: "compared setting by setting" } },
+  },
+  {
+    arm: "Microsoft.Insights/actionGroups",
+    azurerm: "azurerm_monitor_action_group",
+    pairs: [
+      ...LOCATED,
+      pair("properties.groupShortName", "short_name"),
+      pair("properties.enabled", "enabled"),
+      present("properties.emailReceivers", "email_receiver.email_address"),
+    ],
+    only: {
+      terraform: {
+        ...GROUP,
+        "email_receiver.name": "part of Bicep's list",
+        "email_receiver.use_common_alert_schema": "part of Bicep's list",
+      },
+    },
+  },
+  {
+    arm: "Microsoft.Insights/scheduledQueryRules",
+    azurerm: "azurerm_monitor_scheduled_query_rules_alert_v2",
+    pairs: [
+      ...LOCATED,
+      pair("properties.displayName", "display_name"),
+      pair("properties.severity", "severity"),
+      pair("properties.enabled", "enabled"),
+      // The default is true in Azure and false in Terraform.
+      pair("properties.autoMitigate", "auto_mitigation_enabled"),
+      pair("properties.evaluationFrequency", "evaluation_frequency"),
+      pair("properties.windowSize", "window_duration"),
+      pair("properties.overrideQueryTimeRange", "query_time_range_override"),
+      pair("properties.scopes", "scopes"),
+      pair("properties.criteria.allOf.0.query", "criteria.query"),
+      pair("properties.criteria.allOf.0.timeAggregation", "criteria.time_aggregation_method"),
+      pair("properties.criteria.allOf.0.metricMeasureColumn", "criteria.metric_measure_column"),
+      pair("properties.criteria.allOf.0.operator", "criteria.operator"),
+      pair("properties.criteria.allOf.0.threshold", "criteria.threshold"),
+      pair("properties.actions.actionGroups", "action.action_groups"),
+    ],
+    only: { bicep: { kind: "always LogAlert" }, terraform: GROUP },
+  },
+  {
+    arm: "Microsoft.Authorization/roleDefinitions",
+    azurerm: "azurerm_role_definition",
+    pairs: [
+      pair("properties.permissions.0.actions", "permissions.actions"),
+      present("properties.roleName", "name"),
+      present("properties.description", "description"),
+      present("properties.assignableScopes", "assignable_scopes"),
+    ],
+    only: {
+      bicep: { name: "Terraform makes one", "properties.type": "always CustomRole" },
+      terraform: { scope: "Bicep's target scope" },
+    },
+  },
+  {
+    arm: "Microsoft.Authorization/roleAssignments",
+    azurerm: "azurerm_role_assignment",
+    pairs: [
+      pair("scope", "scope"),
+      pair("properties.roleDefinitionId", "role_definition_name"),
+      pair("properties.principalId", "principal_id"),
+      pair("properties.principalType", "principal_type"),
+      pair("properties.condition", "condition"),
+      pair("properties.conditionVersion", "condition_version"),
+    ],
+    only: { bicep: { name: "Terraform makes one" } },
+  },
+];
+
+/** Resources that only Terraform has, each with the equivalent Bicep property. */
+export const TERRAFORM_ONLY: Record<string, { arm: string; property: string }> = {
+  azurerm_communication_service_email_domain_association: {
+    arm: "Microsoft.Communication/communicationServices",
+    property: "properties.linkedDomains",
+  },
+};

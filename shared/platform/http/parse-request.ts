@@ -1,0 +1,192 @@
+import * as z from "zod";
+import { validationMessage } from "../validation-message.ts";
+import { Problem, type ProblemPart } from "./problem.ts";
+
+/** Maximum size of a request body. */
+export const MAX_BODY_BYTES = 1024 * 1024;
+
+/** Maximum number of errors in one problem, so that an answer is not much larger than its request. */
+const MAX_NAMED_ERRORS = 100;
+
+/**
+ * Query schema of a change that supports a preview.
+ *
+ * @param result - What the preview returns, for the description.
+ */
+export const previewQuery = (result: string) =>
+  z.strictObject({
+    preview: z
+      .enum(["true", "false"])
+      .transform((value) => value === "true")
+      .optional()
+      .meta({ description: `\`true\` changes nothing and ${result}` }),
+  });
+
+const camelCase = (name: string): string => name.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
+
+/** Unwraps a schema from its optional, nullable, default and transform wrappers. */
+function unwrap(schema: z.core.$ZodType): z.core.$ZodType {
+  const def = schema._zod.def as { innerType?: z.core.$ZodType; in?: z.core.$ZodType };
+  if (def.innerType) return unwrap(def.innerType);
+  if (def.in) return unwrap(def.in);
+  return schema;
+}
+
+/**
+ * Renames the members of `value` to the names in the schema, from camelCase or snake_case. Free-form records (tags) keep their
+ * keys.
+ *
+ * @throws {Problem} invalidRequest if a member is present in both spellings.
+ */
+export function withDeclaredNames(schema: z.core.$ZodType, value: unknown, path: string): unknown {
+  const plain = unwrap(schema);
+  if (Array.isArray(value) && plain instanceof z.ZodArray) {
+    return value.map((item, index) => withDeclaredNames(plain.element, item, `${path}.${index}`));
+  }
+  if (!(plain instanceof z.ZodObject) || typeof value !== "object" || value === null || Array.isArray(value)) {
+    return value;
+  }
+  const shape = plain.shape as Record<string, z.core.$ZodType>;
+  const byCamelCase = new Map(Object.keys(shape).map((name) => [camelCase(name), name]));
+  const renamed: [string, unknown][] = [];
+  const seen = new Set<string>();
+  for (const [given, member] of Object.entries(value)) {
+    const name = byCamelCase.get(camelCase(given)) ?? given;
+    if (seen.has(name)) {
+      const message = `The member "${name}" is given twice, in two spellings. Send one.`;
+      throw new Problem("invalidRequest", message, { errors: [{ path: `${path}.${given}`, message }] });
+    }
+    seen.add(name);
+    const declared = Object.hasOwn(shape, name) ? shape[name] : undefined;
+    renamed.push([name, declared ? withDeclaredNames(declared, member, `${path}.${name}`) : member]);
+  }
+  return Object.fromEntries(renamed);
+}
+
+/**
+ * Parses `value` with `schema`.
+ *
+ * @throws {Problem} invalidRequest that lists all errors.
+ */
+export function parse<S extends z.ZodType>(schema: S, value: unknown, where: "body" | "query" | "path"): z.output<S> {
+  const result = schema.safeParse(withDeclaredNames(schema, value, where), { error: validationMessage });
+  if (result.success) return result.data;
+  const errors = result.error.issues.flatMap((issue) => partsOf(issue, where)).slice(0, MAX_NAMED_ERRORS);
+  const detail = `Correct ${errors.length === 1 ? "this" : "these"} and send the request again: ${errors
+    .slice(0, 5)
+    .map((error) => `${error.path}: ${error.message}`)
+    .join("; ")}`;
+  throw new Problem("invalidRequest", detail, { errors });
+}
+
+/**
+ * Unknown names that a problem may repeat. If the body is not of its declared type, an unknown name can be the whole body,
+ * including secrets.
+ */
+const PLAIN_NAME = /^[\w .-]{1,64}$/;
+
+function partsOf(issue: z.core.$ZodIssue, where: string): ProblemPart[] {
+  const path = [where, ...issue.path.map(String)].join(".");
+  if (issue.code === "unrecognized_keys") {
+    return issue.keys.map((key) => ({
+      path: `${path}.${PLAIN_NAME.test(key) ? key : "…"}`,
+      message: where === "query" ? "is not a parameter of this endpoint" : "is not a member of this request",
+    }));
+  }
+  return [{ path, message: issue.message }];
+}
+
+/**
+ * Reads and decodes a body.
+ *
+ * @param form - Whether a form is accepted in addition to JSON.
+ * @throws {Problem} bodyTooLarge, unsupportedMediaType or malformedRequest, with the fix.
+ */
+export async function readBody(
+  request: { headers: Headers; bytes(): Promise<Uint8Array> },
+  form: boolean,
+): Promise<{ present: false } | { present: true; value: unknown }> {
+  if (Number(request.headers.get("content-length") ?? 0) > MAX_BODY_BYTES) throw tooLarge();
+  const bytes = await request.bytes();
+  if (bytes.length === 0) return { present: false };
+  if (bytes.length > MAX_BODY_BYTES) throw tooLarge();
+  const type = (request.headers.get("content-type") ?? "").split(";")[0]?.trim().toLowerCase() ?? "";
+  if (form && type === "application/x-www-form-urlencoded") {
+    return { present: true, value: singleValues(new URLSearchParams(textOf(bytes)), "form field", "body") };
+  }
+  if (type !== "application/json" && !/^application\/[\w.-]+\+json$/.test(type)) {
+    const other = form ? ", or as a form with application/x-www-form-urlencoded" : "";
+    throw new Problem(
+      "unsupportedMediaType",
+      `Send the body as JSON with the header Content-Type: application/json${other}.`,
+    );
+  }
+  return { present: true, value: jsonOf(textOf(bytes)) };
+}
+
+function textOf(bytes: Uint8Array): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    throw new Problem("malformedRequest", "The body is not valid UTF-8. Check its encoding.");
+  }
+}
+
+/** UTF-8 can't contain a lone surrogate, but a JSON escape can. Rows, keys and filters can't store one. */
+const ESCAPED_SURROGATE = /\\u[dD][89a-fA-F]/;
+
+function jsonOf(text: string): unknown {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw new Problem("malformedRequest", "The body is not valid JSON in UTF-8. Check its quotes and commas.");
+  }
+  if (ESCAPED_SURROGATE.test(text) && !isWellFormed(value)) {
+    throw new Problem("malformedRequest", "A text in the body holds half of a surrogate pair. Send whole characters.");
+  }
+  return value;
+}
+
+/** Returns whether no text in a JSON value, including names, contains a lone surrogate. */
+export function isWellFormed(value: unknown): boolean {
+  const rest = [value];
+  while (rest.length > 0) {
+    const one = rest.pop();
+    if (typeof one === "string") {
+      if (!one.isWellFormed()) return false;
+    } else if (typeof one === "object" && one !== null) {
+      for (const [name, member] of Object.entries(one)) rest.push(name, member);
+    }
+  }
+  return true;
+}
+
+export const missingBody = (): Problem =>
+  new Problem(
+    "missingBody",
+    "This endpoint needs a JSON body. If you sent one, send it with a Content-Length header: the platform drops bodies sent in chunks.",
+  );
+
+const tooLarge = (): Problem => new Problem("bodyTooLarge", `A body may hold at most ${MAX_BODY_BYTES} bytes (1 MiB).`);
+
+/**
+ * Returns the query as an object.
+ *
+ * @throws {Problem} invalidRequest for a repeated parameter.
+ */
+export const readQuery = (url: URL): Record<string, string> =>
+  singleValues(url.searchParams, "query parameter", "query");
+
+function singleValues(given: URLSearchParams, what: string, where: string): Record<string, string> {
+  const values: Record<string, string> = {};
+  for (const [name, value] of given) {
+    if (Object.hasOwn(values, name)) {
+      throw new Problem("invalidRequest", `Send the ${what} "${name.slice(0, 64)}" once.`, {
+        errors: [{ path: `${where}.${name.slice(0, 64)}`, message: "is given more than once" }],
+      });
+    }
+    Object.defineProperty(values, name, { value, enumerable: true, configurable: true, writable: true });
+  }
+  return values;
+}

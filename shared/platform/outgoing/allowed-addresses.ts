@@ -1,0 +1,46 @@
+import ipaddr from "ipaddr.js";
+
+/**
+ * Addresses of the platform itself, which serve credentials or configuration. Always blocked, whatever is configured.
+ * https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service and
+ * https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16
+ */
+const PLATFORM = new Set(["169.254.169.254", "168.63.129.16", "169.254.130.1", "fd00:ec2::254"]);
+
+/** Networks that a request may reach besides public addresses. */
+export type AllowedNetwork =
+  | "public"
+  /** For hosts in the configuration: also the service's own network, without link-local addresses. */
+  | "named"
+  /** The service's own network, with link-local addresses. */
+  | "ownNetwork";
+
+const NAMED_RANGES: readonly string[] = ["private", "loopback", "uniqueLocal", "carrierGradeNat"];
+const RANGES: Record<AllowedNetwork, ReadonlySet<string>> = {
+  public: new Set(),
+  named: new Set(NAMED_RANGES),
+  ownNetwork: new Set([...NAMED_RANGES, "linkLocal"]),
+};
+
+/** The only IPv6 range that is routed on the internet: https://www.iana.org/assignments/ipv6-address-space */
+const GLOBAL_IPV6 = ipaddr.IPv6.parseCIDR("2000::/3");
+
+/**
+ * Returns why requests to this address are blocked, or undefined if they are allowed.
+ *
+ * @param address - An IPv4 or IPv6 address from a resolver.
+ */
+export function blockedReason(address: string, reach: AllowedNetwork): string | undefined {
+  if (!ipaddr.isValid(address)) return "it is no IP address";
+  const parsed = ipaddr.parse(address);
+  if (parsed instanceof ipaddr.IPv6 && parsed.isIPv4MappedAddress()) {
+    const inner = parsed.toIPv4Address().toString();
+    return blockedReason(inner, reach) ?? (reach === "public" ? "it is an IPv4-mapped address" : undefined);
+  }
+  if (PLATFORM.has(parsed.toString())) return "it is an address of the platform";
+  const range = parsed.range();
+  if (RANGES[reach].has(range)) return undefined;
+  if (range !== "unicast") return `it is not public (${range})`;
+  if (parsed instanceof ipaddr.IPv6 && !parsed.match(GLOBAL_IPV6)) return "it is not a global address";
+  return undefined;
+}

@@ -1,0 +1,39 @@
+import { type Outgoing, Unreachable } from "./outgoing.ts";
+
+/** The `fetch` signature that libraries expect. */
+export type Fetch = (
+  address: string,
+  options: { method: string; headers: Record<string, string>; body?: unknown; signal?: AbortSignal },
+) => Promise<Response>;
+
+/** Statuses without a body: https://fetch.spec.whatwg.org/#null-body-status */
+const WITHOUT_BODY = [204, 205, 304];
+
+/**
+ * Wraps guarded requests as a `fetch` for libraries. Bodies are text or forms.
+ *
+ * @throws {Unreachable} also for an answer over the size limit or with a status that a `Response` can't have.
+ */
+export const guardedFetch =
+  (outgoing: Outgoing): Fetch =>
+  async (address, { method, headers, body, signal }) => {
+    if (method !== "GET" && method !== "POST") throw new TypeError(`The method ${method} is not sent.`);
+    const sent = body === undefined || body === null ? {} : { body: String(body) };
+    const answer = await outgoing.send(address, { method, headers, ...sent, ...(signal && { signal }) });
+    if (!answer.complete) {
+      throw new Unreachable(`${new URL(address).hostname} answered more than is taken.`, {
+        sent: true,
+        permanent: true,
+      });
+    }
+    // `Response` supports no other status: https://fetch.spec.whatwg.org/#dom-response
+    if (answer.status < 200 || answer.status > 599) {
+      const message = `${new URL(address).hostname} answered ${answer.status}, which is not a status of HTTP.`;
+      throw new Unreachable(message, { sent: true, permanent: false });
+    }
+    const given = Object.entries(answer.headers).flatMap(([name, values]) =>
+      [values ?? []].flat().map((value): [string, string] => [name, value]),
+    );
+    const content = WITHOUT_BODY.includes(answer.status) ? null : new Uint8Array(answer.body);
+    return new Response(content, { status: answer.status, headers: given });
+  };

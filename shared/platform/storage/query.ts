@@ -1,0 +1,134 @@
+import type { PipelineResponse } from "@azure/core-rest-pipeline";
+import type { StoredRow } from "./columns.ts";
+import { restPipeline } from "./http-client.ts";
+import { encodeKey, PATH_END, partitionPath } from "./keys.ts";
+import type { ConnectedTable } from "./table-clients.ts";
+
+/** Continuation token of a query. */
+export interface Continuation {
+  readonly partitionKey: string;
+  /** Undefined if the service names only a partition. */
+  readonly rowKey: string | undefined;
+}
+
+export interface StoredPage {
+  readonly rows: StoredRow[];
+  readonly next: Continuation | undefined;
+}
+
+export interface PageQuery {
+  readonly filter: string | undefined;
+  /** Column names of the service. */
+  readonly select: readonly string[] | undefined;
+  readonly top: number;
+  readonly next: Continuation | undefined;
+}
+
+/**
+ * Reads one page of a query (https://learn.microsoft.com/rest/api/storageservices/query-entities).
+ *
+ * The request uses the SDK's pipeline, which signs and retries it. The answer is parsed here, because the SDK's parser visits
+ * every column of every row three times, which is 40 % of the cost of a list.
+ *
+ * @throws RestError like the SDK's `listEntities`.
+ */
+export async function queryPage(reached: ConnectedTable, table: string, query: PageQuery): Promise<StoredPage> {
+  const response = await send(reached, `${table}()?${parametersOf(query)}${reached.signature.replace("?", "&")}`);
+  const partitionKey = response.headers.get("x-ms-continuation-nextpartitionkey");
+  const rowKey = response.headers.get("x-ms-continuation-nextrowkey");
+  return {
+    rows: (await parseBody(response, (body) => (body as { value?: WireRow[] }).value)).map(storedRow),
+    next: partitionKey ? { partitionKey, rowKey: rowKey || undefined } : undefined,
+  };
+}
+
+/**
+ * Reads one row, and the `Date` of the answer in milliseconds since 1970
+ * (https://learn.microsoft.com/rest/api/storageservices/query-entities).
+ *
+ * @throws RestError like the SDK's `getEntity`, with status 404 if the row does not exist.
+ */
+export async function getRow(
+  reached: ConnectedTable,
+  table: string,
+  partitionKey: string,
+  rowKey: string,
+): Promise<{ row: StoredRow; date: number }> {
+  const path = `${partitionPath(table, partitionKey)}${encodeKey(rowKey)}${PATH_END}`;
+  const response = await send(reached, `${path}${reached.signature}`);
+  const row = await parseBody(response, (body) => ("odata.etag" in body ? body : undefined));
+  return { row: storedRow(row), date: Date.parse(response.headers.get("date") ?? "") };
+}
+
+/** @param target - Path and query, relative to the table service's address. */
+async function send({ address, client, http }: ConnectedTable, target: string): Promise<PipelineResponse> {
+  const { createHttpHeaders, createPipelineRequest } = await restPipeline();
+  const request = createPipelineRequest({
+    url: `${address}/${target}`,
+    method: "GET",
+    headers: createHttpHeaders({
+      Accept: "application/json;odata=minimalmetadata",
+      "x-ms-version": "2019-02-02",
+      DataServiceVersion: "3.0",
+    }),
+    allowInsecureConnection: address.startsWith("http://"),
+  });
+  const response = await client.pipeline.sendRequest(http, request);
+  if (response.status !== 200) throw await rejectionOf(response);
+  return response;
+}
+
+function parametersOf({ filter, select, top, next }: PageQuery): string {
+  const parameters: [string, string][] = [["$top", String(top)]];
+  if (filter !== undefined) parameters.push(["$filter", filter]);
+  if (select !== undefined) parameters.push(["$select", select.join()]);
+  if (next !== undefined) parameters.push(["NextPartitionKey", next.partitionKey]);
+  if (next?.rowKey !== undefined) parameters.push(["NextRowKey", next.rowKey]);
+  return parameters.map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&");
+}
+
+type WireRow = Record<string, unknown>;
+
+/** @param find - Returns the expected part of the body, or undefined if the body does not contain it. */
+async function parseBody<T>(response: PipelineResponse, find: (body: WireRow) => T | undefined): Promise<T> {
+  const { request, status } = response;
+  try {
+    const found = find(JSON.parse(response.bodyAsText ?? "") as WireRow);
+    if (found !== undefined) return found;
+  } catch {
+    // The parser's message is dropped because it repeats a part of the text.
+  }
+  const { RestError } = await restPipeline();
+  const code = RestError.PARSE_ERROR;
+  throw new RestError("The answer to a query is not whole.", { code, statusCode: status, request, response });
+}
+
+async function rejectionOf(response: PipelineResponse): Promise<Error> {
+  const { RestError } = await restPipeline();
+  const { request, status, bodyAsText } = response;
+  const code = /(?:"code"\s*:\s*"|<Code>)(\w+)/.exec(bodyAsText ?? "")?.[1];
+  const message = `The query was refused with ${status}${code === undefined ? "" : ` ${code}`}.`;
+  return new RestError(message, { ...(code === undefined ? {} : { code }), statusCode: status, request, response });
+}
+
+const TYPE = "@odata.type";
+const NAMES: Readonly<Record<string, string>> = {
+  PartitionKey: "partitionKey",
+  RowKey: "rowKey",
+  Timestamp: "timestamp",
+  "odata.etag": "etag",
+};
+
+/**
+ * Converts a row from the wire format. Only bytes need a conversion: columns.ts writes no other type that JSON can't express.
+ */
+function storedRow(wire: WireRow): StoredRow {
+  const row: StoredRow = {};
+  for (const name of Object.keys(wire)) {
+    if (name.endsWith(TYPE)) continue;
+    const value = wire[name];
+    row[NAMES[name] ?? name] =
+      typeof value === "string" && wire[name + TYPE] === "Edm.Binary" ? Buffer.from(value, "base64") : value;
+  }
+  return row;
+}

@@ -1,0 +1,160 @@
+/** Descriptions, defaults and examples of members and parameters in `/openapi.json`, without a running service. */
+import { beforeAll, expect, test, vi } from "vitest";
+import type * as z from "zod";
+import { documentation, openApiText } from "../../functions/docs.ts";
+import { declarations } from "../../functions/functions.ts";
+import { isDescribed } from "../../shared/platform/http/describe-members.ts";
+import {
+  MEMBER_DESCRIPTIONS,
+  MEMBER_EXAMPLES,
+  PARAMETER_DESCRIPTIONS,
+} from "../../shared/platform/http/member-descriptions.ts";
+import { type Document, operationsOf, type Schema, schemasOf } from "../../shared/platform/http/openapi-document.ts";
+import { parse } from "../../shared/platform/http/parse-request.ts";
+
+const { endpoints } = await declarations();
+
+let document: Document;
+beforeAll(async () => {
+  document = JSON.parse(await openApiText(endpoints));
+});
+
+const membersOf = (schemas: Schema[]) => schemas.flatMap(({ properties = {} }) => Object.entries(properties));
+
+test("every member and every parameter is described, each named schema once", () => {
+  const members = membersOf(schemasOf(document));
+  const parameters = operationsOf(document).flatMap(({ operationId, parameters = [] }) =>
+    parameters.map((parameter) => [operationId, parameter] as const),
+  );
+  expect(members.length).toBeGreaterThan(1700);
+  expect(parameters.length).toBeGreaterThan(290);
+  expect(members.filter(([, member]) => !isDescribed(document, member))).toEqual([]);
+  expect(parameters.filter(([, { description = "" }]) => description.trim() === "")).toEqual([]);
+});
+
+test("names with default descriptions and examples exist in the API", () => {
+  const members = new Set(membersOf(schemasOf(document)).map(([name]) => name));
+  const parameters = new Set(
+    operationsOf(document).flatMap(({ parameters = [] }) => parameters.map(({ name }) => name)),
+  );
+  expect(
+    [...Object.keys(MEMBER_DESCRIPTIONS), ...Object.keys(MEMBER_EXAMPLES)].filter((name) => !members.has(name)),
+  ).toEqual([]);
+  expect(Object.keys(PARAMETER_DESCRIPTIONS).filter((name) => !parameters.has(name))).toEqual([]);
+});
+
+test("the example of a name is shown for members with this name", () => {
+  const shown = new Map<string, Set<string>>();
+  const look = (value: unknown, isExample: boolean): void => {
+    if (typeof value !== "object" || value === null) return;
+    for (const [name, member] of Object.entries(value)) {
+      // For a list of texts, the item has the description.
+      for (const one of [member, ...(Array.isArray(member) ? member : [])])
+        if (isExample) shown.set(name, (shown.get(name) ?? new Set()).add(JSON.stringify(one)));
+      look(member, isExample || name === "example");
+    }
+  };
+  look(document, false);
+  const ofMembers = Object.entries(MEMBER_DESCRIPTIONS).map(([name, { example }]) => [name, example] as const);
+  const unseen = [...ofMembers, ...Object.entries(MEMBER_EXAMPLES)].filter(
+    ([name, example]) => example !== undefined && !shown.get(name)?.has(JSON.stringify(example)),
+  );
+  expect(unseen).toEqual([]);
+});
+
+test("no two schemas have the same generated name", () => {
+  const inClients = (name: string) => name.replace(/[^a-z0-9]/gi, "").toLowerCase();
+  const names = Object.keys(document.components.schemas).map(inClients);
+  expect(names.length).toBeGreaterThan(150);
+  expect(names.filter((name, at) => names.indexOf(name) !== at)).toEqual([]);
+});
+
+test("every request has an example that its endpoint accepts", () => {
+  let examples = 0;
+  for (const { operationId, parameters = [], requestBody } of operationsOf(document)) {
+    const { params, query, body } = endpoints.find(({ name }) => name === operationId)!;
+    const given = (where: string) =>
+      parameters.filter((one) => one.in === where && one.example !== undefined).map((one) => [one.name, one.example]);
+    const path = parameters.filter((one) => one.in === "path").map(({ name }) => name);
+    expect([operationId, given("path").map(([name]) => name)]).toEqual([operationId, path]);
+    if (params) parse(params, Object.fromEntries(given("path")), "path");
+    if (query) parse(query, Object.fromEntries(given("query").map(([name, value]) => [name, String(value)])), "query");
+    examples += given("path").length + given("query").length;
+    for (const { example } of Object.values(requestBody?.content ?? {})) {
+      expect([operationId, example]).toEqual([operationId, expect.anything()]);
+      parse(body!, structuredClone(example), "body");
+      examples += 1;
+    }
+  }
+  expect(examples).toBeGreaterThan(130);
+});
+
+test("every response has an example that matches its schema and refers to named resources", () => {
+  const wrong: string[] = [];
+  let answers = 0;
+  for (const { operationId, responses } of operationsOf(document)) {
+    for (const [status, { content = {} }] of Object.entries(responses)) {
+      const json = content["application/json"];
+      if (!json) continue;
+      const declared = endpoints.find(({ name }) => name === operationId)!.responds[Number(status)]!;
+      const schema = "json" in declared ? declared.json : (declared as z.ZodType);
+      const { error } = schema.safeParse(json.example);
+      if (error) wrong.push(`${operationId} ${status}: ${error.message}`);
+      if (JSON.stringify(json.example).includes('"…"'))
+        wrong.push(`${operationId} ${status}: a text without an example`);
+      answers += 1;
+    }
+    for (const [status, { content = {} }] of Object.entries(responses)) {
+      if (Number(status) < 400) continue;
+      const { examples = {} } = content["application/problem+json"]!;
+      expect([operationId, status, Object.keys(examples)]).not.toEqual([operationId, status, []]);
+    }
+  }
+  expect(wrong).toEqual([]);
+  expect(answers).toBeGreaterThan(130);
+});
+
+test("no description is empty", () => {
+  const found: string[] = [];
+  const look = (value: unknown, path: string): void => {
+    if (value === "") found.push(path);
+    else if (typeof value === "object" && value !== null)
+      for (const [name, member] of Object.entries(value)) look(member, `${path}/${name}`);
+  };
+  look(document, "");
+  expect(found).toEqual([]);
+});
+
+test("prefilled requests filter no list and start no change that has a preview", () => {
+  for (const { operationId, parameters = [], requestBody } of operationsOf(document)) {
+    const named = Object.fromEntries(parameters.map((one) => [one.name, one.example]));
+    expect([operationId, named.expiresBefore, named.expiresAfter, named.cursor]).toEqual([operationId, ...Array(3)]);
+    if ("preview" in named) expect([operationId, named.preview]).toEqual([operationId, "true"]);
+    for (const { schema, example } of Object.values(requestBody?.content ?? {})) {
+      const name = schema.$ref?.split("/").at(-1) ?? "";
+      if (!("dryRun" in (document.components.schemas[name]?.properties ?? {}))) continue;
+      expect([operationId, example]).toEqual([operationId, expect.objectContaining({ dryRun: true })]);
+    }
+  }
+});
+
+test("dates in examples are in the future, whenever the description is requested", async () => {
+  const dated = endpoints.filter(({ example }) => JSON.stringify(example)?.includes('"until"'));
+  expect(dated.length).toBeGreaterThan(1);
+  const described = documentation(async () => dated).endpoints.find(({ name }) => name === "openApi")!;
+  const daysOn = async (now: string) => {
+    vi.setSystemTime(now);
+    const { content } = await described.handle({ headers: new Headers() } as never);
+    return [...String(content!.data).matchAll(/"until":"([\d-]+)"/g)].map(([, day]) => day!);
+  };
+  vi.useFakeTimers({ toFake: ["Date"] });
+  try {
+    for (const now of ["2030-01-01T23:59:59Z", "2030-01-02T00:00:00Z", "2030-03-01T00:00:00Z"]) {
+      const days = await daysOn(now);
+      expect(days).toHaveLength(dated.length);
+      expect(days.filter((day) => Date.parse(day) <= Date.parse(now))).toEqual([]);
+    }
+  } finally {
+    vi.useRealTimers();
+  }
+});

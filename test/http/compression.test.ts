@@ -1,0 +1,144 @@
+import { request } from "node:http";
+import { gunzipSync } from "node:zlib";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { accepts, acceptsGzip } from "../../shared/platform/http/compression.ts";
+import { ADMIN, Service } from "../support/service.ts";
+
+let service: Service;
+let token: string;
+beforeAll(async () => {
+  service = await Service.start();
+  token = await service.signIn(ADMIN);
+  await service.scan();
+});
+afterAll(() => service.stop());
+
+/** Reads the raw body, which `fetch` would decompress. */
+function get(path: string, headers: Record<string, string> = {}, method = "GET") {
+  return new Promise<{ status: number; headers: Record<string, unknown>; bytes: Buffer }>((resolve, reject) => {
+    const all = { Authorization: `Bearer ${token}`, ...headers };
+    const asked = request(service.url + path, { method, headers: all }, (answer) => {
+      const chunks: Buffer[] = [];
+      answer.on("data", (chunk) => chunks.push(chunk));
+      answer.on("end", () =>
+        resolve({ status: answer.statusCode!, headers: answer.headers, bytes: Buffer.concat(chunks) }),
+      );
+    });
+    asked.on("error", reject).end();
+  });
+}
+
+const ASSETS = "/api/assets/discovery/assets";
+
+describe("an answer", () => {
+  test.each([ASSETS, `${ASSETS}?format=csv`, "/openapi.json", "/docs/files/swagger-ui.css"])(
+    "of more than 1 KiB is compressed for callers that accept it, with Vary: %s",
+    async (path) => {
+      const [plain, zipped] = [await get(path), await get(path, { "Accept-Encoding": "br, gzip;q=0.5" })];
+      expect([plain.headers["content-encoding"], zipped.headers["content-encoding"]]).toEqual([undefined, "gzip"]);
+      expect(zipped.headers.vary).toBe("Accept-Encoding");
+      expect(zipped.bytes.length).toBeLessThan(plain.bytes.length / 2);
+      expect(gunzipSync(zipped.bytes).equals(plain.bytes)).toBe(true);
+      expect(zipped.headers["content-type"]).toBe(plain.headers["content-type"]);
+      if (path !== "/openapi.json") expect(plain.headers.vary).toBe("Accept-Encoding");
+    },
+  );
+
+  test("small answers and pictures are not compressed", async () => {
+    const small = await get("/health", { "Accept-Encoding": "gzip" });
+    expect([small.headers["content-encoding"], JSON.parse(small.bytes.toString()).status]).toEqual([
+      undefined,
+      "healthy",
+    ]);
+  });
+
+  test("to HEAD has no body to compress", async () => {
+    const head = await get(ASSETS, { "Accept-Encoding": "gzip" }, "HEAD");
+    expect([head.status, head.headers["content-encoding"], head.bytes.length]).toEqual([200, undefined, 0]);
+  });
+});
+
+test.each<[string, boolean]>([
+  ["gzip", true],
+  ["GZIP", true],
+  ["x-gzip", true],
+  ["br, gzip;q=0.1", true],
+  ["*", true],
+  ["*;q=0", false],
+  ["gzip;q=0", false],
+  ["gzip; q=0.000", false],
+  ["gzip;q=0, *", false],
+  // Only the parameter `q` is a weight.
+  ["gzip;a=1;q=0", false],
+  ["*;q=0, gzip", true],
+  ["identity", false],
+  ["br", false],
+  ["gzipped", false],
+  ["gzip;q=x", false],
+  ["", false],
+])("Accept-Encoding %j accepts gzip: %s", (value, takes) => {
+  expect(acceptsGzip(new Headers({ "accept-encoding": value }))).toBe(takes);
+});
+
+test.each<[string, boolean]>([
+  ["gzip, deflate, br, zstd", true],
+  ["br;q=0, gzip", false],
+  ["gzip", false],
+  ["*", true],
+])("Accept-Encoding %j accepts Brotli: %s", (value, wanted) => {
+  expect(accepts(new Headers({ "accept-encoding": value }), "br")).toBe(wanted);
+});
+
+test("without Accept-Encoding nothing is compressed", () => {
+  expect(acceptsGzip(new Headers())).toBe(false);
+});
+
+describe("a file of the documentation", () => {
+  const PAGE = /\/docs\/files\/([\w.-]+)\?v=([\w-]+)/g;
+
+  test("is referenced with an address that can be cached forever", async () => {
+    for (const path of ["/docs", "/redoc"]) {
+      const page = (await get(path)).bytes.toString();
+      const named = [...page.matchAll(PAGE)];
+      expect(named.length).toBeGreaterThan(2);
+      for (const [address] of named) {
+        const file = await get(address);
+        expect([address, file.status]).toEqual([address, 200]);
+        expect(file.headers["cache-control"]).toBe("public, max-age=31536000, immutable");
+      }
+    }
+  });
+
+  test("under its bare name, or with another version, is revalidated with 304", async () => {
+    const path = "/docs/files/swagger-ui-bundle.js";
+    for (const address of [path, `${path}?v=older`]) {
+      for (const encoding of ["gzip", "identity"]) {
+        const accept = { "Accept-Encoding": encoding };
+        const first = await get(address, accept);
+        expect(first.headers["cache-control"]).toBe("public, no-cache");
+        const etag = String(first.headers.etag);
+        for (const known of [etag, `W/${etag}`, `"other", ${etag}`, "*"]) {
+          const again = await get(address, { ...accept, "If-None-Match": known });
+          expect([again.status, again.bytes.length, again.headers.etag]).toEqual([304, 0, etag]);
+        }
+        const other = await get(address, { ...accept, "If-None-Match": '"other"' });
+        expect(other.status).toBe(200);
+      }
+    }
+  });
+
+  test("with an unknown name is not found, including names of object properties", async () => {
+    for (const name of ["hashes.json", "swagger-ui.css.gz", "constructor", "__proto__"]) {
+      expect([name, (await get(`/docs/files/${name}`)).status]).toEqual([name, 404]);
+    }
+  });
+});
+
+test("requests for documentation files count against the caller's address", async () => {
+  const host = await service.addHost({ RATE_LIMIT_PER_MINUTE: "3" });
+  const statuses = [];
+  for (let call = 0; call < 5; call++) {
+    statuses.push((await fetch(`${host.url}/docs/files/swagger-start.js`)).status);
+  }
+  expect(statuses).toEqual([200, 200, 200, 429, 429]);
+});

@@ -1,0 +1,146 @@
+/** Finds the browser of the page tests: one that is installed, or on Linux x64 the one that `npm ci` brings. */
+import { execFile } from "node:child_process";
+import { accessSync, constants, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import path from "node:path";
+import { promisify } from "node:util";
+
+export type Environment = Record<string, string | undefined>;
+
+export interface Browser {
+  readonly executablePath: string;
+  /** The environment that the browser needs. */
+  readonly environment: Environment;
+}
+
+/** Programs on the `PATH` of Linux. `chromium-browser` is missing: on Ubuntu it only prints how to install Chromium. */
+const PROGRAMS = ["google-chrome", "google-chrome-stable", "microsoft-edge", "microsoft-edge-stable", "chromium"];
+
+/** Where the installers of Chrome, Edge and Chromium put them. */
+const MAC_APPLICATIONS = ["Google Chrome", "Microsoft Edge", "Chromium"];
+const WINDOWS_FOLDERS = ["ProgramFiles", "ProgramFiles(x86)", "LOCALAPPDATA"];
+const WINDOWS_PROGRAMS = [
+  String.raw`Google\Chrome\Application\chrome.exe`,
+  String.raw`Microsoft\Edge\Application\msedge.exe`,
+  String.raw`Chromium\Application\chrome.exe`,
+];
+
+interface Machine {
+  readonly platform: NodeJS.Platform;
+  readonly arch: string;
+}
+
+/**
+ * Returns the path of an installed browser, or "packaged" where only the browser of `npm ci` is there. Returns undefined where
+ * there is none, or where `CHROMIUM_PATH` is set and names no program.
+ */
+export function findBrowser(
+  environment: Environment = process.env,
+  { platform, arch }: Machine = process,
+): { installed: string } | "packaged" | undefined {
+  const given = environment.CHROMIUM_PATH;
+  const candidates = given ? [given] : installationPaths(environment, platform);
+  const installed = candidates.find(isProgram);
+  if (installed) return { installed };
+  return !given && platform === "linux" && arch === "x64" ? "packaged" : undefined;
+}
+
+/**
+ * Returns the browser to start, and unpacks the packaged one on first use.
+ *
+ * @throws {Error} Where there is no browser.
+ */
+export async function resolveBrowser(): Promise<Browser> {
+  const found = findBrowser();
+  if (!found) throw new Error("Chrome, Edge or Chromium was not found; install one or set CHROMIUM_PATH.");
+  if (found !== "packaged") return { executablePath: found.installed, environment: process.env };
+  const folder = await unpackBrowser();
+  const libraries = [path.join(folder, "al2023/lib"), process.env.LD_LIBRARY_PATH].filter(Boolean).join(":");
+  return {
+    executablePath: path.join(folder, "chromium"),
+    // Only the browser gets these libraries: Python, curl and other programs that tests start use the system's.
+    environment: { ...process.env, LD_LIBRARY_PATH: libraries, FONTCONFIG_PATH: path.join(folder, "fonts") },
+  };
+}
+
+const PACKAGE = "@sparticuz/chromium";
+
+/**
+ * Unpacks to `$TMPDIR` what the package contains. The package runs any file that it finds at `$TMPDIR/chromium`, so that the
+ * folder must be new and belong to this user.
+ */
+const UNPACK = `
+  import path from "node:path";
+  import chromium, { inflate } from ${JSON.stringify(PACKAGE)};
+  await chromium.executablePath();
+  await inflate(path.join(process.env.PACKAGE_FOLDER, "bin/al2023.tar.br"));
+`;
+
+/** Unpacks the packaged browser once for all runs, and returns its folder in `node_modules/.cache`. */
+async function unpackBrowser(): Promise<string> {
+  const root = path.resolve(import.meta.dirname, "../..");
+  const packageFolder = path.resolve(path.dirname(createRequire(import.meta.url).resolve(PACKAGE)), "..");
+  const { version } = createRequire(import.meta.url)(path.join(packageFolder, "package.json")) as { version: string };
+  const cache = path.join(root, "node_modules/.cache");
+  const folder = path.join(cache, `chromium-${version}`);
+  if (existsSync(folder)) return folder;
+  mkdirSync(cache, { recursive: true });
+  const incomplete = mkdtempSync(`${folder}-`);
+  try {
+    await promisify(execFile)(process.execPath, ["--input-type=module", "-e", UNPACK], {
+      cwd: root,
+      env: { ...process.env, NODE_OPTIONS: "", TMPDIR: incomplete, PACKAGE_FOLDER: packageFolder },
+    });
+    // The package's own file names folders of /tmp.
+    writeFileSync(path.join(incomplete, "fonts/fonts.conf"), fontConfiguration(path.join(folder, "fonts")));
+    renameSync(incomplete, folder);
+  } catch (error) {
+    // Another process may have unpacked the browser in the meantime.
+    rmSync(incomplete, { recursive: true, force: true });
+    if (!existsSync(folder)) throw error;
+  }
+  return folder;
+}
+
+/** The packaged font contains only Latin, Greek and Cyrillic letters. Other letters use the system's fonts. */
+const fontConfiguration = (folder: string): string => `<?xml version="1.0"?>
+<!DOCTYPE fontconfig SYSTEM "fonts.dtd">
+<fontconfig>
+  <dir>${folder}</dir>
+  <dir>/usr/share/fonts</dir>
+  <dir>/usr/local/share/fonts</dir>
+  <cachedir>${folder}/cache</cachedir>
+</fontconfig>
+`;
+
+function installationPaths(environment: Environment, platform: NodeJS.Platform): string[] {
+  if (platform === "win32") {
+    const folders = WINDOWS_FOLDERS.map((name) => environment[name]).filter((folder) => folder !== undefined);
+    return WINDOWS_PROGRAMS.flatMap((program) => folders.map((folder) => path.win32.join(folder, program)));
+  }
+  if (platform === "darwin") {
+    const folders = ["/Applications", path.join(environment.HOME ?? "/", "Applications")];
+    return MAC_APPLICATIONS.flatMap((name) =>
+      folders.map((folder) => path.join(folder, `${name}.app/Contents/MacOS/${name}`)),
+    );
+  }
+  return PROGRAMS.flatMap((program) => pathsOf(program, environment));
+}
+
+/** Returns the path of the first such program on the `PATH`. */
+export const onPath = (program: string, environment: Environment): string | undefined =>
+  pathsOf(program, environment).find(isProgram);
+
+function pathsOf(program: string, environment: Environment): string[] {
+  const folders = (environment.PATH ?? "").split(path.delimiter).filter(Boolean);
+  return folders.map((folder) => path.join(folder, program));
+}
+
+function isProgram(file: string): boolean {
+  try {
+    accessSync(file, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}

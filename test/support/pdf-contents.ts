@@ -1,0 +1,48 @@
+import { readFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { decodePDFRawStream, PDFArray, PDFDocument, type PDFRawStream } from "pdf-lib";
+import { Sheet } from "../../shared/platform/pdf/sheet.ts";
+import { Typesetter } from "../../shared/platform/pdf/typesetter.ts";
+import { openTypeFromWoff } from "../../shared/platform/pdf/woff.ts";
+
+/** Contents of a page, in points from its lower left corner. */
+interface Drawn {
+  texts: { text: string; x: number; y: number }[];
+  boxes: { x: number; y: number; width: number; height: number }[];
+  rules: { x: number; y: number; toX: number; toY: number; color: string }[];
+}
+
+/** Draws on a new document and returns the contents of each page. */
+export async function drawn(draw: (sheet: Sheet, set: Typesetter, document: PDFDocument) => void): Promise<Drawn[]> {
+  const document = await PDFDocument.create();
+  const font = createRequire(import.meta.url).resolve("@fontsource/unifontex/files/unifontex-latin-400-normal.woff");
+  const set = await Typesetter.create(document, openTypeFromWoff(await readFile(font)));
+  draw(new Sheet(document, set), set, document);
+  const read = await PDFDocument.load(await document.save());
+  return read.getPages().map(({ node }) => {
+    const streams = node.Contents();
+    if (!(streams instanceof PDFArray)) throw new Error("A page's content is no list of streams.");
+    const content = streams
+      .asArray()
+      .map((reference) => decodePDFRawStream(node.context.lookup(reference) as PDFRawStream).decode())
+      .map((bytes) => Buffer.from(bytes).toString("latin1"))
+      .join("\n");
+    const found = (pattern: RegExp) => [...content.matchAll(pattern)].map(([, ...groups]) => groups.map(Number));
+    return {
+      texts: [...content.matchAll(/1 0 0 1 (\S+) (\S+) Tm\n<(\w+)> Tj/g)].map(([, x, y, hex]) => ({
+        text: Buffer.from(hex!, "hex").toString("latin1"),
+        x: Number(x),
+        y: Number(y),
+      })),
+      boxes: found(/1 0 0 1 (\S+) (\S+) cm\n(?:1 0 0 1 0 0 cm\n)*0 0 m\n0 (\S+) l\n(\S+) \S+ l/g).map(
+        ([x, y, height, width]) => ({ x: x!, y: y!, width: width!, height: height! }),
+      ),
+      rules: [...content.matchAll(/(.+) RG\n.+ w\n.+ d\n(?:.+ m\n)*(\S+) (\S+) m\n(\S+) (\S+) l\nS/g)].map(
+        ([, color, ...ends]) => {
+          const [x, y, toX, toY] = ends.map(Number) as [number, number, number, number];
+          return { x, y, toX, toY, color: color! };
+        },
+      ),
+    };
+  });
+}

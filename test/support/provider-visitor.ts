@@ -1,0 +1,49 @@
+/** A browser at an identity provider that can sign in with a button. It keeps cookies and follows redirects. */
+export class ProviderVisitor {
+  readonly #cookies = new Map<string, string>();
+
+  /**
+   * Opens the address that the service redirected to and selects a person of `infra/simulated-cloud/idp/people.ts`.
+   *
+   * @param person - The person's ID. An empty ID cancels the sign-in.
+   * @returns The address on another host to which the provider redirects the browser. The address is not opened.
+   * @throws {Error} With the provider's response, if the provider does not ask who signs in.
+   */
+  async choose(address: string, person: string): Promise<string> {
+    const { origin } = new URL(address);
+    const page = await this.#follow(origin, address);
+    if (page.left !== undefined) return page.left;
+    if (!page.text.includes('name="person"')) throw new Error(`The provider answered ${page.status}: ${page.text}`);
+    const form = new URLSearchParams({ person }).toString();
+    const chosen = await this.#follow(origin, page.address, form);
+    if (chosen.left === undefined) throw new Error(`The provider answered ${chosen.status}: ${chosen.text}`);
+    return chosen.left;
+  }
+
+  /** Opens an address and follows its redirects while they stay at `origin`. */
+  async #follow(origin: string, start: string, form?: string) {
+    let [address, body] = [start, form];
+    for (;;) {
+      const answer = await fetch(address, {
+        method: body === undefined ? "GET" : "POST",
+        redirect: "manual",
+        headers: {
+          cookie: [...this.#cookies].map(([name, value]) => `${name}=${value}`).join("; "),
+          ...(body !== undefined && { "content-type": "application/x-www-form-urlencoded" }),
+        },
+        ...(body !== undefined && { body }),
+      });
+      for (const cookie of answer.headers.getSetCookie()) {
+        const [, name, value] = /^([^=]+)=([^;]*)/.exec(cookie)!;
+        if (value === "") this.#cookies.delete(name!);
+        else this.#cookies.set(name!, value!);
+      }
+      const text = await answer.text();
+      const location = answer.headers.get("location");
+      if (location === null) return { address, status: answer.status, text, left: undefined };
+      const next = new URL(location, address);
+      if (next.origin !== origin) return { address, status: answer.status, text, left: next.href };
+      [address, body] = [next.href, undefined];
+    }
+  }
+}
