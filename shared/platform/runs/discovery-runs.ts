@@ -158,8 +158,8 @@ export function createDiscoveryRuns<R extends DiscoveryRunFields>(
       change: held.change,
       end: (change) => held.end((row) => kept.end(row, { ...released, ...change })),
       async release() {
-        const released = held.end((row) => tables.replace(Runs, { ...row, ...released }));
-        await released.catch((error: unknown) => {
+        const write = held.end((row) => tables.replace(Runs, { ...row, ...released }));
+        await write.catch((error: unknown) => {
           if (!isConflict(error)) throw error;
         });
       },
