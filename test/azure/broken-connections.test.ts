@@ -154,7 +154,7 @@ test("an answer that is too large fails its own request only", async () => {
     socket.write(body);
   });
   const send = await createSender();
-  expect(await send(`http://${server.address}/`, { timeout: 60_000 })).toBe("EMSGSIZE");
+  expect(await send(`http://${server.address}/`, { timeout: 60_000 })).toBe("AnswerTooLarge");
   expect(await send(`http://${server.address}/small`)).toBe("ok");
 });
 
