@@ -3,7 +3,7 @@ import pMap from "p-map";
 import { licence } from "../../test/support/licence.ts";
 import { Service } from "../../test/support/service.ts";
 import { trust } from "../../test/support/trust.ts";
-import { caller, openRoom, type Room, SOURCE } from "../../test/sync/sync-fixture.ts";
+import { caller, type Fixture, openFixture, SOURCE } from "../../test/sync/sync-fixture.ts";
 import "../simulated-cloud/loopback-names.mjs";
 import { processFigures, withProcessorTime } from "./process.ts";
 import { atMost, equalTo, type Figure, peakMemory, type Section } from "./section.ts";
@@ -28,18 +28,19 @@ export async function sync(): Promise<Section> {
     const { cloud, azurite } = service;
     trust(cloud.environment.NODE_EXTRA_CA_CERTS!);
     Object.assign(process.env, cloud.environment);
-    const room = openRoom({ cloud, connectionString: azurite.connectionString(), ahead: HOURS_AGO });
-    await room.discover(SOURCE);
+    const fixture = openFixture({ cloud, connectionString: azurite.connectionString(), ahead: HOURS_AGO });
+    await fixture.discover(SOURCE);
     const key = cloud.control.providers.aws.key;
-    await room.sync.configurations.save("aws", { ...key, region: REGION }, undefined, caller);
+    await fixture.sync.configurations.save("aws", { ...key, region: REGION }, undefined, caller);
     const target = { targetProvider: "aws", targetService: "secretsmanager", targetRegion: REGION };
     const made = await pMap(
       Array.from({ length: RECORDS }, (_, index) => index),
-      (index) => room.record({ ...target, sourceSecret: `secret-${index % SECRETS}`, targetName: `copies/${index}` }),
+      (index) =>
+        fixture.record({ ...target, sourceSecret: `secret-${index % SECRETS}`, targetName: `copies/${index}` }),
       { concurrency: 8 },
     );
     const first = await round(service);
-    await pMap(made, ({ recordId }) => dueAgain(room, recordId), { concurrency: 8 });
+    await pMap(made, ({ recordId }) => dueAgain(fixture, recordId), { concurrency: 8 });
     const idle = await round(service);
     const { memory } = await processFigures(service.url);
     const written = cloud.control.providers.aws.secretsManager.written();
@@ -118,8 +119,8 @@ async function round(service: Service): Promise<Round> {
 const sumOf = (counts: Record<string, number>, prefix: string): number =>
   Object.entries(counts).reduce((sum, [name, count]) => (name.startsWith(prefix) ? sum + count : sum), 0);
 
-async function dueAgain(room: Room, recordId: string): Promise<void> {
-  await room.sync.records.change(recordId, { scheduleHours: 24 }, caller, undefined);
+async function dueAgain(fixture: Fixture, recordId: string): Promise<void> {
+  await fixture.sync.records.change(recordId, { scheduleHours: 24 }, caller, undefined);
 }
 
 function figuresOf(what: string, { seconds, calls, tableRequests, processorMs }: Round, mostCalls: number): Figure[] {

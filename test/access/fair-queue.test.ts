@@ -7,7 +7,7 @@ const unknown = (owner: string): QueuePosition => ({ queue: "unknown", owner });
 const known = (owner: string): QueuePosition => ({ queue: "known", owner });
 
 /** Starts work that ends on demand, and records the order of execution. */
-function room(maxWaiting: number) {
+function openQueue(maxWaiting: number) {
   const queue = createFairQueue({ known: maxWaiting, unknown: maxWaiting });
   const served: string[] = [];
   const refused: { name: string; problem: Problem }[] = [];
@@ -37,7 +37,7 @@ function room(maxWaiting: number) {
 
 describe("the sign-in queue", () => {
   test("serves a known address right after the work in progress, however many unknown ones wait", async () => {
-    const { come, served, workOff } = room(32);
+    const { come, served, workOff } = openQueue(32);
     for (let address = 0; address < 30; address++) come(unknown(`a${address}`), `unknown ${address}`);
     come(known("home"), "maria");
     come(known("office"), "bob");
@@ -47,7 +47,7 @@ describe("the sign-in queue", () => {
   });
 
   test("alternates between addresses, so that one with many requests is served no more often", async () => {
-    const { come, served, workOff } = room(32);
+    const { come, served, workOff } = openQueue(32);
     come(unknown("busy"), "busy 0");
     for (let time = 1; time <= 4; time++) come(unknown("busy"), `busy ${time}`);
     come(unknown("b"), "b 1");
@@ -58,7 +58,7 @@ describe("the sign-in queue", () => {
   });
 
   test("rejects requests beyond a full queue with Retry-After, and makes room for the owner with fewer requests", async () => {
-    const { come, served, refused, workOff } = room(3);
+    const { come, served, refused, workOff } = openQueue(3);
     come(unknown("busy"), "busy 0");
     for (let time = 1; time <= 4; time++) come(unknown("busy"), `busy ${time}`);
     come(unknown("b"), "b 1");
@@ -77,7 +77,7 @@ describe("the sign-in queue", () => {
   });
 
   test("accepts as many again once a full queue is processed", async () => {
-    const { come, served, refused, workOff } = room(3);
+    const { come, served, refused, workOff } = openQueue(3);
     for (let round = 0; round < 3; round++) {
       for (let place = 0; place < 4; place++) come(unknown("a"), `${round}.${place}`);
       await workOff();
@@ -94,7 +94,7 @@ describe("the sign-in queue", () => {
     });
     await fc.assert(
       fc.asyncProperty(comers, async (places) => {
-        const { come, served, refused, workOff } = room(5);
+        const { come, served, refused, workOff } = openQueue(5);
         places.forEach(([queue, owner], index) => {
           come({ queue: queue as QueuePosition["queue"], owner }, String(index));
         });

@@ -61,7 +61,7 @@ export interface TestAsset {
   tags?: Record<string, string>;
 }
 
-export interface RoomOptions {
+export interface FixtureOptions {
   connectionString: string;
   cloud: Cloud;
   settings?: { enableNotifications: boolean };
@@ -74,7 +74,7 @@ export interface RoomOptions {
 }
 
 /** The alert module with a movable clock, a queue to drain and instances that can crash. */
-export function openRoom({
+export function openFixture({
   connectionString,
   cloud,
   violations,
@@ -83,7 +83,7 @@ export function openRoom({
   automation = [],
   environment = {},
   ...options
-}: RoomOptions) {
+}: FixtureOptions) {
   const clock = settableClock(START);
   const tables = createTables({ connectionString });
   const messages: Message[] = [];
@@ -228,7 +228,7 @@ export function openRoom({
   };
 }
 
-export type Room = ReturnType<typeof openRoom>;
+export type Fixture = ReturnType<typeof openFixture>;
 
 const emptyVault = (name: string, subscriptionId: string): VaultRecord => ({
   name,

@@ -4,7 +4,7 @@ import type { AutomationSource, AutomationType, PendingNotice } from "../../shar
 import { createSyncNotices } from "../../shared/alerts/sync-notices.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, openRoom, type Room } from "./alerts-setup.ts";
+import { caller, type Fixture, openFixture } from "./alerts-setup.ts";
 
 const MINUTES = 60_000;
 const ACCOUNTS = Array.from({ length: 16 }, (_, index) => `automation${index}`);
@@ -12,7 +12,7 @@ const ACCOUNTS = Array.from({ length: 16 }, (_, index) => `automation${index}`);
 let azurite: TestStorage;
 let cloud: Cloud;
 let next = 0;
-let room: Room;
+let fixture: Fixture;
 /** Events by type. */
 let pending: Partial<Record<AutomationType, PendingNotice[]>>;
 
@@ -31,7 +31,7 @@ beforeEach(() => {
       yield pending[type] ?? [];
     },
   };
-  room = openRoom({ connectionString: azurite.connectionString(ACCOUNTS[next++]!), cloud, automation: [source] });
+  fixture = openFixture({ connectionString: azurite.connectionString(ACCOUNTS[next++]!), cloud, automation: [source] });
 });
 
 const words = {
@@ -47,23 +47,23 @@ const words = {
 } as const;
 const told = (id: string, more: Partial<PendingNotice> = {}): PendingNotice => ({
   id,
-  at: room.clock.now().toISOString(),
+  at: fixture.clock.now().toISOString(),
   notice: async () => words,
   ...more,
 });
 
 async function run(): Promise<void> {
-  room.clock.add(15 * MINUTES);
-  const alerts = room.instance();
+  fixture.clock.add(15 * MINUTES);
+  const alerts = fixture.instance();
   await alerts.evaluate();
-  await room.drain(alerts);
+  await fixture.drain(alerts);
 }
 
 describe("rules about rotation, sync and dependency events", () => {
   test("notify of each event once, and ignore events that are outdated or older than the rule", async () => {
     pending.rotationFailed = [told("end.1")];
-    room.clock.add(MINUTES);
-    const { mails } = await room.mailRule({ alertType: "rotationFailed", thresholds: undefined });
+    fixture.clock.add(MINUTES);
+    const { mails } = await fixture.mailRule({ alertType: "rotationFailed", thresholds: undefined });
     await run();
     expect(mails()).toEqual([]);
     pending.rotationFailed.push(told("end.2"), told("end.3", { notice: async () => undefined }));
@@ -82,9 +82,9 @@ describe("rules about rotation, sync and dependency events", () => {
   test("report existing failures on the first evaluation, regardless of their age", async () => {
     pending.syncFailed = [told("sync.1"), told("sync.2", { notice: async () => undefined })];
     pending.rotationFailed = [told("end.1")];
-    room.clock.add(90 * 24 * 60 * MINUTES);
-    const { mails } = await room.mailRule({ alertType: "syncFailed", thresholds: undefined });
-    const others = await room.mailRule({ alertType: "rotationFailed", thresholds: undefined });
+    fixture.clock.add(90 * 24 * 60 * MINUTES);
+    const { mails } = await fixture.mailRule({ alertType: "syncFailed", thresholds: undefined });
+    const others = await fixture.mailRule({ alertType: "rotationFailed", thresholds: undefined });
     await run();
     await run();
     expect(mails().map(({ subject }) => subject)).toEqual([expect.stringContaining("was not rotated")]);
@@ -92,7 +92,7 @@ describe("rules about rotation, sync and dependency events", () => {
   });
 
   test("contain reason, actions, state and next step, and names can't alter the mail", async () => {
-    const { mails } = await room.mailRule({ alertType: "rotationFailed", thresholds: undefined });
+    const { mails } = await fixture.mailRule({ alertType: "rotationFailed", thresholds: undefined });
     await run();
     pending.rotationFailed = [told("end.1")];
     await run();
@@ -107,8 +107,8 @@ describe("rules about rotation, sync and dependency events", () => {
 
   test("can be tested with an example, also by webhook", async () => {
     for (const alertType of ["rotationDue", "rotationDone", "rotationFailed", "syncFailed"] as const) {
-      const hook = await room.webhookRule({ alertType, thresholds: undefined });
-      await room.instance().test(hook.rule.ruleId, caller);
+      const hook = await fixture.webhookRule({ alertType, thresholds: undefined });
+      await fixture.instance().test(hook.rule.ruleId, caller);
       expect(JSON.parse(hook.received()[0]!.body)).toMatchObject({
         type: `lifecycle.alert.${alertType}`,
         data: { test: true, items: [{ id: "example", what: expect.any(String), next: "No action is needed." }] },
@@ -118,7 +118,7 @@ describe("rules about rotation, sync and dependency events", () => {
 
   test("reject all filters", async () => {
     await expect(
-      room.mailRule({ alertType: "syncFailed", thresholds: undefined, filters: { vault: "kv-a" } }),
+      fixture.mailRule({ alertType: "syncFailed", thresholds: undefined, filters: { vault: "kv-a" } }),
     ).rejects.toMatchObject({
       code: "invalidRequest",
     });

@@ -4,16 +4,16 @@ import type { NewViolation } from "../../shared/alerts/alerts.ts";
 import type { ViolationReading } from "../../shared/alerts/violation-items.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, DAY_MS, namedIn, openRoom, type Room, START } from "./alerts-setup.ts";
+import { caller, DAY_MS, type Fixture, namedIn, openFixture, START } from "./alerts-setup.ts";
 
 let azurite: TestStorage;
 let cloud: Cloud;
 const ACCOUNTS = Array.from({ length: 44 }, (_, index) => `alerts${String(index).padStart(2, "0")}`);
 let next = 0;
-let room: Room;
+let fixture: Fixture;
 
-const open = (options: Partial<Parameters<typeof openRoom>[0]> = {}) =>
-  openRoom({ connectionString: azurite.connectionString(ACCOUNTS[next++]!), cloud, ...options });
+const open = (options: Partial<Parameters<typeof openFixture>[0]> = {}) =>
+  openFixture({ connectionString: azurite.connectionString(ACCOUNTS[next++]!), cloud, ...options });
 
 beforeAll(async () => {
   azurite = await openStorage(ACCOUNTS);
@@ -25,15 +25,15 @@ afterAll(async () => {
 });
 beforeEach(() => {
   cloud.control.clearFaults();
-  room = open();
+  fixture = open();
 });
 
 /** Evaluates the rules and sends the deliveries. */
 async function run(now?: number) {
-  if (now !== undefined) room.clock.set(new Date(Date.parse(START) + now * DAY_MS));
-  const alerts = room.instance();
+  if (now !== undefined) fixture.clock.set(new Date(Date.parse(START) + now * DAY_MS));
+  const alerts = fixture.instance();
   await alerts.evaluate();
-  await room.drain(alerts);
+  await fixture.drain(alerts);
 }
 
 /** Compliance results without changes. tracked-alerts.test.ts tests resolved violations. */
@@ -49,8 +49,8 @@ const told = (mails: readonly { plainText?: string }[]) => mails.map(({ plainTex
 
 describe("an immediate rule notifies of", () => {
   test("each asset once per threshold, in one message per run, most urgent first", async () => {
-    const { mails } = await room.mailRule();
-    await room.scanned("kv-a", [
+    const { mails } = await fixture.mailRule();
+    await fixture.scanned("kv-a", [
       { name: "far", expiresInDays: 40 },
       { name: "later", expiresInDays: 25.5 },
       { name: "soon", expiresInDays: 3.5 },
@@ -67,8 +67,8 @@ describe("an immediate rule notifies of", () => {
   });
 
   test("an asset that expires between two runs", async () => {
-    const { mails } = await room.mailRule({ thresholds: [1] });
-    await room.scanned("kv-a", [{ name: "brief", expiresInDays: 2.5 }]);
+    const { mails } = await fixture.mailRule({ thresholds: [1] });
+    await fixture.scanned("kv-a", [{ name: "brief", expiresInDays: 2.5 }]);
     await run(0);
     expect(mails()).toHaveLength(0);
     await run(4);
@@ -77,59 +77,59 @@ describe("an immediate rule notifies of", () => {
   });
 
   test("a new asset that is already within a threshold", async () => {
-    const { mails } = await room.mailRule();
-    await room.scanned("kv-a", [{ name: "first", expiresInDays: 20 }]);
+    const { mails } = await fixture.mailRule();
+    await fixture.scanned("kv-a", [{ name: "first", expiresInDays: 20 }]);
     await run(0);
-    await room.scanned("kv-a", [
+    await fixture.scanned("kv-a", [
       { name: "first", expiresInDays: 20 },
       { name: "second", expiresInDays: 5 },
     ]);
     await run(0.01);
-    await room.scanned("kv-b", [{ name: "third", expiresInDays: 6 }]);
+    await fixture.scanned("kv-b", [{ name: "third", expiresInDays: 6 }]);
     await run(0.02);
     expect(told(mails())).toEqual([["kv-a/first"], ["kv-a/second"], ["kv-b/third"]]);
   });
 
   test("an asset again only if its expiry changes", async () => {
-    const { mails } = await room.mailRule();
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 20 }]);
+    const { mails } = await fixture.mailRule();
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 20 }]);
     await run(0);
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 20, tags: { owner: "ann" } }]);
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 20, tags: { owner: "ann" } }]);
     await run(0.01);
     expect(mails()).toHaveLength(1);
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 22 }]);
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 22 }]);
     await run(0.02);
     expect(mails()).toHaveLength(2);
   });
 
   test("a disabled asset only after it is enabled", async () => {
-    const { mails } = await room.mailRule();
-    await room.scanned("kv-a", [{ name: "off", expiresInDays: 5, enabled: false }]);
+    const { mails } = await fixture.mailRule();
+    await fixture.scanned("kv-a", [{ name: "off", expiresInDays: 5, enabled: false }]);
     await run(0);
     expect(mails()).toHaveLength(0);
-    await room.scanned("kv-a", [{ name: "off", expiresInDays: 5 }]);
+    await fixture.scanned("kv-a", [{ name: "off", expiresInDays: 5 }]);
     await run(0.01);
     expect(told(mails())).toEqual([["kv-a/off"]]);
   });
 
   test("all assets of a vault that returns to the scope", async () => {
-    const { mails } = await room.mailRule({ thresholds: [7] });
+    const { mails } = await fixture.mailRule({ thresholds: [7] });
     const assets = [{ name: "one", expiresInDays: 10 }];
-    await room.scanned("kv-b", [{ name: "other", expiresInDays: 5 }]);
-    await room.scanned("kv-a", assets);
+    await fixture.scanned("kv-b", [{ name: "other", expiresInDays: 5 }]);
+    await fixture.scanned("kv-a", assets);
     await run(0);
-    await room.scanned("kv-a", []);
-    await room.tables.remove({ table: "Vaults" } as never, "vaults", "n!kv-a");
+    await fixture.scanned("kv-a", []);
+    await fixture.tables.remove({ table: "Vaults" } as never, "vaults", "n!kv-a");
     await run(1);
     await run(5);
-    await room.scanned("kv-a", assets);
+    await fixture.scanned("kv-a", assets);
     await run(5.01);
     expect(told(mails())).toEqual([["kv-b/other"], ["kv-a/one"]]);
   });
 
   test("many assets in several messages", async () => {
-    const { mails } = await room.mailRule();
-    await room.scanned(
+    const { mails } = await fixture.mailRule();
+    await fixture.scanned(
       "kv-a",
       Array.from({ length: 1100 }, (_, index) => ({ name: `s-${index}`, expiresInDays: 1 + index / 100 })),
     );
@@ -154,10 +154,10 @@ describe("an immediate rule notifies of", () => {
     ["a tag's name", { tag: "env" }, ["kv-a/one", "kv-b/two"]],
     ["owner", { owner: "ann" }, ["kv-c/three"]],
   ])("only assets that match a filter by %s", async (_name, filters, expected) => {
-    const { mails } = await room.mailRule({ filters });
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 5, tags: { env: "test" } }]);
-    await room.scanned("kv-b", [{ name: "two", type: "key", expiresInDays: 6, tags: { env: "prod" } }]);
-    await room.scanned(
+    const { mails } = await fixture.mailRule({ filters });
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 5, tags: { env: "test" } }]);
+    await fixture.scanned("kv-b", [{ name: "two", type: "key", expiresInDays: 6, tags: { env: "prod" } }]);
+    await fixture.scanned(
       "kv-c",
       [{ name: "three", expiresInDays: 7, tags: { owner: "ann" } }],
       "22222222-2222-4222-8222-222222222222",
@@ -170,8 +170,8 @@ describe("an immediate rule notifies of", () => {
 
 describe("other rules", () => {
   test("expired notifies once of every expired asset, at the first run and later", async () => {
-    const { mails } = await room.mailRule({ alertType: "expired", thresholds: undefined });
-    await room.scanned("kv-a", [
+    const { mails } = await fixture.mailRule({ alertType: "expired", thresholds: undefined });
+    await fixture.scanned("kv-a", [
       { name: "long-ago", expiresInDays: -300 },
       { name: "next", expiresInDays: 1.5 },
     ]);
@@ -183,8 +183,8 @@ describe("other rules", () => {
   });
 
   test("an expiration rule ignores assets that expired before its first run", async () => {
-    const { mails } = await room.mailRule();
-    await room.scanned("kv-a", [{ name: "long-ago", expiresInDays: -300 }]);
+    const { mails } = await fixture.mailRule();
+    await fixture.scanned("kv-a", [{ name: "long-ago", expiresInDays: -300 }]);
     await run(0);
     await run(1);
     expect(mails()).toHaveLength(0);
@@ -207,7 +207,7 @@ describe("other rules", () => {
       firstSeenAt,
     });
     const arisen: NewViolation[] = [violation("old", "high", "2026-11-21T09:59:59.000Z")];
-    room = open({
+    fixture = open({
       violations: {
         async newViolations(cursor, limit) {
           const from = cursor === undefined ? arisen.length : Math.max(0, Number(cursor) - 1);
@@ -222,7 +222,7 @@ describe("other rules", () => {
         readViolations: async () => noViolations,
       },
     });
-    const { mails } = await room.mailRule({
+    const { mails } = await fixture.mailRule({
       alertType: "complianceViolation",
       thresholds: undefined,
       filters: { severity: "high" },
@@ -239,8 +239,8 @@ describe("other rules", () => {
 
 describe("digests", () => {
   test("a daily digest at 06:00 UTC contains the items since the last one", async () => {
-    const { mails } = await room.mailRule({ deliveryMode: "digest" });
-    await room.scanned("kv-a", [
+    const { mails } = await fixture.mailRule({ deliveryMode: "digest" });
+    await fixture.scanned("kv-a", [
       { name: "one", expiresInDays: 20 },
       { name: "two", expiresInDays: 31 },
     ]);
@@ -253,8 +253,8 @@ describe("digests", () => {
 
   test("a weekly digest is sent on Monday", async () => {
     // START is a Saturday.
-    const { mails } = await room.mailRule({ deliveryMode: "digest", digestFrequency: "weekly" });
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 20 }]);
+    const { mails } = await fixture.mailRule({ deliveryMode: "digest", digestFrequency: "weekly" });
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 20 }]);
     await run(1);
     expect(mails()).toHaveLength(0);
     await run(2);
@@ -268,63 +268,63 @@ describe("digests", () => {
 
 describe("changes of a rule", () => {
   test("a wider scope adds new items without repeating others", async () => {
-    const { rule, mails } = await room.mailRule({ thresholds: [7] });
-    await room.scanned("kv-a", [
+    const { rule, mails } = await fixture.mailRule({ thresholds: [7] });
+    await fixture.scanned("kv-a", [
       { name: "near", expiresInDays: 5 },
       { name: "far", expiresInDays: 20 },
     ]);
     await run(0);
-    await room.instance().rules.change(rule.ruleId, { thresholds: [30, 7] }, caller, undefined);
+    await fixture.instance().rules.change(rule.ruleId, { thresholds: [30, 7] }, caller, undefined);
     await run(0.01);
     await run(0.02);
     expect(told(mails())).toEqual([["kv-a/near"], ["kv-a/far"]]);
   });
 
   test("a rule that is enabled again ignores events from the time it was disabled", async () => {
-    const { rule, mails } = await room.mailRule({ thresholds: [7] });
-    await room.scanned("kv-a", [
+    const { rule, mails } = await fixture.mailRule({ thresholds: [7] });
+    await fixture.scanned("kv-a", [
       { name: "gone", expiresInDays: 8 },
       { name: "near", expiresInDays: 22 },
     ]);
     await run(0);
-    await room.instance().rules.change(rule.ruleId, { enabled: false }, caller, undefined);
+    await fixture.instance().rules.change(rule.ruleId, { enabled: false }, caller, undefined);
     await run(10);
     await run(20);
     expect(mails()).toHaveLength(0);
-    await room.instance().rules.change(rule.ruleId, { enabled: true }, caller, undefined);
+    await fixture.instance().rules.change(rule.ruleId, { enabled: true }, caller, undefined);
     await run(20.01);
     expect(told(mails())).toEqual([["kv-a/near"]]);
   });
 
   test("pending deliveries are cancelled when their rule is deleted", async () => {
-    const { rule, mails } = await room.mailRule();
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
-    const alerts = room.instance();
+    const { rule, mails } = await fixture.mailRule();
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
+    const alerts = fixture.instance();
     await alerts.evaluate();
     await alerts.rules.remove(rule.ruleId, caller, undefined);
-    await room.drain(alerts);
+    await fixture.drain(alerts);
     expect(mails()).toHaveLength(0);
     const page = await alerts.history.list({ ruleId: rule.ruleId }, { limit: 10, offset: 0, cursor: undefined });
     expect(page.items.map(({ status }) => status)).toEqual(["cancelled"]);
   });
 
   test("two concurrent runs notify of each asset once, and neither fails", async () => {
-    const { mails } = await room.mailRule();
-    await room.webhookRule();
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
-    const alerts = room.instance();
+    const { mails } = await fixture.mailRule();
+    await fixture.webhookRule();
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
+    const alerts = fixture.instance();
     // The second run loses every commit to the first, for new and changed rows.
     for (const names of [
       ["one", "of-0.1"],
       ["one", "of-0.1", "of-0.2"],
     ]) {
-      room.clock.add(0.1 * DAY_MS);
-      await room.scanned(
+      fixture.clock.add(0.1 * DAY_MS);
+      await fixture.scanned(
         "kv-a",
         names.map((name) => ({ name, expiresInDays: 5 })),
       );
-      await Promise.all([alerts.evaluate(), room.instance().evaluate(), room.instance().evaluate()]);
-      await room.drain(alerts);
+      await Promise.all([alerts.evaluate(), fixture.instance().evaluate(), fixture.instance().evaluate()]);
+      await fixture.drain(alerts);
     }
     expect(told(mails()).flat().sort()).toEqual(["kv-a/of-0.1", "kv-a/of-0.2", "kv-a/one"]);
   });
@@ -335,25 +335,25 @@ describe("changes of a rule", () => {
       currentViolations: async () => ({ violations: [] }),
       readViolations: async () => noViolations,
     };
-    const room = open({ violations });
-    const broken = await room.mailRule({ alertType: "complianceViolation", thresholds: undefined });
-    const { mails } = await room.mailRule();
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
-    const alerts = room.instance();
+    const fixture = open({ violations });
+    const broken = await fixture.mailRule({ alertType: "complianceViolation", thresholds: undefined });
+    const { mails } = await fixture.mailRule();
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
+    const alerts = fixture.instance();
     await expect(alerts.evaluate()).rejects.toThrow("the table is away");
-    await room.drain(alerts);
+    await fixture.drain(alerts);
     expect(mails()).toHaveLength(1);
     expect(broken.mails()).toHaveLength(0);
   });
 
   test("no notifications are sent while they are turned off, and all afterwards", async () => {
-    const { mails } = await room.mailRule();
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 31 }]);
+    const { mails } = await fixture.mailRule();
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 31 }]);
     await run(0);
-    room.settings.enableNotifications = false;
+    fixture.settings.enableNotifications = false;
     await run(2);
     expect(mails()).toHaveLength(0);
-    room.settings.enableNotifications = true;
+    fixture.settings.enableNotifications = true;
     await run(3);
     expect(told(mails())).toEqual([["kv-a/one"]]);
   });
@@ -369,22 +369,22 @@ describe("snoozes", () => {
       createdAt: on(from).toISOString(),
       until: on(10).toISOString(),
     });
-    const { snoozes } = room.instance();
+    const { snoozes } = fixture.instance();
     const { suppressedSince } = snoozes.split([snooze(3, "secret"), snooze(5, "key")], "r", on(9), on(11));
     expect(suppressedSince).toEqual(on(3));
   });
 
   test("a snoozed asset is reported when the snooze ends, for the lowest threshold reached meanwhile", async () => {
-    const { rule, mails } = await room.mailRule();
-    await room.scanned("kv-a", [
+    const { rule, mails } = await fixture.mailRule();
+    await fixture.scanned("kv-a", [
       { name: "one", expiresInDays: 31 },
       { name: "two", expiresInDays: 31 },
     ]);
     await run(0);
     const until = new Date(Date.parse(START) + 26 * DAY_MS);
     const request = { ruleId: rule.ruleId, assetId: "kv-a.secret.one", reason: "A change is planned", until };
-    await room.instance().snoozes.create(request, caller);
-    await expect(room.instance().snoozes.create(request, caller)).rejects.toMatchObject({ code: "alreadyExists" });
+    await fixture.instance().snoozes.create(request, caller);
+    await expect(fixture.instance().snoozes.create(request, caller)).rejects.toMatchObject({ code: "alreadyExists" });
     await run(2);
     await run(25);
     expect(told(mails())).toEqual([["kv-a/two"], ["kv-a/two"]]);
@@ -395,26 +395,26 @@ describe("snoozes", () => {
   });
 
   test("an expired snooze causes no notification for an asset that was renewed", async () => {
-    const { rule, mails } = await room.mailRule();
-    const { snoozes } = room.instance();
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
+    const { rule, mails } = await fixture.mailRule();
+    const { snoozes } = fixture.instance();
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
     const until = new Date(Date.parse(START) + 2 * DAY_MS);
     await snoozes.create({ ruleId: rule.ruleId, assetId: "kv-a.secret.one", reason: "Renewed soon", until }, caller);
     await run(0);
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 365 }]);
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 365 }]);
     await run(3);
     expect(mails()).toEqual([]);
   });
 
   test("ending a snooze takes effect at the next run", async () => {
-    const { rule, mails } = await room.mailRule();
-    await room.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
+    const { rule, mails } = await fixture.mailRule();
+    await fixture.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
     const until = new Date(Date.parse(START) + 20 * DAY_MS);
-    const { snoozes } = room.instance();
+    const { snoozes } = fixture.instance();
     await snoozes.create({ ruleId: rule.ruleId, assetId: "kv-a.secret.one", reason: "Wait", until }, caller);
     await run(0.1);
     expect(mails()).toHaveLength(0);
-    room.clock.add(60_000);
+    fixture.clock.add(60_000);
     await snoozes.end(`${rule.ruleId}.kv-a.secret.one`, caller);
     await run(0.2);
     expect(told(mails())).toEqual([["kv-a/one"]]);

@@ -2,7 +2,7 @@ import type { Cloud } from "simulated-cloud/cloud.ts";
 import type { CompanyApplication } from "simulated-cloud/company/applications.ts";
 import type { RunRecord } from "../../shared/applications/application.ts";
 import {
-  type ApplicationsRoom,
+  type ApplicationsService,
   createApplications,
   type DiscoverMessage,
 } from "../../shared/applications/applications.ts";
@@ -95,7 +95,7 @@ function mortal<T extends object>(inner: T, crash: Crash): T {
 }
 
 export interface Process {
-  applications: ApplicationsRoom;
+  applications: ApplicationsService;
   inventory: ReturnType<typeof createInventory>;
   compliance: ReturnType<typeof createCompliance>;
   writer: ReturnType<typeof createInventoryWriter>;
@@ -184,7 +184,7 @@ export class Deployment {
       writer,
       vaultLeaves: (vault) => compliance.prepareChange({ vault, vaultBefore: vault, vaultGone: true }),
     });
-    const room = createApplications({
+    const fixture = createApplications({
       tables,
       queues,
       graph: {
@@ -205,7 +205,7 @@ export class Deployment {
       log: quiet,
       ...(waitMs === undefined ? {} : { waitMs }),
     });
-    return { applications: room, inventory, compliance, writer, tables, audit };
+    return { applications: fixture, inventory, compliance, writer, tables, audit };
   }
 
   /** Starts a run of this mode, as the timer does, and waits for its end. */

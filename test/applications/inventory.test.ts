@@ -134,11 +134,11 @@ test("without a license rules include only vault assets", async () => {
 });
 
 test("the reconciliation finds nothing to repair, repairs planted faults, and a discovery reads again what it must", async () => {
-  const room = openReconciliation(deployment.connectionString);
-  await room.walk();
-  expect(room.events.filter(({ type }) => type === "inventory.mended")).toEqual([]);
+  const fixture = openReconciliation(deployment.connectionString);
+  await fixture.walk();
+  expect(fixture.events.filter(({ type }) => type === "inventory.mended")).toEqual([]);
   const holder = holderName(live.cloud.app.tenantId, bucketOf(appIdOf("App 003")));
-  const own = room.raw("Assets");
+  const own = fixture.raw("Assets");
   const rows = [];
   for await (const row of own.listEntities({
     queryOptions: { filter: `PartitionKey eq '${partitions.vault(holder)}'` },
@@ -150,17 +150,17 @@ test("the reconciliation finds nothing to repair, repairs planted faults, and a 
     { ...one, partitionKey: partitions.subscription("entra"), rowKey: one!.rowKey!, name: "x" } as never,
     "Replace",
   );
-  await room.walk();
-  expect(room.events.filter(({ type }) => type === "inventory.mended").length).toBeGreaterThan(0);
-  room.events.length = 0;
+  await fixture.walk();
+  expect(fixture.events.filter(({ type }) => type === "inventory.mended").length).toBeGreaterThan(0);
+  fixture.events.length = 0;
   // The holder's own row by name is lost. Only Graph has the right data.
   await own.deleteEntity(partitions.vault(holder), one!.rowKey!);
-  await room.walk();
-  expect(room.events.some(({ details }) => "listedAgain" in (details ?? {}))).toBe(true);
+  await fixture.walk();
+  expect(fixture.events.some(({ details }) => "listedAgain" in (details ?? {}))).toBe(true);
   await process.applications.discover(caller);
-  room.events.length = 0;
-  await room.walk();
-  expect(room.events).toEqual([]);
+  fixture.events.length = 0;
+  await fixture.walk();
+  expect(fixture.events).toEqual([]);
   const { credentials: count } = (await process.applications.discover(caller)).run;
   const moment = await process.inventory.moment();
   expect((await process.inventory.assets.list({ source: "entra" }, everything, moment)).total).toBe(count);

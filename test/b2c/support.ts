@@ -151,7 +151,7 @@ export function openTestRegistry(cloud: Cloud, config: Config, connectionString:
   }
 
   const first = instance();
-  const room = {
+  const fixture = {
     ...first,
     tables,
     clock,
@@ -177,7 +177,7 @@ export function openTestRegistry(cloud: Cloud, config: Config, connectionString:
     async drain(b2c: B2c = first.b2c): Promise<void> {
       for (let next = messages.shift(); next; next = messages.shift()) {
         const wait = next.visibleAt - clock.now().getTime();
-        if (wait > 0) await room.pass(wait);
+        if (wait > 0) await fixture.pass(wait);
         await b2c.handle(next.message, caller);
       }
     },
@@ -199,6 +199,6 @@ export function openTestRegistry(cloud: Cloud, config: Config, connectionString:
       return JSON.stringify(rows);
     },
   };
-  return room;
+  return fixture;
 }
 export type TestRegistry = ReturnType<typeof openTestRegistry>;

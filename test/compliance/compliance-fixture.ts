@@ -115,7 +115,7 @@ export function asset(
   return { ...record, firstSeenAt: new Date(START).toISOString(), listing: content, content };
 }
 
-export interface Room {
+export interface Fixture {
   compliance: Compliance;
   clock: { now(): Date; at: number };
   settings: SettingValues;
@@ -132,11 +132,11 @@ export interface Room {
 }
 
 /** `measured` is the connection of compliance's own tables, to count its requests. */
-export function openRoom(
+export function openFixture(
   connectionString: string,
   measured = connectionString,
   references: (vaultName: string) => Promise<(AssetUse | Reference)[]> = async () => [],
-): Room {
+): Fixture {
   const tables = createTables({ connectionString });
   const clock = { at: START, now: () => new Date(clock.at) };
   const settings = Object.fromEntries(

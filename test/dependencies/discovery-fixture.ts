@@ -26,7 +26,7 @@ import { withoutKeys } from "../../shared/platform/storage/entity.ts";
 import type { Fence } from "../../shared/platform/storage/fence.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 
-/** The room of dependencies on real tables, with sources, queue and time that the test holds. */
+/** The fixture of dependencies on real tables, with sources, queue and time that the test holds. */
 
 export const caller = { actor: "admin", requestId: "request-1" };
 export const everything = { limit: 1000, offset: 0, cursor: undefined };
@@ -173,13 +173,13 @@ export class Deployment {
   }
 
   start({ death = mayDie(), sources = [this.company] }: { death?: Death; sources?: EdgeSource[] } = {}): {
-    room: Dependencies;
+    fixture: Dependencies;
     tables: Tables;
   } {
     const storeClock = createStoreClock();
     const tables = mortal(createTables({ connectionString: this.connectionString }, { clock: storeClock }), death);
     const moment = async () => ({ now: Date.now(), criticalDays: 7, warningDays: 30 });
-    const room = createDependencies({
+    const fixture = createDependencies({
       tables,
       queues: mortal(
         {
@@ -202,15 +202,15 @@ export class Deployment {
       randomness: systemRandomness(),
       log: quiet,
     });
-    return { room, tables };
+    return { fixture, tables };
   }
 
   /** A run as the timer begins it, to its end. */
   async run(mode: "full" | "changes" = "full", process = this.start()): Promise<RunRecord> {
-    await process.room.handle({ mode }, caller);
+    await process.fixture.handle({ mode }, caller);
     const { runId } = this.messages.at(-1)!.message;
     await this.drain(process);
-    return await process.room.run(runId!);
+    return await process.fixture.run(runId!);
   }
 
   /** Delivers the messages of the queue until it is empty. Messages of crashed processes are delivered again. */
@@ -219,7 +219,7 @@ export class Deployment {
     for (let next = this.messages.shift(); next; next = this.messages.shift()) {
       if (next.delaySeconds > 0) await this.pass(next.delaySeconds * 1000);
       try {
-        await living.room.handle(next.message, caller);
+        await living.fixture.handle(next.message, caller);
       } catch (error) {
         if (!(error instanceof Error && error.message === "dead")) throw error;
         this.messages.push({ ...next, delaySeconds: 61 });

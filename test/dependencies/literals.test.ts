@@ -144,11 +144,13 @@ function start(change: Partial<Config> = {}, units = [SHOP, FAR]) {
   return deployment.start({ sources: [source] });
 }
 const run = (mode: "full" | "changes" = "full", process = start()) => deployment.run(mode, process);
-const edges = async () => (await start().room.list({}, everything)).page.items;
+const edges = async () => (await start().fixture.list({}, everything)).page.items;
 const lines = async () =>
   (await edges()).map(({ edge }) => `${edge.vaultName}/${edge.name} ${edge.resource.name} ${edge.evidence}`).sort();
 const notSeen = async () =>
-  (await start().room.coverage(everything)).items.map(({ scope, code }) => `${scope.split("/").at(-1)} ${code}`).sort();
+  (await start().fixture.coverage(everything)).items
+    .map(({ scope, code }) => `${scope.split("/").at(-1)} ${code}`)
+    .sort();
 
 const COPIES = [
   "kv-far/far app-copies appsettings/FAR",
@@ -190,7 +192,7 @@ describe("a reading", () => {
     for (const { edge } of await edges())
       expect(edge).toMatchObject({ strength: "references", refresh: { how: "willBreak" }, copy: true });
     const [first] = await start()
-      .room.list({ place: { vaultName: "kv-far", type: "secret", name: "far" } }, everything)
+      .fixture.list({ place: { vaultName: "kv-far", type: "secret", name: "far" } }, everything)
       .then(({ page }) => page.items);
     expect(dependencyView(first!)).toMatchObject({
       secret: "kv-far.secret.far",
@@ -214,7 +216,7 @@ describe("a reading", () => {
         deployment.messages,
         deployment.events,
         await edges(),
-        (await start().room.coverage(everything)).items,
+        (await start().fixture.coverage(everything)).items,
       ]),
     ];
     expect(texts.some((text) => text.includes("app-copies"))).toBe(true);

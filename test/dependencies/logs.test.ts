@@ -73,7 +73,7 @@ let secrets: { asset: { name: string; enabled: boolean; createdOn: number } }[] 
 let changed: string[][] = [];
 
 /** One store, with the logs on it as each instance has them. */
-function room({
+function fixture({
   ids = [workspace().id],
   config = live.config,
   limits = IMPATIENT,
@@ -148,7 +148,7 @@ const read = (more: Partial<VaultEvent> & { secret?: string; version?: string } 
 };
 
 test("who reads a secret shows with the version that was read, by the vault's own log; the service itself does not", async () => {
-  const logs = room().start();
+  const logs = fixture().start();
   const application = { ...configIn(live.cloud, live.cloud.app.clientSecret), LOG_ANALYTICS_WORKSPACE_IDS: [] };
   const services = { log, limits: IMPATIENT };
   const vaultUri = `${uri()}/`;
@@ -184,7 +184,7 @@ test("who reads a secret shows with the version that was read, by the vault's ow
 
 test("both tables of vault events are read; denied requests, lists, names of other vaults and empty callers do not count", async () => {
   const former = control().logs.named("law-former");
-  const logs = room({ ids: [workspace().id, former.id] }).start();
+  const logs = fixture({ ids: [workspace().id, former.id] }).start();
   read();
   read({ table: "AzureDiagnostics", userName: "ada@acme.example", objectId: OTHER });
   read({ status: 403, objectId: "55555555-5555-4555-8555-555555555555" });
@@ -201,7 +201,7 @@ test("both tables of vault events are read; denied requests, lists, names of oth
 
 test("who shows in the logs of several workspaces is shown as the last use has them", async () => {
   const former = control().logs.named("law-former");
-  const logs = room({ ids: [workspace().id, former.id] }).start();
+  const logs = fixture({ ids: [workspace().id, former.id] }).start();
   const at = now() - MINUTE_MS;
   read({ objectId: OTHER, userName: "ada.before@acme.example", at: at - MINUTE_MS });
   read({ table: "AzureDiagnostics", objectId: OTHER, userName: "ada@acme.example", at });
@@ -214,7 +214,7 @@ test("who shows in the logs of several workspaces is shown as the last use has t
 });
 
 test("two million rows a day cost 24 queries, with throttling, partial answers and late events, on two instances", async () => {
-  const { start } = room();
+  const { start } = fixture();
   const instances = [start(), start()];
   control().moveClock(DAY_MS - (now() % DAY_MS));
   const volume = {
@@ -254,7 +254,7 @@ test("two million rows a day cost 24 queries, with throttling, partial answers a
 });
 
 test("a partial answer is merged but does not count as complete, so the same period is queried again", async () => {
-  const logs = room().start();
+  const logs = fixture().start();
   for (let index = 0; index < 9; index++) read({ secret: `s-${index}` });
   control().addFault({
     match: { operation: "loganalytics.query" },
@@ -273,7 +273,7 @@ test("a partial answer is merged but does not count as complete, so the same per
 });
 
 test("a workspace without permission, or that does not exist, is reported, and known readers stay", async () => {
-  const logs = room({ limits: { ...IMPATIENT, requestTimeoutMs: 2_000 } }).start();
+  const logs = fixture({ limits: { ...IMPATIENT, requestTimeoutMs: 2_000 } }).start();
   read();
   expect(edgesIn(await told(logs.source))).toHaveLength(1);
   const faults = [
@@ -302,9 +302,9 @@ test("a workspace without permission, or that does not exist, is reported, and k
     expect([notSeenIn(await told(logs.source)), queries()]).toEqual([codes, count]);
     control().moveClock(HOUR_MS);
   }
-  const unknown = room({ ids: ["99999999-9999-4999-8999-999999999999"] }).start();
+  const unknown = fixture({ ids: ["99999999-9999-4999-8999-999999999999"] }).start();
   expect(notSeenIn(await told(unknown.source, "99999999-9999-4999-8999-999999999999"))).toEqual(["notFound"]);
-  const none = room({ ids: [] }).start();
+  const none = fixture({ ids: [] }).start();
   expect([none.source.off?.code, await none.source.units()]).toEqual(["notConfigured", []]);
 });
 
@@ -314,7 +314,7 @@ test.each([
 ])(
   "after %i consecutive failures a first query has %i of the reads of today and four days ago: the third failure shortens the period",
   async (failures, found) => {
-    const logs = room().start();
+    const logs = fixture().start();
     read();
     read({ secret: "api", at: now() - 4 * DAY_MS });
     for (let failed = 0; failed < failures; failed++) {
@@ -335,7 +335,7 @@ test.each([
   ["a later hour's worker has taken it", true],
 ])("a taking comes late, between a write whose answer is lost and its second sending: %s", async (_, isLater) => {
   const proxy = await startTableProxy(storage.connectionString(ACCOUNTS[accounts++]!));
-  const { start, tables } = room({ connectionString: proxy.connectionString });
+  const { start, tables } = fixture({ connectionString: proxy.connectionString });
   read();
   let sent = 0;
   proxy.fail(["LostAnswer"], ({ path }) => path === "$batch");
@@ -366,7 +366,7 @@ test.each([
 });
 
 test("a reader without a role, policy or reference is unexpected once access is known, and is reported once", async () => {
-  const { start, tables, connectionString } = room();
+  const { start, tables, connectionString } = fixture();
   const deployment = new Deployment(connectionString);
   const logs = start();
   const unexpected = async () => {
@@ -431,11 +431,11 @@ test("a reader without a role, policy or reference is unexpected once access is 
   // As one reading of all dependencies: a managed identity is the resource that it belongs to.
   deployment.assets.set(`${VAULT}.secret.db`, { asset: { ...db, enabled: true } } as never);
   await deployment.run("full", deployment.start({ sources: [deployment.company, logs.source] }));
-  const { consumers } = await deployment.start().room.blastRadius(`${VAULT}.secret.db`);
+  const { consumers } = await deployment.start().fixture.blastRadius(`${VAULT}.secret.db`);
   const shown = consumers.map(({ resource, edges }) => [resource.name, edges.map(({ edge }) => edge.strength).sort()]);
   expect(shown).toContainEqual(["shop", ["observed", "references"]]);
   expect(shown).toContainEqual([READER, ["observed"]]);
-  const page = await deployment.start().room.list({ strength: "observed" }, everything);
+  const page = await deployment.start().fixture.list({ strength: "observed" }, everything);
   expect(page.page.items).toHaveLength(4);
   const rows: unknown[] = [];
   for await (const one of tables.pages(AssetUses, under(workspace().id, ASSET_USES))) rows.push(...one);
@@ -443,7 +443,7 @@ test("a reader without a role, policy or reference is unexpected once access is 
 });
 
 test("a secret is unused once logs that were whole for all the days of the policy have not seen it read", async () => {
-  const logs = room().start();
+  const logs = fixture().start();
   const secret = (name: string, days: number, enabled = true) => ({
     asset: { name, enabled, createdOn: Math.floor((now() - days * DAY_MS) / 1000) },
   });
@@ -460,7 +460,7 @@ test("a secret is unused once logs that were whole for all the days of the polic
   // Three days of log say nothing of five.
   expect([await logs.unused.of(VAULT), changed]).toEqual([[], []]);
 
-  const whole = room().start();
+  const whole = fixture().start();
   for (const daysAgo of [4, 5, 6]) listed(daysAgo);
   read({ secret: "db", at: now() - 5.5 * DAY_MS });
   read({ secret: "api", at: now() - DAY_MS });
@@ -486,7 +486,7 @@ test("a secret is unused once logs that were whole for all the days of the polic
 });
 
 test("a vault with very many secrets is evaluated like any other", async () => {
-  const logs = room().start();
+  const logs = fixture().start();
   const createdOn = Math.floor((now() - 300 * DAY_MS) / 1000);
   const name = (index: number) => hash("sha512", String(index)).slice(0, 127);
   secrets = Array.from({ length: 20_000 }, (_, index) => ({ asset: { name: name(index), enabled: true, createdOn } }));
@@ -507,7 +507,7 @@ test("the role of the templates allows the query of these tables, and holds noth
     [`${on}/read`, `${on}/query/read`, ...TABLES.map((table) => `${on}/query/${table}/read`)].sort(),
   );
   expect([role.dataActions, role.scope]).toEqual([[], "workspace"]);
-  const logs = room().start();
+  const logs = fixture().start();
   const scope = workspace().resourceId;
   for (const [actions, expected] of [
     [role.actions, []],
@@ -523,7 +523,7 @@ test("the role of the templates allows the query of these tables, and holds noth
 test("a worker that crashes at any write loses nothing and counts nothing twice: the next hour's worker continues", async () => {
   for (let dieAt = 1; ; dieAt++) {
     for (const one of control().logs.all) one.events = [];
-    const { start } = room();
+    const { start } = fixture();
     for (const secret of ["db", "api"]) read({ secret });
     control().logs.plant("law-operations", {
       table: "AADServicePrincipalSignInLogs",

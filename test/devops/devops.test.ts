@@ -82,7 +82,7 @@ let devops: StandIn;
 let members: string[];
 let client: DevopsClient;
 /** The integration as another instance in this process. */
-let room: Devops;
+let fixture: Devops;
 let tables: Tables;
 const clock = { now: () => new Date() };
 const log = recordingLog();
@@ -99,7 +99,7 @@ beforeAll(async () => {
   const vault = createServiceKeyVault({ config, ...parts })!;
   const keys = keyVaultRowKeys(vault, randomness);
   tables = createTables({ connectionString: service.azurite.connectionString() }, { keys });
-  room = createDevops({ ...parts, config, tables, clock, audit: { append: async () => {} } });
+  fixture = createDevops({ ...parts, config, tables, clock, audit: { append: async () => {} } });
 });
 afterAll(() => service?.stop());
 afterEach(() => {
@@ -291,7 +291,7 @@ describe("the rate limit", () => {
 });
 
 describe("as a source of dependencies", () => {
-  const source = () => devopsSource({ devops: room, tenantId: async () => service.cloud.app.tenantId });
+  const source = () => devopsSource({ devops: fixture, tenantId: async () => service.cloud.app.tenantId });
   const read = async (project: string): Promise<ReadingItem[]> => {
     const told: ReadingItem[] = [];
     for await (const one of source().read(projectId(project), {})) told.push(one);
@@ -471,7 +471,7 @@ describe("a secret variable", () => {
 
 /** The consumers of each secret in a variable group of the project Shop. */
 async function edgesOf(group: string): Promise<Edge[]> {
-  const source = devopsSource({ devops: room, tenantId: async () => service.cloud.app.tenantId });
+  const source = devopsSource({ devops: fixture, tenantId: async () => service.cloud.app.tenantId });
   const edges: Edge[] = [];
   for await (const told of source.read(projectId("Shop"), {})) if ("edges" in told) edges.push(...told.edges);
   return edges.filter(({ resource }) => resource.name === group);
@@ -488,7 +488,7 @@ test("a variable group that is linked to a vault contains the linked secrets of 
     slowestSeconds: 0,
     blast: 1,
   };
-  const { check } = variableGroupConsumers({ devops: room });
+  const { check } = variableGroupConsumers({ devops: fixture });
   const holds = async (change: Partial<PlannedConsumer>) => await check({ ...consumer, ...change }, "1", new Date());
   expect(await holds({})).toEqual({ holds: "new" });
   expect(await holds({ secretName: "api-key" })).toEqual({ holds: "gone" });
@@ -528,7 +528,7 @@ describe("a copy that an administrator configures", () => {
     };
     const wanted = { version: "1", value: async () => "new-value-7", restart: false };
     await put([copy()]);
-    const { refresh, check } = variableGroupConsumers({ devops: room });
+    const { refresh, check } = variableGroupConsumers({ devops: fixture });
     expect(await refresh!(consumer, wanted)).toEqual({ changedMeanwhile: [] });
     expect(devops.value("shop-copies", "DB_PASSWORD")).toBe("new-value-7");
     expect(await check(consumer, "1", new Date())).toEqual({ holds: "new" });
@@ -553,7 +553,7 @@ describe("a service connection's secret", () => {
     tenantId: service.cloud.app.tenantId,
   });
   const replace = async (name: string, application: ReturnType<typeof of>, secret: string) =>
-    (await room.organization())!.replaceConnectionSecret(place(name), application, secret);
+    (await fixture.organization())!.replaceConnectionSecret(place(name), application, secret);
   const newSecret = (name: string) => {
     const { directory } = service.cloud.control;
     const { value } = directory.addSecret(appIdOf("Shop API"), { name, expiresInDays: 90 });
@@ -646,7 +646,7 @@ describe("a service connection's secret", () => {
   test("can be restored if the new one does not work", async () => {
     const before = devops.value("deploy")!;
     await replace("deploy", of(), "no-secret-of-it");
-    const { signsIn } = (await room.organization())!;
+    const { signsIn } = (await fixture.organization())!;
     expect(await signsIn(place("deploy"), of())).toBe(false);
     await replace("deploy", of(), before);
     expect(await signsIn(place("deploy"), of())).toBe(true);

@@ -26,11 +26,11 @@ beforeAll(async () => {
 afterAll(() => storage?.stop());
 
 let fixture: ScanFixture;
-const openRooms = () => {
+const openFixtures = () => {
   fixture = createScanFixture(storage.azurite.connectionString(ACCOUNTS[used++]!));
   fixture.cloud.vaults.set(HERE, ["kv-one"]);
 };
-beforeEach(openRooms);
+beforeEach(openFixtures);
 
 /** Runs a full scan and returns how many responses it parsed. */
 async function readBy(mode: "full" | "force" = "full"): Promise<number> {
@@ -171,7 +171,7 @@ test(
     const reached = { unread: 0, read: 0, refused: 0 };
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 30 }), async (steps) => {
-        openRooms();
+        openFixtures();
         const { cloud } = fixture;
         const said = { key: new Map(), policy: new Map(), certificate: new Map() };
         const off = new Set<string>();
