@@ -113,18 +113,18 @@ export function createRunWork(deps: WorkDeps): RunWork {
   }
 
   /** Stores a coverage item if a source is off or its units could not be listed, in a unit without a name. */
-  async function listed(source: string, saidBefore: boolean, failure: Failure | undefined): Promise<void> {
+  async function listed(source: string, wasReported: boolean, failure: Failure | undefined): Promise<void> {
     const key = unitKey(source, "");
     const rowKey = notSeenKey(key, { scope: source, code: "" });
     if (failure) {
       const { code, message, remedy } = failure;
-      const before = saidBefore ? await tables.get(NotSeenRows, DEPENDENCIES, rowKey) : undefined;
+      const before = wasReported ? await tables.get(NotSeenRows, DEPENDENCIES, rowKey) : undefined;
       const since = before?.code === code ? before.since : clock.now().toISOString();
       await tables.write(TABLE, DEPENDENCIES, [
         put(NotSeenRows, rowKey, { scope: source, source, unit: "", code, message, remedy, since }),
         put(Units, unitRowKey(key), { source, unit: "", resources: 0, edges: 0, notSeen: 1, notSeenLeftOut: 0 }),
       ]);
-    } else if (saidBefore)
+    } else if (wasReported)
       await tables.write(TABLE, DEPENDENCIES, [remove(NotSeenRows, rowKey), remove(Units, unitRowKey(key))]);
   }
 

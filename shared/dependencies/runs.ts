@@ -68,7 +68,7 @@ export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Ran
   }
 
   /** Returns the unit if the lease of its worker has expired. */
-  const lostUnit = async ({ partitionKey, rowKey }: Row<UnitWork>) => {
+  const claimLost = async ({ partitionKey, rowKey }: Row<UnitWork>) => {
     const found = await tables.getWithAge(UnitWorks, partitionKey, rowKey);
     return found?.row.status === "running" && found.ageMs >= LEASE_MS ? found.row : undefined;
   };
@@ -141,7 +141,7 @@ export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Ran
         const waiting = all.filter(({ status }) => status === "waiting");
         let alive = 0;
         for (const one of all.filter(({ status }) => status === "running")) {
-          const lost = await lostUnit(one);
+          const lost = await claimLost(one);
           if (!lost) {
             alive++;
             continue;

@@ -47,11 +47,15 @@ export function createIndexes({ tables, log }: { tables: Tables; log: Logger }):
     log.error("An index row of a sync record was skipped: it is invalid", { row: row.message });
 
   /** Returns a record's rows in one index, by reading the whole index. */
-  async function placesIn<T>(rowsOf: Entity<T>, prefix: string, isIts: (row: Row<T>) => boolean): Promise<Row<T>[]> {
+  async function placesIn<T>(
+    rowsOf: Entity<T>,
+    prefix: string,
+    belongsToRecord: (row: Row<T>) => boolean,
+  ): Promise<Row<T>[]> {
     const found: Row<T>[] = [];
     // Invalid rows are skipped, so that one does not hide the others.
     const range = { partitionKey: SYNC, from: prefix, before: keyEnd(prefix), onCorrupt };
-    for await (const rows of tables.pages(rowsOf, range)) found.push(...rows.filter(isIts));
+    for await (const rows of tables.pages(rowsOf, range)) found.push(...rows.filter(belongsToRecord));
     return found;
   }
 

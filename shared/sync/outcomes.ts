@@ -116,8 +116,8 @@ export function createOutcomes(deps: {
       const before = record.failure;
       const isNew = before?.code !== failure.code || before.side !== failure.side;
       const now = { ...failure, since: isNew ? clock.now().toISOString() : before.since };
-      const backOff = FIRST_RETRY_MS * 2 ** Math.min(record.failedRuns, MAX_DOUBLINGS);
-      const soonest = Math.max((retryAfterSeconds ?? 0) * SECOND_MS, backOff);
+      const retryDelayMs = FIRST_RETRY_MS * 2 ** Math.min(record.failedRuns, MAX_DOUBLINGS);
+      const soonest = Math.max((retryAfterSeconds ?? 0) * SECOND_MS, retryDelayMs);
       return {
         change: { state: "failing", failure: now, failedRuns: record.failedRuns + 1 },
         entry: isNew ? { kind: "failed", failure: now } : undefined,

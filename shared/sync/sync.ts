@@ -20,7 +20,7 @@ import { createConfigurations, type ProviderConfigurations } from "./configurati
 import type { Planned } from "./decide.ts";
 import { createHistory } from "./history.ts";
 import { createIndexes, removal } from "./indexes.ts";
-import { createPlans, LOOK_MS } from "./inspect.ts";
+import { createPlans, INSPECT_MS } from "./inspect.ts";
 import { isHeld, takeLease } from "./leases.ts";
 import { createOutcomes } from "./outcomes.ts";
 import { providerDependencies } from "./providers/provider-dependencies.ts";
@@ -156,7 +156,7 @@ export function createSync(deps: SyncDependencies): Sync {
 
   /** Deletes the target of a record, if it belongs to the record. */
   async function removeTarget(record: SyncRecordRow): Promise<void> {
-    const signal = AbortSignal.timeout(LOOK_MS);
+    const signal = AbortSignal.timeout(INSPECT_MS);
     const { opened, target, state } = await plans.lookAtTarget(record, signal);
     if (!state.exists) return;
     const ours = state.ownedBy === undefined ? record.targetOwned : state.ownedBy === record.recordId;

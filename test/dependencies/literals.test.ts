@@ -6,7 +6,7 @@ import { readInfraFiles } from "template-checks/files.ts";
 import { grantsOf } from "template-checks/grants.ts";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { dependencyView } from "../../shared/dependencies/api.ts";
-import { candidatesIn, isTelling } from "../../shared/dependencies/literals/comparable-values.ts";
+import { candidatesIn, isComparable } from "../../shared/dependencies/literals/comparable-values.ts";
 import { createLiteralSource } from "../../shared/dependencies/literals/source.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
 import { createArm } from "../../shared/platform/azure/arm.ts";
@@ -309,7 +309,7 @@ describe("comparable values", () => {
     ["0000000000001", false],
     ["8f14e45fceea", true],
   ])("%s: %s", (value, tells) => {
-    expect(isTelling(value)).toBe(tells);
+    expect(isComparable(value)).toBe(tells);
   });
 
   test.each([

@@ -96,9 +96,9 @@ export function createConsumersOfSecrets(deps: {
         asked.push({ vaultName: applicationHolder(tenantId), secretName: appId.toLowerCase() });
       }
       const found = await Promise.all(asked.map(usersOf));
-      const unseen = await dependencies.coverage({ limit: MAX_COVERAGE, offset: 0, cursor: undefined });
-      const notSeen = unseen.items.map(({ scope, message }) => (scope === "*" ? message : `${scope}: ${message}`));
-      const more = (unseen.total ?? 0) - unseen.items.length;
+      const coverage = await dependencies.coverage({ limit: MAX_COVERAGE, offset: 0, cursor: undefined });
+      const notSeen = coverage.items.map(({ scope, message }) => (scope === "*" ? message : `${scope}: ${message}`));
+      const more = (coverage.total ?? 0) - coverage.items.length;
       return {
         consumers: found.flatMap(({ consumers }) => consumers),
         coverage: [

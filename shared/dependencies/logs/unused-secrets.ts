@@ -114,7 +114,11 @@ export function createUnusedSecrets(deps: {
     return found;
   }
 
-  async function look(vaultName: string, today: string, before: readonly Row<ReportedUnusedRecord>[]): Promise<void> {
+  async function reportVault(
+    vaultName: string,
+    today: string,
+    before: readonly Row<ReportedUnusedRecord>[],
+  ): Promise<void> {
     const was = new Set(before.flatMap((row) => unpack(ReportedUnused, row, "assets", z.array(z.string()))));
     const is = new Set((await of(vaultName)).map(({ asset, unused }) => (unused ? UNUSED_MARK : "") + asset));
     const other = [...is].filter((one) => !was.has(one)).concat([...was].filter((one) => !is.has(one)));
@@ -151,7 +155,7 @@ export function createUnusedSecrets(deps: {
         const first = reported.get(rowKey);
         if (first?.lookedOn === today) continue;
         const keys = Array.from({ length: first?.rows ?? 1 }, (_, index) => furtherUnusedKey(rowKey, index));
-        await look(
+        await reportVault(
           vaultName,
           today,
           keys.flatMap((key) => reported.get(key) ?? []),
