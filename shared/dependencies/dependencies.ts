@@ -250,7 +250,7 @@ export function createDependencies(deps: {
     },
 
     async failed({ runId }) {
-      if (runId !== undefined) await work.giveUp(runId);
+      if (runId !== undefined) await work.failRun(runId);
     },
 
     async list(filter, request) {

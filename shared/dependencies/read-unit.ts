@@ -93,7 +93,7 @@ export async function readUnit(
   const stored = await resourcesOf(tables, key);
   const startedAt = readTo?.startedAt ?? clock.now().toISOString();
   const since = readTo ? undefined : sinceOf(source, before, mode);
-  const writer = createResourceWriter({ ...deps, fence, runId, unit: key, before, standing: stored });
+  const writer = createResourceWriter({ ...deps, fence, runId, unit: key, before, stored });
 
   const notSeen: NotSeen[] = [];
   const reported = new Set<string>();
@@ -141,7 +141,7 @@ export async function readUnit(
     const hidden = scopes(notSeen);
     for (const [hash, { id }] of stored) {
       if (reported.has(hash) || earlier.has(hash)) continue;
-      if (hidden(id)) await writer.hold(hash);
+      if (hidden(id)) await writer.markUnconfirmed(hash);
       else if (isWhole) await writer.remove(hash);
     }
   }
@@ -189,7 +189,7 @@ export async function removeUnit(
   const row = await tables.get(Units, DEPENDENCIES, unitRowKey(key));
   const before = row && withoutKeys(row);
   const stored = await resourcesOf(tables, key);
-  const writer = createResourceWriter({ ...deps, fence, runId, unit: key, before, standing: stored });
+  const writer = createResourceWriter({ ...deps, fence, runId, unit: key, before, stored });
   for (const hash of stored.keys()) await writer.remove(hash);
   await writer.flush();
   const at = clock.now().toISOString();

@@ -34,7 +34,7 @@ export interface HeldUnit {
   /** Stores the result, unless another worker has taken the unit. */
   end(change: Pick<UnitWork, "status" | "changed" | "failure">): Promise<void>;
   /** Releases a partly read unit for the next worker. */
-  handOn(change: Required<Pick<UnitWork, "changed" | "readTo">>): Promise<void>;
+  handOff(change: Required<Pick<UnitWork, "changed" | "readTo">>): Promise<void>;
   /** Releases an unfinished unit, so that the next worker can take it immediately. */
   release(): Promise<void>;
 }
@@ -103,7 +103,7 @@ export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Ran
       ...of,
       signal: held.signal,
       end,
-      handOn: (change) => end({ ...change, status: "waiting", attempts: 0 }),
+      handOff: (change) => end({ ...change, status: "waiting", attempts: 0 }),
       release: () => end({ status: "waiting" }),
     };
   }

@@ -41,7 +41,7 @@ export interface ResourceWriter {
   write(read: ReadResource): Promise<void>;
   remove(resource: string): Promise<void>;
   /** Marks a resource that could not be read: it stays, with the time of its last confirmation. */
-  hold(resource: string): Promise<void>;
+  markUnconfirmed(resource: string): Promise<void>;
   flush(): Promise<void>;
 }
 
@@ -56,12 +56,12 @@ export function createResourceWriter(deps: {
   runId: string;
   unit: string;
   before: UnitRecord | undefined;
-  standing: Map<string, ResourceRecord>;
+  stored: Map<string, ResourceRecord>;
   clock: Clock;
   randomness: Randomness;
   isServiceVault: (vaultName: string) => boolean;
 }): ResourceWriter {
-  const { tables, fence, runId, unit, before: unitBefore, standing: stored, clock, randomness } = deps;
+  const { tables, fence, runId, unit, before: unitBefore, stored, clock, randomness } = deps;
   const lastSeenAt = unitBefore?.lastFullAt ?? clock.now().toISOString();
   let changed = 0;
   let group = new Map<string, Operation>();
@@ -183,7 +183,7 @@ export function createResourceWriter(deps: {
       changed++;
     },
 
-    async hold(hash) {
+    async markUnconfirmed(hash) {
       const before = stored.get(hash);
       if (!before || before.lastSeenAt !== undefined) return;
       const known = await edgesOf(hash, before);

@@ -23,9 +23,9 @@ export interface InspectedRecord extends SyncState {
 /** Reads the states of a record's source and target, without reading or writing a value. */
 export interface Plans {
   /** @throws {RunFailed} */
-  look(record: SyncRecord, signal: AbortSignal): Promise<InspectedRecord>;
+  inspect(record: SyncRecord, signal: AbortSignal): Promise<InspectedRecord>;
   /** Reads only the target. @throws {RunFailed} */
-  lookAtTarget(
+  inspectTarget(
     record: SyncRecord,
     signal: AbortSignal,
   ): Promise<Pick<InspectedRecord, "opened" | "service" | "target" | "state" | "place" | "targetVault">>;
@@ -57,7 +57,7 @@ export function createPlans(deps: {
     }
   }
 
-  const lookAtTarget: Plans["lookAtTarget"] = async (record, signal) => {
+  const inspectTarget: Plans["inspectTarget"] = async (record, signal) => {
     const opened = await failOnSide("service", () => configurations.open(record.targetProvider));
     const { provider, settings, secrets } = opened;
     const service = provider.services[record.targetService];
@@ -81,22 +81,22 @@ export function createPlans(deps: {
     return { opened, service, target, state, place, targetVault };
   };
 
-  async function readRow(record: SyncRecord, signal: AbortSignal): Promise<InspectedRecord> {
-    const source = await failOnSide("source", () => sources.look(record, signal));
-    const inspected = await lookAtTarget(record, signal);
+  async function inspect(record: SyncRecord, signal: AbortSignal): Promise<InspectedRecord> {
+    const source = await failOnSide("source", () => sources.inspect(record, signal));
+    const inspected = await inspectTarget(record, signal);
     const mark = { recordId: record.recordId, sourceVersion: source.version, source: sourceOf(record) };
     return { ...inspected, source, mark };
   }
 
   return {
-    look: readRow,
-    lookAtTarget,
+    inspect,
+    inspectTarget,
     onTarget,
 
     async plan(record) {
       let inspected: SyncState | undefined;
       try {
-        inspected = await readRow(record, AbortSignal.timeout(INSPECT_MS));
+        inspected = await inspect(record, AbortSignal.timeout(INSPECT_MS));
         const decision = decide(record, inspected);
         return { ...planState(inspected), decision };
       } catch (error) {

@@ -48,7 +48,7 @@ export interface RecordFilter {
 /** Stores sync records. No other code writes what users configure. Every change is recorded in the audit log. */
 export interface SyncRecords {
   /** Returns the row, or `broken` if it was tampered with. Neither is set for an unknown ID. */
-  look(recordId: string): Promise<{ row?: SyncRecordRow | undefined; broken?: Tampered }>;
+  readRow(recordId: string): Promise<{ row?: SyncRecordRow | undefined; broken?: Tampered }>;
   /** Returns undefined for an unknown ID. @throws {Problem} conflict if the record was tampered with */
   find(recordId: string): Promise<SyncRecordRow | undefined>;
   /** @throws {Problem} notFound; conflict */
@@ -146,7 +146,7 @@ export function createRecords(deps: {
     log.error("A sync record was skipped: its row is invalid", { row: row.message });
 
   return {
-    look: readRow,
+    readRow,
     find,
     get,
 

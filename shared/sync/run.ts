@@ -32,7 +32,7 @@ export interface Runs {
    */
   run(recordId: string): Promise<void>;
   /** Handles a message that failed five times: records an internal failure, and the record waits for its schedule. */
-  gaveUp(recordId: string): Promise<void>;
+  failRun(recordId: string): Promise<void>;
 }
 
 export function createRuns(deps: {
@@ -56,7 +56,7 @@ export function createRuns(deps: {
   /** Runs a record under a lease and returns the outcome. @throws {RunFailed}; {LeaseLost} */
   async function work(record: SyncRecord, lease: Lease): Promise<Outcome> {
     const signal = AbortSignal.timeout(INSPECT_MS);
-    const inspected = await plans.look(record, signal);
+    const inspected = await plans.inspect(record, signal);
     const { source, mark, state } = inspected;
     const decision = await failOnSide("target", async () => decide(record, inspected, lease.before));
     const at = clock.now().toISOString();
@@ -175,7 +175,7 @@ export function createRuns(deps: {
    * when its row is valid again, for example after the signing keys are back.
    */
   async function suspendTampered({ recordId }: Tampered): Promise<void> {
-    const due = await indexes.duePlacesOf(recordId);
+    const due = await indexes.dueRowsOf(recordId);
     const kept = due.find(({ aside }) => aside) ?? due[0];
     if (!kept) return;
     const planted = due.filter((row) => row !== kept);
@@ -191,7 +191,7 @@ export function createRuns(deps: {
       remedy: "Find out who can write this service's tables; then delete the record and create it again.",
       since: clock.now().toISOString(),
     };
-    const entered = await outcomes.enteredUnseen(recordId, { kind: "failed", failure });
+    const entered = await outcomes.entryOfUnreadable(recordId, { kind: "failed", failure });
     const aside = { aside: true, sentAt: clock.now().toISOString() };
     await tables.transaction(Records.table, SYNC, [merge(DueRows, kept.rowKey, aside, kept.etag), ...entered]);
   }
@@ -207,7 +207,7 @@ export function createRuns(deps: {
 
   return {
     async run(recordId) {
-      const { row: record, broken } = await records.look(recordId);
+      const { row: record, broken } = await records.readRow(recordId);
       if (broken) return await repeatOnConflict(() => suspendTampered(broken));
       if (!record || !isDue(record)) return;
       // The record stays due. The timer sends its message again once there is a license.
@@ -218,8 +218,8 @@ export function createRuns(deps: {
       if (held) await underLease(record, held, () => work(record, held));
     },
 
-    async gaveUp(recordId) {
-      const { row: record } = await records.look(recordId);
+    async failRun(recordId) {
+      const { row: record } = await records.readRow(recordId);
       const held = record && isDue(record) ? await lease(recordId) : undefined;
       if (!record || !held) return;
       const failure = {

@@ -22,7 +22,7 @@ export interface SyncSchedule {
    * Sends a message for each due record. Makes one request per 1,000 due rows, one per message, and one transaction per 100.
    * Without a license it sends none, and writes that to the log and once a day to the audit log.
    */
-  tick(): Promise<void>;
+  sendDueRecords(): Promise<void>;
   /** Starts the records that failed because of this provider's configuration. */
   configured(provider: string): Promise<void>;
 }
@@ -68,7 +68,7 @@ export function createSchedule(deps: {
   const onCorrupt = ({ message }: StorageCorrupt) => log.error("A sync record was skipped", { row: message });
 
   return {
-    async tick() {
+    async sendDueRecords() {
       const now = clock.now();
       const sentBefore = new Date(now.getTime() - RESEND_AFTER_MS).toISOString();
       const suspendedSentBefore = new Date(now.getTime() - DAY_MS).toISOString();

@@ -175,7 +175,7 @@ export function openFixture(
     delays,
 
     async scan(wanted, assets, { twice = false } = {}) {
-      const known = await writer.known(wanted.name);
+      const known = await writer.storedVault(wanted.name);
       const changes: AssetChange[] = [];
       for (const type of ASSET_TYPES) {
         const left = known.row ? await writer.assetsOf(wanted.name, type) : new Map<string, AssetRecord>();
@@ -206,7 +206,7 @@ export function openFixture(
     },
 
     async leave(vaultName) {
-      const known = await writer.known(vaultName);
+      const known = await writer.storedVault(vaultName);
       if (!known.row) return;
       const left = { vault: known.row, vaultBefore: known.row, vaultGone: true };
       await writer.forget(known, `test/${randomUUID()}`, () => compliance.prepareChange(left));

@@ -184,7 +184,7 @@ test("an unresolved reference is reported once, and again after it was resolved 
   const known = async () => {
     const found: { id: string; still: boolean }[] = [];
     for await (const page of deployment.start().fixture.references.unresolved(new Date(0)))
-      for (const one of page) found.push({ id: one.unresolved.id, still: (await one.still()) !== undefined });
+      for (const one of page) found.push({ id: one.unresolved.id, still: (await one.currentEdge()) !== undefined });
     return found;
   };
   company.units_ = { s1: [app("one", { A: resolved, B: unresolved }), app("two", { A: {} })] };

@@ -172,7 +172,7 @@ describe("a vault's message", () => {
   test("waits at most half a minute for another worker of the vault, and does not count as lost meanwhile", async () => {
     const scanId = await fixture.planned();
     const [message] = fixture.take(QUEUES.vaults);
-    fixture.writer.known = async (name) => {
+    fixture.writer.storedVault = async (name) => {
       throw new VaultBusy(name, 3 * HOUR_MS);
     };
     await fixture.hand(message!);
@@ -197,9 +197,9 @@ test("after an outage each worker sends messages only for its own vaults, howeve
   for (const { message } of working) {
     const worker = createScanFixture(connection);
     await worker.clockCatchesUp();
-    const { known } = worker.writer;
+    const { storedVault: known } = worker.writer;
     const begun = new Set<string>();
-    worker.writer.known = async (name) => {
+    worker.writer.storedVault = async (name) => {
       if (begun.add(name).size > 1) throw new Error("storage is away");
       return await known(name);
     };

@@ -276,11 +276,11 @@ describe("an event of the resource manager", () => {
 
 describe("a scan and a re-scan", () => {
   test("of the same vault: the re-scan waits for the scan's write, and both end", async () => {
-    const { known } = fixture.writer;
+    const { storedVault: known } = fixture.writer;
     await fixture.rescans.note(event("kv-one"), 1);
     await later(SETTLED_MS);
     addSecret();
-    const busy = vi.spyOn(fixture.writer, "known").mockImplementation(async (name) => {
+    const busy = vi.spyOn(fixture.writer, "storedVault").mockImplementation(async (name) => {
       throw new VaultBusy(name, 3 * SECOND_MS);
     });
     fixture.take(RESCAN_QUEUE);

@@ -91,7 +91,7 @@ async function scan(fixture: Fixture, held: Held, name: string, expiries: (numbe
 }
 
 async function forget(fixture: Fixture, held: Held, name: string): Promise<void> {
-  await fixture.writer.forget(await fixture.writer.known(name), "test", async () => async () => {});
+  await fixture.writer.forget(await fixture.writer.storedVault(name), "test", async () => async () => {});
   held.delete(name);
 }
 
@@ -307,7 +307,7 @@ test("the largest vaults are exact after vaults grow, shrink, leave the scope or
     return { summary, walked };
   };
   const write = async (at: number, assets: number, more: Partial<VaultRecord> = {}) => {
-    const known = await fixture.writer.known(vaults[at]!.name);
+    const known = await fixture.writer.storedVault(vaults[at]!.name);
     const own = Array.from({ length: assets }, (_, index) => START / 1000 + (index % 90) * DAY);
     await fixture.writer.touch(known, { ...vaults[at]!, secretExpiries: packExpiries(own), ...more });
     return withoutKeys((await fixture.tables.get(ChangedVaults, VAULTS, changedKey(vaults[at]!.name)))!);
@@ -366,7 +366,7 @@ test("the largest vaults are exact after vaults grow, shrink, leave the scope or
   const [largest] = (await asked()).summary.vaults.largest;
   const at = vaults.findIndex(({ name }) => name === largest!.name);
   const row = await fixture.tables.get(Vaults, VAULTS, vaultKey(largest!.name));
-  await fixture.writer.touch(await fixture.writer.known(largest!.name), {
+  await fixture.writer.touch(await fixture.writer.storedVault(largest!.name), {
     ...withoutKeys(row!),
     name: `KV-${at + 10}`,
   });

@@ -90,7 +90,7 @@ async function live(scenario: Scenario, steps: Steps): Promise<number> {
   await fixture.pass(TAKEN_OVER_MS);
   await fixture.drainAll();
   // The timer finds work whose message was lost.
-  await fixture.sync.tick();
+  await fixture.sync.sendDueRecords();
   const record = await fixture.settled(recordId);
   expect([record.state, record.failure, fixture.value(targetName)]).toEqual(["inSync", undefined, expected]);
   expect(await fixture.kinds(recordId)).toEqual(scenario.kinds);

@@ -211,7 +211,7 @@ describe("a record that another program wrote into the table", () => {
     await fixture.dueAgain(record);
     await fixture.drainAll();
     await fixture.sync.run(recordId);
-    await fixture.sync.gaveUp(recordId);
+    await fixture.sync.failRun(recordId);
     await fixture.sync.runFor(SOURCE, record.sourceSecret);
     expect(await fixture.kinds(recordId)).toEqual(["failed", "created"]);
     expect(await refused(fixture.sync.get(recordId))).toEqual(["conflict"]);
@@ -256,7 +256,7 @@ describe("a record that another program wrote into the table", () => {
     await tamper(record.rowKey, targetName);
     // Half an hour later its message would be sent again. It is checked once a day.
     await fixture.pass(HOUR_MS);
-    await fixture.sync.tick();
+    await fixture.sync.sendDueRecords();
     expect(fixture.messages.filter(({ message }) => message.recordId === recordId)).toEqual([]);
     cloud.control.putSecret(SOURCE, { name: record.sourceSecret, value: "value-two" });
     await fixture.dueAgain(record);
@@ -359,7 +359,7 @@ test("without a license existing records can be read and deleted, and none can b
     await fixture.dueAgain(record);
     await fixture.sync.runFor(SOURCE, record.sourceSecret);
     expect(fixture.messages).toEqual([]);
-    await fixture.sync.tick();
+    await fixture.sync.sendDueRecords();
     expect(fixture.events.filter(({ type }) => type === "sync.unlicensed")).toHaveLength(1);
     // A message from when there was a license.
     cloud.control.resetCounts();

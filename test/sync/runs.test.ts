@@ -309,14 +309,14 @@ describe("what fails", () => {
       const { nextRunAt } = await fixture.settled(recordId);
       waits.push(Math.round((Date.parse(nextRunAt!) - fixture.clock.now().getTime()) / 60_000));
       await fixture.pass(Date.parse(nextRunAt!) - fixture.clock.now().getTime() + 1);
-      await fixture.sync.tick();
+      await fixture.sync.sendDueRecords();
     }
     expect(waits).toEqual([10, 20, 40, 60]);
   });
 
   test("by an error of ours five times is shown, and left to the schedule", async () => {
     const { recordId } = await fixture.record();
-    await fixture.sync.gaveUp(recordId);
+    await fixture.sync.failRun(recordId);
     expect(await fixture.sync.get(recordId)).toMatchObject({ state: "failing", failure: { code: "internal" } });
   });
 });
@@ -331,11 +331,11 @@ test("a due record gets one message, and another one if it had no effect", async
   await fixture.dueAgain(record);
   const mine = () => fixture.messages.filter(({ message }) => message.recordId === record.recordId);
   expect(mine()).toHaveLength(1);
-  await fixture.sync.tick();
+  await fixture.sync.sendDueRecords();
   expect(mine()).toHaveLength(1);
   fixture.messages.splice(0);
   await fixture.pass(HOUR_MS);
-  await fixture.sync.tick();
+  await fixture.sync.sendDueRecords();
   expect(mine()).toHaveLength(1);
 });
 

@@ -170,7 +170,7 @@ export function openFixture({ cloud, connectionString, storage, ...options }: Fi
     /** Its time comes. */
     async dueAgain({ scheduleHours }: { scheduleHours: number }): Promise<void> {
       await fixture.pass(scheduleHours * HOUR_MS + 1000);
-      await fixture.sync.tick();
+      await fixture.sync.sendDueRecords();
     },
 
     /** The vault of the copies, as used by another writer. */

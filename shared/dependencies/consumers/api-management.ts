@@ -27,7 +27,7 @@ export function apiManagementConsumers(apiManagement: ApiManagement, names: KeyV
   }
 
   return {
-    sees: ({ evidence }) => evidence.startsWith(`${LIST}/`),
+    canCheck: ({ evidence }) => evidence.startsWith(`${LIST}/`),
 
     async refresh(consumer) {
       const values = await used(consumer);

@@ -56,7 +56,7 @@ export function createConsumersOfSecrets(deps: {
   function howOf({ resource, evidence, pinned, refresh: { how } }: Edge): PlannedConsumer["how"] {
     if (pinned !== undefined) return "willBreak";
     const kind = kinds[resource.kind];
-    if (how === "automatic") return kind?.sees({ evidence }) ? how : "blind";
+    if (how === "automatic") return kind?.canCheck({ evidence }) ? how : "blind";
     return how === "action" && kind?.refresh === undefined ? "blind" : how;
   }
 

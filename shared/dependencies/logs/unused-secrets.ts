@@ -42,7 +42,7 @@ export interface UnusedSecrets {
    */
   of(vaultName: string): Promise<AssetUse[]>;
   /** Requests a compliance evaluation of secrets whose state changed, for each vault once a day. */
-  tell(): Promise<void>;
+  reportUnused(): Promise<void>;
 }
 
 export function createUnusedSecrets(deps: {
@@ -142,7 +142,7 @@ export function createUnusedSecrets(deps: {
   return {
     of,
 
-    async tell() {
+    async reportUnused() {
       const today = clock.now().toISOString().slice(0, 10);
       const reported = new Map<string, Row<ReportedUnusedRecord>>();
       for await (const page of tables.pages(ReportedUnused, { partitionKey: UNUSED }))

@@ -74,7 +74,7 @@ export function googleTarget(settings: GoogleSettings, secrets: GoogleSecrets, d
       const bytes = Buffer.from(value);
       return await writeNumbered(
         {
-          async look() {
+          async readCurrent() {
             found = await readRow(name, signal);
             const enabled = found?.latest?.state === "ENABLED";
             // A disabled version can't be read, whatever the annotation says.
