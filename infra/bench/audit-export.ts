@@ -226,9 +226,9 @@ function readCsv(text: string): string[][] {
 
 function onceEach(expected: ReadonlySet<string>, found: readonly string[]): void {
   const once = new Set(found);
-  const strangers = found.filter((id) => !expected.has(id)).length;
-  if (found.length === expected.size && once.size === expected.size && strangers === 0) return;
-  throw new Error(`Of ${expected.size} entries came ${found.length}, ${once.size} different, ${strangers} unknown.`);
+  const unexpected = found.filter((id) => !expected.has(id)).length;
+  if (found.length === expected.size && once.size === expected.size && unexpected === 0) return;
+  throw new Error(`Of ${expected.size} entries came ${found.length}, ${once.size} different, ${unexpected} unknown.`);
 }
 
 async function verified(parts: unknown[], key: Key): Promise<string> {

@@ -36,9 +36,9 @@ let isEnough = false;
 async function gather({ url, clients, requests, most, forMs }: Crowd): Promise<CrowdDone> {
   const agent = new http.Agent({ keepAlive: true, maxSockets: clients.length });
   const done: CrowdDone = { seconds: 0, statuses: {}, bytes: 0 };
-  const begun = performance.now();
+  const started = performance.now();
   isEnough = false;
-  const goesOn = (round: number) => !isEnough && round < most && performance.now() - begun < forMs;
+  const mayContinue = (round: number) => !isEnough && round < most && performance.now() - started < forMs;
   const count = ({ status, bytes }: Answered) => {
     done.statuses[status] = (done.statuses[status] ?? 0) + 1;
     done.bytes += bytes;
@@ -46,7 +46,7 @@ async function gather({ url, clients, requests, most, forMs }: Crowd): Promise<C
   await Promise.all(
     clients.map(async (address, client) => {
       const headers = { "X-Forwarded-For": address, "Accept-Encoding": "gzip" };
-      for (let round = 0; goesOn(round); round++) {
+      for (let round = 0; mayContinue(round); round++) {
         // Each begins elsewhere, so that they do not ask in step.
         const { method, path, body } = requests[(client + round) % requests.length]!;
         const filled = body?.replace("{client}", String(client)).replace("{round}", String(round));
@@ -56,13 +56,13 @@ async function gather({ url, clients, requests, most, forMs }: Crowd): Promise<C
     }),
   );
   agent.destroy();
-  done.seconds = (performance.now() - begun) / 1000;
+  done.seconds = (performance.now() - started) / 1000;
   return done;
 }
 
-process.on("message", (told: Crowd | "enough") => {
-  if (told === "enough") isEnough = true;
+process.on("message", (message: Crowd | "enough") => {
+  if (message === "enough") isEnough = true;
   // A failed request is counted; anything else ends this process, which its parent sees.
-  else void gather(told).then((done) => process.send!(done));
+  else void gather(message).then((done) => process.send!(done));
 });
 process.on("disconnect", () => process.exit());

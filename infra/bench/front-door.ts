@@ -145,7 +145,7 @@ function startCrowd(service: Service) {
 }
 
 const HAMMERING: Pick<Crowd, "clients" | "requests"> = {
-  clients: Array.from({ length: STRANGERS }, (_, stranger) => `203.0.113.${stranger}`),
+  clients: Array.from({ length: STRANGERS }, (_, index) => `203.0.113.${index}`),
   requests: [ADMIN.username, "name{client}-{round}"].map((username) => ({
     method: "POST",
     path: "/auth/login",
@@ -213,9 +213,9 @@ async function oneHash(): Promise<number> {
   const passwords = createPasswords({ randomness: systemRandomness() });
   const taken: number[] = [];
   for (let time = 0; time < HASHES; time++) {
-    const begun = performance.now();
+    const started = performance.now();
     await passwords.hash(ADMIN.password);
-    taken.push(performance.now() - begun);
+    taken.push(performance.now() - started);
   }
   return median(taken);
 }

@@ -86,9 +86,9 @@ async function costOf(
   const { result: requests, ms } = await withProcessorTime(service.url, async () => {
     service.forgetTables();
     for (let run = 1; ; run++) {
-      const begun = performance.now();
+      const started = performance.now();
       const { tableRequests } = await service.admin("GET", path);
-      times.push(performance.now() - begun);
+      times.push(performance.now() - started);
       if (run === RUNS) return tableRequests();
     }
   });

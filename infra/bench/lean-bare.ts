@@ -143,10 +143,10 @@ async function write(connectionString: string, rows: object[]): Promise<number> 
 }
 
 process.on("message", (work: BareWork) => {
-  const begun = performance.now();
+  const started = performance.now();
   const done = work.kind === "write" ? write(work.connectionString, work.rows) : read(work.kind, work.vaults);
   done.then(
-    (calls) => process.send!({ calls, seconds: (performance.now() - begun) / 1000 } satisfies BareDone),
+    (calls) => process.send!({ calls, seconds: (performance.now() - started) / 1000 } satisfies BareDone),
     (error: unknown) => {
       console.error(error);
       process.exit(1);

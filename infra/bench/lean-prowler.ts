@@ -61,9 +61,9 @@ async function run({ cloud }: Service): Promise<ProwlerRun> {
   const file = path.resolve(import.meta.dirname, "lean-prowler.py");
   const env = { ...process.env, ...cloud.environment, NODE_OPTIONS: "", PYTHONDONTWRITEBYTECODE: "" };
   cloud.control.resetCounts();
-  const begun = Date.now();
+  const started = Date.now();
   const { stdout } = await promisify(execFile)(PYTHON, [file], { env, timeout: LIMIT_MS });
-  const wholeSeconds = (Date.now() - begun) / 1000;
+  const wholeSeconds = (Date.now() - started) / 1000;
   return { ...JSON.parse(stdout), wholeSeconds, calls: cloud.control.counts().total! };
 }
 
@@ -76,7 +76,7 @@ export function prowlerFigures(
     return [{ what: "Prowler with its checks of Key Vault", value: "not measured", comparedWith }];
   }
   const what = `Prowler ${at.slow.version} with its checks of Key Vault`;
-  const told = (run: ProwlerRun) =>
+  const describeRun = (run: ProwlerRun) =>
     `${run.seconds.toFixed(1)} s, ${(run.processorMs / 1000).toFixed(1)} s of processor time`;
   const parts = (run: ProwlerRun) =>
     `from its first of ${run.calls} calls to its reports of ${run.findings} findings; ${run.checkedSeconds.toFixed(1)} s to its last check, ${run.wholeSeconds.toFixed(1)} s with its start`;
@@ -88,7 +88,7 @@ export function prowlerFigures(
   return [
     {
       what,
-      value: `${told(at.slow)}; an unchanged full scan is ${times(ours.full)} times faster`,
+      value: `${describeRun(at.slow)}; an unchanged full scan is ${times(ours.full)} times faster`,
       comparedWith: parts(at.slow),
       bound: atLeast(ours.full, 9),
     },
@@ -100,7 +100,7 @@ export function prowlerFigures(
     },
     {
       what: `${what}, no time added to calls`,
-      value: `${told(at.fast)}; an unchanged full scan ${at.full.toFixed(2)} s`,
+      value: `${describeRun(at.fast)}; an unchanged full scan ${at.full.toFixed(2)} s`,
       comparedWith: parts(at.fast),
     },
   ];

@@ -78,7 +78,7 @@ export async function lean(): Promise<Section> {
       const rows = await assetRows(service);
       // As the first, but for the writing: all answers are read, since nothing says that they are as before.
       await forgetAnswers(service);
-      const [anew] = (await scans(service, "full", 1, idle)).samples;
+      const [current] = (await scans(service, "full", 1, idle)).samples;
       for (const kind of ["full", "delta"] as const) {
         const times = kind === "delta" ? DELTAS : 1;
         for (let time = 0; time < times; time++) bare[kind].push(await client.does({ kind, vaults }));
@@ -92,7 +92,7 @@ export async function lean(): Promise<Section> {
         connectionString: service.azurite.connectionString(),
         rows,
       });
-      const own = ours.first.at(-1)!.ms - anew!.ms;
+      const own = ours.first.at(-1)!.ms - current!.ms;
       writes.push({ bare: (1000 * written.ms) / ASSETS, ours: (1000 * own) / ASSETS });
       if (round === 0) {
         loop = await pythonLoop(service, vaults);

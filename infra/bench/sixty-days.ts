@@ -36,16 +36,16 @@ export async function sixtyDays(): Promise<Section> {
 }
 
 async function measure(): Promise<{ section: Section; wrong: string[] }> {
-  const begun = performance.now();
+  const started = performance.now();
   const { runDays } = await import("../../test/support/alert-days.ts");
   const { rules, assets, renewed, scans, kills, mailFiles } = await runDays(OPTIONS);
-  const seconds = (performance.now() - begun) / 1000;
+  const seconds = (performance.now() - started) / 1000;
   const figures = rules.flatMap((one): Figure[] => {
     const title = TITLES[one.rule];
     return [
       {
         what: `${title}: alerts (asset, expiry and threshold)`,
-        value: `${one.told}: ${one.missing.length} missing, ${one.extra.length} twice or wrong`,
+        value: `${one.notified}: ${one.missing.length} missing, ${one.extra.length} twice or wrong`,
         comparedWith: `${one.expected}, computed from the cloud's expiry dates`,
         bound: {
           text: "0 missing, 0 twice or wrong",
@@ -68,8 +68,8 @@ async function measure(): Promise<{ section: Section; wrong: string[] }> {
   });
   const mails = rules.filter(({ rule }) => rule !== "webhook").reduce((sum, { messages }) => sum + messages, 0);
   const wrong = rules.flatMap(({ rule, missing, extra, historyDiffers, messages, distinct }) => [
-    ...missing.map((telling) => `${rule} never told: ${telling}`),
-    ...extra.map((telling) => `${rule} told twice or wrongly: ${telling}`),
+    ...missing.map((notification) => `${rule} never told: ${notification}`),
+    ...extra.map((notification) => `${rule} told twice or wrongly: ${notification}`),
     ...historyDiffers.map((difference) => `${rule}, the history: ${difference}`),
     ...(rule !== "webhook" && messages !== distinct ? [`${rule}: ${messages} mails for ${distinct} operations`] : []),
   ]);

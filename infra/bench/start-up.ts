@@ -68,12 +68,12 @@ export async function startUp(): Promise<Section> {
 const LISTENERS_AFTER = ["--listeners-after", "600"];
 
 async function first(options: Parameters<typeof runHost>[0], address: string, token?: string): Promise<number> {
-  const begun = performance.now();
+  const started = performance.now();
   const host = await runHost({ ...options, args: LISTENERS_AFTER });
   const answer = await fetch(host.url + address, token ? { headers: bearer(token) } : {});
   await answer.arrayBuffer();
   if (!answer.ok) throw new Error(`${address} answered ${answer.status}`);
-  const took = performance.now() - begun;
+  const took = performance.now() - started;
   // So that it leaves what was compiled to the next.
   await host.stop();
   return took;

@@ -25,9 +25,9 @@ export async function wallTime(): Promise<Section> {
       const seconds: number[] = [];
       const processor: number[] = [];
       for (let run = 0; run < runs; run++) {
-        const begun = performance.now();
+        const started = performance.now();
         const { ms } = await withProcessorTime(service.url, () => service.scan({ mode }, 300_000));
-        seconds.push((performance.now() - begun) / 1000);
+        seconds.push((performance.now() - started) / 1000);
         processor.push(ms / 1000);
       }
       const middle = median(seconds);

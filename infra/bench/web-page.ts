@@ -136,7 +136,7 @@ async function firstView(page: Page, url: string) {
 async function scrollThrough(page: Page, session: CDPSession) {
   const calls = countedCalls(page);
   let mostRows = 0;
-  const begun = performance.now();
+  const started = performance.now();
   await page.evaluate("location.hash = '#/inventory'");
   await page.getByText(`${ASSETS.toLocaleString("en")} assets`, { exact: true }).waitFor();
   const list = page.getByRole("region", { name: "Assets" });
@@ -151,7 +151,7 @@ async function scrollThrough(page: Page, session: CDPSession) {
       heaps.push((await session.send("Runtime.getHeapUsage")).usedSize);
     }
   }
-  return { rows: await rowsKnown(), ...calls(), heaps, mostRows, seconds: secondsSince(begun) };
+  return { rows: await rowsKnown(), ...calls(), heaps, mostRows, seconds: secondsSince(started) };
 }
 
 /** The same under a limit that it meets: the page says that it waits, and goes on by itself. */
@@ -161,7 +161,7 @@ async function waitingWalk(service: Service, context: BrowserContext) {
   page.setDefaultTimeout(LONGEST_STEP_MS);
   await page.setViewportSize({ width: 1440, height: 900 });
   const calls = countedCalls(page);
-  const begun = performance.now();
+  const started = performance.now();
   const notice = page.getByText("The page continues automatically at");
   let [notices, isSaid] = [0, false];
   await page.goto(`${url}/#/inventory`);
@@ -171,7 +171,7 @@ async function waitingWalk(service: Service, context: BrowserContext) {
       isSaid = await notice.isVisible();
       if (isSaid && !wasSaid) notices++;
     });
-  const seconds = secondsSince(begun);
+  const seconds = secondsSince(started);
   await page.close();
   return { ...calls(), notices, seconds };
 }
@@ -200,4 +200,4 @@ async function scrollTo(page: Page, row: number, meanwhile = async () => {}): Pr
   }
 }
 
-const secondsSince = (begun: number): number => Math.round((performance.now() - begun) / 1000);
+const secondsSince = (started: number): number => Math.round((performance.now() - started) / 1000);

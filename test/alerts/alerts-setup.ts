@@ -24,7 +24,7 @@ import { createStoreClock } from "../../shared/platform/storage/clock.ts";
 import type { Queues } from "../../shared/platform/storage/queues.ts";
 import { createTables, type Tables } from "../../shared/platform/storage/tables.ts";
 import { configIn } from "../azure/live-cloud.ts";
-import { mortal, type Steps } from "../support/simulated-crash.ts";
+import { crashable, type Steps } from "../support/simulated-crash.ts";
 
 const quiet = { debug() {}, info() {}, warn() {}, error() {} };
 
@@ -113,11 +113,11 @@ export function openFixture({
   function instance(steps: Steps = { taken: 0 }, host: { tables: Tables; clock: Clock } = { tables, clock }): Alerts {
     const isWrite = (name: string) => name !== "pages" && name !== "get";
     return createAlerts({
-      tables: mortal<Tables>(host.tables, steps, isWrite),
-      queues: mortal(queues, steps),
-      audit: mortal({ append: async (event: AuditEvent) => void events.push(event) }, steps),
+      tables: crashable<Tables>(host.tables, steps, isWrite),
+      queues: crashable(queues, steps),
+      audit: crashable({ append: async (event: AuditEvent) => void events.push(event) }, steps),
       settings: { values: async () => settings as never },
-      mail: mail && mortal(mail, steps),
+      mail: mail && crashable(mail, steps),
       licensed: async () => true,
       vault,
       violations,

@@ -45,7 +45,7 @@ const words = {
   appId: "11111111-1111-4111-8111-111111111111",
   rotationId: "01JDD000000000000000000000",
 } as const;
-const told = (id: string, more: Partial<PendingNotice> = {}): PendingNotice => ({
+const pendingNotice = (id: string, more: Partial<PendingNotice> = {}): PendingNotice => ({
   id,
   at: fixture.clock.now().toISOString(),
   notice: async () => words,
@@ -61,18 +61,21 @@ async function run(): Promise<void> {
 
 describe("rules about rotation, sync and dependency events", () => {
   test("notify of each event once, and ignore events that are outdated or older than the rule", async () => {
-    pending.rotationFailed = [told("end.1")];
+    pending.rotationFailed = [pendingNotice("end.1")];
     fixture.clock.add(MINUTES);
     const { mails } = await fixture.mailRule({ alertType: "rotationFailed", thresholds: undefined });
     await run();
     expect(mails()).toEqual([]);
-    pending.rotationFailed.push(told("end.2"), told("end.3", { notice: async () => undefined }));
-    pending.rotationDone = [told("end.4")];
+    pending.rotationFailed.push(pendingNotice("end.2"), pendingNotice("end.3", { notice: async () => undefined }));
+    pending.rotationDone = [pendingNotice("end.4")];
     await run();
     await run();
     expect(mails()).toHaveLength(1);
     // A current state is reported regardless of its age.
-    pending.rotationFailed.push({ id: "policy.a", notice: async () => ({ ...words, title: "Orders" }) }, told("end.5"));
+    pending.rotationFailed.push(
+      { id: "policy.a", notice: async () => ({ ...words, title: "Orders" }) },
+      pendingNotice("end.5"),
+    );
     await run();
     await run();
     expect(mails().map(({ subject }) => subject)).toHaveLength(2);
@@ -80,8 +83,8 @@ describe("rules about rotation, sync and dependency events", () => {
   });
 
   test("report existing failures on the first evaluation, regardless of their age", async () => {
-    pending.syncFailed = [told("sync.1"), told("sync.2", { notice: async () => undefined })];
-    pending.rotationFailed = [told("end.1")];
+    pending.syncFailed = [pendingNotice("sync.1"), pendingNotice("sync.2", { notice: async () => undefined })];
+    pending.rotationFailed = [pendingNotice("end.1")];
     fixture.clock.add(90 * 24 * 60 * MINUTES);
     const { mails } = await fixture.mailRule({ alertType: "syncFailed", thresholds: undefined });
     const others = await fixture.mailRule({ alertType: "rotationFailed", thresholds: undefined });
@@ -94,7 +97,7 @@ describe("rules about rotation, sync and dependency events", () => {
   test("contain reason, actions, state and next step, and names can't alter the mail", async () => {
     const { mails } = await fixture.mailRule({ alertType: "rotationFailed", thresholds: undefined });
     await run();
-    pending.rotationFailed = [told("end.1")];
+    pending.rotationFailed = [pendingNotice("end.1")];
     await run();
     const [mail] = mails();
     for (const text of [words.why, words.done, words.safe, words.next, words.rotationId])

@@ -52,7 +52,7 @@ async function live(
       } catch (error) {
         if (!steps.dead) throw error;
         steps.dead = false;
-        steps.dieAt = -1;
+        steps.crashAt = -1;
         // Longer than a lease, like the platform's detection of a crashed worker.
         fixture.clock.add(15 * 60_000);
         alerts = fixture.instance();
@@ -93,12 +93,12 @@ test("each asset causes exactly one notification per threshold and rule, at whic
   expect(whole.taken).toBeGreaterThan(50);
   let repeatedPosts = 0;
   let deaths = 0;
-  for (let dieAt = 1 + (SEED % STRIDE); dieAt <= whole.taken; dieAt += STRIDE) {
-    for (const when of IS_CAMPAIGN ? WHENS : [WHENS[dieAt % 2]!]) {
-      const steps: Steps = { taken: 0, dieAt, when };
+  for (let crashAt = 1 + (SEED % STRIDE); crashAt <= whole.taken; crashAt += STRIDE) {
+    for (const when of IS_CAMPAIGN ? WHENS : [WHENS[crashAt % 2]!]) {
+      const steps: Steps = { taken: 0, crashAt, when };
       const lived = await live(steps);
-      if (steps.dieAt === -1) deaths++;
-      const place = `dying ${when} step ${dieAt}`;
+      if (steps.crashAt === -1) deaths++;
+      const place = `dying ${when} step ${crashAt}`;
       expect({ place, mails: lived.mails }).toEqual({ place, mails: EXPECTED });
       expect({ place, posts: lived.posts, ids: lived.ids }).toEqual({ place, posts: EXPECTED, ids: 2 });
       repeatedPosts += lived.posted - 2;

@@ -71,15 +71,15 @@ describe("a rule about the service's own credentials", () => {
   test("notifies 30, 14 and 3 days before an API token expires, once each", async () => {
     const { mails } = await fixture.mailRule(RULE);
     await make("nightly report", 90);
-    const told: [day: number, thresholds: string[]][] = [];
+    const notifiedOn: [day: number, thresholds: string[]][] = [];
     let seen = 0;
     for (const day of [0, 59.9, 60, 60.1, 75.9, 76, 80, 87, 88, 89.9, 90, 91, 120]) {
       await run(day);
       const fresh = mails().slice(seen);
-      told.push([day, fresh.map(({ plainText }) => /Threshold: (\d+) days/.exec(plainText ?? "")![1]!)]);
+      notifiedOn.push([day, fresh.map(({ plainText }) => /Threshold: (\d+) days/.exec(plainText ?? "")![1]!)]);
       seen = mails().length;
     }
-    expect(told.filter(([, thresholds]) => thresholds.length > 0)).toEqual([
+    expect(notifiedOn.filter(([, thresholds]) => thresholds.length > 0)).toEqual([
       [60, ["30"]],
       [76, ["14"]],
       [87, ["3"]],

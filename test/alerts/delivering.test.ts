@@ -343,7 +343,7 @@ describe("a webhook", () => {
         return await transaction(...operations);
       };
     }
-    const begun = async () => {
+    const startDelivery = async () => {
       const { rule, received } = await fixture.webhookRule();
       const [slow, fast] = [fixture.instance(), fixture.instance()];
       await slow.evaluate();
@@ -352,7 +352,7 @@ describe("a webhook", () => {
     };
 
     test("is posted by the worker that starts it first", async () => {
-      const { rule, received, slow, fast, deliveryId } = await begun();
+      const { rule, received, slow, fast, deliveryId } = await startDelivery();
       beforeTransaction(1, () => fast.deliver(deliveryId));
       await slow.deliver(deliveryId);
       await fixture.drainAll(slow);
@@ -361,7 +361,7 @@ describe("a webhook", () => {
     });
 
     test("is left to the worker with the lease, and posted again with the same id after the lease expires", async () => {
-      const { rule, received, slow, fast, deliveryId } = await begun();
+      const { rule, received, slow, fast, deliveryId } = await startDelivery();
       // The slow worker has posted the webhook but not written the outcome.
       beforeTransaction(2, async () => {
         await fast.deliver(deliveryId);

@@ -343,8 +343,8 @@ describe("the mail rate limit", () => {
     const row = (await fixture.tables.get(Deliveries, deliveryId, DELIVERY_ROW))!;
     const leasedUntil = new Date(fixture.clock.now().getTime() - 1000).toISOString();
     const operationId = "0b5d2e3c-5f0a-8b4c-8d1e-2f3a4b5c6d7e";
-    const begun = { ...row.parts[0]!, operationId, status: "sending" as const, attempts: 1, leasedUntil };
-    await fixture.tables.replace(Deliveries, { ...row, parts: [begun, row.parts[1]!] });
+    const started = { ...row.parts[0]!, operationId, status: "sending" as const, attempts: 1, leasedUntil };
+    await fixture.tables.replace(Deliveries, { ...row, parts: [started, row.parts[1]!] });
     await fixture.drainAll(alerts);
     expect(
       cloud.control
@@ -469,7 +469,7 @@ describe("a crashed process", () => {
         if (failure === undefined) return;
         if (!steps.dead) throw failure;
         steps.dead = false;
-        steps.dieAt = -1;
+        steps.crashAt = -1;
         fixture.clock.add(15 * MINUTE_MS);
         alerts = fixture.instance();
       }
@@ -509,10 +509,10 @@ describe("a crashed process", () => {
     const whole: Steps = { taken: 0 };
     expect(await live(whole)).toEqual(expected);
     expect(whole.taken).toBeGreaterThan(40);
-    for (let dieAt = 1; dieAt <= whole.taken; dieAt += IS_CAMPAIGN ? 1 : STRIDE) {
-      for (const when of IS_CAMPAIGN ? WHENS : [WHENS[dieAt % 2]!]) {
-        const place = `dying ${when} step ${dieAt}`;
-        expect({ place, ...(await live({ taken: 0, dieAt, when })) }).toEqual({ place, ...expected });
+    for (let crashAt = 1; crashAt <= whole.taken; crashAt += IS_CAMPAIGN ? 1 : STRIDE) {
+      for (const when of IS_CAMPAIGN ? WHENS : [WHENS[crashAt % 2]!]) {
+        const place = `dying ${when} step ${crashAt}`;
+        expect({ place, ...(await live({ taken: 0, crashAt, when })) }).toEqual({ place, ...expected });
       }
     }
     if (IS_CAMPAIGN) console.log({ steps: whole.taken });
@@ -542,7 +542,7 @@ describe("many mails at once", () => {
     const { rule } = await fixture.mailRule();
     const deaths = [...DEATHS];
     const newInstance = () => {
-      steps = { taken: 0, when: deaths.length % 2 ? "after" : "before", dieAt: deaths.shift() ?? -1 };
+      steps = { taken: 0, when: deaths.length % 2 ? "after" : "before", crashAt: deaths.shift() ?? -1 };
       return fixture.instance(steps);
     };
     let steps: Steps = { taken: 0 };

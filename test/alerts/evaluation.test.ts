@@ -45,7 +45,7 @@ const noViolations: ViolationReading = {
   standing: async () => new Map(),
 };
 
-const told = (mails: readonly { plainText?: string }[]) => mails.map(({ plainText }) => namedIn(plainText ?? ""));
+const notified = (mails: readonly { plainText?: string }[]) => mails.map(({ plainText }) => namedIn(plainText ?? ""));
 
 describe("an immediate rule notifies of", () => {
   test("each asset once per threshold, in one message per run, most urgent first", async () => {
@@ -58,11 +58,11 @@ describe("an immediate rule notifies of", () => {
     ]);
     await run(0);
     await run(0.1);
-    expect(told(mails())).toEqual([["kv-a/soon", "kv-a/later"]]);
+    expect(notified(mails())).toEqual([["kv-a/soon", "kv-a/later"]]);
     await run(3);
     await run(11);
     await run(20);
-    expect(told(mails()).slice(1)).toEqual([["kv-a/soon"], ["kv-a/far"], ["kv-a/later"]]);
+    expect(notified(mails()).slice(1)).toEqual([["kv-a/soon"], ["kv-a/far"], ["kv-a/later"]]);
     expect(mails()[0]!.plainText).toContain("Threshold: 7 days");
   });
 
@@ -72,7 +72,7 @@ describe("an immediate rule notifies of", () => {
     await run(0);
     expect(mails()).toHaveLength(0);
     await run(4);
-    expect(told(mails())).toEqual([["kv-a/brief"]]);
+    expect(notified(mails())).toEqual([["kv-a/brief"]]);
     expect(mails()[0]!.subject).toContain("expired 1 day ago");
   });
 
@@ -87,7 +87,7 @@ describe("an immediate rule notifies of", () => {
     await run(0.01);
     await fixture.scanned("kv-b", [{ name: "third", expiresInDays: 6 }]);
     await run(0.02);
-    expect(told(mails())).toEqual([["kv-a/first"], ["kv-a/second"], ["kv-b/third"]]);
+    expect(notified(mails())).toEqual([["kv-a/first"], ["kv-a/second"], ["kv-b/third"]]);
   });
 
   test("an asset again only if its expiry changes", async () => {
@@ -109,7 +109,7 @@ describe("an immediate rule notifies of", () => {
     expect(mails()).toHaveLength(0);
     await fixture.scanned("kv-a", [{ name: "off", expiresInDays: 5 }]);
     await run(0.01);
-    expect(told(mails())).toEqual([["kv-a/off"]]);
+    expect(notified(mails())).toEqual([["kv-a/off"]]);
   });
 
   test("all assets of a vault that returns to the scope", async () => {
@@ -124,7 +124,7 @@ describe("an immediate rule notifies of", () => {
     await run(5);
     await fixture.scanned("kv-a", assets);
     await run(5.01);
-    expect(told(mails())).toEqual([["kv-b/other"], ["kv-a/one"]]);
+    expect(notified(mails())).toEqual([["kv-b/other"], ["kv-a/one"]]);
   });
 
   test("many assets in several messages", async () => {
@@ -134,7 +134,7 @@ describe("an immediate rule notifies of", () => {
       Array.from({ length: 1100 }, (_, index) => ({ name: `s-${index}`, expiresInDays: 1 + index / 100 })),
     );
     await run(0);
-    const names = told(mails());
+    const names = notified(mails());
     // A mail contains the most urgent items that fit, and the number of the others.
     const counted = mails().map(({ plainText }) =>
       Number(/^(\d+) more items? (?:is|are) not shown/m.exec(plainText!)?.[1] ?? 0),
@@ -164,7 +164,7 @@ describe("an immediate rule notifies of", () => {
     );
     await run(0);
     await run(5);
-    expect([...new Set(told(mails()).flat())]).toEqual(expected);
+    expect([...new Set(notified(mails()).flat())]).toEqual(expected);
   });
 });
 
@@ -179,7 +179,7 @@ describe("other rules", () => {
     await run(1);
     await run(2);
     await run(3);
-    expect(told(mails())).toEqual([["kv-a/long-ago"], ["kv-a/next"]]);
+    expect(notified(mails())).toEqual([["kv-a/long-ago"], ["kv-a/next"]]);
   });
 
   test("an expiration rule ignores assets that expired before its first run", async () => {
@@ -233,7 +233,7 @@ describe("other rules", () => {
     arisen.push(violation("newer", "critical"));
     await run(0.2);
     await run(0.3);
-    expect(told(mails())).toEqual([["kv-a.secret.new"], ["kv-a.secret.newer"]]);
+    expect(notified(mails())).toEqual([["kv-a.secret.new"], ["kv-a.secret.newer"]]);
   });
 });
 
@@ -247,7 +247,7 @@ describe("digests", () => {
     await run(0.1);
     expect(mails()).toHaveLength(0);
     for (let hour = 0; hour < 72; hour += 3) await run(hour / 24);
-    expect(told(mails())).toEqual([["kv-a/one"], ["kv-a/two"]]);
+    expect(notified(mails())).toEqual([["kv-a/one"], ["kv-a/two"]]);
     expect(mails()[0]!.subject).toMatch(/^Digest: /);
   });
 
@@ -258,11 +258,11 @@ describe("digests", () => {
     await run(1);
     expect(mails()).toHaveLength(0);
     await run(2);
-    expect(told(mails())).toEqual([["kv-a/one"]]);
+    expect(notified(mails())).toEqual([["kv-a/one"]]);
     for (let day = 3; day < 16; day++) await run(day);
-    expect(told(mails()).slice(1)).toEqual([]);
+    expect(notified(mails()).slice(1)).toEqual([]);
     await run(16);
-    expect(told(mails()).slice(1)).toEqual([["kv-a/one"]]);
+    expect(notified(mails()).slice(1)).toEqual([["kv-a/one"]]);
   });
 });
 
@@ -277,7 +277,7 @@ describe("changes of a rule", () => {
     await fixture.instance().rules.change(rule.ruleId, { thresholds: [30, 7] }, caller, undefined);
     await run(0.01);
     await run(0.02);
-    expect(told(mails())).toEqual([["kv-a/near"], ["kv-a/far"]]);
+    expect(notified(mails())).toEqual([["kv-a/near"], ["kv-a/far"]]);
   });
 
   test("a rule that is enabled again ignores events from the time it was disabled", async () => {
@@ -293,7 +293,7 @@ describe("changes of a rule", () => {
     expect(mails()).toHaveLength(0);
     await fixture.instance().rules.change(rule.ruleId, { enabled: true }, caller, undefined);
     await run(20.01);
-    expect(told(mails())).toEqual([["kv-a/near"]]);
+    expect(notified(mails())).toEqual([["kv-a/near"]]);
   });
 
   test("pending deliveries are cancelled when their rule is deleted", async () => {
@@ -326,7 +326,7 @@ describe("changes of a rule", () => {
       await Promise.all([alerts.evaluate(), fixture.instance().evaluate(), fixture.instance().evaluate()]);
       await fixture.drain(alerts);
     }
-    expect(told(mails()).flat().sort()).toEqual(["kv-a/of-0.1", "kv-a/of-0.2", "kv-a/one"]);
+    expect(notified(mails()).flat().sort()).toEqual(["kv-a/of-0.1", "kv-a/of-0.2", "kv-a/one"]);
   });
 
   test("a rule that can't be evaluated fails the run after the other rules were evaluated", async () => {
@@ -355,7 +355,7 @@ describe("changes of a rule", () => {
     expect(mails()).toHaveLength(0);
     fixture.settings.enableNotifications = true;
     await run(3);
-    expect(told(mails())).toEqual([["kv-a/one"]]);
+    expect(notified(mails())).toEqual([["kv-a/one"]]);
   });
 });
 
@@ -387,10 +387,10 @@ describe("snoozes", () => {
     await expect(fixture.instance().snoozes.create(request, caller)).rejects.toMatchObject({ code: "alreadyExists" });
     await run(2);
     await run(25);
-    expect(told(mails())).toEqual([["kv-a/two"], ["kv-a/two"]]);
+    expect(notified(mails())).toEqual([["kv-a/two"], ["kv-a/two"]]);
     await run(27);
     await run(27.5);
-    expect(told(mails()).slice(2)).toEqual([["kv-a/one"]]);
+    expect(notified(mails()).slice(2)).toEqual([["kv-a/one"]]);
     expect(mails()[2]!.plainText).toContain("Threshold: 7 days");
   });
 
@@ -417,7 +417,7 @@ describe("snoozes", () => {
     fixture.clock.add(60_000);
     await snoozes.end(`${rule.ruleId}.kv-a.secret.one`, caller);
     await run(0.2);
-    expect(told(mails())).toEqual([["kv-a/one"]]);
+    expect(notified(mails())).toEqual([["kv-a/one"]]);
     await expect(snoozes.end(`${rule.ruleId}.kv-a.secret.one`, caller)).rejects.toMatchObject({ code: "notFound" });
   });
 });

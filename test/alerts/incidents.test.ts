@@ -56,7 +56,7 @@ async function deliver() {
 }
 
 /** Delivers items through a rule, as its evaluation would. */
-async function tell(ruleId: string, items: Item[]) {
+async function notify(ruleId: string, items: Item[]) {
   const alerts = fixture.instance();
   const rule = await alerts.rules.get(ruleId);
   fixture.clock.add(60_000);
@@ -91,7 +91,7 @@ describe("PagerDuty", () => {
       { severity: "error", summary: "kv-a/one expires in 6 days", status: "triggered", triggered: 2 },
       { severity: "critical", summary: expect.stringContaining("kv-a/two expired"), triggered: 1 },
     ]);
-    await tell(rule.ruleId, [await ended(rule.ruleId)]);
+    await notify(rule.ruleId, [await ended(rule.ruleId)]);
     expect(alertsNow().map(({ status }) => status)).toEqual(["resolved", "triggered"]);
     const sources = cloud.control.pagerDuty.events.flatMap(
       (event) => /"source":"([^"]*)"/.exec(JSON.stringify(event))?.[1],
@@ -200,8 +200,8 @@ describe("PagerDuty", () => {
         cloud.control.pagerDuty.alerts().map(({ summary, status }) => [summary.split(" ")[0], status]),
       );
     const daysNow = () => (fixture.clock.now().getTime() - Date.parse(START)) / DAY_MS;
-    for (let dieAt = 2; ; dieAt += 3) {
-      const [ends, stays] = [`ends-${dieAt}`, `stays-${dieAt}`];
+    for (let crashAt = 2; ; crashAt += 3) {
+      const [ends, stays] = [`ends-${crashAt}`, `stays-${crashAt}`];
       const stands = [ends, stays].map((name) => ({ name, expiresInDays: daysNow() + 4 }));
       await fixture.scanned("kv-a", stands);
       await deliver();
@@ -209,7 +209,7 @@ describe("PagerDuty", () => {
       await deliver();
       expect(statuses()).toMatchObject({ [`kv-a/${ends}`]: "triggered", [`kv-a/${stays}`]: "triggered" });
 
-      const steps: Steps = { taken: 0, dieAt, when: dieAt % 2 === 0 ? "before" : "after" };
+      const steps: Steps = { taken: 0, crashAt, when: crashAt % 2 === 0 ? "before" : "after" };
       await fixture.scanned("kv-a", [{ name: ends, expiresInDays: 3000 }, stands[1]!]);
       const survived = await fixture
         .instance(steps)
@@ -221,7 +221,7 @@ describe("PagerDuty", () => {
       await deliver();
       expect(statuses()).toMatchObject({ [`kv-a/${ends}`]: "resolved", [`kv-a/${stays}`]: "triggered" });
       if (!survived) continue;
-      expect(dieAt).toBeGreaterThan(8);
+      expect(crashAt).toBeGreaterThan(8);
       return;
     }
   });
@@ -235,14 +235,14 @@ describe("PagerDuty", () => {
     fixture.clock.add(1.1 * DAY_MS);
     await deliver();
     expect(cloud.control.pagerDuty.alerts()).toMatchObject([{ status: "triggered" }]);
-    const told = (await history(rule.ruleId)).length;
+    const deliveriesBefore = (await history(rule.ruleId)).length;
     await fixture.scanned("kv-a", [
       { name: "one", expiresInDays: 3000 },
       { name: "never-told", expiresInDays: 3000 },
     ]);
     await deliver();
     expect(cloud.control.pagerDuty.alerts()).toMatchObject([{ status: "resolved" }]);
-    expect(await history(rule.ruleId)).toHaveLength(told);
+    expect(await history(rule.ruleId)).toHaveLength(deliveriesBefore);
   });
 
   test("that rejects an event is not retried", async () => {
@@ -280,8 +280,8 @@ describe("ServiceNow", () => {
     expect(incidents).toHaveLength(2);
     expect(incidents[1]).toMatchObject({ short_description: "kv-a/one expires in 6 days", urgency: "2", impact: "2" });
     const end = { ...(await ended(rule.ruleId)), kind: "recovered", reason: "removed" } as Item;
-    await tell(rule.ruleId, [end]);
-    await tell(rule.ruleId, [end]);
+    await notify(rule.ruleId, [end]);
+    await notify(rule.ruleId, [end]);
     expect(incidents.filter(({ state }) => state === "6")).toMatchObject([
       {
         short_description: expect.stringContaining((end as { of: AssetItem }).of.name),

@@ -37,7 +37,7 @@ test(`${ASSETS} assets over ${DAYS} days, three rules, a process that crashes re
   ]);
   for (let day = 0; day < DAYS; day++) {
     fixture.clock.set(new Date(Date.parse(START) + day * DAY_MS));
-    const steps: Steps = { taken: 0, when: "after", dieAt: deaths.get(day) ?? -1 };
+    const steps: Steps = { taken: 0, when: "after", crashAt: deaths.get(day) ?? -1 };
     const first = fixture.instance(steps);
     await first
       .evaluate()
@@ -56,7 +56,7 @@ test(`${ASSETS} assets over ${DAYS} days, three rules, a process that crashes re
     const { items } = await fixture.instance().history.list({ ruleId }, { limit: 1000, offset: 0, cursor: undefined });
     return items.map(({ deliveryId }) => deliveryId);
   };
-  const told = (mails: readonly { plainText?: string }[]) =>
+  const notified = (mails: readonly { plainText?: string }[]) =>
     mails.flatMap(({ plainText = "" }) => {
       const thresholds = [...plainText.matchAll(/Threshold: (\d+)/g)].map((match) => match[1]);
       return namedIn(plainText).map((name, index) => `${name.split("/")[1]} ${thresholds[index]}`);
@@ -75,7 +75,7 @@ test(`${ASSETS} assets over ${DAYS} days, three rules, a process that crashes re
     itemsIn(row!).map((item) => `${(item as AssetItem).name} ${(item as AssetItem).threshold}`),
   );
   expect(recorded.sort()).toEqual(expectedOf(THRESHOLDS).sort());
-  const named = told(immediate.mails());
+  const named = notified(immediate.mails());
   const counted = immediate
     .mails()
     .reduce(
@@ -92,7 +92,7 @@ test(`${ASSETS} assets over ${DAYS} days, three rules, a process that crashes re
     data.items.map((item: { name: string; thresholdDays: number }) => `${item.name} ${item.thresholdDays}`),
   );
   expect(posted.sort()).toEqual(expectedOf(THRESHOLDS).sort());
-  expect(told(digest.mails()).length).toBe(new Set(told(digest.mails())).size);
+  expect(notified(digest.mails()).length).toBe(new Set(notified(digest.mails())).size);
   const { history } = fixture.instance();
   for (const { rule } of [immediate, digest, webhook]) {
     const { items } = await history.list({ ruleId: rule.ruleId }, { limit: 1000, offset: 0, cursor: undefined });

@@ -59,7 +59,7 @@ async function run(days: number) {
 }
 
 /** The items of the webhooks without duplicates, as `<state> <id>`. */
-function told(received: readonly { headers: Record<string, unknown>; body: string }[]): string[][] {
+function notified(received: readonly { headers: Record<string, unknown>; body: string }[]): string[][] {
   const events = new Map(received.map(({ headers, body }) => [headers["webhook-id"], JSON.parse(body).data.items]));
   return [...events.values()].map((items) =>
     items.map((item: { id: string; state?: string }) => `${item.state ?? "begun"} ${item.id}`),
@@ -80,7 +80,7 @@ describe("the resolution of an alert about an asset", () => {
     await fixture.scanned("kv-a", [secret("off", 6, false), secret("one", 400), secret("far", 300)]);
     await run(0.1);
     await run(0.2);
-    expect(told(received())).toEqual([
+    expect(notified(received())).toEqual([
       ["begun kv-a.secret.gone", "begun kv-a.secret.off", "begun kv-a.secret.one"],
       ["recovered kv-a.secret.gone", "recovered kv-a.secret.off", "renewed kv-a.secret.one"],
     ]);
@@ -101,7 +101,7 @@ describe("the resolution of an alert about an asset", () => {
     await run(0.1);
     await fixture.scanned("kv-a", [secret("one")]);
     await run(0.2);
-    expect(told(received())).toEqual([
+    expect(notified(received())).toEqual([
       ["begun kv-a.secret.one"],
       ["begun kv-a.secret.one"],
       ["renewed kv-a.secret.one"],
@@ -122,7 +122,7 @@ describe("the resolution of an alert about an asset", () => {
     await fixture.instance().rules.change(rule.ruleId, { escalation }, caller, undefined);
     await run(0.1);
     await run(4);
-    expect(told(received())).toEqual([["begun kv-a.secret.one"], ["recovered kv-a.secret.one"]]);
+    expect(notified(received())).toEqual([["begun kv-a.secret.one"], ["recovered kv-a.secret.one"]]);
     expect(JSON.parse(received()[1]!.body).data.items).toMatchObject([{ reason: "outOfScope" }]);
     expect((await fixture.instance().history.list({ ruleId: rule.ruleId }, page)).total).toBe(2);
   });
@@ -133,7 +133,7 @@ describe("the resolution of an alert about an asset", () => {
     await run(0);
     await fixture.scanned("kv-a", [secret("one", 100)]);
     await run(0.1);
-    expect(told(received())).toEqual([["begun kv-a.secret.one"]]);
+    expect(notified(received())).toEqual([["begun kv-a.secret.one"]]);
     expect((await fixture.instance().acknowledgements.open(rule.ruleId, {}, page)).total).toBe(0);
   });
 
@@ -148,7 +148,7 @@ describe("the resolution of an alert about an asset", () => {
     await fixture.tables.put(TrackedRows, rule.ruleId, key, withoutKeys(late));
     await fixture.scanned("kv-a", [secret("one", 101)]);
     await run(0.2);
-    expect(told(received())).toEqual([["begun kv-a.secret.one"], ["renewed kv-a.secret.one"]]);
+    expect(notified(received())).toEqual([["begun kv-a.secret.one"], ["renewed kv-a.secret.one"]]);
     expect(await fixture.tables.get(TrackedRows, rule.ruleId, key)).toBeUndefined();
   });
 
@@ -163,7 +163,7 @@ describe("the resolution of an alert about an asset", () => {
     await fixture.tables.replace(RuleStates, { ...state, followed: undefined });
     await fixture.scanned("kv-a", [secret("one", 100), secret("two", 6)]);
     await run(0.1);
-    expect(told(received())).toHaveLength(1);
+    expect(notified(received())).toHaveLength(1);
   });
 
   test("each resolution is sent exactly once, at whichever step the process crashes", async () => {
@@ -184,14 +184,14 @@ describe("the resolution of an alert about an asset", () => {
         await work().catch(async (error: unknown) => {
           if (!steps.dead) throw error;
           steps.dead = false;
-          steps.dieAt = -1;
+          steps.crashAt = -1;
           fixture.clock.add(15 * 60_000);
           alerts = fixture.instance();
           await alerts.evaluate();
         });
       }
       await fixture.drainAll(alerts);
-      const events = told(received());
+      const events = notified(received());
       repeats += received().length - events.length;
       return events.flat().sort();
     };
@@ -199,10 +199,10 @@ describe("the resolution of an alert about an asset", () => {
     const expected = ["begun kv-a.secret.a", "begun kv-a.secret.b", "recovered kv-a.secret.b", "renewed kv-a.secret.a"];
     expect(await live(whole)).toEqual(expected);
     expect(whole.taken).toBeGreaterThan(8);
-    for (let dieAt = IS_CAMPAIGN ? 1 : 1 + (SEED % 2); dieAt <= whole.taken; dieAt += IS_CAMPAIGN ? 1 : 2) {
+    for (let crashAt = IS_CAMPAIGN ? 1 : 1 + (SEED % 2); crashAt <= whole.taken; crashAt += IS_CAMPAIGN ? 1 : 2) {
       for (const when of IS_CAMPAIGN ? (["before", "after"] as const) : (["after"] as const)) {
-        const place = `dying ${when} step ${dieAt}`;
-        expect({ place, told: await live({ taken: 0, dieAt, when }) }).toEqual({ place, told: expected });
+        const place = `dying ${when} step ${crashAt}`;
+        expect({ place, told: await live({ taken: 0, crashAt, when }) }).toEqual({ place, told: expected });
       }
     }
     expect(repeats).toBeGreaterThanOrEqual(0);
@@ -230,9 +230,9 @@ describe("violations", () => {
     });
     move(0);
     await run(0);
-    expect(told(received())).toEqual([standing.map((id) => `begun ${id}`)]);
+    expect(notified(received())).toEqual([standing.map((id) => `begun ${id}`)]);
     const ofAssets = standing.filter((id) => id.includes(".secret."));
-    expect(told(ann.received()).flat()).toEqual(ofAssets.map((id) => `begun ${id}`));
+    expect(notified(ann.received()).flat()).toEqual(ofAssets.map((id) => `begun ${id}`));
     await run(0.1);
     expect(received()).toHaveLength(1);
 
@@ -240,7 +240,7 @@ describe("violations", () => {
     await compliance.scan(vault("kv", { purgeProtection: false }), [good("old"), bad("fine")]);
     await run(0.2);
     await run(0.3);
-    const later = told(received()).slice(1).flat().sort();
+    const later = notified(received()).slice(1).flat().sort();
     const now = (await compliance.compliance.violations({}, page)).items.map(({ id }) => id);
     expect(later).toEqual(
       [
@@ -321,11 +321,11 @@ describe("scan failures", () => {
       await run(day + 0.01);
     }
     const still = ["stillFailing vault:kv-a"];
-    expect(told(received())).toEqual([["begun vault:kv-a"], still, still]);
+    expect(notified(received())).toEqual([["begun vault:kv-a"], still, still]);
     await scan(15, { status: "completed", vaults: { "kv-a": [], "kv-b": [] } });
     await run(15.01);
     await run(30);
-    expect(told(received()).slice(3)).toEqual([["recovered vault:kv-a"]]);
+    expect(notified(received()).slice(3)).toEqual([["recovered vault:kv-a"]]);
   });
 
   test("a denied subscription and timed-out scans are failures", async () => {
@@ -347,11 +347,11 @@ describe("scan failures", () => {
     ]);
     await scan(0.2, { status: "timedOut", vaultsDone: 3, vaultsTotal: 9, subscriptionOutcomes: [] });
     await run(0.21);
-    expect(told(received()).slice(1)).toEqual([["begun scan"]]);
+    expect(notified(received()).slice(1)).toEqual([["begun scan"]]);
     expect(received()[1]!.body).toContain("3 of 9 vaults");
     await scan(0.3, { status: "completed" });
     await run(0.31);
-    expect(told(received())[2]!.sort()).toEqual(["recovered scan", `recovered ${subscription}`]);
+    expect(notified(received())[2]!.sort()).toEqual(["recovered scan", `recovered ${subscription}`]);
   });
 
   test("a delta scan ignores lists that it does not read, and deleted resources are reported as such", async () => {
@@ -361,7 +361,7 @@ describe("scan failures", () => {
     await run(0);
     await scan(0.1, { mode: "delta", status: "completed", vaults: { "kv-a": [], "kv-b": "removed" } });
     await run(0.11);
-    expect(told(received())).toEqual([["begun vault:kv-a", "begun vault:kv-b"], ["recovered vault:kv-b"]]);
+    expect(notified(received())).toEqual([["begun vault:kv-a", "begun vault:kv-b"], ["recovered vault:kv-b"]]);
     await scan(0.2, { status: "completed", subscriptionOutcomes: [] });
     await run(0.21);
     expect(JSON.parse(received()[2]!.body).data.items).toMatchObject([{ id: "vault:kv-a", reason: "outOfScope" }]);
@@ -377,7 +377,7 @@ describe("scan failures", () => {
     await run(7);
     expect(received()).toHaveLength(0);
     await run(7.3);
-    expect(told(received())).toEqual([["stillFailing vault:kv-a"]]);
+    expect(notified(received())).toEqual([["stillFailing vault:kv-a"]]);
   });
 });
 
@@ -411,7 +411,7 @@ describe("escalation and acknowledgment", () => {
       status: "delivered",
     });
     // Lower thresholds cause notifications although the alert is acknowledged.
-    expect(told(received()).flat()).toContain("begun kv-a.secret.seen");
+    expect(notified(received()).flat()).toContain("begun kv-a.secret.seen");
     const types = fixture.events.map(({ type, outcome }) => `${type} ${outcome}`);
     expect(types).toEqual(expect.arrayContaining(["alert.acknowledged intent", "alert.acknowledged success"]));
   });
@@ -457,10 +457,10 @@ describe("escalation and acknowledgment", () => {
     const assetId = "kv-a.secret.quiet";
     await fixture.instance().snoozes.create({ ruleId: rule.ruleId, assetId, reason: "Quiet", until: at(3) }, caller);
     await run(1.1);
-    expect(told(second.received())).toEqual([["escalated kv-a.secret.one"]]);
+    expect(notified(second.received())).toEqual([["escalated kv-a.secret.one"]]);
     expect(JSON.parse(second.received()[0]!.body)).toMatchObject({ type: "lifecycle.alert.expiration" });
     await run(3.2);
-    expect(told(second.received())[1]).toEqual(["escalated kv-a.secret.quiet"]);
+    expect(notified(second.received())[1]).toEqual(["escalated kv-a.secret.quiet"]);
     const unknown = { escalation: { afterDays: 1, ruleId: "0".repeat(26) } };
     await expect(fixture.webhookRule(unknown)).rejects.toMatchObject({ errors: [{ path: "body.escalation.ruleId" }] });
   });
@@ -515,15 +515,15 @@ describe("snoozes with filters", () => {
     await run(5);
     await run(34.9);
     expect(
-      told(received())
+      notified(received())
         .flat()
         .filter((one) => !one.endsWith("loud")),
     ).toEqual([]);
-    expect(told(other.received()).flat()).toContain("begun kv-a.secret.later");
+    expect(notified(other.received()).flat()).toContain("begun kv-a.secret.later");
     await run(35.1);
     await run(36);
     // Both assets have expired meanwhile and are reported anyway.
-    expect(told(received()).at(-1)).toEqual(["begun kv-a.secret.one", "begun kv-a.secret.later"]);
+    expect(notified(received()).at(-1)).toEqual(["begun kv-a.secret.one", "begun kv-a.secret.later"]);
     expect((await snoozes.list({}, page)).total).toBe(0);
     expect((await snoozes.list({ ended: true }, page)).items).toMatchObject([{ snoozeId: made.snoozeId }]);
   });
@@ -537,7 +537,7 @@ describe("snoozes with filters", () => {
     expect(received()).toHaveLength(0);
     await snoozes.end(made.snoozeId!, caller);
     await run(0.2);
-    expect(told(received())).toEqual([["begun kv-a.secret.one"]]);
+    expect(notified(received())).toEqual([["begun kv-a.secret.one"]]);
     const both = { assetId: "kv-a.secret.one", filters: { type: "secret" as const }, reason: "x", until: at(5) };
     await expect(snoozes.create(both, caller)).rejects.toMatchObject({ errors: [{ path: "body.assetId" }] });
   });
@@ -560,14 +560,14 @@ describe("a preview", () => {
 
     const { rule, received } = await fixture.webhookRule({ thresholds: [7] });
     await run(0);
-    expect(told(received())).toEqual([before.items.map(({ id }) => `begun ${id}`)]);
+    expect(notified(received())).toEqual([before.items.map(({ id }) => `begun ${id}`)]);
     expect(await watching.preview(withoutKeys(rule))).toMatchObject({ items: [], isFirst: false });
     fixture.clock.set(at(2.6));
     const later = await watching.preview(withoutKeys(rule));
     expect(later.items.map(({ id }) => id)).toEqual(["kv-a.secret.next"]);
     expect(steps.taken).toBe(0);
     await run(2.6);
-    expect(told(received()).at(-1)).toEqual(["begun kv-a.secret.next"]);
+    expect(notified(received()).at(-1)).toEqual(["begun kv-a.secret.next"]);
     const digest = await watching.preview({ ...planned, deliveryMode: "digest", digestFrequency: "weekly" });
     // START is a Saturday.
     expect(digest.evaluatedAt).toBe("2026-11-30T06:00:00.000Z");

@@ -75,8 +75,8 @@ interface Case {
 const cases: Case[] = [];
 const tampering = (name: string, tamper: Case["tamper"], ...found: string[]) => cases.push({ name, tamper, found });
 
-const stranger = signingKey({ kid: "evil", key: new Uint8Array(randomBytes(32)) });
-const forged = (change: Partial<Digest> = {}, signer = stranger): string =>
+const unknownKey = signingKey({ kid: "evil", key: new Uint8Array(randomBytes(32)) });
+const forged = (change: Partial<Digest> = {}, signer = unknownKey): string =>
   signStatement(
     "audit-digest",
     {
@@ -327,7 +327,7 @@ tampering(
   "a digest signed with another key of a trusted name",
   ({ put }) =>
     put("AuditDigests", "digests", at("10:40"), {
-      digest: forged({ interval: at("10:40"), number: 5 }, { ...stranger, kid: "k2" }),
+      digest: forged({ interval: at("10:40"), number: 5 }, { ...unknownKey, kid: "k2" }),
     }),
   "digestChanged 10:40",
   "chainBroken 10:50",
@@ -626,7 +626,7 @@ tampering(
   "a voucher that a stranger signed",
   ({ put }) =>
     put("AuditDigests", "keys", "k2|evil", {
-      record: signStatement("audit-key", { kid: "evil", publicKey: "x" }, stranger),
+      record: signStatement("audit-key", { kid: "evil", publicKey: "x" }, unknownKey),
     }),
   "keyRecordChanged",
 );

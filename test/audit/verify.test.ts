@@ -359,9 +359,9 @@ for (const kid of ["k1", "k9"]) {
 
 test("a key in the tables is trusted only if a trusted key vouches for it", async () => {
   const fixture = await sealedFixture();
-  const stranger = makeKey("evil");
-  await fixture.instance({ keys: [stranger, ...fixture.keys] }).seal();
-  const [part] = await exportAll(fixture.instance({ keys: [stranger] }));
+  const unknownKey = makeKey("evil");
+  await fixture.instance({ keys: [unknownKey, ...fixture.keys] }).seal();
+  const [part] = await exportAll(fixture.instance({ keys: [unknownKey] }));
   const result = await verifyExport([JSON.parse(part!)], publicKeys(...fixture.keys));
   expect(result.findings[0]).toMatchObject({ kind: "exportChanged" });
 });

@@ -227,8 +227,8 @@ test("intervals that a sealer with a fast clock closed but did not seal don't re
   const fixture = open();
   await fixture.audit.append(by("first"));
   const ahead = settableClock("2026-11-21T23:30:00Z");
-  const dying = { ...fixture.tables, transaction: refuseDigests(fixture.tables) } as Tables;
-  await expect(fixture.instance({ clock: ahead, tables: dying }).seal()).rejects.toThrow("died");
+  const crashing = { ...fixture.tables, transaction: refuseDigests(fixture.tables) } as Tables;
+  await expect(fixture.instance({ clock: ahead, tables: crashing }).seal()).rejects.toThrow("died");
   fixture.clock.set("2026-11-21T10:05:00Z");
   await Promise.all([fixture.audit.append(by("ada")), fixture.audit.refused(by("eve"))]);
   fixture.clock.set("2026-11-22T10:00:00Z");
@@ -307,8 +307,8 @@ test("an export is recorded as one intent and one outcome for all parts", async 
   const forged = { ...decoded(second.nextCursor!), entries: 1_000_000 };
   const text = Buffer.from(JSON.stringify(forged)).toString("base64url");
   await part(text, "forged");
-  const told = (await entered()).find(({ requestId }) => requestId === "forged");
-  expect(told!.details).toEqual({ format: "csv", filter, parts: 3 });
+  const reported = (await entered()).find(({ requestId }) => requestId === "forged");
+  expect(reported!.details).toEqual({ format: "csv", filter, parts: 3 });
   await expect(part("nonsense", "broken")).rejects.toMatchObject({ code: "invalidCursor" });
   expect(await entered()).toHaveLength(3);
 });

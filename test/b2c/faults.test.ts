@@ -74,10 +74,10 @@ test("a discovery that crashes at any write is resumed, alerts once, and its res
 
   const step = Math.max(1, Math.floor(whole.taken / SAMPLE));
   let crashes = 0;
-  for (let dieAt = 1; dieAt <= whole.taken; dieAt += step) {
+  for (let crashAt = 1; crashAt <= whole.taken; crashAt += step) {
     another();
     fixture.events.splice(0);
-    const steps: Steps = { taken: 0, dieAt, when: dieAt % 2 === 0 ? "before" : "after" };
+    const steps: Steps = { taken: 0, crashAt, when: crashAt % 2 === 0 ? "before" : "after" };
     const outcome = await fixture
       .instance(steps)
       .b2c.discover(row.tenantId, caller)
@@ -91,7 +91,7 @@ test("a discovery that crashes at any write is resumed, alerts once, and its res
       await fixture.drain();
     }
     const discoveredEvents = fixture.events.filter(({ type }) => type === "b2cTenant.discovered");
-    expect([dieAt, new Set(discoveredEvents.map(({ id }) => id)).size]).toEqual([dieAt, 1]);
+    expect([crashAt, new Set(discoveredEvents.map(({ id }) => id)).size]).toEqual([crashAt, 1]);
     await expectTruth();
   }
   expect(crashes).toBeGreaterThan(3);

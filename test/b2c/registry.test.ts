@@ -232,13 +232,13 @@ describe("a registration", () => {
     await fixture.b2c.discover(row.tenantId, caller);
     const secret = live.cloud.control.tenants.directory(row.tenantId).secrets(tenant(1).clientId)[0]!;
     expect(await ends()).toMatchObject([{ name: "Acme Partners", expiresAt: secret.expiresOn }]);
-    const tell = async (clientSecretExpiresOn: string) =>
+    const report = async (clientSecretExpiresOn: string) =>
       await fixture.b2c.change(row.tenantId, { clientSecretExpiresOn }, undefined, caller);
-    const told = inDays(20).toISOString();
-    await tell(told);
-    expect(await ends()).toMatchObject([{ expiresAt: told }]);
+    const reported = inDays(20).toISOString();
+    await report(reported);
+    expect(await ends()).toMatchObject([{ expiresAt: reported }]);
     expect(await ends(19)).toEqual([]);
-    await tell(inDays(-1).toISOString());
+    await report(inDays(-1).toISOString());
     expect(await ends()).toEqual([]);
   });
 
@@ -270,8 +270,8 @@ describe("a registration", () => {
     const { row } = await fixture.register("partners");
     await fixture.b2c.discover(row.tenantId, caller);
     fixture.messages.splice(0);
-    for (let dieAt = 1; dieAt < 60; dieAt += 4) {
-      const steps = { taken: 0, dieAt, when: "after" as const };
+    for (let crashAt = 1; crashAt < 60; crashAt += 4) {
+      const steps = { taken: 0, crashAt, when: "after" as const };
       const outcome = await fixture
         .instance(steps)
         .b2c.remove(row.tenantId, undefined, caller)

@@ -199,8 +199,8 @@ export function openFixture(
       }
       await writer.apply(known, record, changes, `test/${randomUUID()}`, async () => {
         const write = await compliance.prepareChange({ vault: record, vaultBefore, vaultGone: false });
-        return async (...told) => {
-          for (let time = 0; time < (twice ? 2 : 1); time++) await write(...told);
+        return async (...reported) => {
+          for (let time = 0; time < (twice ? 2 : 1); time++) await write(...reported);
         };
       });
     },

@@ -196,7 +196,7 @@ test("if the checks changed, everything is evaluated again, once", async () => {
 });
 
 test("a violation that gets worse continues under another check, until the asset is renewed", async () => {
-  const told = async (days: number, checkId: string) => {
+  const reported = async (days: number, checkId: string) => {
     await fixture.scan(vault("kv", { softDelete: false, purgeProtection: false }), [
       secret("a", { expiresOn: inDays(days) }),
     ]);
@@ -208,11 +208,11 @@ test("a violation that gets worse continues under another check, until the asset
     ].sort();
   };
   const [warning, critical] = ["secret-near-expiry-warning", "secret-near-expiry-critical"];
-  expect(await told(20, warning)).toEqual([warning, "vault-recoverable"]);
-  expect(await told(3, warning)).toEqual([warning, "vault-recoverable"]);
-  expect(await told(-1, warning)).toEqual([warning, "vault-recoverable"]);
-  expect(await told(-1, critical)).toEqual([critical, "vault-recoverable"]);
-  expect(await told(90, critical)).toEqual(["vault-recoverable"]);
+  expect(await reported(20, warning)).toEqual([warning, "vault-recoverable"]);
+  expect(await reported(3, warning)).toEqual([warning, "vault-recoverable"]);
+  expect(await reported(-1, warning)).toEqual([warning, "vault-recoverable"]);
+  expect(await reported(-1, critical)).toEqual([critical, "vault-recoverable"]);
+  expect(await reported(90, critical)).toEqual(["vault-recoverable"]);
   // The worse violation ends once its asset only expires soon.
-  expect(await told(20, critical)).toEqual(["vault-recoverable"]);
+  expect(await reported(20, critical)).toEqual(["vault-recoverable"]);
 });

@@ -47,20 +47,20 @@ const WRITES = new Set([
 ]);
 
 /** Which write of a process ends its life, and whether that was applied. */
-export interface Death {
+export interface SimulatedCrash {
   at: number;
   applied: boolean;
   taken: number;
   dead: boolean;
 }
-export const mayDie = (at = Number.POSITIVE_INFINITY, applied = false): Death => ({
+export const mayDie = (at = Number.POSITIVE_INFINITY, applied = false): SimulatedCrash => ({
   at,
   applied,
   taken: 0,
   dead: false,
 });
 
-function mortal<T extends object>(inner: T, death: Death): T {
+function crashable<T extends object>(inner: T, death: SimulatedCrash): T {
   return new Proxy(inner, {
     get(target, name) {
       const member: unknown = Reflect.get(target, name, target);
@@ -68,7 +68,7 @@ function mortal<T extends object>(inner: T, death: Death): T {
       return (...args: unknown[]) => {
         if (death.dead && WRITES.has(name)) return Promise.reject(new Error("dead"));
         if (death.dead) throw new Error("dead");
-        if (name === "fence") return mortal(member.apply(target, args) as Fence, death);
+        if (name === "fence") return crashable(member.apply(target, args) as Fence, death);
         if (!WRITES.has(name) || ++death.taken !== death.at) return member.apply(target, args) as unknown;
         if (!death.applied) {
           death.dead = true;
@@ -103,9 +103,9 @@ export class Company implements EdgeSource {
 
   async *read(unit: string, { since, after }: ReadOptions): AsyncGenerator<ReadingItem> {
     this.readings.push({ unit, since, ...(after !== undefined && { after }) });
-    const told = this.told(unit, after);
-    if (told instanceof CloudFailure) throw told;
-    for (const one of told) {
+    const reported = this.told(unit, after);
+    if (reported instanceof CloudFailure) throw reported;
+    for (const one of reported) {
       await this.before(unit);
       if (one instanceof CloudFailure) throw one;
       yield one;
@@ -172,16 +172,16 @@ export class Deployment {
     this.pass = pass;
   }
 
-  start({ death = mayDie(), sources = [this.company] }: { death?: Death; sources?: EdgeSource[] } = {}): {
+  start({ death = mayDie(), sources = [this.company] }: { death?: SimulatedCrash; sources?: EdgeSource[] } = {}): {
     fixture: Dependencies;
     tables: Tables;
   } {
     const storeClock = createStoreClock();
-    const tables = mortal(createTables({ connectionString: this.connectionString }, { clock: storeClock }), death);
+    const tables = crashable(createTables({ connectionString: this.connectionString }, { clock: storeClock }), death);
     const moment = async () => ({ now: Date.now(), criticalDays: 7, warningDays: 30 });
     const fixture = createDependencies({
       tables,
-      queues: mortal(
+      queues: crashable(
         {
           checkReachable: async () => {},
           send: async (_queue: string, message: unknown, { delaySeconds = 0 } = {}) => {
@@ -190,7 +190,7 @@ export class Deployment {
         },
         death,
       ),
-      audit: mortal({ append: async (event: AuditEvent) => void this.events.push(event) }, death),
+      audit: crashable({ append: async (event: AuditEvent) => void this.events.push(event) }, death),
       config: { SERVICE_KEY_VAULT_URL: `https://${SERVICE_VAULT}.vault.azure.net` },
       sources,
       usage: this.usage,

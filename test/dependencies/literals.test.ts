@@ -206,9 +206,9 @@ describe("a reading", () => {
     await run();
     const read = cloud.control.requests({ operation: "keyvault.getSecret" }).map(({ path }) => path.split("/")[2]);
     expect(read.sort()).toEqual(["db", "far", "hook", "regular", "sealed", "short"]);
-    const told = deployment.events.filter(({ type }) => type === "dependencies.valuesRead");
-    expect(told.map(({ outcome }) => outcome)).toEqual(["intent", "success"]);
-    expect(told[1]!.details).toEqual({ vaults: 3, values: 5, leftOut: 2, vaultsNotRead: 1 });
+    const reported = deployment.events.filter(({ type }) => type === "dependencies.valuesRead");
+    expect(reported.map(({ outcome }) => outcome)).toEqual(["intent", "success"]);
+    expect(reported[1]!.details).toEqual({ vaults: 3, values: 5, leftOut: 2, vaultsNotRead: 1 });
     const texts = [
       ...log.lines,
       ...(await rows()),
@@ -308,8 +308,8 @@ describe("comparable values", () => {
     ["abababababababababababab", false],
     ["0000000000001", false],
     ["8f14e45fceea", true],
-  ])("%s: %s", (value, tells) => {
-    expect(isComparable(value)).toBe(tells);
+  ])("%s: %s", (value, reports) => {
+    expect(isComparable(value)).toBe(reports);
   });
 
   test.each([

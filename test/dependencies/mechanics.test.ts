@@ -136,9 +136,9 @@ test("a unit that takes longer than there is time is read in parts, as if it wer
   for (const one of [deployment, whole]) await one.run();
   whole.company.units_ = { s1: now.flat() };
   const expected = await whole.run();
-  let begun: number | undefined;
+  let started: number | undefined;
   deployment.company.told = (_, after = "") => {
-    begun ??= Date.now();
+    started ??= Date.now();
     return parts[after]!;
   };
   const run = await deployment.run();
@@ -153,7 +153,7 @@ test("a unit that takes longer than there is time is read in parts, as if it wer
   expect(counts(run)).toEqual(counts(expected));
   expect(await deployment.standing()).toEqual(await whole.standing());
   await deployment.run("changes");
-  expect(deployment.company.readings.at(-1)!.since!.getTime()).toBeLessThanOrEqual(begun! - 15 * 60_000);
+  expect(deployment.company.readings.at(-1)!.since!.getTime()).toBeLessThanOrEqual(started! - 15 * 60_000);
 
   // Without a step forward it has failed, and takes nothing away.
   parts[3] = [...earlier("one", "two", "three"), timedOut()];

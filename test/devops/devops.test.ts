@@ -23,7 +23,7 @@ import type { PlannedConsumer } from "../../shared/rotation/consumer.ts";
 import { configIn, enter } from "../azure/live-cloud.ts";
 import { failureOf, IMPATIENT, recordingLog } from "../azure/services.ts";
 import { Service } from "../support/service.ts";
-import { Death, mortal } from "../support/simulated-crash.ts";
+import { crashable, SimulatedCrash } from "../support/simulated-crash.ts";
 
 const SETTINGS = "/api/settings/integrations/devops";
 const PLANTED = ["copied-db-password", "https://hooks.acme.example/T0KEN", secretValueOf("Shop API", "current")];
@@ -108,11 +108,11 @@ afterEach(() => {
 });
 
 /** Returns true if the work ended with the simulated crash of its worker. Any other error fails the test. */
-const deathOf = (work: Promise<unknown>) =>
+const crashOf = (work: Promise<unknown>) =>
   work.then(
     () => false,
     (error: unknown) => {
-      if (error instanceof Death) return true;
+      if (error instanceof SimulatedCrash) return true;
       throw error;
     },
   );
@@ -293,14 +293,14 @@ describe("the rate limit", () => {
 describe("as a source of dependencies", () => {
   const source = () => devopsSource({ devops: fixture, tenantId: async () => service.cloud.app.tenantId });
   const read = async (project: string): Promise<ReadingItem[]> => {
-    const told: ReadingItem[] = [];
-    for await (const one of source().read(projectId(project), {})) told.push(one);
-    return told;
+    const reported: ReadingItem[] = [];
+    for await (const one of source().read(projectId(project), {})) reported.push(one);
+    return reported;
   };
 
   test("returns linked groups and connections with a client secret, and nothing else", async () => {
-    const told = await read("Shop");
-    const edges = told.flatMap((one) => ("edges" in one ? one.edges : []));
+    const reported = await read("Shop");
+    const edges = reported.flatMap((one) => ("edges" in one ? one.edges : []));
     expect(
       edges.map(({ vaultName, name, resource, refresh, state }) => [
         resource.name,
@@ -321,11 +321,11 @@ describe("as a source of dependencies", () => {
       ]),
       ["deploy-made", `entra.${service.cloud.app.tenantId}`, appIdOf("Shop API"), "willBreak", undefined],
     ]);
-    const without = told.flatMap((one) => ("edges" in one && one.edges.length === 0 ? [one.resource.name] : []));
+    const without = reported.flatMap((one) => ("edges" in one && one.edges.length === 0 ? [one.resource.name] : []));
     expect(without).toEqual(["shop-copies", "deploy-federated", "deploy-certificate", "agents", "source"]);
     for (const { resource } of edges)
       expect(devopsPlace(resource.id)).toMatchObject({ organization: "acme", projectId: projectId("Shop") });
-    expect(JSON.stringify(told)).not.toMatch(new RegExp(PLANTED.join("|")));
+    expect(JSON.stringify(reported)).not.toMatch(new RegExp(PLANTED.join("|")));
   });
 
   test("covers the chosen projects, and none while it is turned off", async () => {
@@ -422,9 +422,9 @@ describe("a secret variable", () => {
     const before = names();
     const tried = { before: 0, after: 0 };
     for (const when of ["before", "after"] as const) {
-      for (let dieAt = 1; ; dieAt++) {
-        const value = `new-value-${when}-${dieAt}`;
-        const died = await deathOf(replaceVariable(mortal(client, { taken: 0, dieAt, when }), place(), value));
+      for (let crashAt = 1; ; crashAt++) {
+        const value = `new-value-${when}-${crashAt}`;
+        const died = await crashOf(replaceVariable(crashable(client, { taken: 0, crashAt, when }), place(), value));
         if (!died) break;
         tried[when]++;
         expect(await replaceVariable(client, place(), value)).toEqual({ meanwhile: [] });
@@ -473,7 +473,8 @@ describe("a secret variable", () => {
 async function edgesOf(group: string): Promise<Edge[]> {
   const source = devopsSource({ devops: fixture, tenantId: async () => service.cloud.app.tenantId });
   const edges: Edge[] = [];
-  for await (const told of source.read(projectId("Shop"), {})) if ("edges" in told) edges.push(...told.edges);
+  for await (const reported of source.read(projectId("Shop"), {}))
+    if ("edges" in reported) edges.push(...reported.edges);
   return edges.filter(({ resource }) => resource.name === group);
 }
 
@@ -614,12 +615,12 @@ describe("a service connection's secret", () => {
     const { data, url } = structuredClone(devops.organization.connectionNamed("deploy"));
     const tried = { before: 0, after: 0 };
     for (const when of ["before", "after"] as const) {
-      for (let dieAt = 1; ; dieAt++) {
-        const steps = { taken: 0, dieAt, when };
+      for (let crashAt = 1; ; crashAt++) {
+        const steps = { taken: 0, crashAt, when };
         // Each starts without proofs.
-        const proofs = createConnectionProofs({ tables, clock }).of(`https://${when}-${dieAt}.example`);
-        const dying = { client: mortal(client, steps), proofs: mortal(proofs, steps), resourceManagers };
-        const died = await deathOf(replaceConnectionSecret(dying, place("deploy"), of(), secret));
+        const proofs = createConnectionProofs({ tables, clock }).of(`https://${when}-${crashAt}.example`);
+        const crashing = { client: crashable(client, steps), proofs: crashable(proofs, steps), resourceManagers };
+        const died = await crashOf(replaceConnectionSecret(crashing, place("deploy"), of(), secret));
         if (!died) break;
         tried[when]++;
         const living = { client, proofs, resourceManagers };

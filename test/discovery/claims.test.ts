@@ -108,7 +108,7 @@ test("a poison handler that crashes before it sends the next vault is recovered 
   const scanId = await fixture.planned();
   const [message] = fixture.take(QUEUES.vaults);
   let ended = false;
-  const dying = createScanFixture(connection, (tables) => ({
+  const crashing = createScanFixture(connection, (tables) => ({
     ...tables,
     transaction: async (...of) => {
       if (ended) throw new Error("died");
@@ -116,7 +116,7 @@ test("a poison handler that crashes before it sends the next vault is recovered 
       return await tables.transaction(...of);
     },
   }));
-  await expect(dying.run.vaultFailed(scanId, message!.message.index)).rejects.toThrow("died");
+  await expect(crashing.run.vaultFailed(scanId, message!.message.index)).rejects.toThrow("died");
   await storage.move(65 * SECOND_MS);
   await fixture.watch();
   expect(fixture.sent).toMatchObject([{ queue: QUEUES.vaults, message: { scanId } }]);
@@ -198,9 +198,9 @@ test("after an outage each worker sends messages only for its own vaults, howeve
     const worker = createScanFixture(connection);
     await worker.clockCatchesUp();
     const { storedVault: known } = worker.writer;
-    const begun = new Set<string>();
+    const started = new Set<string>();
     worker.writer.storedVault = async (name) => {
-      if (begun.add(name).size > 1) throw new Error("storage is away");
+      if (started.add(name).size > 1) throw new Error("storage is away");
       return await known(name);
     };
     await expect(worker.run.scanVaults(message, 1)).rejects.toThrow("storage is away");
@@ -274,11 +274,11 @@ describe("regardless of the clocks of the hosts that wrote the rows", () => {
   test("the times of a scan are those of the store", async () => {
     await storage.move(HOUR_MS);
     await fixture.clockCatchesUp();
-    const begun = Date.now();
+    const started = Date.now();
     const scan = await fixture.scan("full");
-    const told = [scan.createdAt, scan.startedAt, scan.finishedAt].map((at) => Date.parse(at!) - begun);
+    const reported = [scan.createdAt, scan.startedAt, scan.finishedAt].map((at) => Date.parse(at!) - started);
     // The store's times have whole seconds.
-    for (const ahead of told) expect(ahead).toBeGreaterThan(HOUR_MS - 5 * SECOND_MS);
+    for (const ahead of reported) expect(ahead).toBeGreaterThan(HOUR_MS - 5 * SECOND_MS);
     expect(Date.parse(scan.deadline!) - Date.parse(scan.startedAt!)).toBe(HOUR_MS);
   });
 });

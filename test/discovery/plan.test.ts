@@ -5,7 +5,7 @@ import { CloudFailure } from "../../shared/platform/azure/failure.ts";
 import { MINUTE_MS, SECOND_MS } from "../../shared/platform/time.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
-import { mortal, type Steps } from "../support/simulated-crash.ts";
+import { crashable, type Steps } from "../support/simulated-crash.ts";
 import { caller, createScanFixture, everything, HERE, type ScanFixture, THERE } from "./scan-fixture.ts";
 
 const ACCOUNTS = Array.from({ length: 100 }, (_, at) => `account${at}`);
@@ -211,9 +211,9 @@ describe("a scan within the invocation of its one message", () => {
       const other = createScanFixture(connection);
       const { scanId } = await other.discovery.start({ mode: "full" }, caller);
       other.take(QUEUES.plan);
-      const steps: Steps = { taken: 0, dieAt: at, when: at % 2 ? "before" : "after" };
+      const steps: Steps = { taken: 0, crashAt: at, when: at % 2 ? "before" : "after" };
       const crashingTables = createScanFixture(connection, (tables) =>
-        mortal(tables, steps, (method) => WRITES.includes(method)),
+        crashable(tables, steps, (method) => WRITES.includes(method)),
       );
       await crashingTables.run.scan(scanId, 1).catch(() => {});
       if (!steps.dead) break;

@@ -132,8 +132,8 @@ describe("a full scan", () => {
     const dies = async () => async () => {
       throw new Error("It died.");
     };
-    const dying = fixture.writer.apply(known, withoutKeys(known.row!), [change], "dead", dies);
-    await expect(dying).rejects.toThrow("It died.");
+    const crashing = fixture.writer.apply(known, withoutKeys(known.row!), [change], "dead", dies);
+    await expect(crashing).rejects.toThrow("It died.");
     const copy = async () => await fixture.tables.get(Assets, partitions.all, nameKey("key", "signing", "kv-one"));
     expect(await copy()).toMatchObject({ keySize: 4096 });
     await storage.move(LEASE_ENDED_MS);

@@ -46,12 +46,12 @@ test.each(pages)("%s names only files and commands that exist", (page) => {
 
 test("only the README names Node versions, and they match package.json", () => {
   const { engines } = JSON.parse(readFileSync(path.join(root, "package.json"), "utf8"));
-  const told = pages.flatMap((page) => {
+  const reported = pages.flatMap((page) => {
     const text = readFileSync(path.join(root, page), "utf8");
     return [...text.matchAll(/\bNode(?:\.js)? (v?\d.*?)(?=[,;:]|\. |\n)/g)].map(([, version]) => ({ page, version }));
   });
   const [, oldest, next] = /^\^(22\.\d+)\.0 \|\| >=(24)$/.exec(engines.node)!;
-  expect(told).toEqual([{ page: "README.md", version: `${oldest} or later (not ${Number(next) - 1})` }]);
+  expect(reported).toEqual([{ page: "README.md", version: `${oldest} or later (not ${Number(next) - 1})` }]);
   const lock = JSON.parse(readFileSync(path.join(root, "package-lock.json"), "utf8"));
   expect(lock.packages[""].engines).toEqual(engines);
 });

@@ -252,32 +252,32 @@ test("if one write adds 100,000 assets, no transaction exceeds the store's limit
     await claim.end(vault, { changes: changeOperations(standing, net, now) });
     return known.pending.length;
   };
-  const told = async (since?: Date) => (await countChanges(tables, { vault: vault.name, since })).added;
+  const alertItems = async (since?: Date) => (await countChanges(tables, { vault: vault.name, since })).added;
   // Earlier than the changes of the other tests.
   const [first, second, third] = [72, 48, 24].map((hours) => new Date(START - hours * 3_600_000)) as [Date, Date, Date];
-  let begun = 0;
+  let started = 0;
   // The end removes all announcements.
-  const dying = {
+  const crashing = {
     ...tables,
     transaction: async (...of: Parameters<Tables["transaction"]>) => {
-      begun++;
+      started++;
       if (of[2].some(({ kind }) => kind === "remove")) throw new Error("killed");
       return await tables.transaction(...of);
     },
   };
-  await expect(work(dying, names, first)).rejects.toThrow("killed");
-  expect(begun).toBeGreaterThan(3);
-  expect(await told()).toBeGreaterThan(0);
+  await expect(work(crashing, names, first)).rejects.toThrow("killed");
+  expect(started).toBeGreaterThan(3);
+  expect(await alertItems()).toBeGreaterThan(0);
   await clock.add(20_000);
   // Most of the assets are removed again.
   expect(await work(tables, names.slice(0, 7_000), second)).toBe(100_000);
   // The time of the completion, not of the crash.
-  expect([await told(), await told(second)]).toEqual([7_000, 7_000]);
+  expect([await alertItems(), await alertItems(second)]).toEqual([7_000, 7_000]);
   const { row } = await readStoredVault(tables, vault.name);
   expect([row!.pending, row!.changesKey]).toEqual([false, undefined]);
   await clock.add(20_000);
   await work(tables, names.slice(0, 10), third);
-  expect(await told()).toBe(7_010);
+  expect(await alertItems()).toBe(7_010);
 });
 
 test("changes are listed by any filter, newest first, in pages of any size, with the changed members", async () => {

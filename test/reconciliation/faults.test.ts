@@ -283,7 +283,9 @@ describe("the reconciliation", () => {
     await fixture.walk();
     const second = (await fixture.reconciliation.status()).newest!;
 
-    const total = [first, second].flatMap(({ mended }) => Object.values(mended)).reduce((sum, count) => sum + count, 0);
+    const total = [first, second]
+      .flatMap(({ mended: repaired }) => Object.values(repaired))
+      .reduce((sum, count) => sum + count, 0);
     const entered = new Set(fixture.events.flatMap(({ details }) => (details?.rows as string[] | undefined) ?? []));
     expect(plantedRows.filter((row) => !entered.has(row))).toEqual([]);
     // The log of changes contains the changes of the scans in between.

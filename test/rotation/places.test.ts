@@ -12,7 +12,7 @@ import { IS_CAMPAIGN, SEED } from "../support/sampling.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { Company } from "./consumers.ts";
 import { openMatchingFixture } from "./matching-world.ts";
-import { BOSS, type Death, VAULT } from "./world.ts";
+import { BOSS, type SimulatedCrash, VAULT } from "./world.ts";
 
 /** Vaults that the service watches, beside `VAULT`. */
 const [STRANGER, SECOND] = ["kv-stranger", "kv-second"];
@@ -174,7 +174,7 @@ describe("a new place", () => {
 
   const MOMENTS = IS_CAMPAIGN ? 40 : 4;
   test("that is confirmed is written once, at whichever call a worker crashes", async () => {
-    const once = async (death?: Death) => {
+    const once = async (death?: SimulatedCrash) => {
       anew();
       const app = fixture.application();
       const second = fixture.copy(app, SECOND);

@@ -248,8 +248,8 @@ describe("a due secret", () => {
     expect(fixture.control.directory.keyIdOf(app.appId, fixture.control.secretValue(VAULT, app.name)!)).toBe(
       row.newKeyId,
     );
-    const [told] = await fixture.notices("rotationDone");
-    expect(told).toContain(`${app.keyId} was deleted`);
+    const [failureText] = await fixture.notices("rotationDone");
+    expect(failureText).toContain(`${app.keyId} was deleted`);
     // The new one is due again only 150 days later, and not before half its life is over.
     await fixture.discover(app, later);
     fixture.world.pass(DAY_MS);
@@ -278,9 +278,9 @@ describe("a due secret", () => {
       status: "failed",
       failure: { code: "oldSecretGone" },
     });
-    const [told] = await fixture.notices("rotationFailed");
-    expect(told).toContain("is not there any more");
-    expect(told).not.toContain("works until it ends");
+    const [failureText] = await fixture.notices("rotationFailed");
+    expect(failureText).toContain("is not there any more");
+    expect(failureText).not.toContain("works until it ends");
   });
 
   test("is no secret of ours that is younger than half its life", async () => {

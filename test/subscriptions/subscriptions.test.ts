@@ -612,8 +612,8 @@ describe("a store of an earlier version", () => {
         vaultsTotal: 0,
         subscriptionOutcomes: [],
       });
-      const told = status === "failed" ? undefined : true;
-      expect([status, await watchedAllBefore(tables, configWith({}))]).toEqual([status, told]);
+      const reported = status === "failed" ? undefined : true;
+      expect([status, await watchedAllBefore(tables, configWith({}))]).toEqual([status, reported]);
     }
   });
 

@@ -84,8 +84,8 @@ describe("a provider's credentials", () => {
   test("are announced by name after they are saved, at once and again later in case the first message was lost", async () => {
     await configure();
     const at = fixture.clock.now().getTime();
-    const told = fixture.messages.filter(({ queue }) => queue === CONFIGURED_QUEUE);
-    expect(told.map(({ message, visibleAt }) => [message, visibleAt > at])).toEqual([
+    const sentMessages = fixture.messages.filter(({ queue }) => queue === CONFIGURED_QUEUE);
+    expect(sentMessages.map(({ message, visibleAt }) => [message, visibleAt > at])).toEqual([
       [{ provider: "aws" }, true],
       [{ provider: "aws" }, false],
     ]);
@@ -195,10 +195,10 @@ describe("a provider's credentials", () => {
     await fixture.instance(whole).configurations.save("aws", given, undefined, caller);
     fixture.messages.splice(0);
     // The last two steps are the message and the entry in the audit log.
-    const dying = { taken: 0, dieAt: whole.taken - 1, when: "before" as const };
+    const crashing = { taken: 0, crashAt: whole.taken - 1, when: "before" as const };
     const { etag: saved } = (await fixture.sync.configurations.find("aws"))!;
-    await expect(fixture.instance(dying).configurations.save("aws", given, saved, caller)).rejects.toMatchObject({
-      name: "Death",
+    await expect(fixture.instance(crashing).configurations.save("aws", given, saved, caller)).rejects.toMatchObject({
+      name: "SimulatedCrash",
     });
     expect(await fixture.settled(made.recordId)).toMatchObject({ state: "inSync" });
   });

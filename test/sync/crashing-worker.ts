@@ -3,11 +3,11 @@ import type { Cloud } from "simulated-cloud/cloud.ts";
 import type { Steps } from "../support/simulated-crash.ts";
 import { openFixture } from "./sync-fixture.ts";
 
-/** Runs one record, and has this process killed at one of its steps: `dying-worker.ts RECORD STEP before|after`. */
-const [, , recordId, dieAt, when] = process.argv;
+/** Runs one record, and has this process killed at one of its steps: `crashing-worker.ts RECORD STEP before|after`. */
+const [, , recordId, crashAt, when] = process.argv;
 const steps: Steps = {
   taken: 0,
-  dieAt: Number(dieAt),
+  crashAt: Number(crashAt),
   when: when as "before" | "after",
   get dead() {
     return false;

@@ -74,8 +74,8 @@ const writes = () => cloud.control.requests({ operation: "keyvault.setSecret", v
 /** Returns some steps, before one and after the next. In a campaign, both for each step. */
 const deathsOf = ({ taken }: Steps, count: number) => {
   const steps = Array.from({ length: taken }, (_, at) => at + 1);
-  return sampled(steps, count).flatMap((dieAt, place) => {
-    const both = [{ dieAt, when: "before" } as const, { dieAt, when: "after" } as const];
+  return sampled(steps, count).flatMap((crashAt, place) => {
+    const both = [{ crashAt, when: "before" } as const, { crashAt, when: "after" } as const];
     return IS_CAMPAIGN ? both : [both[(SEED + place) % 2]!];
   });
 };
@@ -109,7 +109,7 @@ describe("a process that crashes at any step, before or after it, leaves the tar
       const steps: Steps = { taken: 0, ...death };
       const written = await live(scenario, steps);
       // One life is a step shorter than another where its versions are not of the same second.
-      const isOver = steps.dead === true || steps.taken < death.dieAt;
+      const isOver = steps.dead === true || steps.taken < death.crashAt;
       expect([death, written, isOver]).toEqual([death, 1, true]);
       if (steps.dead) died++;
     }
@@ -151,8 +151,8 @@ test("where the provider can't tell what a target holds, a death leaves it writt
 
 describe("kill -9", () => {
   /** A process of its own that runs the record and is killed at a step. */
-  async function killed(recordId: string, dieAt: number, when: string): Promise<string | null> {
-    const args = [new URL("dying-worker.ts", import.meta.url).pathname, recordId, String(dieAt), when];
+  async function killed(recordId: string, crashAt: number, when: string): Promise<string | null> {
+    const args = [new URL("crashing-worker.ts", import.meta.url).pathname, recordId, String(crashAt), when];
     const child = spawn(process.execPath, args, {
       env: {
         ...process.env,
@@ -176,14 +176,14 @@ describe("kill -9", () => {
     const moments = Array.from({ length: 10 }, (_, at) => 1 + Math.round((at * (steps.taken - 1)) / 9));
     const outcomes: string[] = [];
     for (let run = 0; run < RUNS; run++) {
-      for (const [at, dieAt] of moments.entries()) {
+      for (const [at, crashAt] of moments.entries()) {
         if (!IS_CAMPAIGN && at !== 3 && at !== 6) continue;
         const { recordId, targetName, expected } = await SCENARIOS["a new version"]!.arrange();
         const before = writes();
-        outcomes.push(String(await killed(recordId, dieAt, (run + at) % 2 === 0 ? "before" : "after")));
+        outcomes.push(String(await killed(recordId, crashAt, (run + at) % 2 === 0 ? "before" : "after")));
         await fixture.pass(TAKEN_OVER_MS);
         await fixture.drainAll();
-        expect([dieAt, writes() - before, fixture.value(targetName)]).toEqual([dieAt, 1, expected]);
+        expect([crashAt, writes() - before, fixture.value(targetName)]).toEqual([crashAt, 1, expected]);
         expect(await fixture.sync.get(recordId)).toMatchObject({ state: "inSync" });
         await fixture.clear();
       }

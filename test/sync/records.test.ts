@@ -301,8 +301,8 @@ describe("a record that another program wrote into the table", () => {
       for (const rowKey of planted) await client().upsertEntity({ partitionKey: "sync", rowKey });
     };
     await plant();
-    const odd = { partitionKey: "sync", rowKey: `d|2020-01-01T00:00:00.000Z|odd`, sentAt: 7, recordId: 7 };
-    await client().upsertEntity(odd);
+    const invalidRow = { partitionKey: "sync", rowKey: `d|2020-01-01T00:00:00.000Z|odd`, sentAt: 7, recordId: 7 };
+    await client().upsertEntity(invalidRow);
     // One row that can't be read keeps no other from being run.
     await fixture.dueAgain(other);
     expect(fixture.messages.map(({ message }) => message.recordId)).toContain(other.recordId);
@@ -320,7 +320,7 @@ describe("a record that another program wrote into the table", () => {
     const left = (JSON.parse(await fixture.rows()) as { rowKey: string }[]).map(({ rowKey }) => rowKey);
     expect(left.filter((rowKey) => rowKey.startsWith("d|") && rowKey.endsWith(recordId))).toEqual([]);
     expect(left).toContain(place!.rowKey);
-    await client().deleteEntity("sync", odd.rowKey);
+    await client().deleteEntity("sync", invalidRow.rowKey);
   });
 
   test("leaves its target to others when its row is gone", async () => {

@@ -18,7 +18,7 @@ import { createSync, type Sync } from "../../shared/sync/sync.ts";
 import { IMPATIENT } from "../azure/config.ts";
 import { configIn } from "../azure/live-cloud.ts";
 import type { MovedStorage } from "../support/moved-storage.ts";
-import { mortal, type Steps } from "../support/simulated-crash.ts";
+import { crashable, type Steps } from "../support/simulated-crash.ts";
 
 export const HOUR_MS = 3_600_000;
 export const caller: Caller = { actor: "admin", requestId: "test" };
@@ -78,11 +78,11 @@ export function openFixture({ cloud, connectionString, storage, ...options }: Fi
 
   function instance(steps: Steps = { taken: 0 }): Sync {
     const isCounted = (name: string) => name !== "pages";
-    const vaultSecrets: VaultSecretsClients = { open: (vault) => mortal(clients.open(vault), steps) };
+    const vaultSecrets: VaultSecretsClients = { open: (vault) => crashable(clients.open(vault), steps) };
     return createSync({
-      tables: mortal<Tables>(tables, steps, isCounted),
-      queues: mortal(queues, steps),
-      audit: mortal({ append: enter }, steps),
+      tables: crashable<Tables>(tables, steps, isCounted),
+      queues: crashable(queues, steps),
+      audit: crashable({ append: enter }, steps),
       config,
       licensing: { tier: async () => licence.tier },
       vault,

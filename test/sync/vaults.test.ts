@@ -13,7 +13,7 @@ let cloud: Cloud;
 let fixture: Fixture;
 let fixtures = 0;
 let shop: string;
-let stranger: string;
+let otherSubscription: string;
 
 beforeAll(async () => {
   storage = await openStorage(NAMES);
@@ -24,7 +24,7 @@ beforeAll(async () => {
     ],
   };
   ({ cloud } = await liveIn({ company }));
-  [shop, stranger] = cloud.control.subscriptions().map(({ id }) => id) as [string, string];
+  [shop, otherSubscription] = cloud.control.subscriptions().map(({ id }) => id) as [string, string];
 });
 afterAll(async () => {
   await cloud?.stop();
@@ -74,7 +74,7 @@ const REPLACEMENTS: [how: string, replace: (name: string) => Promise<void>][] = 
     "created in another subscription",
     async (name) => {
       cloud.control.removeVault(name);
-      cloud.control.putVault(stranger, { name });
+      cloud.control.putVault(otherSubscription, { name });
       await fixture.discover(name);
     },
   ],
@@ -82,7 +82,7 @@ const REPLACEMENTS: [how: string, replace: (name: string) => Promise<void>][] = 
     "created in another subscription, with a date in the past",
     async (name) => {
       cloud.control.removeVault(name);
-      cloud.control.putVault(stranger, { name, createdDaysAgo: 400 });
+      cloud.control.putVault(otherSubscription, { name, createdDaysAgo: 400 });
       await fixture.discover(name);
     },
   ],
@@ -137,7 +137,7 @@ test("the source vault of a copy at another provider is checked, too", async () 
 test("a vault that a scan has not found in its new place is not used", async () => {
   const record = await made();
   cloud.control.removeVault(COPIES);
-  cloud.control.putVault(stranger, { name: COPIES, createdDaysAgo: 400 });
+  cloud.control.putVault(otherSubscription, { name: COPIES, createdDaysAgo: 400 });
   expect(await valueRequests(() => rerun(record))).toEqual([]);
   const { failure } = await fixture.sync.get(record.recordId);
   expect(failure).toMatchObject({ code: "notFound", side: "target" });
@@ -204,10 +204,10 @@ test("a new record does not take a vault that was created after it", async () =>
 });
 
 test("a row of the inventory that was changed to name another vault leads no value there", async () => {
-  cloud.control.putVault(stranger, { name: "kv-stranger", createdDaysAgo: 400 });
+  cloud.control.putVault(otherSubscription, { name: "kv-stranger", createdDaysAgo: 400 });
   const { recordId } = await fixture.record();
   const row = (await fixture.tables.get(Vaults, VAULTS, vaultKey(COPIES)))!;
-  const id = row.id.replace(shop, stranger).replace(COPIES, "kv-stranger");
+  const id = row.id.replace(shop, otherSubscription).replace(COPIES, "kv-stranger");
   await fixture.tables.replace(Vaults, { ...row, id, vaultUri: row.vaultUri.replace(COPIES, "kv-stranger") });
   expect(await fixture.settled(recordId)).toMatchObject({ failure: { code: "notFound", side: "target" } });
   expect(cloud.control.items("kv-stranger", "secrets")).toEqual([]);
