@@ -2,11 +2,11 @@ import http from "node:http";
 
 /** A response without its body. */
 export interface Answered {
-  /** 0 where the connection failed. */
+  /** HTTP status. 0 if the connection failed. */
   status: number;
-  /** From the call until the last byte was there. */
+  /** Time from the call until the last byte arrived. */
   milliseconds: number;
-  /** Bytes of the body, as they were sent. */
+  /** Bytes of the body as they were sent, which may be compressed. */
   bytes: number;
 }
 

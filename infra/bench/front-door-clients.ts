@@ -8,7 +8,7 @@ import { type Answered, answered } from "./answered.ts";
 export interface Crowd {
   /** URL of the service on this machine. */
   url: string;
-  /** The address each client says it comes from. */
+  /** Client addresses, sent in `X-Forwarded-For`. */
   clients: string[];
   /** Requests that each client repeats in this order, without a pause. */
   requests: CrowdRequest[];
@@ -20,11 +20,11 @@ export interface Crowd {
 export interface CrowdRequest {
   method: string;
   path: string;
-  /** `{client}` and `{round}` stand for their numbers. */
+  /** `{client}` and `{round}` are replaced by their numbers. */
   body?: string;
 }
 
-/** Answers by their status, and the bytes of all. */
+/** Number of responses by status, and the bytes of all responses. */
 export interface CrowdDone {
   seconds: number;
   statuses: Record<string, number>;
@@ -47,7 +47,7 @@ async function gather({ url, clients, requests, most, forMs }: Crowd): Promise<C
     clients.map(async (address, client) => {
       const headers = { "X-Forwarded-For": address, "Accept-Encoding": "gzip" };
       for (let round = 0; mayContinue(round); round++) {
-        // Each begins elsewhere, so that they do not ask in step.
+        // Each client starts at another request, so that the clients do not send the same request at the same time.
         const { method, path, body } = requests[(client + round) % requests.length]!;
         const filled = body?.replace("{client}", String(client)).replace("{round}", String(round));
         const typed = filled === undefined ? headers : { ...headers, "Content-Type": "application/json" };
@@ -62,7 +62,7 @@ async function gather({ url, clients, requests, most, forMs }: Crowd): Promise<C
 
 process.on("message", (message: Crowd | "enough") => {
   if (message === "enough") isEnough = true;
-  // A failed request is counted; anything else ends this process, which its parent sees.
+  // Failed requests are counted. Any other error ends this process, which its parent notices.
   else void gather(message).then((done) => process.send!(done));
 });
 process.on("disconnect", () => process.exit());

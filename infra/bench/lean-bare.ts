@@ -18,7 +18,7 @@ export interface BareDone {
 }
 
 const API = "api-version=2025-07-01";
-/** As the service: vaults at once, details of each kind at once, connections of a host. */
+/** The same concurrency as in the service: vaults, details of each type, connections per host. */
 const VAULTS_AT_ONCE = 10;
 const DETAILS_AT_ONCE = 8;
 const CONNECTIONS = 8;
@@ -81,7 +81,7 @@ const ROWS_IN_TRANSACTION = 100;
 const COPIES = 2;
 const PARTITIONS = ["all", "sub", "vault"];
 
-/** Each row twice into three partitions, as the service has an asset. */
+/** Writes each row twice into three partitions, because the service stores an asset that often. */
 async function write(connectionString: string, rows: object[]): Promise<number> {
   const parts = Object.fromEntries(connectionString.split(";").map((part) => part.split(/=(.*)/s).slice(0, 2)));
   const { AccountName: account, AccountKey: key, TableEndpoint: endpoint } = parts as Record<string, string>;

@@ -1,11 +1,11 @@
-/** Sixty days over a thousand assets and three rules, in minutes, with the functions process killed five times on the way. */
+/** Simulates sixty days with a thousand assets and three rules within minutes. The functions process is killed five times. */
 import type { DaysOptions, RuleOutcome } from "../../test/support/alert-days.ts";
 import { commandLine } from "../build/command-line.ts";
 import { atMost, equalTo, type Figure, type Section } from "./section.ts";
 
 const HELP = `node infra/bench/sixty-days.ts
 
-Runs this benchmark alone, prints its figures and ends with 1 when anything was told twice, or not at all.`;
+Runs this benchmark alone and prints its figures. The exit code is 1 if a notification is missing or duplicated.`;
 
 const OPTIONS: DaysOptions = {
   days: 60,
@@ -28,7 +28,7 @@ const TITLES: Record<RuleOutcome["rule"], string> = {
   webhook: "webhook",
 };
 
-/** Whether sixty days of alerts tell everything once, whatever dies. */
+/** Measures whether sixty days of alerts contain every notification exactly once, although the process is killed. */
 export async function sixtyDays(): Promise<Section> {
   const { section, wrong } = await measure();
   for (const line of wrong) console.error(line);
@@ -68,8 +68,8 @@ async function measure(): Promise<{ section: Section; wrong: string[] }> {
   });
   const mails = rules.filter(({ rule }) => rule !== "webhook").reduce((sum, { messages }) => sum + messages, 0);
   const wrong = rules.flatMap(({ rule, missing, extra, historyDiffers, messages, distinct }) => [
-    ...missing.map((notification) => `${rule} never told: ${notification}`),
-    ...extra.map((notification) => `${rule} told twice or wrongly: ${notification}`),
+    ...missing.map((notification) => `${rule} missing notification: ${notification}`),
+    ...extra.map((notification) => `${rule} duplicate or unexpected notification: ${notification}`),
     ...historyDiffers.map((difference) => `${rule}, the history: ${difference}`),
     ...(rule !== "webhook" && messages !== distinct ? [`${rule}: ${messages} mails for ${distinct} operations`] : []),
   ]);

@@ -12,11 +12,14 @@ const RECORDS = Number(process.env.BENCH_SYNC_RECORDS ?? 5000);
 const SECRETS = 500;
 const SERVICE_VAULT = "kv-lifecycle-service";
 const REGION = "eu-west-1";
-/** The bench makes records as of so long ago, so that all of them are due. */
+/** The benchmark creates records with a clock that is this much behind, so that all of them are due. */
 const HOURS_AGO = -3_600_000;
 const HOUR_SECONDS = 3600;
 
-/** All records of a company come due at once, on one instance: first everything is written, then nothing has changed. */
+/**
+ * Measures a run in which all records of a company are due at the same time on one instance. The first run writes all of them,
+ * the second finds no changes.
+ */
 export async function sync(): Promise<Section> {
   const secrets = Array.from({ length: SECRETS }, (_, index) => ({ name: `secret-${index}`, value: `value-${index}` }));
   const service = await Service.start({
@@ -79,15 +82,18 @@ export async function sync(): Promise<Section> {
 interface Round {
   seconds: number;
   calls: number;
-  /** Of values of the source's vault. */
+  /** Number of reads of secret values in the source vault. */
   reads: number;
-  /** Of the service's own key vault: the provider's credentials, which are kept for five minutes, and the key of signed rows. */
+  /**
+   * Number of reads in the service's own key vault: the provider's credentials, cached for five minutes, and the key of signed
+   * rows.
+   */
   ownReads: number;
   tableRequests: number;
   processorMs: number;
 }
 
-/** One tick of the timer, until every record is in sync. */
+/** Runs the timer once and waits until all records are in sync. */
 async function round(service: Service): Promise<Round> {
   const { control } = service.cloud;
   control.resetCounts();
