@@ -231,7 +231,9 @@ function onceEach(expected: ReadonlySet<string>, found: readonly string[]): void
   const once = new Set(found);
   const unexpected = found.filter((id) => !expected.has(id)).length;
   if (found.length === expected.size && once.size === expected.size && unexpected === 0) return;
-  throw new Error(`Expected ${expected.size} entries, got ${found.length}: ${once.size} different ones, ${unexpected} of them unexpected.`);
+  throw new Error(
+    `Expected ${expected.size} entries, got ${found.length}: ${once.size} different ones, ${unexpected} of them unexpected.`,
+  );
 }
 
 async function verified(parts: unknown[], key: Key): Promise<string> {

@@ -142,7 +142,7 @@ async function loadedByTimers(service: Service): Promise<Loaded> {
   });
 }
 
-/** esbuild's own description says what is in a chunk of the bundle. */
+/** esbuild's metafile lists the contents of each file of the bundle. */
 async function loadedIn(service: Service, use: (url: string, timers: string[]) => Promise<void>): Promise<Loaded> {
   const { metafile } = JSON.parse(readFileSync(path.join(TEST_APP, "built.json"), "utf8")) as BuiltApp;
   const chunks = new Map(Object.entries(metafile.outputs).map(([file, output]) => [path.basename(file), output]));

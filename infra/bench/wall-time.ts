@@ -7,7 +7,7 @@ const LATENCY_MS = 40;
 const WORKERS = 10;
 /** Number of scans. A queue is polled every 0.1 to 5 s, so the duration of a single scan varies by chance. */
 const RUNS = 5;
-/** Timeout in seconds. Several times the usual duration, because other work on the machine slows a scan. */
+/** Bound in seconds. It is several times the usual duration, because other work on the machine slows a scan. */
 const LIMIT = 40;
 
 /**

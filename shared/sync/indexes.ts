@@ -34,7 +34,7 @@ export interface RecordIndexes {
   /** Returns the IDs of the records with this source. */
   recordsOfSource(vault: string, secret: string): Promise<string[]>;
   /**
-   * Returns deletions of all index rows of a tampered record, by reading all indexes. There may be many, because whoever
+   * Returns deletions of all index rows of a tampered record, by reading all indexes. There may be many, because the program that
    * changed the table may have added some.
    */
   deletionsOf(recordId: string): Promise<Operation[]>;

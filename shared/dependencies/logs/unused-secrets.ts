@@ -34,7 +34,7 @@ export interface KnownSecret {
   createdOn?: number | undefined;
 }
 
-/** Finds secrets that nobody has read for the days of the policy, by logs that were complete for that time. */
+/** Finds secrets without reads in the number of days of the policy, by logs that were complete for that time. */
 export interface UnusedSecrets {
   /**
    * Returns the unused secrets of a vault; none if no log covers the time. Leaves out secrets that are too new, and secrets

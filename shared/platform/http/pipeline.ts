@@ -63,8 +63,8 @@ export async function serve<Services>(
   request: IncomingRequest,
   deps: Serving<Services>,
 ): Promise<Answer> {
-  const given = request.headers.get("x-request-id") ?? "";
-  const requestId = REQUEST_ID.test(given) ? given : deps.randomness.ulid(deps.clock.now());
+  const requestedId = request.headers.get("x-request-id") ?? "";
+  const requestId = REQUEST_ID.test(requestedId) ? requestedId : deps.randomness.ulid(deps.clock.now());
   return await deps.within(requestId, async () => {
     const headers: Record<string, string> = { ...SECURITY_HEADERS, "X-Request-Id": requestId };
     let endpoint: Endpoint<Services> | undefined;
