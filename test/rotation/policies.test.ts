@@ -118,7 +118,7 @@ describe("targets", () => {
     const app = fixture.application({ expiresInDays: -1 });
     await fixture.discover(app);
     const { proof } = await fixture.matches.verify(app.appId, app, BOSS);
-    expect(proof).toMatchObject({ outcome: "expired", message: expect.stringContaining("confirm the match") });
+    expect(proof).toMatchObject({ outcome: "expired", message: expect.stringContaining("Confirm the match") });
     const targets = async () => await fixture.matches.targetsOf(await directoryOf(app.appId), app.keyId);
     expect(await targets()).toMatchObject([{ confidence: "likely", standing: "new" }]);
     const request = {
@@ -168,7 +168,7 @@ describe("a policy", () => {
     await refused({ updateKeyVaults: false }, "updateKeyVaults: must be true");
     await refused({ targets: [alone.assetId] }, "is not a certain match");
     await refused({ targets: ["kv.key.x"] }, "must be the asset id of a vault's secret");
-    await refused({ expiryDays: 38, overlapDays: 7 }, "must leave more than 38 days");
+    await refused({ expiryDays: 38, overlapDays: 7 }, "must give a lifetime of more than 38 days");
     fixture.reasons = ["It has no client secret."];
     await refused({}, "can't be true: It has no client secret.");
     fixture.reasons = [];
@@ -279,7 +279,7 @@ describe("a due secret", () => {
       failure: { code: "oldSecretGone" },
     });
     const [failureText] = await fixture.notices("rotationFailed");
-    expect(failureText).toContain("is not there any more");
+    expect(failureText).toContain("no longer exists");
     expect(failureText).not.toContain("works until it ends");
   });
 
