@@ -29,7 +29,6 @@ export const CHECKS: Record<string, string[]> = {
 
 const root = path.resolve(import.meta.dirname, "../..");
 
-
 async function check(name: string, commands: readonly string[]): Promise<void> {
   const started = performance.now();
   for (const command of commands) {
