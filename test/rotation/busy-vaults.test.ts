@@ -143,7 +143,7 @@ describe("at the end of the overlap", () => {
       ),
     ]);
     expect(fixture.world.clock.now().getTime() - before).toBeLessThan(HOUR_MS);
-    expect(await fixture.notices("rotationDue")).toContainEqual(expect.stringContaining("can't be seen now"));
+    expect(await fixture.notices("rotationDue")).toContainEqual(expect.stringContaining("can't read now"));
     fixture.world.pass(DAY_MS);
     await fixture.world.run(rotationId, { until: ({ failures }) => failures === 2 });
     fixture.control.clearFaults();
